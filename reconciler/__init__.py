@@ -1,0 +1,1 @@
+"""What is really so: evidence from the disk, the processes and the scheduler, and what to do."""

@@ -1,0 +1,233 @@
+"""The job runner that works through DPDispatcher, which only ever runs as a child process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from reconciler import processes, submission, tmux, traces, wrapper
+from reconciler.attempt import Attempt
+from reconciler.errors import AlreadyMonitored, LaunchFailed, ProgramMissing, RejectedSubmission
+from reconciler.locks import is_held
+from reconciler.runner import Facts, Launched, Mode
+
+_CHECKED_AS = "dpdispatcher.entrypoints.submit.submission_args"
+_LAST_LINES = 15
+#: Exit codes of the wrapper.
+_LOCKED, _UNWRITABLE = 75, 74
+#: Seconds between two looks at the monitor's lock, and for a monitor to take up its work.
+_POLL = 0.1
+_TAKE_UP = 30.0
+_NO_TMUX = "tmux is not installed: the monitor runs detached by setsid instead."
+
+
+class DPDispatcherRunner:
+    """A JobRunner over ``dpdisp submit``.
+
+    ``program`` is the dpdisp to run; without it WFCTL_DPDISP, the folder of this Python, and PATH
+    are looked at, in this order. ``environ`` stands for the process's environment.
+    """
+
+    def __init__(
+        self, program: Path | None = None, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self._program = program
+        self._environ = dict(os.environ if environ is None else environ)
+
+    def prepare(self, attempt: Attempt, given: Mapping[str, Any]) -> str:
+        """See JobRunner."""
+        own = submission.for_attempt(given, attempt)
+        text = json.dumps(own, indent=2, ensure_ascii=False) + "\n"
+        attempt.folder.mkdir(parents=True, exist_ok=True)
+        _replace(attempt.submission, text)
+        self._check(attempt, submission.uses_ref(own))
+        self._render(attempt, own)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def launch(self, attempt: Attempt, mode: Mode) -> Launched:
+        """See JobRunner."""
+        self._render(attempt, submission.read(attempt.submission))
+        self._record_launch(attempt)
+        if is_held(attempt.monitor_lock):
+            raise AlreadyMonitored(attempt.stage, attempt.monitor_lock)
+        if mode is Mode.SYNC:
+            return self._run(attempt)
+        return self._in_tmux(attempt) if mode is Mode.TMUX else self._detached(attempt, None)
+
+    def wait(self, attempt: Attempt, timeout: float | None = None) -> bool:
+        """See JobRunner."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while is_held(attempt.monitor_lock):
+            if end is not None and time.monotonic() >= end:
+                return False
+            time.sleep(_POLL)
+        return True
+
+    def facts(self, attempt: Attempt) -> Facts:
+        """See JobRunner."""
+        return traces.facts(attempt)
+
+    def failure_reason(self, attempt: Attempt) -> str:
+        """See JobRunner."""
+        return traces.failure_reason(attempt)
+
+    def _check(self, attempt: Attempt, allow_ref: bool) -> None:
+        program = self._find_program().with_name("dargs")
+        flags = ["--allow-ref"] if allow_ref else []
+        # Importing DPDispatcher writes a log into the current folder: into the attempt's own.
+        done = subprocess.run(
+            [program, "check", "-f", _CHECKED_AS, *flags, attempt.submission.name],
+            cwd=attempt.folder,
+            env=self._environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RejectedSubmission(attempt.submission, _last_lines(done.stdout + done.stderr))
+
+    def _render(self, attempt: Attempt, own: Mapping[str, Any]) -> None:
+        script = wrapper.render(
+            attempt,
+            self._find_program(),
+            submission.scratch(own, attempt),
+            submission.uses_ref(own),
+            self._environ,
+        )
+        wrapper.write(attempt.wrapper, script)
+
+    def _record_launch(self, attempt: Attempt) -> None:
+        if attempt.launch_record.exists():
+            return
+        record = {
+            "root": str(attempt.root),
+            "host": processes.host(),
+            "boot_id": processes.boot_id(),
+            "dpdisp": str(self._find_program()),
+            "dpdispatcher_version": _version(self._find_program()),
+        }
+        _replace(attempt.launch_record, json.dumps(record, indent=2) + "\n")
+
+    def _run(self, attempt: Attempt) -> Launched:
+        with attempt.monitor_log.open("ab") as log:
+            done = subprocess.run(
+                ["bash", attempt.wrapper],
+                cwd=attempt.root,
+                env=self._environ,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                check=False,
+            )
+        if done.returncode == _LOCKED:
+            raise AlreadyMonitored(attempt.stage, attempt.monitor_lock)
+        if done.returncode == _UNWRITABLE:
+            raise _not_taken_up(attempt, done.returncode)
+        return Launched(Mode.SYNC, exit_code=done.returncode)
+
+    def _in_tmux(self, attempt: Attempt) -> Launched:
+        if not tmux.is_installed(self._environ):
+            return self._detached(attempt, _NO_TMUX)
+        before = _mark(attempt)
+        command = ["bash", "-c", 'exec bash "$0" >> "$1" 2>&1', *_places(attempt)]
+        refusal = tmux.start(attempt.session, attempt.root, command, self._environ)
+        if refusal is not None:
+            note = f"tmux did not start a session ({refusal}): the monitor runs by setsid instead."
+            return self._detached(attempt, note)
+        pid = _taken_up(attempt, before, lambda: bool(tmux.is_live(attempt.session, self._environ)))
+        return Launched(Mode.TMUX, session=attempt.session, pid=pid)
+
+    def _detached(self, attempt: Attempt, note: str | None) -> Launched:
+        before = _mark(attempt)
+        # The shell between us and the monitor ends at once, so the monitor is never our child.
+        command = 'setsid bash "$0" >> "$1" 2>&1 < /dev/null & echo $!'
+        done = subprocess.run(
+            ["bash", "-c", command, *_places(attempt)],
+            cwd=attempt.root,
+            env=self._environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        started = int(done.stdout)
+        pid = _taken_up(attempt, before, lambda: processes.start_ticks(started) is not None)
+        return Launched(Mode.SETSID, pid=pid, note=note)
+
+    def _find_program(self) -> Path:
+        named = self._program or self._environ.get("WFCTL_DPDISP")
+        beside = Path(sys.executable).parent / "dpdisp"
+        on_path = shutil.which("dpdisp", path=self._environ.get("PATH"))
+        looked = [named] if named else [beside, on_path]
+        for place in looked:
+            if place and os.access(place, os.X_OK):
+                return Path(place).absolute()
+        raise ProgramMissing(
+            "dpdisp",
+            (str(named),) if named else (str(beside), "PATH"),
+            "Install wfctl with its dependencies, or set WFCTL_DPDISP to the program.",
+        )
+
+
+def _places(attempt: Attempt) -> tuple[str, str]:
+    return str(attempt.wrapper), str(attempt.monitor_log)
+
+
+def _mark(attempt: Attempt) -> str:
+    try:
+        return attempt.monitor_record.read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def _taken_up(attempt: Attempt, before: str, lives: Callable[[], bool]) -> int:
+    """Wait until a new monitor has written who it is; return its process id."""
+    end = time.monotonic() + _TAKE_UP
+    while (mark := _mark(attempt)) == before:
+        if (not lives() or time.monotonic() > end) and _mark(attempt) == before:
+            raise _not_taken_up(attempt, None)
+        time.sleep(0.01)
+    return int(json.loads(mark)["pid"])
+
+
+def _not_taken_up(attempt: Attempt, code: int | None) -> AlreadyMonitored | LaunchFailed:
+    if is_held(attempt.monitor_lock):
+        return AlreadyMonitored(attempt.stage, attempt.monitor_lock)
+    printed = attempt.monitor_log.read_text(errors="replace")
+    return LaunchFailed(attempt.stage, code, _last_lines(printed))
+
+
+def _last_lines(text: str) -> str:
+    return "\n".join(text.strip().splitlines()[-_LAST_LINES:])
+
+
+def _replace(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.tmp")
+    with part.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    part.replace(path)
+
+
+def _version(program: Path) -> str | None:
+    """Ask the Python that runs the program, since importing DPDispatcher writes files."""
+    with program.open("rb") as stream:
+        first = stream.readline().decode(errors="replace")
+    if not first.startswith("#!"):
+        return None
+    ask = "from importlib.metadata import version; print(version('dpdispatcher'))"
+    done = subprocess.run(
+        [*first[2:].split(), "-c", ask], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or None

@@ -1,0 +1,91 @@
+"""Processes as evidence: identified by id, start time and boot, never by id alone."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+_PROC = Path("/proc")
+_DELETED = " (deleted)"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process as it was recorded: ``ticks`` is field 22 of its stat, since boot ``boot_id``."""
+
+    pid: int
+    ticks: int
+    boot_id: str
+
+    def is_alive(self) -> bool:
+        """Say whether this very process lives; a zombie does not."""
+        return boot_id() == self.boot_id and start_ticks(self.pid) == self.ticks
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A live process that works below a folder; ``deleted`` where its own folder is gone."""
+
+    pid: int
+    ticks: int
+    folder: str
+    deleted: bool
+
+
+def boot_id() -> str:
+    """Return the kernel's name for the time since the machine was started."""
+    return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def host() -> str:
+    """Return this machine's name."""
+    return socket.gethostname()
+
+
+def start_ticks(pid: int) -> int | None:
+    """Return when a process was started, in clock ticks since boot; None for a dead one."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name stands in parentheses and may hold anything, parentheses and spaces too.
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def identify(pid: int) -> Process | None:
+    """Return the process of this id as a record that outlives the reuse of the id."""
+    ticks = start_ticks(pid)
+    return None if ticks is None else Process(pid, ticks, boot_id())
+
+
+def census() -> tuple[Tenant, ...]:
+    """Return every live process of this user with the folder it works in."""
+    pids = (int(path.name) for path in _PROC.iterdir() if path.name.isdigit())
+    return tuple(found for found in map(_tenant, pids) if found is not None)
+
+
+def below(everyone: Iterable[Tenant], folder: Path) -> tuple[Tenant, ...]:
+    """Return those who work in a folder or below it."""
+    place = os.path.realpath(folder)
+    return tuple(one for one in everyone if f"{one.folder}/".startswith(f"{place}/"))
+
+
+def _tenant(pid: int) -> Tenant | None:
+    try:
+        folder = str((_PROC / str(pid) / "cwd").readlink())
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        # Gone meanwhile, or another user's: neither is a job that this user started.
+        return None
+    ticks = start_ticks(pid)
+    if ticks is None:
+        return None
+    return Tenant(pid, ticks, folder.removesuffix(_DELETED), folder.endswith(_DELETED))

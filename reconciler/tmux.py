@@ -1,0 +1,42 @@
+"""tmux: sessions by their exact name."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def is_installed(environ: Mapping[str, str] | None = None) -> bool:
+    """Say whether tmux is on the path of the environment, of this process's without one."""
+    path = None if environ is None else environ.get("PATH")
+    return shutil.which("tmux", path=path) is not None
+
+
+def start(name: str, folder: Path, command: list[str], environ: Mapping[str, str]) -> str | None:
+    """Start a command in a detached session; return None, or what tmux said when it refused."""
+    done = _run(["new-session", "-d", "-s", name, "-c", str(folder), "--", *command], environ)
+    return None if done.returncode == 0 else done.stderr.strip() or "no reason given"
+
+
+def is_live(name: str, environ: Mapping[str, str]) -> bool | None:
+    """Say whether the session of this exact name has a command running; None without tmux.
+
+    A session that a setting keeps open after its command ended is not live.
+    """
+    if not is_installed(environ):
+        return None
+    done = _run(["list-panes", "-s", "-t", f"={name}:", "-F", "#{pane_dead}"], environ)
+    return done.returncode == 0 and "0" in done.stdout.split()
+
+
+def _run(arguments: list[str], environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["tmux", *arguments],
+        env=dict(environ),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )

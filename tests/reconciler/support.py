@@ -1,0 +1,139 @@
+"""Stages, attempts and evidence for the tests of the job side."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from reconciler import processes, submission
+from reconciler.attempt import Attempt
+from reconciler.dpdisp import DPDispatcherRunner
+from reconciler.evidence import Evidence, Job, Output, Presence, collect
+from reconciler.markers import Marker, Seen
+from reconciler.submission import StageJob
+from reconciler.verdict import Verdict, verdict
+
+PROFILE = {"type": "local", "config": {"batch_type": "Shell", "context_type": "LocalContext"}}
+NOW = "2026-05-04T12:00:00.000000Z"
+TAG = "wf/stage-1/att-0001"
+OUTPUT = "stage-1/out.txt"
+
+NO_MARKER = Marker(Seen.NONE)
+IN_PLACE = Output(OUTPUT, Presence.PRESENT, True, 3, 2_000)
+ABSENT = Output(OUTPUT, Presence.MISSING)
+JOB = Job("a" * 40, "4711", started=True, failed_flag=False, state=2)
+
+NOTHING = Evidence(
+    observed_at=NOW,
+    attempt=TAG,
+    root_recorded="/w",
+    root_now="/w",
+    host_recorded="h",
+    host_now="h",
+    boot_recorded="b",
+    boot_now="b",
+    launched_at=1_000,
+    monitor_locked=False,
+    monitor_alive=False,
+    session=False,
+    jobs=(),
+    tenants=(),
+    copies=(),
+    recovery_file=False,
+    backward_missing=(),
+    exit_marker=NO_MARKER,
+    done_marker=NO_MARKER,
+    outputs=(ABSENT,),
+)
+
+
+def own(code: int) -> Marker:
+    """Return a marker of this very attempt."""
+    return Marker(Seen.OWN, code, TAG, 3_000)
+
+
+def seen(**changes: Any) -> Evidence:
+    """Return the evidence of an attempt that left nothing, with these changes."""
+    return replace(NOTHING, **changes)
+
+
+def submitted(job: Job = JOB, **changes: Any) -> Evidence:
+    """Return the evidence of an attempt with one job and its scratch copy, with these changes."""
+    return seen(**{"jobs": (job,), "copies": ("c" * 40,), "recovery_file": True, **changes})
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A workflow of one stage in a folder of its own, with a real DPDispatcher."""
+
+    root: Path
+    environ: dict[str, str]
+
+    def attempt(self, id_: str = "att-0001") -> Attempt:
+        """Name an attempt of the stage."""
+        return Attempt(self.root, "wf", "stage-1", id_, (OUTPUT,))
+
+    def runner(self) -> DPDispatcherRunner:
+        """Return the runner in this stage's own environment."""
+        return DPDispatcherRunner(environ=self.environ)
+
+    def prepare(self, command: str, id_: str = "att-0001") -> Attempt:
+        """Prepare an attempt that leaves a trace of each run and writes the output."""
+        attempt = self.attempt(id_)
+        traced = f'echo "$WFCTL_ATTEMPT" >> ../../../trace; {command}'
+        given = submission.build(StageJob("stage-1", traced, outputs=(OUTPUT,)), PROFILE)
+        self.runner().prepare(attempt, given)
+        return attempt
+
+    def runs(self, attempt: Attempt) -> int:
+        """Return how often the command of the attempt was started."""
+        trace = attempt.folder / "trace"
+        return len(trace.read_text().splitlines()) if trace.exists() else 0
+
+
+def judged(attempt: Attempt) -> Verdict:
+    """Look at an attempt and judge it by what a record of the look would hold."""
+    return verdict(Evidence.from_dict(collect(attempt, NOW).to_dict()))
+
+
+def until(holds: Callable[[], object], seconds: float = 60.0) -> None:
+    """Wait until something holds; fail the test where it never does."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "what was waited for never came"
+        time.sleep(0.01)
+
+
+def kill_monitor(attempt: Attempt) -> None:
+    """Kill the wrapper and the DPDispatcher that it runs, as a lost session would."""
+    watcher = processes.identify(_monitor(attempt))
+    assert watcher is not None, "no monitor to kill"
+    # Stopped first, so that it starts no child that this would miss.
+    os.kill(watcher.pid, signal.SIGSTOP)
+    for pid in [*children(watcher.pid), watcher.pid]:
+        end(pid)
+    until(lambda: not watcher.is_alive())
+
+
+def _monitor(attempt: Attempt) -> int:
+    return int(json.loads(attempt.monitor_record.read_text())["pid"])
+
+
+def children(pid: int) -> list[int]:
+    """Return the children of a process."""
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(word) for word in path.read_text().split()]
+
+
+def end(pid: int) -> None:
+    """Kill a process that may be gone already."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,182 @@
+"""The decision table, row by row, and the races that it settles."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from reconciler.evidence import Evidence
+from reconciler.markers import Marker, Seen
+from reconciler.processes import Tenant
+from reconciler.verdict import TABLE, Action, verdict
+from tests.reconciler.support import (
+    ABSENT,
+    IN_PLACE,
+    JOB,
+    NOW,
+    own,
+    seen,
+    submitted,
+)
+
+WORKER = Tenant(77, 5, "/w/stage-1/.attempts/att-0001/work/c/stage-1", deleted=False)
+ORPHAN = replace(WORKER, deleted=True)
+HELD = replace(JOB, lock_held=True, id_alive=True)
+GOOD = replace(JOB, exit_code=0, ended_at=1_777_000_000_123_456_789, tag=True)
+BAD = replace(JOB, exit_code=1, ended_at=2_000, failed_flag=True)
+TAGGED = replace(JOB, tag=True)
+OTHER = Marker(Seen.OTHER, 0, "wf/stage-1/att-0000", 9_000)
+EMPTY = Marker(Seen.UNREADABLE, None, None, 9_000)
+
+ROWS: list[tuple[str, Evidence, Action]] = [
+    ("ELSEWHERE", seen(root_now="/moved"), Action.UNKNOWN),
+    ("ELSEWHERE", seen(host_now="other", monitor_locked=True), Action.UNKNOWN),
+    ("ORPHAN_DIR_DELETED", seen(jobs=(HELD,), tenants=(ORPHAN,)), Action.LOST),
+    ("MONITORED", submitted(HELD, monitor_locked=True, exit_marker=own(137)), Action.WAIT),
+    ("MONITORED", seen(session=True, monitor_alive=None), Action.WAIT),
+    ("MONITORED", seen(monitor_locked=None, monitor_alive=True), Action.WAIT),
+    ("UNKNOWN", seen(monitor_locked=None), Action.UNKNOWN),
+    ("UNKNOWN", seen(tenants=None), Action.UNKNOWN),
+    ("UNKNOWN", submitted(replace(JOB, lock_held=None)), Action.UNKNOWN),
+    ("ORPHAN_RUNNING", submitted(HELD), Action.ATTACH),
+    ("ORPHAN_RUNNING", submitted(tenants=(WORKER,)), Action.ATTACH),
+    ("ORPHAN_RUNNING_UNRECORDED", submitted(HELD, recovery_file=False), Action.ATTACH),
+    ("ORPHAN_RUNNING_UNRECORDED", seen(tenants=(WORKER,), copies=("c",)), Action.ATTACH),
+    ("FINISHED_NOT_COLLECTED", submitted(GOOD), Action.ATTACH),
+    ("FINISHED_NOT_COLLECTED", submitted(TAGGED, exit_marker=own(137)), Action.ATTACH),
+    ("FINISHED_NOT_COLLECTED", submitted(replace(JOB, state=5)), Action.ATTACH),
+    (
+        "OUTPUT_MISSING",
+        submitted(GOOD, exit_marker=own(1), backward_missing=("stage-1/out.txt",)),
+        Action.FAILED,
+    ),
+    ("OUTPUT_MISSING", seen(jobs=(GOOD,), exit_marker=own(0)), Action.FAILED),
+    ("SUCCEEDED", seen(jobs=(GOOD,), exit_marker=own(0), outputs=(IN_PLACE,)), Action.SUCCEEDED),
+    ("SUCCEEDED", seen(exit_marker=own(0), outputs=()), Action.SUCCEEDED),
+    ("TASK_FAILED", submitted(BAD), Action.FAILED),
+    ("TASK_FAILED", submitted(replace(JOB, failed_flag=True)), Action.FAILED),
+    ("JOB_LOST", submitted(), Action.LOST),
+    ("JOB_LOST", submitted(exit_marker=own(1)), Action.LOST),
+    ("JOB_LOST", submitted(replace(JOB, exit_code=143)), Action.LOST),
+    ("JOB_LOST", submitted(replace(JOB, started=False, failed_flag=None)), Action.LOST),
+    ("RESULTS_LOST", seen(jobs=(GOOD,)), Action.LOST),
+    ("COLLECTED_UNMARKED", seen(outputs=(IN_PLACE,)), Action.SUCCEEDED),
+    ("COLLECTED_UNMARKED", seen(jobs=(GOOD,), outputs=()), Action.SUCCEEDED),
+    (
+        "COLLECTED_UNMARKED",
+        submitted(GOOD, outputs=(IN_PLACE,), exit_marker=own(1)),
+        Action.SUCCEEDED,
+    ),
+    ("NEVER_STARTED", seen(), Action.LAUNCH),
+    ("NEVER_SUBMITTED", seen(copies=("c",)), Action.LAUNCH),
+    ("MONITOR_KILLED_EARLY", seen(exit_marker=own(137)), Action.LAUNCH),
+    ("REJECTED", seen(exit_marker=own(1)), Action.FAILED),
+    ("REJECTED", seen(exit_marker=own(1), copies=("c",)), Action.FAILED),
+]
+
+
+@pytest.mark.parametrize(("name", "evidence", "action"), ROWS)
+def test_each_row_is_reached_by_its_evidence(name: str, evidence: Evidence, action: Action) -> None:
+    """The evidence of a row leads to that row and its action."""
+    found = verdict(evidence)
+    assert (found.name, found.action) == (name, action)
+
+
+def test_every_row_but_the_last_resort_has_an_example() -> None:
+    """No row of the table is left without evidence that reaches it."""
+    assert {row.name for row in TABLE} - {name for name, _, _ in ROWS} == {"UNDECIDED"}
+
+
+def test_every_number_of_the_published_table_is_there() -> None:
+    """Rows 0 to 14 of the published table all have a place in ours."""
+    assert {row.number for row in TABLE} == set(range(15))
+
+
+RACES: list[tuple[str, Evidence, str]] = [
+    ("exit code written, done missing", seen(exit_marker=own(0), outputs=(IN_PLACE,)), "SUCCEEDED"),
+    ("done present, exit code empty", submitted(HELD, exit_marker=EMPTY), "ORPHAN_RUNNING"),
+    (
+        "done present, exit code missing",
+        submitted(GOOD, done_marker=own(0)),
+        "FINISHED_NOT_COLLECTED",
+    ),
+    ("markers of an earlier attempt", seen(exit_marker=OTHER, done_marker=OTHER), "NEVER_STARTED"),
+    ("137 written while the job runs", submitted(HELD, exit_marker=own(137)), "ORPHAN_RUNNING"),
+    ("stale 0 while the job runs", submitted(HELD, exit_marker=own(0)), "ORPHAN_RUNNING"),
+    (
+        "wrapper killed between the end of DPDispatcher and the exit code",
+        seen(jobs=(GOOD,), outputs=(IN_PLACE,)),
+        "COLLECTED_UNMARKED",
+    ),
+    ("a stranger has the job's id", submitted(replace(JOB, id_alive=False)), "JOB_LOST"),
+    ("the machine was started anew", submitted(boot_now="c"), "JOB_LOST"),
+    ("tmux lost its socket", submitted(HELD, monitor_locked=True, session=False), "MONITORED"),
+    ("a session kept open by a setting", submitted(HELD, session=True), "ORPHAN_RUNNING"),
+    (
+        "a finished job still listed",
+        submitted(replace(TAGGED, id_alive=True)),
+        "FINISHED_NOT_COLLECTED",
+    ),
+    (
+        "a job's own failure against a monitor's success",
+        seen(jobs=(BAD,), exit_marker=own(0), outputs=(IN_PLACE,)),
+        "TASK_FAILED",
+    ),
+    (
+        "a job's own failure against a tag by a second copy",
+        submitted(replace(BAD, tag=True, failed_flag=False)),
+        "TASK_FAILED",
+    ),
+    (
+        "a monitor's failure against a job's own success",
+        submitted(GOOD, exit_marker=own(1)),
+        "FINISHED_NOT_COLLECTED",
+    ),
+    ("a stale output is no output", seen(outputs=(replace(IN_PLACE, new=False),)), "NEVER_STARTED"),
+    (
+        "a helper left behind by a collected job",
+        seen(jobs=(GOOD,), tenants=(ORPHAN,), exit_marker=own(0), outputs=(IN_PLACE,)),
+        "SUCCEEDED",
+    ),
+    (
+        "a command that outlives its signalled shell",
+        submitted(replace(JOB, exit_code=143, lock_held=True), exit_marker=own(1)),
+        "ORPHAN_RUNNING",
+    ),
+    ("one of two jobs still runs", submitted(jobs=(BAD, HELD)), "ORPHAN_RUNNING"),
+    ("one of two jobs was lost", submitted(jobs=(GOOD, JOB)), "JOB_LOST"),
+]
+
+
+@pytest.mark.parametrize(("evidence", "name"), [r[1:] for r in RACES], ids=[r[0] for r in RACES])
+def test_each_race_is_settled(evidence: Evidence, name: str) -> None:
+    """Where two sources disagree, the stronger one decides."""
+    assert verdict(evidence).name == name
+
+
+@pytest.mark.parametrize("evidence", [row[1] for row in ROWS] + [race[1] for race in RACES])
+def test_a_verdict_follows_from_the_recorded_evidence_alone(evidence: Evidence) -> None:
+    """Evidence that went through JSON is equal and judged alike."""
+    again = Evidence.from_dict(json.loads(json.dumps(evidence.to_dict())))
+    assert again == evidence
+    assert verdict(again) == verdict(evidence)
+
+
+def test_the_end_of_a_job_is_told_by_its_own_record() -> None:
+    """The verdict says when the job ended, to the microsecond, not when anybody looked."""
+    found = verdict(submitted(GOOD)).occurred_at
+    assert found == "2026-04-24T03:06:40.123456Z"
+    assert found != NOW
+
+
+def test_an_orphan_names_the_processes_to_stop() -> None:
+    """Only the processes whose folder is gone are to be stopped."""
+    assert verdict(seen(jobs=(HELD,), tenants=(ORPHAN,))).stop == (77,)
+    assert verdict(submitted(HELD, tenants=(WORKER,))).stop == ()
+
+
+def test_nothing_present_needs_no_output() -> None:
+    """A missing output alone never makes an attempt that was not started a failed one."""
+    assert verdict(seen(outputs=(ABSENT,))).action is Action.LAUNCH
