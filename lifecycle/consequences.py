@@ -1,0 +1,37 @@
+"""What follows from an event by itself: readied and blocked stages, a completed workflow."""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+from lifecycle.payload import Payload, StageBlocked, StageReadied, WorkflowCompleted
+from lifecycle.status import BLOCKING, Status
+from lifecycle.workflow import Stage, Workflow
+
+_HELD = frozenset({Status.PENDING, Status.INVALIDATED})
+_WAITING = _HELD | {Status.READY}
+
+
+def consequences(state: Workflow) -> list[Payload]:
+    """Return what is due in ``state`` and was not recorded yet, in array order."""
+    found: list[Payload] = []
+    for stage in state.stages.values():
+        if stage.status in _WAITING:
+            found += _of_stage(state, stage)
+    if state.is_finished and state.workflow_status != "completed":
+        found.append(WorkflowCompleted(stages=len(state.stages)))
+    return found
+
+
+def _of_stage(state: Workflow, stage: Stage) -> list[Payload]:
+    if stage.status in _HELD and not state.unmet(stage):
+        return [StageReadied(stage=stage.id, reset=stage.status is Status.INVALIDATED)]
+    return [
+        StageBlocked(
+            stage=stage.id,
+            dependency=dep,
+            dependency_status=cast("Literal['failed', 'skipped']", status.value),
+        )
+        for dep in stage.depends_on
+        if (status := state.stages[dep].status) in BLOCKING and stage.blocked_by.get(dep) != status
+    ]

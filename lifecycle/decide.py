@@ -1,0 +1,140 @@
+"""What may happen: (state, command) → events, or a refusal. Pure.
+
+A command is the payload of the event it asks for. The events returned are the one asked for,
+completed, and everything that follows from it (a stage made ready, a stage blocked, the
+workflow completed): one append, all or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lifecycle import decide_stages as stages
+from lifecycle import payload as p
+from lifecycle.consequences import consequences
+from lifecycle.errors import AlreadyExists, IllegalTransition, NeedsConsent, NoCommand, NoWorkflow
+from lifecycle.event import Fact
+from lifecycle.evolve import evolve
+from lifecycle.payload import Payload
+from lifecycle.status import targets
+from lifecycle.workflow import Workflow
+
+Decision = list[Payload]
+
+
+def decide(state: Workflow | None, command: Payload, at: str) -> Decision:
+    """Return the events that ``command`` yields in ``state``; an empty list changes nothing.
+
+    ``at`` is when it is so (UTC, ISO 8601). Raises a `LifecycleError` where the rules do not
+    allow it; the state is never changed.
+    """
+    if state is None:
+        return _create(command, at)
+    rule = _RULES.get(command.type)
+    if rule is None:
+        raise NoCommand(
+            f"{command.type} is not recorded by a command of its own: it follows from others.",
+            type=command.type,
+        )
+    primary: Decision = rule(state, command)
+    return primary + (consequences(after(state, primary, at)) if primary else [])
+
+
+def after(state: Workflow | None, events: Decision, at: str) -> Workflow:
+    """Return the state as it would be once ``events`` are recorded at ``at``."""
+    head = state.head if state is not None else 0
+    facts = [
+        Fact(event.type, event.model_dump(mode="json"), at, head + number)
+        for number, event in enumerate(events, 1)
+    ]
+    new = evolve(state, facts)
+    if new is None:
+        raise NoWorkflow("nothing was decided on a stream without a workflow")
+    return new
+
+
+def _create(command: Payload, at: str) -> Decision:
+    if not isinstance(command, p.WorkflowCreated | p.WorkflowImported):
+        raise NoWorkflow(
+            "there is no workflow in this stream yet; `wfctl init PLAN` makes one.",
+            type=command.type,
+        )
+    return [command, *consequences(after(None, [command], at))]
+
+
+def _exists(state: Workflow, command: Any) -> Decision:
+    raise AlreadyExists(
+        f"the workflow {state.id} is here already (version {state.head} of its log); "
+        "a root holds one staged workflow. `wfctl status` shows it.",
+        workflow=state.id,
+    )
+
+
+def _as_asked(state: Workflow, command: Payload) -> Decision:
+    return [command]
+
+
+def _note(state: Workflow, command: p.NoteLogged) -> Decision:
+    if command.stage is not None:
+        state.stage(command.stage)
+    return [command]
+
+
+def _by_amendment(state: Workflow, command: Any) -> Decision:
+    stage = state.stage(command.stage)
+    target = "skipped" if command.type == "stage.skipped" else "invalidated"
+    if target not in targets(stage.status):
+        raise IllegalTransition(
+            stage.id, stage.status, target, "not in the transition table", targets(stage.status)
+        )
+    raise NeedsConsent(
+        f"{stage.id} becomes {target} only by a person's decision: "
+        f"propose an amendment (stage_{'skip' if target == 'skipped' else 'rerun'}).",
+        stage=stage.id,
+        status=stage.status.value,
+        target=target,
+    )
+
+
+def _consent(state: Workflow, command: Payload) -> Decision:
+    raise NeedsConsent(
+        f"{command.type} is a person's decision and takes a proof of consent, which `append` "
+        "never does.",
+        type=command.type,
+    )
+
+
+def _session_start(state: Workflow, command: p.SessionStarted) -> Decision:
+    return [p.SessionStarted(number=state.session.count + 1)]
+
+
+def _session_end(state: Workflow, command: p.SessionEnded) -> Decision:
+    if not state.session.is_open:
+        raise NoCommand("no session is open; `wfctl session start` begins one.", type=command.type)
+    return [command]
+
+
+_RULES: dict[str, Callable[[Workflow, Any], Decision]] = {
+    "workflow.created": _exists,
+    "workflow.imported": _exists,
+    "stage.readied": stages.ready,
+    "stage.prepared": stages.prepare,
+    "attempt.started": stages.start_attempt,
+    "stage.launched": stages.launch,
+    "stage.computed": stages.compute,
+    "stage.completed": stages.complete,
+    "stage.failed": stages.fail,
+    "stage.retried": stages.retry,
+    "stage.invalidated": _by_amendment,
+    "stage.skipped": _by_amendment,
+    "attempt.observed": stages.observe,
+    "attempt.relaunched": stages.relaunch,
+    "outputs.recorded": stages.record_outputs,
+    "checkpoint.recorded": stages.record_checkpoint,
+    "note.logged": _note,
+    "amendment.approved": _consent,
+    "session.started": _session_start,
+    "session.ended": _session_end,
+    "cost.charged": _as_asked,
+}

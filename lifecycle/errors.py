@@ -1,0 +1,180 @@
+"""The errors of the rules.
+
+LifecycleError
+├── InvalidPlan               a plan that cannot become a workflow
+├── InvalidPayload            data that does not fit its event type
+├── UnknownStage              no such stage
+├── Refused                   the rules do not allow it
+│   ├── IllegalTransition     not a transition of the table
+│   ├── DependenciesNotMet    a dependency is not completed
+│   ├── AttemptMismatch       not the attempt that is under way
+│   ├── RetryLimitReached     no retry left
+│   ├── AlreadyExists         a second workflow in one stream
+│   ├── NoWorkflow            nothing was created yet
+│   └── NoCommand             recorded only as a consequence, or by another command
+└── NeedsConsent              only a person may decide this
+
+Each carries a stable ``code``, and its values in ``data``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class LifecycleError(Exception):
+    """Base of what the rules raise: a stable ``code``, a ``message``, the values in ``data``."""
+
+    code = "lifecycle_error"
+
+    def __init__(self, message: str, **data: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.data = data
+
+
+class InvalidPlan(LifecycleError):
+    """A plan that cannot become a workflow; ``data["problems"]`` lists every one found."""
+
+    code = "invalid_plan"
+
+    def __init__(self, problems: list[str]) -> None:
+        lines = "\n".join(f"  - {problem}" for problem in problems)
+        super().__init__(
+            f"the plan cannot become a workflow:\n{lines}\nCorrect the plan and run init again; "
+            "nothing was written.",
+            problems=problems,
+        )
+
+
+class InvalidPayload(LifecycleError):
+    """Data that does not fit its event type."""
+
+    code = "invalid_payload"
+
+    def __init__(self, type_: str, problems: list[str]) -> None:
+        super().__init__(
+            f"the data does not fit {type_}: {'; '.join(problems)}. "
+            f"`wfctl schema {type_}` shows what is expected.",
+            type=type_,
+            problems=problems,
+        )
+
+
+class UnknownEventType(LifecycleError):
+    """An event type that the staged workflow does not have."""
+
+    code = "unknown_event_type"
+
+    def __init__(self, type_: str, known: list[str]) -> None:
+        super().__init__(
+            f"unknown event type {type_!r}; expected one of: {', '.join(known)}", type=type_
+        )
+
+
+class UnknownStage(LifecycleError):
+    """No stage of this id in the workflow."""
+
+    code = "unknown_stage"
+
+    def __init__(self, stage: str, known: list[str]) -> None:
+        shown = ", ".join(known[:20]) + (" …" if len(known) > 20 else "")
+        super().__init__(f"no stage {stage!r}; this workflow has: {shown}", stage=stage)
+
+
+class Refused(LifecycleError):
+    """The rules do not allow the command in this state."""
+
+    code = "refused"
+
+
+class IllegalTransition(Refused):
+    """A change of status that the transition table does not hold."""
+
+    code = "illegal_transition"
+
+    def __init__(self, stage: str, status: str, target: str, why: str, allowed: list[str]) -> None:
+        ways = ", ".join(allowed) or "none"
+        super().__init__(
+            f"{stage} is {status} and cannot become {target}: {why}. From {status} it may go to: "
+            f"{ways}.",
+            stage=stage,
+            status=status,
+            target=target,
+            allowed=allowed,
+        )
+
+
+class DependenciesNotMet(Refused):
+    """A stage whose dependencies are not all completed; ``data["waiting_for"]`` names them."""
+
+    code = "dependencies_not_met"
+
+    def __init__(self, stage: str, waiting_for: dict[str, str]) -> None:
+        held = ", ".join(f"{dep} ({status})" for dep, status in waiting_for.items())
+        super().__init__(
+            f"{stage} needs every stage it depends on to be completed; it waits for {held}.",
+            stage=stage,
+            waiting_for=waiting_for,
+        )
+
+
+class AttemptMismatch(Refused):
+    """The attempt named is not the one under way."""
+
+    code = "attempt_mismatch"
+
+    def __init__(self, stage: str, expected: str | None, found: str | None, why: str) -> None:
+        super().__init__(
+            f"{stage}: {why} (attempt under way: {expected or 'none'}, named: {found or 'none'})."
+            f" `wfctl show {stage}` lists its attempts.",
+            stage=stage,
+            expected=expected,
+            found=found,
+        )
+
+
+class RetryLimitReached(Refused):
+    """No retry left for the stage's kind of backend."""
+
+    code = "retry_limit_reached"
+
+    def __init__(self, stage: str, count: int, limit: int, kind: str) -> None:
+        super().__init__(
+            f"{stage} was retried {count} times, the limit of a {kind} backend ({limit}). "
+            "It stays failed until a person approves a stage_rerun amendment.",
+            stage=stage,
+            retry_count=count,
+            limit=limit,
+            backend_type=kind,
+        )
+
+
+class AlreadyExists(Refused):
+    """A workflow was created in this stream before."""
+
+    code = "already_exists"
+
+
+class NoWorkflow(Refused):
+    """The stream holds no workflow yet."""
+
+    code = "no_workflow_yet"
+
+
+class MissingEvidence(Refused):
+    """A stage cannot be called completed with nothing that shows it."""
+
+    code = "missing_evidence"
+
+
+class NoCommand(Refused):
+    """An event type that no command of its own yields."""
+
+    code = "no_command"
+
+
+class NeedsConsent(LifecycleError):
+    """Only a person may decide this."""
+
+    code = "needs_consent"

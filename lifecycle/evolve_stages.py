@@ -1,0 +1,170 @@
+"""The fold of what happens to stages and their attempts."""
+
+from __future__ import annotations
+
+from lifecycle.event import Event
+from lifecycle.status import Status
+from lifecycle.workflow import Attempt, Workflow
+
+
+def readied(draft: Workflow, event: Event) -> None:
+    """A stage may be picked up; ``reset`` gives it a clean slate."""
+    stage = draft.stages[event.data["stage"]]
+    if stage.status is not Status.PENDING:
+        stage.running_process = None
+    if event.data.get("reset"):
+        stage.started_at = stage.completed_at = None
+        stage.retry_count = 0
+    stage.status = Status.READY
+    stage.blocked_by = {}
+
+
+def prepared(draft: Workflow, event: Event) -> None:
+    """A stage was picked up."""
+    stage = draft.stages[event.data["stage"]]
+    stage.status = Status.PREPARING
+    stage.started_at = event.occurred_at
+    stage.completed_at = None
+    stage.running_process = None
+
+
+def attempt_started(draft: Workflow, event: Event) -> None:
+    """An attempt is about to be launched; ``running_process`` shows it from here on."""
+    data = event.data
+    stage = draft.stages[data["stage"]]
+    if stage.attempts and stage.attempts[-1].is_open:
+        _end(stage.attempts[-1], event, "lost")
+    stage.attempts.append(
+        Attempt(
+            id=data["attempt"],
+            started_at=event.occurred_at,
+            mode=data["mode"],
+            root=data["root"],
+            work_dir=data["work_dir"],
+            submission=data["submission"],
+            submission_sha256=data["submission_sha256"],
+            wrapper=data["wrapper"],
+            session=data.get("session"),
+            host=data.get("host"),
+            boot_id=data.get("boot_id"),
+            recovers=data.get("recovers"),
+            diagnostic=data.get("diagnostic", False),
+        )
+    )
+    stage.running_process = {
+        "tmux_session": data.get("session"),
+        "submission_json": data["submission"],
+        "wrapper_script": data["wrapper"],
+        "done_marker": f"{stage.id}/DPDISP_DONE",
+        "exit_code_file": f"{stage.id}/DPDISP_EXIT_CODE",
+        "recovery_attempted": data.get("recovers") is not None,
+        "launched_at": event.occurred_at,
+    }
+
+
+def launched(draft: Workflow, event: Event) -> None:
+    """The attempt's processes run."""
+    data = event.data
+    stage = draft.stages[data["stage"]]
+    stage.status = Status.RUNNING
+    attempt = stage.attempts[-1]
+    attempt.launched_at = event.occurred_at
+    attempt.mode = data["mode"]
+    attempt.session = data.get("session")
+    attempt.submission_hash = data.get("submission_hash")
+    attempt.job_ids = data.get("job_ids", [])
+    attempt.host = data.get("host") or attempt.host
+    attempt.boot_id = data.get("boot_id") or attempt.boot_id
+    attempt.dpdispatcher_version = data.get("dpdispatcher_version")
+    stage.running_process = {
+        **(stage.running_process or {}),
+        "tmux_session": data.get("session"),
+        "launched_at": event.occurred_at,
+    }
+
+
+def computed(draft: Workflow, event: Event) -> None:
+    """The computation is over."""
+    stage = draft.stages[event.data["stage"]]
+    stage.status = Status.POST_PROCESSING
+    stage.attempts[-1].exit_code = event.data["exit_code"]
+    _end(stage.attempts[-1], event, "computed")
+
+
+def _end(attempt: Attempt, event: Event, outcome: str) -> None:
+    attempt.ended_at = event.occurred_at
+    attempt.outcome = outcome
+
+
+def completed(draft: Workflow, event: Event) -> None:
+    """The outputs were verified."""
+    stage = draft.stages[event.data["stage"]]
+    stage.status = Status.COMPLETED
+    stage.completed_at = event.occurred_at
+    if stage.attempts:
+        stage.attempts[-1].outcome = "completed"
+
+
+def failed(draft: Workflow, event: Event) -> None:
+    """The stage failed, and its attempt with it."""
+    stage = draft.stages[event.data["stage"]]
+    stage.status = Status.FAILED
+    stage.last_error = event.data["error"]
+    if stage.attempts and stage.attempts[-1].outcome in (None, "computed"):
+        superseded = event.data.get("superseded_by") is not None
+        stage.attempts[-1].exit_code = event.data.get("exit_code")
+        _end(stage.attempts[-1], event, "superseded" if superseded else "failed")
+
+
+def retried(draft: Workflow, event: Event) -> None:
+    """The stage may run again; ``last_error`` stays."""
+    stage = draft.stages[event.data["stage"]]
+    stage.status = Status.READY
+    stage.retry_count = event.data["retry"]
+    stage.running_process = None
+    stage.blocked_by = {}
+
+
+def invalidated(draft: Workflow, event: Event) -> None:
+    """A completed stage is stale."""
+    draft.stages[event.data["stage"]].status = Status.INVALIDATED
+    draft.workflow_status = None if draft.workflow_status == "completed" else draft.workflow_status
+
+
+def skipped(draft: Workflow, event: Event) -> None:
+    """The stage is not needed."""
+    draft.stages[event.data["stage"]].status = Status.SKIPPED
+
+
+def blocked(draft: Workflow, event: Event) -> None:
+    """A dependency holds the stage back, and it was said."""
+    stage = draft.stages[event.data["stage"]]
+    stage.blocked_by[event.data["dependency"]] = event.data["dependency_status"]
+
+
+def observed(draft: Workflow, event: Event) -> None:
+    """Keep the newest verdict on an attempt and its evidence."""
+    for attempt in draft.stages[event.data["stage"]].attempts:
+        if attempt.id == event.data["attempt"]:
+            attempt.row = event.data["row"]
+            attempt.verdict = event.data["verdict"]
+            attempt.action = event.data["action"]
+            attempt.reason = event.data["reason"]
+            attempt.evidence = event.data["evidence"]
+
+
+def relaunched(draft: Workflow, event: Event) -> None:
+    """An attempt's monitor was started again."""
+    attempt = draft.stages[event.data["stage"]].attempts[-1]
+    attempt.relaunches += 1
+    attempt.session = event.data.get("session")
+
+
+def outputs(draft: Workflow, event: Event) -> None:
+    """The list of outputs changed."""
+    draft.stages[event.data["stage"]].outputs = event.data["outputs"]
+
+
+def checkpoint(draft: Workflow, event: Event) -> None:
+    """A checkpoint was recorded."""
+    draft.stages[event.data["stage"]].checkpoint = event.data["checkpoint"]

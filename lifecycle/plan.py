@@ -1,0 +1,181 @@
+"""A plan: the document a workflow is created from, checked whole before anything is written."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from difflib import get_close_matches
+from typing import Annotated, Any, cast
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
+
+from lifecycle.dependencies import find_cycle
+from lifecycle.document import (
+    STAGE_FIELDS,
+    WORKFLOW_FIELDS,
+    default_profiles,
+    default_session_config,
+)
+from lifecycle.errors import InvalidPlan
+from lifecycle.layout import Layout, layout_of
+from lifecycle.payload import StageId, WorkflowCreated
+
+WorkflowId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\r\n]+$")]
+RelativePath = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\x00\r\n]+$")]
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False, defer_build=True)
+
+
+class PlannedStage(_Document):
+    """A stage as a plan gives it; operational fields may be there, with nothing in them."""
+
+    id: StageId
+    name: Name
+    status: str = "pending"
+    depends_on: list[str] = []
+    backend: str | None = None
+    inputs: list[RelativePath] = []
+    outputs: list[RelativePath] = []
+    parameters: dict[str, JsonValue] = {}
+    success_criteria: str = ""
+    started_at: None = None
+    completed_at: None = None
+    retry_count: Annotated[int, Field(le=0)] = 0
+    last_error: None = None
+    running_process: None = None
+
+
+class Plan(_Document):
+    """A whole plan, with the fields of ``workflow-state.json``."""
+
+    workflow_id: WorkflowId
+    version: Annotated[int, Field(ge=1, le=1)] = 1
+    experiment_design: str | None = None
+    workflow_plan: str | None = None
+    amendments: Annotated[list[JsonValue], Field(max_length=0)] = []
+    session_config: dict[str, JsonValue] = Field(default_factory=default_session_config)
+    default_backend: str = "local"
+    backend_profiles: dict[str, dict[str, JsonValue]] = Field(default_factory=default_profiles)
+    stages: Annotated[list[PlannedStage], Field(min_length=1)]
+
+
+def create(plan: Any, *, created: str, **facts: Any) -> WorkflowCreated:
+    """Return the payload that creates the workflow of ``plan`` (decoded JSON, YAML or TOML).
+
+    ``created`` is the time it is created at; ``facts`` are further fields of the payload.
+    Raises `InvalidPlan` with every problem that was found.
+    """
+    model = _validated(plan)
+    problems = [*_unknown(plan), *_graph(model), *_backends(model), *_statuses(model)]
+    if problems:
+        raise InvalidPlan(problems)
+    document = _document(model, plan, created)
+    purpose = document.pop("purpose", None)
+    return WorkflowCreated(
+        document=document,
+        layout=_free_layout(document),
+        purpose=facts.pop("purpose", None) or purpose,
+        **facts,
+    )
+
+
+def _free_layout(document: dict[str, Any]) -> Layout:
+    """Return the order of the objects whose order is not prescribed."""
+    found = layout_of(document)
+    return {k: keys for k, keys in found.items() if not re.fullmatch(r"(/stages/\d+)?", k)}
+
+
+def _validated(plan: Any) -> Plan:
+    if not isinstance(plan, dict):
+        raise InvalidPlan([f"expected an object at the top, found {type(plan).__name__}"])
+    try:
+        return Plan.model_validate(plan)
+    except ValidationError as error:
+        raise InvalidPlan([_problem(e, plan) for e in error.errors()]) from error
+
+
+def _problem(error: Any, plan: dict[str, Any]) -> str:
+    place, here = "", cast("Any", plan)
+    for step in error["loc"]:
+        place += f"[{step}]" if isinstance(step, int) else f".{step}" if place else str(step)
+        here = here[step] if isinstance(here, list | dict) and _has(here, step) else None
+    if error["type"] == "missing":
+        return f"{place}: this field is missing"
+    return f"{place}: {error['msg'][0].lower()}{error['msg'][1:]} (found {here!r:.80})"
+
+
+def _has(container: Any, step: Any) -> bool:
+    return step in container if isinstance(container, dict) else step < len(container)
+
+
+def _document(model: Plan, plan: dict[str, Any], created: str) -> dict[str, Any]:
+    dumped = model.model_dump(mode="json")
+    stages = [_in_order(stage, STAGE_FIELDS) for stage in dumped["stages"]]
+    config = {**default_session_config(), **dumped["session_config"]}
+    document = {**dumped, "stages": stages, "session_config": config}
+    for stage in stages:
+        stage["status"] = "pending"
+    document["created"] = document["updated"] = created
+    document.pop("workflow_status", None)
+    return _in_order(document, WORKFLOW_FIELDS)
+
+
+def _in_order(values: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
+    known = {field: values[field] for field in fields if field in values}
+    return known | values
+
+
+def _unknown(plan: dict[str, Any]) -> list[str]:
+    """Refuse what looks like a known field misspelt; other foreign fields are kept."""
+    found = _misspelt(plan, (*WORKFLOW_FIELDS, "purpose"), "")
+    for index, stage in enumerate(plan["stages"]):
+        found += _misspelt(stage, STAGE_FIELDS, f"stages[{index}].")
+    return found
+
+
+def _misspelt(values: dict[str, Any], fields: tuple[str, ...], place: str) -> list[str]:
+    return [
+        f"{place}{key}: unknown field; did you mean {match[0]}?"
+        for key in values
+        if key not in fields and (match := get_close_matches(key, fields, n=1, cutoff=0.8))
+    ]
+
+
+def _graph(plan: Plan) -> list[str]:
+    ids = [stage.id for stage in plan.stages]
+    problems = [f"stages: {id_} appears {n} times" for id_, n in Counter(ids).items() if n > 1]
+    expected = {f"stage-{number}" for number in range(1, len(ids) + 1)}
+    if not problems and set(ids) != expected:
+        missing = ", ".join(sorted(expected - set(ids)))
+        problems.append(f"stages: numbers run from 1 without a gap; {missing} is missing")
+    for stage in plan.stages:
+        problems += [
+            f"{stage.id}.depends_on: no stage {dep!r}" for dep in stage.depends_on if dep not in ids
+        ]
+    cycle = find_cycle({stage.id: stage.depends_on for stage in plan.stages})
+    if cycle:
+        problems.append(f"depends_on goes in a circle: {' -> '.join(cycle)}")
+    return problems
+
+
+def _backends(plan: Plan) -> list[str]:
+    names = {"default_backend": plan.default_backend}
+    names |= {f"{s.id}.backend": s.backend for s in plan.stages if s.backend is not None}
+    known = ", ".join(plan.backend_profiles) or "none"
+    return [
+        f"{place}: no profile {name!r} in backend_profiles (there: {known})"
+        for place, name in names.items()
+        if name not in plan.backend_profiles
+    ]
+
+
+def _statuses(plan: Plan) -> list[str]:
+    return [
+        f"{stage.id}.status: {stage.status!r}; a new workflow starts with pending stages "
+        "(`wfctl import` takes over one that is under way)"
+        for stage in plan.stages
+        if stage.status not in ("pending", "ready")
+    ]

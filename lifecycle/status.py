@@ -1,0 +1,76 @@
+"""The statuses of a stage and the whole transition table, as data.
+
+Source of the table: the published staged-workflow protocol ("Statuses and transitions").
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Status(StrEnum):
+    """Where a stage stands."""
+
+    PENDING = "pending"
+    READY = "ready"
+    PREPARING = "preparing"
+    RUNNING = "running"
+    POST_PROCESSING = "post_processing"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    INVALIDATED = "invalidated"
+    SKIPPED = "skipped"
+
+
+class Transition(NamedTuple):
+    """One legal change of status: the event types that make it, and when it is so."""
+
+    source: Status
+    target: Status
+    events: tuple[str, ...]
+    when: str
+    by_amendment: bool = False
+
+
+_P, _R, _PR, _RU, _PP, _C, _F, _I, _S = Status
+
+#: Every change of status there is. What is not here is refused.
+TRANSITIONS: tuple[Transition, ...] = (
+    Transition(_P, _R, ("stage.readied",), "every stage in depends_on is completed"),
+    Transition(_R, _PR, ("stage.prepared",), "picked up"),
+    Transition(_PR, _RU, ("stage.launched",), "launched"),
+    Transition(_PR, _PP, ("stage.computed",), "a synchronous job ended with exit code 0"),
+    Transition(_PR, _F, ("stage.failed",), "preparation failed, or superseded by an amendment"),
+    Transition(_RU, _PP, ("stage.computed",), "the computation ended with exit code 0"),
+    Transition(_RU, _F, ("stage.failed",), "crashed, timed out, or superseded by an amendment"),
+    Transition(_PP, _C, ("stage.completed",), "verification passed"),
+    Transition(_PP, _F, ("stage.failed",), "verification failed, or superseded by an amendment"),
+    Transition(_C, _I, ("stage.invalidated",), "something upstream runs again", True),
+    Transition(_I, _R, ("stage.readied",), "its dependencies are completed again"),
+    Transition(_F, _R, ("stage.retried", "stage.readied"), "retry, or an approved stage_rerun"),
+    *(
+        Transition(source, _S, ("stage.skipped",), "a person decided that it is not needed", True)
+        for source in Status
+        if source is not _S
+    ),
+)
+
+_BY_PAIR = {(t.source, t.target): t for t in TRANSITIONS}
+
+#: What no work can follow from, except through an amendment.
+FINISHED = frozenset({Status.COMPLETED, Status.SKIPPED})
+#: An attempt may be under way.
+ACTIVE = frozenset({Status.PREPARING, Status.RUNNING, Status.POST_PROCESSING})
+#: A dependency in one of these holds its dependents back until somebody acts.
+BLOCKING = frozenset({Status.FAILED, Status.SKIPPED})
+
+
+def transition(source: Status, target: Status) -> Transition | None:
+    """Return the table's row for a pair of statuses, None where it holds none."""
+    return _BY_PAIR.get((source, target))
+
+
+def targets(source: Status) -> list[str]:
+    """Return the statuses that may follow ``source``, in the order of the table."""
+    return [t.target.value for t in TRANSITIONS if t.source is source]

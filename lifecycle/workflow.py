@@ -1,0 +1,194 @@
+"""The state of a staged workflow: what the fold of its events yields."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+from lifecycle.errors import UnknownStage
+from lifecycle.retry import backend_type
+from lifecycle.status import FINISHED, Status
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One submission and one run of a stage's computation."""
+
+    id: str
+    started_at: str
+    mode: str
+    root: str
+    work_dir: str
+    submission: str
+    submission_sha256: str
+    wrapper: str
+    session: str | None = None
+    host: str | None = None
+    boot_id: str | None = None
+    recovers: str | None = None
+    diagnostic: bool = False
+    launched_at: str | None = None
+    submission_hash: str | None = None
+    job_ids: list[str] = field(default_factory=list)
+    dpdispatcher_version: str | None = None
+    relaunches: int = 0
+    row: int | None = None
+    verdict: str | None = None
+    action: str | None = None
+    reason: str | None = None
+    evidence: dict[str, Any] | None = None
+    ended_at: str | None = None
+    outcome: str | None = None
+    exit_code: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing has been decided of its end yet."""
+        return self.ended_at is None
+
+
+@dataclass(slots=True)
+class Stage:
+    """One stage: its definition, and where it stands."""
+
+    id: str
+    name: str
+    status: Status = Status.PENDING
+    depends_on: list[str] = field(default_factory=list)
+    backend: str | None = None
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    success_criteria: str = ""
+    started_at: str | None = None
+    completed_at: str | None = None
+    retry_count: int = 0
+    last_error: str | None = None
+    running_process: dict[str, Any] | None = None
+    checkpoint: Any = None
+    #: Fields that nobody specified, kept as they came.
+    extra: dict[str, Any] = field(default_factory=dict)
+    #: The order the fields came in, where it is not the usual one.
+    order: list[str] | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    #: Dependencies that this stage was already called blocked by: id → status.
+    blocked_by: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The newest attempt."""
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def open_attempt(self) -> Attempt | None:
+        """The attempt under way, None where there is none."""
+        newest = self.attempt
+        return newest if newest is not None and newest.is_open else None
+
+
+@dataclass(slots=True)
+class Amendment:
+    """A definitional change: proposed, then approved or rejected."""
+
+    id: str
+    kind: str
+    stage: str | None
+    description: str
+    proposed_at: str
+    changes: dict[str, Any]
+    insert: dict[str, Any] | None = None
+    place: int | None = None
+    status: str = "proposed"
+    version: int | None = None
+    decided_at: str | None = None
+    approved_by: str | None = None
+    invalidated_stages: list[str] = field(default_factory=list)
+    #: As an imported file held it; a record of another's keeping is shown as it came.
+    record: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class Session:
+    """The executor's session as ``session_config`` shows it."""
+
+    count: int = 0
+    id: str | None = None
+    cost: float = 0
+    exit_reason: str | None = None
+    is_open: bool = False
+
+
+@dataclass(slots=True)
+class Workflow:
+    """A whole workflow. ``head`` is the version of the last event folded in."""
+
+    id: str
+    created: str
+    updated: str
+    head: int = 0
+    version: int = 1
+    workflow_status: str | None = None
+    experiment_design: str | None = None
+    workflow_plan: str | None = None
+    amendments: dict[str, Amendment] = field(default_factory=dict)
+    session_config: dict[str, Any] = field(default_factory=dict)
+    session: Session = field(default_factory=Session)
+    default_backend: str = "local"
+    backend_profiles: dict[str, Any] = field(default_factory=dict)
+    stages: dict[str, Stage] = field(default_factory=dict)
+    purpose: str | None = None
+    consent: str = "terminal"
+    root: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
+    order: list[str] | None = None
+
+    def stage(self, id_: str) -> Stage:
+        """Return the stage, raise `UnknownStage` where there is none."""
+        try:
+            return self.stages[id_]
+        except KeyError:
+            raise UnknownStage(id_, list(self.stages)) from None
+
+    def profile(self, stage: Stage) -> dict[str, Any]:
+        """Return the backend profile that the stage runs on."""
+        found: dict[str, Any] = self.backend_profiles.get(stage.backend or self.default_backend, {})
+        return found
+
+    def backend_type(self, stage: Stage) -> str:
+        """Return ``local`` or ``remote`` for the stage."""
+        return backend_type(self.backend_profiles, stage.backend or self.default_backend)
+
+    def unmet(self, stage: Stage) -> dict[str, str]:
+        """Return the dependencies that are not completed: id → status."""
+        return {
+            dep: self.stages[dep].status.value
+            for dep in stage.depends_on
+            if self.stages[dep].status is not Status.COMPLETED
+        }
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every stage is completed or skipped."""
+        return all(stage.status in FINISHED for stage in self.stages.values())
+
+    @property
+    def pending_amendments(self) -> list[Amendment]:
+        """Amendments that wait for a person."""
+        return [a for a in self.amendments.values() if a.status == "proposed"]
+
+    def draft(self) -> Workflow:
+        """Return a copy that a fold may change without touching this one."""
+        new = copy(self)
+        new.session = copy(self.session)
+        new.amendments = {key: copy(value) for key, value in self.amendments.items()}
+        new.stages = {key: _draft_stage(value) for key, value in self.stages.items()}
+        return new
+
+
+def _draft_stage(stage: Stage) -> Stage:
+    new = copy(stage)
+    new.attempts = [copy(attempt) for attempt in stage.attempts]
+    new.blocked_by = dict(stage.blocked_by)
+    new.parameters = dict(stage.parameters)
+    return new

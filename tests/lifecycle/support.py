@@ -1,0 +1,127 @@
+"""Given events, when a command, then events: the words of the rules' tests."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import Any
+
+from lifecycle import payload as p
+from lifecycle.decide import after, decide
+from lifecycle.event import Fact
+from lifecycle.evolve import evolve
+from lifecycle.payload import Payload
+from lifecycle.plan import create
+from lifecycle.status import Status
+from lifecycle.workflow import Workflow
+
+AT = "2026-03-31T10:00:00.000000Z"
+ACCEPTED = "accepted"
+
+PLAN: dict[str, Any] = {
+    "workflow_id": "melt-2026-03-31",
+    "stages": [
+        {"id": "stage-1", "name": "Build"},
+        {"id": "stage-2", "name": "Run", "depends_on": ["stage-1"]},
+        {"id": "stage-3", "name": "Analyse", "depends_on": ["stage-2"]},
+    ],
+}
+
+
+def attempt(stage: str, mode: Any = "tmux", **more: Any) -> p.AttemptStarted:
+    """Return the command that starts an attempt of the stage."""
+    fields: dict[str, Any] = {
+        "root": "/somewhere",
+        "work_dir": f"{stage}/.attempts/att-0001/work",
+        "submission": f"{stage}/.attempts/att-0001/submission.json",
+        "submission_sha256": "0" * 64,
+        "wrapper": f"{stage}/dpdisp-run.sh",
+    }
+    return p.AttemptStarted(stage=stage, mode=mode, **{**fields, **more})
+
+
+def launched(stage: str, id_: str = "att-0001") -> p.StageLaunched:
+    """Return the command that records a launch."""
+    return p.StageLaunched(stage=stage, attempt=id_, mode="tmux", session="dpdisp")
+
+
+def computed(stage: str, id_: str = "att-0001", exit_code: int = 0) -> p.StageComputed:
+    """Return the command that records the end of a computation."""
+    return p.StageComputed(stage=stage, attempt=id_, exit_code=exit_code)
+
+
+def completed(stage: str) -> p.StageCompleted:
+    """Return the command that records a verification."""
+    return p.StageCompleted(stage=stage, evidence="looked at it")
+
+
+def failed(stage: str) -> p.StageFailed:
+    """Return the command that records a failure."""
+    return p.StageFailed(stage=stage, error="it broke")
+
+
+def through(stage: str, status: Status) -> list[Payload]:
+    """Return the commands that take a ready stage to ``status`` along the usual way."""
+    way: list[tuple[Status, Payload]] = [
+        (Status.PREPARING, attempt(stage)),
+        (Status.RUNNING, launched(stage)),
+        (Status.POST_PROCESSING, computed(stage)),
+        (Status.COMPLETED, completed(stage)),
+    ]
+    if status is Status.FAILED:
+        return [*through(stage, Status.RUNNING), failed(stage)]
+    names = [name for name, _ in way]
+    upto = names.index(status) + 1 if status in names else 0
+    return [command for _, command in way[:upto]]
+
+
+def given(*commands: Payload, plan: dict[str, Any] | None = None) -> Workflow:
+    """Return the state after the plan was created and the commands were carried out."""
+    created = create(plan or PLAN, created=AT)
+    state = after(None, decide(None, created, AT), AT)
+    for command in commands:
+        state = after(state, decide(state, command, AT), AT)
+    return state
+
+
+def recorded(
+    state: Workflow, *payloads: Payload, accepted: Container[str] = frozenset({ACCEPTED})
+) -> Workflow:
+    """Return the state once the payloads are folded in as they are, past the rules."""
+    facts = [
+        Fact(payload.type, payload.model_dump(mode="json"), AT, state.head + number, ACCEPTED)
+        for number, payload in enumerate(payloads, 1)
+    ]
+    new = evolve(state, facts, accepted)
+    assert new is not None
+    return new
+
+
+def approved(kind: Any, stage: str | None = None, **more: Any) -> list[Payload]:
+    """Return a proposal and its approval."""
+    proposal = p.AmendmentProposed(
+        amendment="amend-1", kind=kind, stage=stage, description="because", **more
+    )
+    return [proposal, p.AmendmentApproved(amendment="amend-1", version=2)]
+
+
+def types(decision: Sequence[Payload]) -> list[str]:
+    """Return the event types of a decision."""
+    return [payload.type for payload in decision]
+
+
+def given_document() -> dict[str, Any]:
+    """Return the document that the plan becomes."""
+    return create(PLAN, created=AT).document
+
+
+def observed(stage: str, id_: str, action: str) -> p.AttemptObserved:
+    """Return the command that records a verdict."""
+    return p.AttemptObserved(
+        stage=stage,
+        attempt=id_,
+        row=9,
+        verdict=f"SEEN_{action.upper()}",
+        action=action,
+        reason="looked",
+        evidence={},
+    )

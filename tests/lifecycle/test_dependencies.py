@@ -1,0 +1,50 @@
+"""The graph of stages, on random graphs too."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lifecycle.dependencies import downstream, find_cycle
+
+
+@st.composite
+def acyclic(draw: st.DrawFn) -> dict[str, list[str]]:
+    """Draw a graph in which a stage depends only on earlier ones."""
+    size = draw(st.integers(1, 12))
+    names = [f"stage-{number}" for number in range(1, size + 1)]
+    return {
+        name: draw(st.lists(st.sampled_from(names[:place]), unique=True)) if place else []
+        for place, name in enumerate(names)
+    }
+
+
+@given(acyclic())
+def test_a_graph_that_only_looks_back_has_no_cycle(graph: dict[str, list[str]]) -> None:
+    """Whatever the order of edges, no circle is seen where there is none."""
+    assert find_cycle(graph) is None
+
+
+@given(acyclic(), st.data())
+def test_one_edge_back_is_found_as_a_cycle(
+    graph: dict[str, list[str]], data: st.DataObject
+) -> None:
+    """Closing a circle is seen, and what is shown is one."""
+    start = data.draw(st.sampled_from(list(graph)))
+    end = data.draw(st.sampled_from(sorted(downstream(graph, [start]) | {start})))
+    cyclic = {**graph, start: [*graph[start], end]}
+    cycle = find_cycle(cyclic)
+    assert cycle is not None
+    assert cycle[0] == cycle[-1]
+    assert all(need in cyclic[stage] for stage, need in zip(cycle, cycle[1:], strict=False))
+
+
+@given(acyclic(), st.data())
+def test_downstream_is_what_reaches_a_root(
+    graph: dict[str, list[str]], data: st.DataObject
+) -> None:
+    """A stage is downstream exactly if one of its dependencies is the root or downstream."""
+    root = data.draw(st.sampled_from(list(graph)))
+    found = downstream(graph, [root])
+    for stage, needs in graph.items():
+        assert (stage in found) == any(need == root or need in found for need in needs)
