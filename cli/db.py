@@ -1,0 +1,43 @@
+"""``wfctl db …``: the database behind the log."""
+
+from __future__ import annotations
+
+import typer
+
+from cli.output import Output
+from cli.workspace import settings_of
+from service.root import find_root
+
+
+def build() -> typer.Typer:
+    """Return the group of commands."""
+    group = typer.Typer(help="The database behind the log.", no_args_is_help=True)
+    group.command("upgrade")(upgrade)
+    group.command("current")(current)
+    group.command("url")(url)
+    return group
+
+
+def upgrade(context: typer.Context) -> None:
+    """Bring the database to the newest schema."""
+    from migrations.upgrade import upgrade as migrate
+
+    root = find_root(settings_of(context).start)
+    migrate(root.database)
+    current(context)
+
+
+def current(context: typer.Context) -> None:
+    """Print the schema's revision."""
+    from migrations.upgrade import current as revision_of
+
+    root = find_root(settings_of(context).start)
+    revision = revision_of(root.database)
+    Output(settings_of(context)).result({"revision": revision}, lambda: str(revision))
+
+
+def url(context: typer.Context) -> None:
+    """Print where the log is kept."""
+    root = find_root(settings_of(context).start)
+    address = f"sqlite:///{root.database}"
+    Output(settings_of(context)).result({"url": address}, lambda: address)

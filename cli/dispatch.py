@@ -1,0 +1,92 @@
+"""``wfctl dispatch``, ``wait`` and ``run``: getting stages computed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.options import CommandId, DryRun, ExpectedVersion, Stage, write_options
+from cli.output import say
+from cli.workspace import engine, reading
+from cli.writes import tell
+
+
+def dispatch(
+    context: typer.Context,
+    stage: Stage,
+    sync: Annotated[bool, typer.Option("--sync", help="Wait for its end, without tmux.")] = False,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
+) -> None:
+    """Launch a stage through DPDispatcher."""
+    from reconciler.dispatch import dispatch as launch
+    from reconciler.reconcile import dispatch_sync
+
+    options = write_options(dry_run, command_id, expected_version)
+    with engine(context) as (jobs, output):
+        if sync:
+            outcome = dispatch_sync(jobs, stage, options)
+        else:
+            outcome = launch(jobs, stage, sync=False, options=options)
+        tell(output, outcome, options)
+
+
+def wait(
+    context: typer.Context,
+    stage: Stage,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="S", min=0, help="Give up after S seconds (exit 1).")
+    ] = None,
+) -> None:
+    """Block until the stage's attempt has ended, and record how."""
+    from reconciler.reconcile import wait as wait_for
+    from reconciler.verdict import Action
+
+    with engine(context) as (jobs, output):
+        finding = wait_for(jobs, stage, timeout)
+        state = jobs.service.state()
+        status = state.stage(stage).status.value
+        over = finding is None or finding.verdict.action is not Action.WAIT
+        output.result(
+            {"stage": stage, "status": status, "ended": over},
+            lambda: f"{stage} is {status}" if over else f"{stage} still runs after {timeout:g} s",
+            state=state,
+        )
+    if not over:
+        raise typer.Exit(1)
+
+
+def run(
+    context: typer.Context,
+    dry_run: DryRun = False,
+) -> None:
+    """Drive the workflow, one stage after another, as far as it goes without anybody."""
+    if dry_run:
+        _rehearse(context)
+        return
+    from reconciler.run import run as drive
+
+    with engine(context) as (jobs, output):
+        say(f"running {jobs.service.state().id}")
+        ended = drive(jobs)
+        output.result(
+            {"exit_reason": ended.exit_reason, "message": ended.message},
+            lambda: f"{ended.exit_reason}: {ended.message}",
+            state=ended.state,
+        )
+    if ended.exit_reason != "completed":
+        raise typer.Exit(6)
+
+
+def _rehearse(context: typer.Context) -> None:
+    from projections.next_actions import next_actions
+
+    with reading(context) as workflow:
+        state = workflow.state()
+        actions = next_actions(state)
+        text = "\n".join(f"would do: {action.command}  ({action.reason})" for action in actions)
+        workflow.output.result(
+            {"would": [a._asdict() for a in actions]}, lambda: text or "nothing to do", state=state
+        )

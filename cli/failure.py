@@ -1,0 +1,91 @@
+"""From an error to a message and an exit code of the contract."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+
+from typer.exceptions import Abort, Exit, TyperException
+
+from cli.output import _pretty, failure, say
+from eventstore import errors as log
+from lifecycle import errors as rules
+from reconciler import errors as jobs
+from service import errors as use
+
+DONE, FAILED, USAGE, NOT_FOUND, CONFLICT, REFUSED, NEEDS_PERSON, FINDINGS = range(8)
+
+#: The first row whose class fits decides.
+EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
+    (rules.AlreadyExists, CONFLICT),
+    (rules.InvalidPayload, USAGE),
+    (rules.UnknownEventType, USAGE),
+    (rules.UnknownStage, NOT_FOUND),
+    (rules.NoWorkflow, NOT_FOUND),
+    (rules.Refused, REFUSED),
+    (rules.NeedsConsent, NEEDS_PERSON),
+    (use.RootExists, CONFLICT),
+    (use.NoRoot, NOT_FOUND),
+    (use.NotFound, NOT_FOUND),
+    (use.InvalidOption, USAGE),
+    (log.WrongExpectedVersion, CONFLICT),
+    (log.CommandConflict, CONFLICT),
+)
+
+_OURS = (rules.LifecycleError, use.ServiceError, log.EventStoreError, jobs.ReconcilerError)
+
+
+def exit_code(error: Exception) -> int:
+    """Return the exit code of the contract for an error."""
+    for kind, code in EXIT_CODES:
+        if isinstance(error, kind):
+            return code
+    return FAILED
+
+
+def report(error: Exception, arguments: list[str]) -> int:
+    """Print the error where the caller looks for it, and return the exit code."""
+    if isinstance(error, Exit):
+        return error.exit_code
+    if isinstance(error, TyperException):
+        return _print(arguments, "usage", f"{error.format_message()} Try `wfctl --help`.", {}, 2)
+    if isinstance(error, Abort):
+        return _print(arguments, "aborted", "aborted", {}, FAILED)
+    if os.environ.get("WFCTL_DEBUG") == "1":
+        traceback.print_exception(error)
+    if isinstance(error, _OURS):
+        return _print(arguments, error.code, error.message, error.data, exit_code(error))
+    if isinstance(error, OSError):
+        return _print(arguments, _os_code(error), _os_message(error), {}, FAILED)
+    message = (
+        f"{type(error).__name__}: {error}. This is a fault of wfctl; WFCTL_DEBUG=1 shows more."
+    )
+    return _print(arguments, "internal", message, {}, FAILED)
+
+
+def _print(
+    arguments: list[str], code: str, message: str, data: dict[str, object], exit_: int
+) -> int:
+    if _wants_json(arguments):
+        print(_pretty(failure(code, message, data)))
+    else:
+        say(f"wfctl: {message}")
+    sys.stdout.flush()
+    return exit_
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    words = " ".join(arguments)
+    return any(f"{flag}{gap}json" in words for flag in ("-o", "--output") for gap in (" ", "=", ""))
+
+
+def _os_code(error: OSError) -> str:
+    names = {errno.ENOSPC: "disk_full", errno.EDQUOT: "disk_full", errno.EROFS: "read_only"}
+    return names.get(error.errno or 0, "os_error")
+
+
+def _os_message(error: OSError) -> str:
+    where = f" ({error.filename})" if error.filename else ""
+    return f"{error.strerror or error}{where}; nothing that was acknowledged is lost."

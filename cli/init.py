@@ -1,0 +1,62 @@
+"""``wfctl init``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from cli.options import CommandId, DryRun, write_options
+from cli.output import Output
+from cli.settings import actor_of
+from cli.workspace import create, settings_of
+from cli.writes import tell
+
+
+class Consent(StrEnum):
+    """How a person agrees to an amendment."""
+
+    TERMINAL = "terminal"
+    SIGNATURE = "signature"
+    TRUST = "trust"
+
+
+def init(
+    context: typer.Context,
+    plan: Annotated[str, typer.Argument(metavar="PLAN", help="JSON, YAML or TOML; - is stdin.")],
+    purpose: Annotated[str | None, typer.Option(help="What the workflow is for.")] = None,
+    consent: Annotated[
+        Consent, typer.Option(help="How amendments are agreed to.")
+    ] = Consent.TERMINAL,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+) -> None:
+    """Make a workflow here from a plan."""
+    from lifecycle.plan import create as command_of
+    from service.clock import system_clock, utc_text
+    from service.initialise import identity, init_options, initialise, root_at
+    from service.plan_file import read_plan
+
+    settings = settings_of(context)
+    root = root_at(settings.start)
+    document = read_plan(plan)
+    command = command_of(
+        document,
+        created=utc_text(system_clock()),
+        root=identity(root.path),
+        consent=consent.value,
+        purpose=purpose,
+    )
+    options = init_options(
+        write_options(dry_run, command_id, None), document, purpose=purpose, consent=consent.value
+    )
+    outcome = initialise(
+        root,
+        command,
+        connect=create,
+        actor=actor_of(settings),
+        clock=system_clock,
+        options=options,
+    )
+    tell(Output(settings), outcome, options)

@@ -1,0 +1,39 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from service.service import WriteOptions
+
+Stage = Annotated[str, typer.Argument(help="Id of the stage, such as stage-2.", metavar="STAGE")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be appended and written; write nothing.")
+]
+CommandId = Annotated[
+    str | None,
+    typer.Option(
+        "--command-id",
+        metavar="KEY",
+        help="Idempotency key: given again, the first answer and nothing appended.",
+    ),
+]
+ExpectedVersion = Annotated[
+    int | None,
+    typer.Option(
+        "--expected-version", metavar="N", min=0, help="Refuse unless the log stands at version N."
+    ),
+]
+At = Annotated[
+    str | None,
+    typer.Option("--at", metavar="VERSION|TIME", help="As it was at a version or a time."),
+]
+
+
+def write_options(
+    dry_run: bool, command_id: str | None, expected_version: int | None
+) -> WriteOptions:
+    """Return what every write takes."""
+    return WriteOptions(command_id, expected_version, dry_run)

@@ -1,0 +1,104 @@
+"""Printing: one JSON envelope, bare JSON lines, or text for people. Talk goes to stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from cli.settings import Color, Format, Settings
+from lifecycle.workflow import Workflow
+from projections.next_actions import NextAction, next_actions
+
+
+class Output:
+    """Prints a command's result in the format that was asked for."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    @property
+    def is_text(self) -> bool:
+        """Whether people read it."""
+        return self.settings.format is Format.TEXT
+
+    def result(
+        self,
+        data: Any,
+        text: Callable[[], str],
+        *,
+        state: Workflow | None = None,
+        actions: Sequence[NextAction] | None = None,
+        position: int | None = None,
+    ) -> None:
+        """Print ``data`` as the envelope or as one line, or ``text()`` for people."""
+        if self.is_text:
+            shown = text()
+            if shown:
+                print(shown)
+            return
+        if self.settings.format is Format.JSONL:
+            print(_compact(data))
+            return
+        if actions is None:
+            actions = next_actions(state) if state is not None else ()
+        meta = {
+            "workflow": state.id if state is not None else None,
+            "version": state.head if state is not None else None,
+            "position": position,
+        }
+        print(_pretty(success(data, actions, meta)))
+
+    def records(
+        self,
+        records: Iterable[dict[str, Any]],
+        text: Callable[[dict[str, Any]], str],
+        *,
+        state: Workflow | None = None,
+    ) -> None:
+        """Print a sequence: one line each (text, jsonl), or one envelope that holds them all."""
+        if self.settings.format is Format.JSON:
+            self.result(list(records), lambda: "", state=state)
+            return
+        for record in records:
+            print(text(record) if self.is_text else _compact(record), flush=True)
+
+    def style(self, text: str, code: str) -> str:
+        """Return ``text`` in an ANSI style (``1`` bold, ``31`` red …) where colours are used."""
+        return f"\x1b[{code}m{text}\x1b[0m" if self._colored else text
+
+    @property
+    def _colored(self) -> bool:
+        if self.settings.color is not Color.AUTO:
+            return self.settings.color is Color.ALWAYS
+        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def say(text: str) -> None:
+    """Talk to the person on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def success(data: Any, actions: Sequence[NextAction], meta: dict[str, Any]) -> dict[str, Any]:
+    """Return the envelope of a command that went well."""
+    return {
+        "success": True,
+        "data": data,
+        "next_actions": [action._asdict() for action in actions],
+        "_meta": meta,
+    }
+
+
+def failure(code: str, message: str, data: dict[str, Any]) -> dict[str, Any]:
+    """Return the envelope of a command that failed."""
+    return {"success": False, "error": {"code": code, "message": message, "data": data}}
+
+
+def _pretty(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

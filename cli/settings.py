@@ -1,0 +1,68 @@
+"""What the options of every command say."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from eventstore.event import Actor
+from service.errors import InvalidOption
+
+ACTOR_KINDS = ("user", "agent", "reconciler", "runner", "import")
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    JSONL = "jsonl"
+
+
+class Color(StrEnum):
+    """When colours are used."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options of every command, as given."""
+
+    root: Path | None = None
+    database_url: str | None = None
+    format: Format = Format.TEXT
+    color: Color = Color.AUTO
+    actor: str | None = None
+
+    @property
+    def start(self) -> Path:
+        """Where the search for the workflow root begins."""
+        return self.root or Path.cwd()
+
+
+def actor_of(settings: Settings) -> Actor:
+    """Return who acts: ``--actor``, else ``WFCTL_ACTOR``, else by whether this is a terminal."""
+    text = settings.actor or os.environ.get("WFCTL_ACTOR")
+    if text is None:
+        return _default_actor()
+    kind, _, name = text.partition(":")
+    if kind not in ACTOR_KINDS or not name:
+        raise InvalidOption(
+            f"expected an actor as kind:name with kind one of {', '.join(ACTOR_KINDS)}, "
+            f"found {text!r}",
+            value=text,
+        )
+    return Actor(kind, name)
+
+
+def _default_actor() -> Actor:
+    if not sys.stdin.isatty():
+        return Actor("agent", "unknown")
+    return Actor("user", getpass.getuser())

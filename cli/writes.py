@@ -1,0 +1,65 @@
+"""Carrying out a write and telling what it did: the same for every command that writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from cli.output import Output
+from cli.workspace import writing
+from lifecycle.payload import Payload
+from projections.progress_log import message
+from service.service import Outcome, WriteOptions
+
+
+def write(context: typer.Context, options: WriteOptions, *commands: Payload) -> None:
+    """Carry out the commands and print the events they yielded."""
+    with writing(context) as (service, output):
+        tell(output, service.handle(*commands, options=options), options)
+
+
+def tell(output: Output, outcome: Outcome, options: WriteOptions) -> None:
+    """Print an outcome: the events appended, or those that would be."""
+    data = {
+        "dry_run": options.dry_run,
+        "repeated": outcome.repeated,
+        "events": events_of(outcome, options),
+    }
+    position = outcome.events[-1].position if outcome.events else None
+    output.result(
+        data, lambda: "\n".join(_lines(outcome, options)), state=outcome.state, position=position
+    )
+
+
+def events_of(outcome: Outcome, options: WriteOptions) -> list[dict[str, Any]]:
+    """Return the outcome's events as data; those only planned have no version yet."""
+    if options.dry_run:
+        return [{"type": p.type, "data": p.model_dump(mode="json")} for p, _ in outcome.planned]
+    return [
+        {"version": e.version, "type": e.type, "event_id": e.event_id, "data": e.data}
+        for e in outcome.events
+    ]
+
+
+def _lines(outcome: Outcome, options: WriteOptions) -> list[str]:
+    if options.dry_run:
+        head = outcome.state.head - len(outcome.planned)
+        return [
+            f"would append v{head + number} {payload.type}: {_subject(payload)}"
+            for number, (payload, _) in enumerate(outcome.planned, 1)
+        ] or ["nothing to append"]
+    lines = [
+        f"v{event.version} {message(event, outcome.state) or event.type}"
+        for event in outcome.events
+    ]
+    if outcome.repeated:
+        lines.append("(this command was carried out before; nothing was appended)")
+    return lines or ["nothing to append"]
+
+
+def _subject(payload: Payload) -> str:
+    data = payload.model_dump(mode="json", exclude_defaults=True)
+    data.pop("document", None)
+    data.pop("layout", None)
+    return " ".join(f"{key}={value}" for key, value in data.items())

@@ -1,0 +1,1 @@
+"""What it looks like: pure folds and renderings of the log."""

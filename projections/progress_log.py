@@ -1,0 +1,223 @@
+"""``progress.log``: one line for each event that a reader cares about.
+
+The spelling is that of the staged-workflow protocol ("The lines of progress.log"): readers
+grep for it. Source of the time in brackets: ``recorded_at`` at the writer's local offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from lifecycle.workflow import Workflow
+from projections.times import local_seconds
+
+FILE_NAME = "progress.log"
+
+
+class Recorded(Protocol):
+    """What a line needs of a recorded event."""
+
+    @property
+    def type(self) -> str:
+        """Stable name, such as ``stage.completed``."""
+        ...
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The payload, decoded."""
+        ...
+
+    @property
+    def recorded_at(self) -> str:
+        """When the log learned it: ``YYYY-MM-DDTHH:MM:SS.ffffffZ``."""
+        ...
+
+    @property
+    def utc_offset(self) -> str:
+        """The writer's offset then, such as ``+02:00``."""
+        ...
+
+
+def line(event: Recorded, after: Workflow) -> str | None:
+    """Return the event's line with its newline, None where it has none.
+
+    ``after`` is the state once the event was folded in.
+    """
+    text = message(event, after)
+    if text is None:
+        return None
+    one_line = " ".join(text.splitlines())
+    return f"[{local_seconds(event.recorded_at, event.utc_offset)}] {one_line}\n"
+
+
+def message(event: Recorded, after: Workflow) -> str | None:
+    """Return the line without its time."""
+    render = _MESSAGES.get(event.type)
+    return render(event.data, after) if render is not None else None
+
+
+def _created(data: dict[str, Any], state: Workflow) -> str:
+    purpose = f" Purpose: {state.purpose.rstrip('.')}." if state.purpose else ""
+    return f"Workflow created: {state.id}. {len(state.stages)} stages.{purpose}"
+
+
+def _imported(data: dict[str, Any], state: Workflow) -> str:
+    return f"Workflow imported: {state.id}. {len(state.stages)} stages."
+
+
+def _workflow_completed(data: dict[str, Any], state: Workflow) -> str:
+    report = f" Report: {data['report']}" if data.get("report") else ""
+    return f"Workflow completed. All {data['stages']} stages verified.{report}"
+
+
+def _reopened(data: dict[str, Any], state: Workflow) -> str:
+    return f"Workflow reopened: {data['reason']}"
+
+
+def _status(data: dict[str, Any], state: Workflow, status: str, detail: str | None) -> str:
+    name = state.stages[data["stage"]].name
+    tail = f" ({detail})" if detail else ""
+    return f"{data['stage']} ({name}): status -> {status}{tail}"
+
+
+def _readied(data: dict[str, Any], state: Workflow) -> str:
+    return _status(data, state, "ready", data.get("reason"))
+
+
+def _prepared(data: dict[str, Any], state: Workflow) -> str:
+    return _status(data, state, "preparing", data.get("detail"))
+
+
+def _attempt_started(data: dict[str, Any], state: Workflow) -> str | None:
+    if data.get("recovers") is None:
+        return None
+    return (
+        f"{data['stage']}: {data['recovers']} was lost; {data['attempt']} takes its place "
+        "(not counted as a retry)"
+    )
+
+
+def _launched(data: dict[str, Any], state: Workflow) -> str:
+    where = f"tmux: {data['session']}" if data.get("session") else data["mode"]
+    return f"{data['stage']}: status -> running ({where})"
+
+
+def _computed(data: dict[str, Any], state: Workflow) -> str:
+    detail = data.get("detail") or f"{data['attempt']}, exit {data['exit_code']}"
+    return _status(data, state, "post_processing", detail)
+
+
+def _completed(data: dict[str, Any], state: Workflow) -> str:
+    return _status(data, state, "completed", data.get("detail") or data.get("evidence"))
+
+
+def _failed(data: dict[str, Any], state: Workflow) -> str:
+    return _status(data, state, "failed", data["error"])
+
+
+def _retried(data: dict[str, Any], state: Workflow) -> str:
+    return f"{data['stage']}: retry #{data['retry']} after fix: {data['fix']}"
+
+
+def _invalidated(data: dict[str, Any], state: Workflow) -> str:
+    return _status(data, state, "invalidated", data.get("reason") or data["amendment"])
+
+
+def _skipped(data: dict[str, Any], state: Workflow) -> str:
+    return _status(data, state, "skipped", data.get("reason") or data["amendment"])
+
+
+def _blocked(data: dict[str, Any], state: Workflow) -> str:
+    return (
+        f"WARNING: {data['stage']} blocked: dependency {data['dependency']} "
+        f"is {data['dependency_status']}"
+    )
+
+
+def _observed(data: dict[str, Any], state: Workflow) -> str:
+    return f"{data['stage']}: {data['attempt']} found {data['verdict']}: {data['reason']}"
+
+
+def _relaunched(data: dict[str, Any], state: Workflow) -> str:
+    return f"Recovering {data['stage']}: re-launching DPDispatcher"
+
+
+def _outputs(data: dict[str, Any], state: Workflow) -> str:
+    return f"{data['stage']}: outputs: {', '.join(data['outputs']) or 'none'}"
+
+
+def _archived(data: dict[str, Any], state: Workflow) -> str:
+    return f"{data['stage']}: outputs kept as {data['kept_as']}"
+
+
+def _checkpoint(data: dict[str, Any], state: Workflow) -> str:
+    return f"{data['stage']}: checkpoint recorded"
+
+
+def _note(data: dict[str, Any], state: Workflow) -> str:
+    stage = data.get("stage")
+    return f"{stage}: {data['text']}" if stage else str(data["text"])
+
+
+def _amendment(verb: str) -> Callable[[dict[str, Any], Workflow], str]:
+    def render(data: dict[str, Any], state: Workflow) -> str:
+        amendment = state.amendments[data["amendment"]]
+        where = amendment.stage or "workflow"
+        return f"Amendment {verb}: {amendment.id} ({amendment.kind}, {where}): " + (
+            amendment.description
+        )
+
+    return render
+
+
+def _session_started(data: dict[str, Any], state: Workflow) -> str:
+    return f"Session {data['number']} started. Workflow: {state.id}"
+
+
+def _session_ended(data: dict[str, Any], state: Workflow) -> str:
+    return f"Session {state.session.count} ended. Next: {data.get('next') or data['reason']}"
+
+
+def _charged(data: dict[str, Any], state: Workflow) -> str:
+    budget = state.session_config.get("session_budget", 6)
+    total = f"total={state.session.cost:g}/{budget:g}"
+    kind = f"({data['work_class']})"
+    return f"{data['stage']}: session_cost += {data['weight']:g} {kind}, {total}"
+
+
+def _drift(data: dict[str, Any], state: Workflow) -> str:
+    kept = f"; the foreign version is kept as {data['kept_as']}" if data.get("kept_as") else ""
+    return f"WARNING: {data['file']} was changed by hand{kept}"
+
+
+_MESSAGES: dict[str, Callable[[dict[str, Any], Workflow], str | None]] = {
+    "workflow.created": _created,
+    "workflow.imported": _imported,
+    "workflow.completed": _workflow_completed,
+    "workflow.reopened": _reopened,
+    "stage.readied": _readied,
+    "stage.prepared": _prepared,
+    "attempt.started": _attempt_started,
+    "stage.launched": _launched,
+    "stage.computed": _computed,
+    "stage.completed": _completed,
+    "stage.failed": _failed,
+    "stage.retried": _retried,
+    "stage.invalidated": _invalidated,
+    "stage.skipped": _skipped,
+    "stage.blocked": _blocked,
+    "attempt.observed": _observed,
+    "attempt.relaunched": _relaunched,
+    "outputs.recorded": _outputs,
+    "outputs.archived": _archived,
+    "checkpoint.recorded": _checkpoint,
+    "note.logged": _note,
+    "amendment.proposed": _amendment("proposed"),
+    "amendment.approved": _amendment("approved"),
+    "amendment.rejected": _amendment("rejected"),
+    "session.started": _session_started,
+    "session.ended": _session_ended,
+    "cost.charged": _charged,
+    "drift.detected": _drift,
+}

@@ -1,0 +1,63 @@
+"""What the use cases of the job side need: the service, the runner, and somebody to talk to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lifecycle.payload import Payload
+from lifecycle.workflow import Stage, Workflow
+from reconciler.attempt import Attempt
+from reconciler.runner import JobRunner
+from service.clock import utc_text
+from service.disk import locked
+from service.service import Outcome, Service, WriteOptions
+
+Say = Callable[[str], None]
+"""Takes a sentence for the person who watches."""
+
+Tell = Callable[[Outcome], None]
+"""Takes what was just recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """The collaborators of dispatch, reconcile, verify and run."""
+
+    service: Service
+    runner: JobRunner
+    say: Say
+    tell: Tell
+
+    @property
+    def root(self) -> Path:
+        """The workflow root."""
+        return self.service.root.path
+
+    def acting_as(self, kind: str) -> Jobs:
+        """Return the same with the caller in another role."""
+        return replace(self, service=self.service.acting_as(kind))
+
+    def now(self) -> str:
+        """Return the time now in the log's form."""
+        return utc_text(self.service.clock())
+
+    def record(self, *commands: Payload, occurred_at: str | None = None) -> Outcome:
+        """Record commands of the reconciler and tell of them."""
+        outcome = self.service.handle(*commands, options=WriteOptions(occurred_at=occurred_at))
+        self.tell(outcome)
+        return outcome
+
+    def attempt(self, state: Workflow, stage: Stage, id_: str) -> Attempt:
+        """Return where an attempt of the stage keeps its files."""
+        return Attempt(self.root, state.id, stage.id, id_, tuple(stage.outputs))
+
+    @contextmanager
+    def launching(self, stage: Stage) -> Iterator[None]:
+        """Let no other process prepare or launch an attempt of the stage meanwhile."""
+        folder = self.root / stage.id
+        folder.mkdir(exist_ok=True)
+        with locked(folder / ".dispatch.lock", timeout=120):
+            yield

@@ -1,0 +1,251 @@
+"""From what is so to what is recorded: evidence → verdict → plan → carried out.
+
+The plan is a pure function of the state, the evidence and the verdict; each step of it is a
+command that goes through the service like anybody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from lifecycle import payload as p
+from lifecycle.decide_stages import can_recover
+from lifecycle.payload import Payload
+from lifecycle.status import Status
+from lifecycle.workflow import Attempt as Recorded
+from lifecycle.workflow import Stage, Workflow
+from reconciler import processes
+from reconciler.attempt import Attempt
+from reconciler.dispatch import dispatch, launch, launched, prepare, record_launch
+from reconciler.evidence import Evidence, collect
+from reconciler.jobs import Jobs
+from reconciler.markers import clear_stale
+from reconciler.runner import Facts, Mode
+from reconciler.verdict import Action, Verdict, verdict
+from service.service import Outcome, WriteOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was seen of one attempt, and what is to be done about it."""
+
+    stage: str
+    attempt: str
+    evidence: Evidence
+    verdict: Verdict
+    steps: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "stage": self.stage,
+            "attempt": self.attempt,
+            "verdict": self.verdict.to_dict(),
+            "action": self.verdict.action.value,
+            "steps": list(self.steps),
+            "evidence": self.evidence.to_dict(),
+        }
+
+
+def in_flight(state: Workflow) -> list[Stage]:
+    """Return the stages with an attempt whose end is not recorded, in array order."""
+    return [
+        stage
+        for stage in state.stages.values()
+        if stage.status in (Status.PREPARING, Status.RUNNING) and stage.open_attempt is not None
+    ]
+
+
+def reconcile(jobs: Jobs, *, dry_run: bool = False, only: str | None = None) -> list[Finding]:
+    """Bring the log in line with what is so; return what was found.
+
+    ``only`` names one stage. With ``dry_run`` nothing is written or launched.
+    """
+    jobs = jobs.acting_as("reconciler")
+    state = jobs.service.state()
+    stages = [stage for stage in in_flight(state) if only in (None, stage.id)]
+    census = processes.census() if stages else ()
+    findings = [look(jobs, state, stage, census) for stage in stages]
+    if not dry_run:
+        for stage, finding in zip(stages, findings, strict=True):
+            _carry_out(jobs, state, stage, finding)
+    return findings
+
+
+def dispatch_sync(jobs: Jobs, id_: str, options: WriteOptions) -> Outcome:
+    """Launch an attempt of the stage, wait for its end and record it."""
+    outcome = dispatch(jobs, id_, sync=True, options=options)
+    if not options.dry_run and not outcome.repeated:
+        reconcile(jobs, only=id_)
+    return outcome
+
+
+def wait(jobs: Jobs, id_: str, timeout: float | None) -> Finding | None:
+    """Wait until the attempt of the stage has ended, and record how; None where none is open.
+
+    The finding's action is ``wait`` where ``timeout`` (seconds) passed first.
+    """
+    state = jobs.service.state()
+    stage = state.stage(id_)
+    if stage not in in_flight(state):
+        return None
+    ended = jobs.runner.wait(jobs.attempt(state, stage, stage.attempts[-1].id), timeout)
+    if not ended:
+        return look(jobs, state, stage)
+    return reconcile(jobs, only=id_)[0]
+
+
+def look(jobs: Jobs, state: Workflow, stage: Stage, census: Any = None) -> Finding:
+    """Collect the evidence on the stage's attempt and judge it."""
+    recorded = stage.attempts[-1]
+    attempt = jobs.attempt(state, stage, recorded.id)
+    evidence = collect(
+        attempt,
+        jobs.now(),
+        recorded_root=recorded.root,
+        recorded_host=recorded.host,
+        census=census,
+    )
+    found = verdict(evidence)
+    steps = tuple(_spelled(stage, recorded, found))
+    return Finding(stage.id, recorded.id, evidence, found, steps)
+
+
+def _spelled(stage: Stage, recorded: Recorded, found: Verdict) -> list[str]:
+    """Say in words what a verdict leads to."""
+    again = "start a new attempt, not counted as a retry"
+    words = {
+        Action.WAIT: "wait for it",
+        Action.ATTACH: "attach a monitor to it; nothing is computed again",
+        Action.LAUNCH: "launch it",
+        Action.SUCCEEDED: "record that it was computed",
+        Action.FAILED: "record that it failed",
+        Action.LOST: again if can_recover(stage) else "record that it failed: lost twice",
+        Action.UNKNOWN: "change nothing, ask again later",
+    }
+    steps = [words[found.action]]
+    if stage.status is Status.PREPARING and _was_launched(found) and recorded.mode != "sync":
+        steps.insert(0, "record that it was launched")
+    return steps
+
+
+def _was_launched(found: Verdict) -> bool:
+    return found.action in (Action.WAIT, Action.ATTACH, Action.SUCCEEDED)
+
+
+def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: Finding) -> None:
+    recorded = stage.attempts[-1]
+    attempt = jobs.attempt(state, stage, recorded.id)
+    jobs.record(*observed(stage, finding))
+    facts = jobs.runner.facts(attempt)
+    commands = plan(stage, finding.verdict, facts, attempt, jobs.runner.failure_reason)
+    for command in commands:
+        jobs.record(command, occurred_at=_when(command, finding.verdict))
+    match finding.verdict.action:
+        case Action.ATTACH | Action.LAUNCH:
+            _relaunch(jobs, state, stage, attempt, finding.verdict)
+        case Action.LOST if can_recover(stage):
+            _recover(jobs, stage, recorded)
+
+
+def observed(stage: Stage, finding: Finding) -> list[Payload]:
+    """Return the command that records a finding; the rules drop it where it says nothing new."""
+    found = finding.verdict
+    return [
+        p.AttemptObserved(
+            stage=stage.id,
+            attempt=finding.attempt,
+            row=found.row,
+            verdict=found.name,
+            action=found.action.value,
+            reason=found.reason,
+            evidence=finding.evidence.to_dict(),
+        )
+    ]
+
+
+def plan(
+    stage: Stage,
+    found: Verdict,
+    facts: Facts,
+    attempt: Attempt,
+    reason_of: Callable[[Attempt], str],
+) -> list[Payload]:
+    """Return the commands that a verdict leads to, launches aside.
+
+    ``reason_of`` says of a failed attempt why.
+    """
+    recorded = stage.attempts[-1]
+    commands: list[Payload] = []
+    needs_launch = stage.status is Status.PREPARING or recorded.launched_at is None
+    if needs_launch and _was_launched(found) and recorded.mode != "sync":
+        commands.append(launched(attempt, Mode(recorded.mode), facts))
+    if found.action is Action.SUCCEEDED:
+        commands.append(_computed(stage, recorded, found))
+    elif found.action is Action.FAILED:
+        commands.append(_failed(stage, recorded, f"{found.reason}: {reason_of(attempt)}"))
+    elif found.action is Action.LOST and not can_recover(stage):
+        commands.append(_failed(stage, recorded, f"lost twice; the last time: {found.reason}"))
+    return commands
+
+
+def _computed(stage: Stage, recorded: Recorded, found: Verdict) -> Payload:
+    detail = f"{recorded.id}, exit 0"
+    return p.StageComputed(stage=stage.id, attempt=recorded.id, exit_code=0, detail=detail)
+
+
+def _failed(stage: Stage, recorded: Recorded, error: str) -> Payload:
+    return p.StageFailed(stage=stage.id, attempt=recorded.id, error=error)
+
+
+def _when(command: Payload, found: Verdict) -> str | None:
+    """Return when it was so: a computation's end by its own record, anything else now."""
+    return found.occurred_at if isinstance(command, p.StageComputed | p.StageFailed) else None
+
+
+def _relaunch(jobs: Jobs, state: Workflow, stage: Stage, attempt: Attempt, found: Verdict) -> None:
+    recorded = stage.attempts[-1]
+    mode = Mode(recorded.mode)
+    with jobs.launching(stage):
+        jobs.record(
+            p.AttemptRelaunched(
+                stage=stage.id,
+                attempt=recorded.id,
+                mode=mode.value,
+                session=attempt.session if mode is Mode.TMUX else None,
+                reason=found.reason,
+            )
+        )
+        if found.action is Action.LAUNCH:
+            _make_ready(jobs, state, stage, attempt)
+        launch(jobs, stage, attempt, mode)
+    if mode is Mode.SYNC:
+        reconcile(jobs, only=stage.id)
+    elif found.action is Action.LAUNCH:
+        record_launch(jobs, attempt, mode)
+
+
+def _make_ready(jobs: Jobs, state: Workflow, stage: Stage, attempt: Attempt) -> None:
+    """Do again what a crash may have left out between the record and the launch."""
+    earlier = stage.attempts[-2].id if len(stage.attempts) > 1 else None
+    clear_stale(jobs.root, stage.id, stage.outputs, earlier)
+
+
+def _recover(jobs: Jobs, stage: Stage, lost: Recorded) -> None:
+    """Start a new attempt in place of a lost one."""
+    with jobs.launching(stage):
+        state = jobs.service.state()
+        stage = state.stage(stage.id)
+        if stage.attempts[-1].id != lost.id:
+            return
+        attempt = jobs.attempt(state, stage, f"att-{len(stage.attempts) + 1:04d}")
+        mode = Mode(lost.mode)
+        jobs.record(prepare(jobs, state, stage, attempt, mode, recovers=lost.id))
+        clear_stale(jobs.root, stage.id, stage.outputs, lost.id)
+        launch(jobs, stage, attempt, mode)
+    if mode is Mode.SYNC:
+        reconcile(jobs, only=stage.id)
+    else:
+        record_launch(jobs, attempt, mode)

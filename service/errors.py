@@ -1,0 +1,110 @@
+"""The errors of the use cases.
+
+ServiceError
+├── NoRoot            no workflow here
+├── RootExists        a second init
+├── UnreadablePlan    a plan file that is not JSON, YAML or TOML
+├── InvalidOption     a value that cannot be what it should be
+├── FilesBehind       recorded, but the files could not be brought up to date
+└── RootBusy          another process holds the root for too long
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+class ServiceError(Exception):
+    """Base of what the use cases raise: a stable ``code``, a ``message``, values in ``data``."""
+
+    code = "service_error"
+
+    def __init__(self, message: str, **data: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.data = data
+
+
+class NoRoot(ServiceError):
+    """Neither this folder nor one above it holds a workflow."""
+
+    code = "no_workflow"
+
+    def __init__(self, start: Path) -> None:
+        super().__init__(
+            f"no workflow here: expected a .wfctl folder in {start} or above it. "
+            "`wfctl init PLAN` makes one; `--root DIR` names another place.",
+            start=str(start),
+        )
+
+
+class RootExists(ServiceError):
+    """The folder holds a workflow already."""
+
+    code = "already_exists"
+
+    def __init__(self, root: Path, workflow: str | None) -> None:
+        super().__init__(
+            f"{root} holds the workflow {workflow or '(unfinished init)'} already; a root holds "
+            "one. `wfctl status` shows it.",
+            root=str(root),
+            workflow=workflow,
+        )
+
+
+class UnreadablePlan(ServiceError):
+    """A file that cannot be decoded; line and column count from 1."""
+
+    code = "unreadable_plan"
+
+    def __init__(self, path: str, kind: str, why: str, line: int | None, column: int | None):
+        place = f", line {line}, column {column}" if line is not None else ""
+        super().__init__(
+            f"{path}{place}: not valid {kind}: {why}. Nothing was written.",
+            path=path,
+            kind=kind,
+            line=line,
+            column=column,
+        )
+
+
+class NotFound(ServiceError):
+    """A file or a thing that was named is not there."""
+
+    code = "not_found"
+
+
+class InvalidOption(ServiceError):
+    """A value that cannot be what it should be."""
+
+    code = "invalid_option"
+
+
+class FilesBehind(ServiceError):
+    """The events are recorded; the files that show them could not be written."""
+
+    code = "files_behind"
+
+    def __init__(self, version: int, cause: OSError) -> None:
+        super().__init__(
+            f"recorded up to version {version}, but the files could not be brought up to date: "
+            f"{cause}. Nothing is lost: the next write command does it, or "
+            "`wfctl replay --rebuild`.",
+            version=version,
+            errno=cause.errno,
+        )
+
+
+class RootBusy(ServiceError):
+    """Another process holds the lock on the root's files for too long."""
+
+    code = "root_busy"
+
+    def __init__(self, path: Path, waited: float) -> None:
+        super().__init__(
+            f"waited {waited:.0f} s for {path}, which another wfctl holds; try again, or look for "
+            "a process that hangs.",
+            path=str(path),
+            waited=waited,
+        )

@@ -1,0 +1,99 @@
+"""Making a root: the folder, the database, the first event, the files."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from eventstore.event import Actor
+from eventstore.store import EventStore
+from lifecycle.payload import WorkflowCreated
+from service.clock import Clock
+from service.disk import write_whole
+from service.errors import InvalidOption, RootExists
+from service.log import WorkflowLog
+from service.root import Config, Root, config_text, read_config
+from service.service import Outcome, Service, WriteOptions, plan_writes
+
+_IGNORE = b"*\n!.gitignore\n!config.toml\n"
+
+Connect = Callable[[Root], EventStore]
+"""Opens the log of a root for writing, made first where it is not there."""
+
+
+def initialise(
+    root: Root,
+    command: WorkflowCreated,
+    *,
+    connect: Connect,
+    actor: Actor,
+    clock: Clock,
+    options: WriteOptions,
+) -> Outcome:
+    """Make the root and its workflow; what an interrupted init left is taken up.
+
+    Raises `RootExists` where a workflow is here already, unless ``options.command_id`` names
+    the very command that made it.
+    """
+    if options.dry_run:
+        _refuse_second(root)
+        return plan_writes(None, [command], options, clock)
+    config = Config(str(command.document["workflow_id"]))
+    if not root.config_file.exists():
+        root.folder.mkdir(exist_ok=True)
+        write_whole(root.folder / ".gitignore", _IGNORE)
+    store = connect(root)
+    try:
+        return _create(root, config, command, store, actor, clock, options)
+    finally:
+        store.close()
+
+
+def _create(
+    root: Root,
+    config: Config,
+    command: WorkflowCreated,
+    store: EventStore,
+    actor: Actor,
+    clock: Clock,
+    options: WriteOptions,
+) -> Outcome:
+    here = read_config(root) if root.config_file.exists() else config
+    log = WorkflowLog(store, here.stream)
+    if log.state() is None:
+        write_whole(root.config_file, config_text(config).encode())
+        log = WorkflowLog(store, config.stream)
+    elif options.command_id is None:
+        raise RootExists(root.path, here.workflow)
+    return Service(root, log, actor, clock).handle(command, options=options)
+
+
+def _refuse_second(root: Root) -> None:
+    if root.config_file.exists():
+        raise RootExists(root.path, read_config(root).workflow)
+
+
+def identity(root: Path) -> dict[str, Any]:
+    """Return what tells a root from its copy: path, device and inode, host."""
+    status = root.stat()
+    return {
+        "path": str(root.resolve()),
+        "device": status.st_dev,
+        "inode": status.st_ino,
+        "host": socket.gethostname(),
+    }
+
+
+def root_at(path: Path) -> Root:
+    """Return the root to be made at ``path``; raises `InvalidOption` where it is no folder."""
+    if not path.is_dir():
+        raise InvalidOption(f"{path} is not a folder; make it first, or name another with --root")
+    return Root(path.resolve())
+
+
+def init_options(options: WriteOptions, plan: Any, **settings: str | None) -> WriteOptions:
+    """Return the options with the plan as what the command is told apart by."""
+    return replace(options, content={"init": plan, **settings})

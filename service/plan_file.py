@@ -1,0 +1,102 @@
+"""Reading a plan: JSON, YAML or TOML, with the line and column of what is wrong in it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from service.errors import NotFound, UnreadablePlan
+
+
+def read_plan(source: str) -> Any:
+    """Return the decoded plan; ``-`` is standard input (JSON or YAML).
+
+    Raises `NotFound` or `UnreadablePlan`.
+    """
+    return decode(source, _text(source))
+
+
+def decode(source: str, text: str) -> Any:
+    """Decode by the name's ending: ``.toml``, ``.yaml``, ``.yml``; anything else is JSON."""
+    suffix = Path(source).suffix.lower()
+    if suffix == ".toml":
+        return _toml(source, text)
+    if suffix in (".yaml", ".yml") or (source == "-" and not text.lstrip().startswith(("{", "["))):
+        return _yaml(source, text)
+    return decode_json(source, text)
+
+
+def _text(source: str) -> str:
+    try:
+        raw = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        return raw.decode("utf-8-sig")
+    except FileNotFoundError:
+        raise NotFound(f"no plan at {source}; expected a JSON, YAML or TOML file") from None
+    except IsADirectoryError:
+        raise NotFound(f"{source} is a folder; expected a JSON, YAML or TOML file") from None
+    except UnicodeDecodeError as error:
+        raise UnreadablePlan(source, "UTF-8", f"byte {error.start}", None, None) from error
+
+
+def decode_json(source: str, text: str) -> Any:
+    """Return the JSON value; NaN and duplicate keys are refused."""
+    try:
+        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+    except json.JSONDecodeError as error:
+        raise UnreadablePlan(source, "JSON", error.msg, error.lineno, error.colno) from error
+    except (ValueError, RecursionError) as error:
+        raise UnreadablePlan(source, "JSON", str(error), None, None) from error
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice!r} appears twice in one object")
+    return found
+
+
+def _toml(source: str, text: str) -> Any:
+    try:
+        return _plain(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
+        line, column = (int(place[1]), int(place[2])) if place else _end(text)
+        why = re.sub(r" \(at .*\)$", "", str(error))
+        raise UnreadablePlan(source, "TOML", why, line, column) from error
+
+
+def _end(text: str) -> tuple[int, int]:
+    lines = text.splitlines() or [""]
+    return len(lines), len(lines[-1]) + 1
+
+
+def _yaml(source: str, text: str) -> Any:
+    import yaml  # only where a plan is YAML
+
+    try:
+        return _plain(yaml.safe_load(text))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
+        raise UnreadablePlan(source, "YAML", error.problem or "?", line, column) from error
+    except yaml.YAMLError as error:
+        raise UnreadablePlan(source, "YAML", str(error), None, None) from error
+
+
+def _plain(value: Any) -> Any:
+    """Return the value with dates as ISO text, as JSON would have them."""
+    if isinstance(value, dict):
+        return {str(key): _plain(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return [_plain(child) for child in value]
+    return value.isoformat() if hasattr(value, "isoformat") else value

@@ -1,0 +1,203 @@
+"""The write path: load, fold, decide, append, retry on conflict, bring the files up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eventstore.codec import canonical, digest
+from eventstore.errors import WrongExpectedVersion
+from eventstore.event import Actor, NewEvent, RecordedEvent
+from eventstore.store import Claim, Expected, Refusal
+from lifecycle.decide import after, decide
+from lifecycle.errors import LifecycleError, NeedsConsent, NoWorkflow, Refused
+from lifecycle.payload import Payload
+from lifecycle.workflow import Workflow
+from service.clock import Clock, new_id, system_clock, utc_text
+from service.files import WorkflowFiles
+from service.log import WorkflowLog
+from service.root import Root
+
+#: How often a decision is taken anew because somebody else appended in between.
+CONFLICT_RETRIES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What every write takes.
+
+    ``occurred_at`` is when it was so (UTC, the log's form), now where it is None.
+    """
+
+    command_id: str | None = None
+    expected_version: int | None = None
+    dry_run: bool = False
+    occurred_at: str | None = None
+    #: What the command is told apart by where it is not its payloads.
+    content: Any = None
+
+
+Planned = tuple[tuple[Payload, str], ...]
+"""Payloads to be recorded, each with when it was so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a write did, or would do: the events recorded, those planned, the state after."""
+
+    events: tuple[RecordedEvent, ...]
+    planned: Planned
+    state: Workflow
+    repeated: bool = False
+
+
+class Service:
+    """The only writer of one workflow."""
+
+    def __init__(
+        self, root: Root, log: WorkflowLog, actor: Actor, clock: Clock = system_clock
+    ) -> None:
+        self.root = root
+        self.log = log
+        self.actor = actor
+        self.clock = clock
+        self.files = WorkflowFiles(root, log)
+
+    def acting_as(self, kind: str) -> Service:
+        """Return this service with the same caller in another role: reconciler, runner."""
+        return Service(self.root, self.log, Actor(kind, self.actor.name), self.clock)
+
+    def state(self) -> Workflow:
+        """Return the state now; raises `NoWorkflow` where nothing was created yet."""
+        return self.log.current()
+
+    def handle(self, *commands: Payload, options: WriteOptions = WriteOptions()) -> Outcome:
+        """Carry out the commands, all or nothing, and bring the files up to date.
+
+        Raises what the rules raise (and records the refusal), `WrongExpectedVersion`,
+        `CommandConflict`, `FilesBehind`.
+        """
+        first = self.first_answer(options, *commands)
+        if first is not None:
+            return first
+        claim = Claim(options.command_id or new_id(), _content(commands, options))
+        try:
+            return self._decided(commands, claim, options)
+        except (Refused, NeedsConsent) as refusal:
+            if not options.dry_run:
+                self._record(commands, refusal)
+            raise
+
+    def first_answer(self, options: WriteOptions, *commands: Payload) -> Outcome | None:
+        """Return what a command of this id and content did before, None where it is new.
+
+        Raises `CommandConflict` where the id was used for something else.
+        """
+        if options.command_id is None or options.dry_run:
+            return None
+        first = self.log.store.claimed(Claim(options.command_id, _content(commands, options)))
+        if first is None:
+            return None
+        self.files.bring_up_to_date()
+        return Outcome(first.events, (), self.state(), repeated=True)
+
+    def rehearse(self, *commands: Payload) -> Outcome:
+        """Return what the commands would yield now; a refusal is recorded as one."""
+        try:
+            return plan_writes(self.state(), commands, WriteOptions(), self.clock)
+        except (Refused, NeedsConsent) as refusal:
+            self._record(commands, refusal)
+            raise
+
+    def _decided(self, commands: Sequence[Payload], claim: Claim, options: WriteOptions) -> Outcome:
+        before: Workflow | None = None
+        for _ in range(CONFLICT_RETRIES):
+            before = self.log.state()
+            self._check_version(before, options)
+            outcome = plan_writes(before, commands, options, self.clock)
+            if options.dry_run or not outcome.planned:
+                return outcome
+            try:
+                return self._append(before, outcome.planned, claim)
+            except WrongExpectedVersion:
+                if options.expected_version is not None:
+                    raise
+        raise WrongExpectedVersion(self.log.stream, before.head if before else 0, _head(self.log))
+
+    def _check_version(self, before: Workflow | None, options: WriteOptions) -> None:
+        found = before.head if before is not None else 0
+        if options.expected_version is not None and options.expected_version != found:
+            raise WrongExpectedVersion(self.log.stream, options.expected_version, found)
+
+    def _append(self, before: Workflow | None, planned: Planned, claim: Claim) -> Outcome:
+        expected = before.head if before is not None else Expected.NO_STREAM
+        appended = self.log.store.append(
+            self.log.stream, self._events(before, planned), expected=expected, claim=claim
+        )
+        state = self.log.evolve(before, iter(appended.events))
+        if state is None:
+            raise NoWorkflow("appended to a stream that holds no workflow")
+        self.log.keep_fold(state)
+        self.files.bring_up_to_date(before)
+        return Outcome(appended.events, planned, state, appended.repeated)
+
+    def _events(self, before: Workflow | None, planned: Planned) -> list[NewEvent]:
+        ids = [new_id() for _ in planned]
+        session = before.session.count if before is not None and before.session.is_open else None
+        return [
+            NewEvent(
+                event_id=id_,
+                type=payload.type,
+                schema_version=payload.schema_version,
+                data=payload.model_dump(mode="json"),
+                actor=self.actor,
+                session=session,
+                causation_id=ids[0] if id_ != ids[0] else None,
+                correlation_id=ids[0],
+                occurred_at=at,
+            )
+            for id_, (payload, at) in zip(ids, planned, strict=True)
+        ]
+
+    def _record(self, commands: Sequence[Payload], refusal: LifecycleError) -> None:
+        self.log.store.record_refusal(
+            Refusal(
+                at=utc_text(self.clock()),
+                stream=self.log.stream,
+                actor=f"{self.actor.kind}:{self.actor.name}",
+                command=",".join(command.type for command in commands),
+                code=refusal.code,
+                message=refusal.message,
+                data=refusal.data,
+            )
+        )
+
+
+def _head(log: WorkflowLog) -> int:
+    head = log.store.head(log.stream)
+    return head.version if head is not None else 0
+
+
+def plan_writes(
+    state: Workflow | None, commands: Sequence[Payload], options: WriteOptions, clock: Clock
+) -> Outcome:
+    """Return what the commands would yield in ``state``; nothing is written."""
+    at = options.occurred_at or utc_text(clock())
+    planned: list[tuple[Payload, str]] = []
+    for command in commands:
+        events = decide(state, command, at)
+        if events or state is None:
+            state = after(state, events, at)
+        planned += [(event, at) for event in events]
+    if state is None:
+        raise NoWorkflow("no command was given")
+    return Outcome((), tuple(planned), state)
+
+
+def _content(commands: Sequence[Payload], options: WriteOptions) -> str:
+    """Return the digest of what is asked; actor and time are no part of it."""
+    if options.content is not None:
+        return digest(canonical(options.content))
+    asked: list[Any] = [[command.type, command.model_dump(mode="json")] for command in commands]
+    return digest(canonical(asked))

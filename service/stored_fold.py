@@ -1,0 +1,32 @@
+"""The state as JSON and back: a fold kept beside a long log, so that it need not be redone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from lifecycle.status import Status
+from lifecycle.workflow import Amendment, Attempt, Session, Stage, Workflow
+
+NAME = "workflow"
+
+
+def to_bytes(state: Workflow) -> bytes:
+    """Return the state as JSON; key order is kept."""
+    return orjson.dumps(state)
+
+
+def from_bytes(content: bytes) -> Workflow:
+    """Return the state that `to_bytes` wrote."""
+    data: dict[str, Any] = orjson.loads(content)
+    data["session"] = Session(**data["session"])
+    data["amendments"] = {key: Amendment(**value) for key, value in data["amendments"].items()}
+    data["stages"] = {key: _stage(value) for key, value in data["stages"].items()}
+    return Workflow(**data)
+
+
+def _stage(data: dict[str, Any]) -> Stage:
+    data["status"] = Status(data["status"])
+    data["attempts"] = [Attempt(**attempt) for attempt in data["attempts"]]
+    return Stage(**data)
