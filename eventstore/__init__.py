@@ -1,0 +1,1 @@
+"""What happened: an append-only log of hash-chained streams. Knows nothing of stages."""

@@ -1,0 +1,101 @@
+"""Between an envelope and the text that is stored and hashed."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+import orjson
+
+from eventstore.errors import (
+    DamagedEvent,
+    InvalidData,
+    MissingUpcaster,
+    NewerEventSchema,
+    OlderEventSchema,
+    UnknownEventType,
+)
+from eventstore.event import NewEvent, RecordedEvent
+
+Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+
+_OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
+
+
+def canonical(value: Any, where: str = "value") -> bytes:
+    """Canonical JSON: sorted keys, no spaces, UTF-8. Raises InvalidData naming `where`."""
+    try:
+        text = orjson.dumps(value, option=_OPTIONS)
+    except TypeError as error:
+        raise InvalidData(where, str(error)) from error
+    # The encoder writes NaN and infinity as null, so only a null can hide one.
+    if b"null" in text:
+        _refuse_non_finite(value, where)
+    return text
+
+
+def _refuse_non_finite(value: Any, where: str) -> None:
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidData(where, f"the number {value}")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _refuse_non_finite(item, f"{where}.{key}")
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            _refuse_non_finite(item, f"{where}[{index}]")
+
+
+def digest(text: bytes) -> str:
+    """SHA-256 as 64 hexadecimal digits."""
+    return sha256(text).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The event types of a program.
+
+    `versions` gives the current schema version of each type; `upcasters` lifts `data` of
+    (type, version) to version + 1.
+    """
+
+    versions: Mapping[str, int]
+    upcasters: Mapping[tuple[str, int], Upcaster] = field(default_factory=dict)
+
+    def decode(self, position: int, hash_: str, text: str | bytes) -> RecordedEvent:
+        """The recorded event of a stored text, lifted. Raises SchemaError, DamagedEvent."""
+        try:
+            body: dict[str, Any] = orjson.loads(text)
+            if self.versions.get(body["type"]) != body["schema_version"]:
+                self._lift(body)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedEvent(position, str(error)) from error
+        return RecordedEvent(position, hash_, body)
+
+    def _lift(self, body: dict[str, Any]) -> None:
+        type_, found = body["type"], body["schema_version"]
+        place = f"{body['stream']} version {body['version']}"
+        known = self._known(type_, found, place)
+        for step in range(found, known):
+            upcaster = self.upcasters.get((type_, step))
+            if upcaster is None:
+                raise MissingUpcaster(type_, step, known, place)
+            body["data"] = upcaster(body["data"])
+        body["schema_version"] = known
+
+    def _known(self, type_: str, found: int, place: str) -> int:
+        known = self.versions.get(type_)
+        if known is None:
+            raise UnknownEventType(type_, found, place)
+        if found > known:
+            raise NewerEventSchema(type_, found, known, place)
+        return known
+
+    def check_new(self, event: NewEvent) -> None:
+        """Refuse to write what could not be read again. Raises a SchemaError."""
+        if self.versions.get(event.type) == event.schema_version:
+            return
+        place = f"new event {event.event_id}"
+        known = self._known(event.type, event.schema_version, place)
+        raise OlderEventSchema(event.type, event.schema_version, known, place)

@@ -1,0 +1,134 @@
+"""Connections to a SQLite file, and what the engine's errors mean."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from eventstore.errors import (
+    DatabaseMissing,
+    EventStoreError,
+    NewerDatabase,
+    NotOurs,
+    OlderDatabase,
+    StoreBusy,
+    StoreDamaged,
+    StoreUnwritable,
+)
+from eventstore.journal import Journal, of_mode
+from eventstore.tables import APPLICATION_ID, HEAD
+
+_UNWRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM})
+_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+
+
+def meaning(error: sqlite3.Error, path: Path, wait: float) -> EventStoreError:
+    """Our error for one of the engine's; a wrong use of the driver is raised as it is."""
+    if isinstance(error, sqlite3.ProgrammingError):
+        raise error
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in _BUSY:
+        return StoreBusy(wait)
+    if code in _UNWRITABLE:
+        return StoreUnwritable(path, str(error))
+    if code == sqlite3.SQLITE_NOTADB:
+        return NotOurs(path, "another kind of file")
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return StoreUnwritable(path, f"{error} (no permission, or no folder)")
+    return StoreDamaged(path, str(error))
+
+
+@contextmanager
+def translated(path: Path, wait: float) -> Iterator[None]:
+    """Turn the engine's errors inside into ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise meaning(error, path, wait) from error
+
+
+def connect(path: Path, query: str, wait: float) -> sqlite3.Connection:
+    """A connection that begins and commits only when told."""
+    uri = f"file:{quote(os.fspath(path.absolute()))}?{query}"
+    return sqlite3.connect(uri, timeout=wait, isolation_level=None, uri=True)
+
+
+def writer(path: Path, journal: Journal, wait: float) -> tuple[sqlite3.Connection, Journal]:
+    """A connection to write through, and the journal it really has."""
+    connection = connect(path, "mode=rw", wait)
+    try:
+        identify(connection, path)
+        if not os.access(path, os.W_OK):
+            raise StoreUnwritable(path, "a read-only file")
+        return connection, _set_journal(connection, journal)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _set_journal(connection: sqlite3.Connection, journal: Journal) -> Journal:
+    (found,) = connection.execute(f"PRAGMA journal_mode={journal.mode}").fetchone()
+    if found != journal.mode:
+        journal = of_mode("truncate", f"{journal.mode} is not possible here")
+        connection.execute("PRAGMA journal_mode=truncate")
+    connection.execute(f"PRAGMA synchronous={journal.synchronous}")
+    return journal
+
+
+def reader(path: Path, wait: float) -> sqlite3.Connection:
+    """A connection to read through, which changes nothing on disk where that is possible.
+
+    A shared-memory file that is there is opened for reading only. Without one, SQLite makes it;
+    on a read-only file system, where nobody writes, the file is taken as it is.
+    """
+    if not path.exists():
+        raise DatabaseMissing(path)
+    try:
+        return reading(path, "mode=ro&readonly_shm=1", wait)
+    except sqlite3.OperationalError:
+        return _other_reader(path, wait)
+
+
+def _other_reader(path: Path, wait: float) -> sqlite3.Connection:
+    if os.access(path.parent, os.W_OK) and os.access(path, os.W_OK):
+        _roll_back_interrupted(path, wait)
+        return reading(path, "mode=ro", wait)
+    if _holds_anything(path, "-wal") or _holds_anything(path, "-journal"):
+        return reading(path, "mode=ro", wait)
+    return reading(path, "mode=ro&immutable=1", wait)
+
+
+def _roll_back_interrupted(path: Path, wait: float) -> None:
+    """Let SQLite undo what a writer that died had half written: nobody can read before that."""
+    if _holds_anything(path, "-journal"):
+        reading(path, "mode=rw", wait).close()
+
+
+def _holds_anything(path: Path, suffix: str) -> bool:
+    beside = path.with_name(path.name + suffix)
+    return beside.exists() and beside.stat().st_size > 0
+
+
+def reading(path: Path, way: str, wait: float) -> sqlite3.Connection:
+    """A connection opened in the given way, its database identified as ours."""
+    connection = connect(path, way, wait)
+    try:
+        identify(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def identify(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a database that is not ours, newer, or older."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    if application != APPLICATION_ID:
+        raise NotOurs(path, f"application id {application:#x} instead of {APPLICATION_ID:#x}")
+    (found,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    if found > HEAD:
+        raise NewerDatabase(path, found, HEAD)
+    if found < HEAD:
+        raise OlderDatabase(path, found, HEAD)

@@ -1,0 +1,179 @@
+"""The event log in memory: for tests and rehearsals, as strict as the engines that last."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+
+from eventstore.chain import START, Link, Sealed, seal, stamp
+from eventstore.codec import Schema, canonical
+from eventstore.errors import EventIdReused, StoreClosed
+from eventstore.event import NewEvent, RecordedEvent
+from eventstore.expectation import Command, require_name, require_same, require_version
+from eventstore.store import Appended, Claim, Expected, Head, Raw, Refusal, StoredFold
+from eventstore.verification import Finding, Row, findings
+
+
+class MemoryStore:
+    """An EventStore that ends with the process."""
+
+    def __init__(self, *, schema: Schema, clock: Callable[[], datetime]) -> None:
+        self._schema = schema
+        self._clock = clock
+        self._log: list[Row] = []
+        self._streams: defaultdict[str, list[Row]] = defaultdict(list)
+        self._event_ids: set[str] = set()
+        self._commands: dict[str, Command] = {}
+        self._folds: dict[tuple[str, str], StoredFold] = {}
+        self._refusals: list[Refusal] = []
+        self._closed = False
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StoreClosed("closed")
+
+    def append(
+        self,
+        stream: str,
+        events: Sequence[NewEvent],
+        *,
+        expected: int | Expected,
+        claim: Claim,
+    ) -> Appended:
+        """See EventStore."""
+        self._require_open()
+        require_name(stream)
+        for event in events:
+            self._schema.check_new(event)
+        known = self._commands.get(claim.command_id)
+        if known is not None:
+            require_same(claim, known, stream)
+            return self._answer(known)
+        return Appended(self._record(stream, events, expected, claim), False)
+
+    def _record(
+        self,
+        stream: str,
+        events: Sequence[NewEvent],
+        expected: int | Expected,
+        claim: Claim,
+    ) -> tuple[RecordedEvent, ...]:
+        head = self.head(stream)
+        after = Link(head.version, head.hash) if head else START
+        require_version(stream, expected, after.version)
+        marked = stamp(stream, claim.command_id, self._clock())
+        sealed = seal(events, after, marked)
+        self._require_new_ids(stream, events)
+        rows = [self._store(stream, marked.recorded_at, link) for link in sealed]
+        self._commands[claim.command_id] = Command(
+            stream, claim.digest, after.version + 1, after.version + len(sealed)
+        )
+        return tuple(self._decode(row) for row in rows)
+
+    def _require_new_ids(self, stream: str, events: Sequence[NewEvent]) -> None:
+        ids = [event.event_id for event in events]
+        if len(set(ids)) < len(ids) or self._event_ids.intersection(ids):
+            raise EventIdReused(stream, ids)
+
+    def _store(self, stream: str, recorded_at: str, link: Sealed) -> Row:
+        event = link.event
+        row = Row(
+            position=len(self._log) + 1,
+            stream=stream,
+            version=link.version,
+            event_id=event.event_id,
+            type=event.type,
+            recorded_at=recorded_at,
+            hash=link.hash,
+            text=link.text.decode(),
+        )
+        self._log.append(row)
+        self._streams[stream].append(row)
+        self._event_ids.add(event.event_id)
+        return row
+
+    def _decode(self, row: Row) -> RecordedEvent:
+        return self._schema.decode(row.position, row.hash, row.text)
+
+    def _answer(self, known: Command) -> Appended:
+        found = self.read(known.stream, after=known.first_version - 1, upto=known.last_version)
+        return Appended(tuple(found), True)
+
+    def claimed(self, claim: Claim) -> Appended | None:
+        """See EventStore."""
+        self._require_open()
+        known = self._commands.get(claim.command_id)
+        if known is None:
+            return None
+        require_same(claim, known)
+        return self._answer(known)
+
+    def read(
+        self, stream: str, *, after: int = 0, upto: int | None = None
+    ) -> Iterator[RecordedEvent]:
+        """See EventStore."""
+        self._require_open()
+        return (self._decode(row) for row in islice(self.rows(stream), after, upto))
+
+    def read_all(self, *, after: int = 0, limit: int | None = None) -> Iterator[RecordedEvent]:
+        """See EventStore."""
+        self._require_open()
+        end = None if limit is None else after + limit
+        return (self._decode(row) for row in islice(iter(self._log), after, end))
+
+    def raw(self, stream: str, *, after: int = 0) -> Iterator[Raw]:
+        """See EventStore."""
+        self._require_open()
+        rows = islice(self.rows(stream), after, None)
+        return (Raw(row.position, row.text, row.hash) for row in rows)
+
+    def rows(self, stream: str) -> Iterator[Row]:
+        """Every column of a stream's rows, in order of version."""
+        return iter(self._streams.get(stream, []))
+
+    def extent(self) -> tuple[int, int]:
+        """Number of events, and the last position."""
+        return len(self._log), self._log[-1].position if self._log else 0
+
+    def head(self, stream: str) -> Head | None:
+        """See EventStore."""
+        self._require_open()
+        rows = self._streams.get(stream)
+        return Head(rows[-1].version, rows[-1].position, rows[-1].hash) if rows else None
+
+    def streams(self) -> Iterator[str]:
+        """See EventStore."""
+        self._require_open()
+        return iter(sorted(self._streams))
+
+    def verify(
+        self, stream: str | None = None, *, anchors: Mapping[str, Link] | None = None
+    ) -> Iterator[Finding]:
+        """See EventStore."""
+        return findings(self, self._schema, stream, anchors or {})
+
+    def save_fold(self, fold: StoredFold) -> None:
+        """See EventStore."""
+        self._require_open()
+        self._folds[fold.stream, fold.reducer] = fold
+
+    def load_fold(self, stream: str, reducer: str, reducer_version: int) -> StoredFold | None:
+        """See EventStore."""
+        self._require_open()
+        fold = self._folds.get((stream, reducer))
+        return fold if fold is not None and fold.reducer_version == reducer_version else None
+
+    def record_refusal(self, refusal: Refusal) -> None:
+        """See EventStore."""
+        self._require_open()
+        canonical(refusal.data, "refusal")
+        self._refusals.append(refusal)
+
+    def refusals(self, stream: str | None = None) -> Iterator[Refusal]:
+        """See EventStore."""
+        self._require_open()
+        return (found for found in self._refusals if stream in (None, found.stream))
+
+    def close(self) -> None:
+        """See EventStore."""
+        self._closed = True

@@ -1,0 +1,353 @@
+"""The event log in a SQLite file."""
+
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+from sqlalchemy.dialects.sqlite.base import SQLiteDialect
+
+from eventstore.chain import START, Link, Sealed, seal, stamp
+from eventstore.codec import Schema, canonical
+from eventstore.connection import meaning, reader, reading, translated, writer
+from eventstore.errors import DatabaseMissing, EventIdReused, LocksUnreliable, StoreClosed
+from eventstore.event import NewEvent, RecordedEvent
+from eventstore.expectation import Command, require_name, require_same, require_version
+from eventstore.filesystem import kind_of, locks_exclude
+from eventstore.journal import Journal, journal_for, of_mode
+from eventstore.statements import Statements
+from eventstore.store import Appended, Claim, Expected, Head, Raw, Refusal, StoredFold
+from eventstore.verification import Finding, Row, findings
+from eventstore.writerlock import WriterLock
+
+# Rows fetched at a time: each fetch is one short read, so a slow reader never holds up a writer
+# or keeps the log from being folded into the file.
+_CHUNK = 1000
+_WAIT = 30.0
+
+
+def open_store(
+    path: Path,
+    *,
+    schema: Schema,
+    clock: Callable[[], datetime],
+    read_only: bool = False,
+    journal: str | None = None,
+    wait: float = _WAIT,
+    filesystem: Callable[[Path], str] = kind_of,
+) -> "SqliteStore":
+    """Open the database at `path`, which a migration has made.
+
+    `clock` gives aware local times. `journal` ("wal" or "truncate") overrides the choice by file
+    system; `wait` bounds the wait for other writers, in seconds.
+    Raises DatabaseMissing, NotOurs, NewerDatabase, OlderDatabase, StoreDamaged, StoreUnwritable,
+    StoreBusy, LocksUnreliable.
+    """
+    if not path.exists():
+        raise DatabaseMissing(path)
+    with translated(path, wait):
+        if read_only:
+            return _open_reader(path, schema, clock, wait)
+        chosen = journal_for(path, journal, filesystem)
+        return _open_writer(path, schema, clock, wait, chosen)
+
+
+def _open_reader(
+    path: Path, schema: Schema, clock: Callable[[], datetime], wait: float
+) -> "SqliteStore":
+    connection = reader(path, wait)
+    (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+    journal = of_mode("wal" if mode == "wal" else "truncate", "as the file says")
+    return SqliteStore(path, schema, clock, wait, journal, connection, None)
+
+
+def _open_writer(
+    path: Path, schema: Schema, clock: Callable[[], datetime], wait: float, chosen: Journal
+) -> "SqliteStore":
+    connection, journal = writer(path, chosen, wait)
+    lock_path = path.with_name(path.name + "-lock")
+    if journal.mode == "truncate" and not locks_exclude(lock_path):
+        connection.close()
+        raise LocksUnreliable(lock_path, kind_of(path))
+    # The last connection to close copies the log into the file, which costs more than an append.
+    # One that may not write cannot, so it is opened second and closed last.
+    keeper = reading(path, "mode=ro", wait)
+    return SqliteStore(
+        path, schema, clock, wait, journal, keeper, _Writer(connection, WriterLock(lock_path))
+    )
+
+
+@cache
+def _statements() -> Statements:
+    return Statements(SQLiteDialect())
+
+
+class _Writer:
+    """The connection that writes, and the queue before it."""
+
+    def __init__(self, connection: sqlite3.Connection, lock: WriterLock) -> None:
+        self.connection = connection
+        self.lock = lock
+
+    def close(self) -> None:
+        self.connection.close()
+        self.lock.close()
+
+
+class SqliteStore:
+    """An EventStore in one SQLite file, for the thread that opened it."""
+
+    def __init__(
+        self,
+        path: Path,
+        schema: Schema,
+        clock: Callable[[], datetime],
+        wait: float,
+        journal: Journal,
+        connection: sqlite3.Connection,
+        writer: _Writer | None,
+    ) -> None:
+        self.path = path
+        self.journal = journal
+        self._schema = schema
+        self._clock = clock
+        self._wait = wait
+        self._reader = connection
+        self._writer = writer
+        self._closed = False
+        self._sql = _statements()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        writer = self._writer
+        if writer is None or self._closed:
+            raise StoreClosed("closed" if self._closed else "open for reading only")
+        connection = writer.connection
+        writer.lock.acquire(self._wait)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise meaning(error, self.path, self._wait) from error
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            writer.lock.release()
+
+    def append(
+        self,
+        stream: str,
+        events: Sequence[NewEvent],
+        *,
+        expected: int | Expected,
+        claim: Claim,
+    ) -> Appended:
+        """See EventStore."""
+        require_name(stream)
+        for event in events:
+            self._schema.check_new(event)
+        with self._transaction() as connection:
+            known = self._command(connection, claim.command_id)
+            if known is not None:
+                require_same(claim, known, stream)
+                return self._answer(known)
+            return Appended(self._record(connection, stream, events, expected, claim), False)
+
+    def _record(
+        self,
+        connection: sqlite3.Connection,
+        stream: str,
+        events: Sequence[NewEvent],
+        expected: int | Expected,
+        claim: Claim,
+    ) -> tuple[RecordedEvent, ...]:
+        head = self._head(connection, stream)
+        after = Link(head.version, head.hash) if head else START
+        require_version(stream, expected, after.version)
+        marked = stamp(stream, claim.command_id, self._clock())
+        sealed = seal(events, after, marked)
+        first = self._insert(connection, stream, marked.recorded_at, sealed)
+        last_version = after.version + len(sealed)
+        connection.execute(
+            self._sql.insert_command,
+            (claim.command_id, stream, claim.digest, after.version + 1, last_version),
+        )
+        decode = self._schema.decode
+        return tuple(decode(first + n, link.hash, link.text) for n, link in enumerate(sealed))
+
+    def _insert(
+        self,
+        connection: sqlite3.Connection,
+        stream: str,
+        recorded_at: str,
+        sealed: Sequence[Sealed],
+    ) -> int:
+        """Store the events and return the position of the first."""
+        (last,) = connection.execute(self._sql.last_position).fetchone()
+        first: int = (last or 0) + 1
+        rows = (
+            (
+                position,
+                stream,
+                link.version,
+                link.event.event_id,
+                link.event.type,
+                recorded_at,
+                link.hash,
+                link.text.decode(),
+            )
+            for position, link in enumerate(sealed, first)
+        )
+        try:
+            connection.executemany(self._sql.insert_event, rows)
+        except sqlite3.IntegrityError as error:
+            raise EventIdReused(stream, [link.event.event_id for link in sealed]) from error
+        return first
+
+    def _command(self, connection: sqlite3.Connection, command_id: str) -> Command | None:
+        row = connection.execute(self._sql.command, (command_id,)).fetchone()
+        return None if row is None else Command(*row)
+
+    def _answer(self, known: Command) -> Appended:
+        found = self.read(known.stream, after=known.first_version - 1, upto=known.last_version)
+        return Appended(tuple(found), True)
+
+    def claimed(self, claim: Claim) -> Appended | None:
+        """See EventStore."""
+        with self._reading() as connection:
+            known = self._command(connection, claim.command_id)
+        if known is None:
+            return None
+        require_same(claim, known)
+        return self._answer(known)
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        if self._closed:
+            raise StoreClosed("closed")
+        with translated(self.path, self._wait):
+            yield self._reader
+
+    def _fetch(self, statement: str, parameters: tuple[Any, ...]) -> list[Any]:
+        with self._reading() as connection:
+            return connection.execute(statement, parameters).fetchall()
+
+    def read(
+        self, stream: str, *, after: int = 0, upto: int | None = None
+    ) -> Iterator[RecordedEvent]:
+        """See EventStore."""
+        end = sys.maxsize if upto is None else upto
+        decode = self._schema.decode
+        for rows in self._chunks(stream, after, end):
+            for _, position, hash_, text in rows:
+                yield decode(position, hash_, text)
+
+    def _chunks(self, stream: str, after: int, upto: int) -> Iterator[list[Any]]:
+        """Rows of version, position, hash and text."""
+        while rows := self._fetch(self._sql.read, (stream, after, upto, _CHUNK)):
+            yield rows
+            after = rows[-1][0]
+
+    def read_all(self, *, after: int = 0, limit: int | None = None) -> Iterator[RecordedEvent]:
+        """See EventStore."""
+        left = sys.maxsize if limit is None else limit
+        decode = self._schema.decode
+        while rows := self._fetch(self._sql.read_all, (after, min(_CHUNK, left))):
+            for position, hash_, text in rows:
+                yield decode(position, hash_, text)
+            after = rows[-1][0]
+            left -= len(rows)
+
+    def raw(self, stream: str, *, after: int = 0) -> Iterator[Raw]:
+        """See EventStore."""
+        for rows in self._chunks(stream, after, sys.maxsize):
+            for _, position, hash_, text in rows:
+                yield Raw(position, text, hash_)
+
+    def rows(self, stream: str) -> Iterator[Row]:
+        """Every column of a stream's rows, in order of version; damaged text is kept as found."""
+        after = 0
+        while found := self._fetch_damaged(self._sql.rows, (stream, after, _CHUNK)):
+            yield from (Row(*row) for row in found)
+            after = found[-1][2]
+
+    def _fetch_damaged(self, statement: str, parameters: tuple[Any, ...]) -> list[Any]:
+        self._reader.text_factory = _as_found
+        try:
+            return self._fetch(statement, parameters)
+        finally:
+            self._reader.text_factory = str
+
+    def extent(self) -> tuple[int, int]:
+        """Number of events, and the last position."""
+        ((count, last),) = self._fetch(self._sql.extent, ())
+        return count, last or 0
+
+    def head(self, stream: str) -> Head | None:
+        """See EventStore."""
+        with self._reading() as connection:
+            return self._head(connection, stream)
+
+    def _head(self, connection: sqlite3.Connection, stream: str) -> Head | None:
+        row = connection.execute(self._sql.head, (stream,)).fetchone()
+        return None if row is None else Head(*row)
+
+    def streams(self) -> Iterator[str]:
+        """See EventStore."""
+        name = ""
+        while rows := self._fetch(self._sql.next_stream, (name,)):
+            ((name,),) = rows
+            yield name
+
+    def verify(
+        self, stream: str | None = None, *, anchors: Mapping[str, Link] | None = None
+    ) -> Iterator[Finding]:
+        """See EventStore."""
+        return findings(self, self._schema, stream, anchors or {})
+
+    def save_fold(self, fold: StoredFold) -> None:
+        """See EventStore."""
+        with self._transaction() as connection:
+            connection.execute(self._sql.delete_fold, (fold.stream, fold.reducer))
+            connection.execute(self._sql.insert_fold, fold)
+
+    def load_fold(self, stream: str, reducer: str, reducer_version: int) -> StoredFold | None:
+        """See EventStore."""
+        rows = self._fetch(self._sql.fold, (stream, reducer, reducer_version))
+        return StoredFold(*rows[0]) if rows else None
+
+    def record_refusal(self, refusal: Refusal) -> None:
+        """See EventStore."""
+        data = canonical(refusal.data, "refusal").decode()
+        with self._transaction() as connection:
+            connection.execute(self._sql.insert_refusal, (*refusal[:-1], data))
+
+    def refusals(self, stream: str | None = None) -> Iterator[Refusal]:
+        """See EventStore."""
+        after = 0
+        while rows := self._fetch(self._sql.refusals, (after, _CHUNK)):
+            for row in rows:
+                at, name, actor, command, code, message, data = row[1:]
+                refusal = Refusal(at, name, actor, command, code, message, orjson.loads(data))
+                if stream in (None, refusal.stream):
+                    yield refusal
+            after = rows[-1][0]
+
+    def close(self) -> None:
+        """See EventStore."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._writer is not None:
+            self._writer.close()
+        self._reader.close()
+
+
+def _as_found(text: bytes) -> str:
+    return text.decode("utf-8", "surrogateescape")

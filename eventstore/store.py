@@ -1,0 +1,155 @@
+"""The port to an event log. Its docstrings are the specification; tests/eventstore proves them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+from eventstore.chain import Link
+from eventstore.event import NewEvent, RecordedEvent
+from eventstore.verification import Finding
+
+
+class Expected(Enum):
+    """What a writer may expect of a stream instead of an exact version."""
+
+    ANY = "any version"
+    NO_STREAM = "no stream"
+    STREAM_EXISTS = "an existing stream"
+
+
+class Claim(NamedTuple):
+    """A command's idempotency key and the digest of its content."""
+
+    command_id: str
+    digest: str
+
+
+class Appended(NamedTuple):
+    """The events of a command; `repeated` when an earlier append recorded them."""
+
+    events: tuple[RecordedEvent, ...]
+    repeated: bool
+
+
+class Head(NamedTuple):
+    """The last event of a stream."""
+
+    version: int
+    position: int
+    hash: str
+
+
+class Raw(NamedTuple):
+    """A stored event exactly as it was hashed: `hash` is the SHA-256 of `text` in UTF-8."""
+
+    position: int
+    text: str
+    hash: str
+
+
+class StoredFold(NamedTuple):
+    """The state of a reducer after `version` of a stream: a cache, never a source."""
+
+    stream: str
+    reducer: str
+    reducer_version: int
+    version: int
+    state: bytes
+
+
+class Refusal(NamedTuple):
+    """A command that the rules refused. `at` is UTC: `YYYY-MM-DDTHH:MM:SS.ffffffZ`."""
+
+    at: str
+    stream: str
+    actor: str
+    command: str
+    code: str
+    message: str
+    data: dict[str, Any]
+
+
+class EventStore(Protocol):
+    """An append-only log of streams, used by one thread at a time."""
+
+    def append(
+        self,
+        stream: str,
+        events: Sequence[NewEvent],
+        *,
+        expected: int | Expected,
+        claim: Claim,
+    ) -> Appended:
+        """Record `events` at the end of `stream`, all or none, in one transaction.
+
+        When it returns, the events survive the death of the process and loss of power.
+        The claim is looked up before the version is checked: the same digest gives the first
+        answer with `repeated` set and records nothing, for as long as the log exists.
+        Versions continue the stream's without a gap; positions are in commit order, and no reader
+        ever sees a position before all smaller ones. Time and offset are taken inside.
+
+        Raises CommandConflict, WrongExpectedVersion, EventIdReused, InvalidData, SchemaError,
+        StoreBusy (after the bounded wait), StoreUnwritable. After an error nothing is recorded,
+        unless the machine failed while it was committing: repeat with the same claim to know.
+        """
+        ...
+
+    def claimed(self, claim: Claim) -> Appended | None:
+        """The first answer to a command, None if it is new. Raises CommandConflict."""
+        ...
+
+    def read(
+        self, stream: str, *, after: int = 0, upto: int | None = None
+    ) -> Iterator[RecordedEvent]:
+        """Events with after < version <= upto in order, streamed; none if there is no stream.
+
+        Takes no lock that a writer waits for. Raises a SchemaError at an event that this program
+        cannot read, and never changes the log.
+        """
+        ...
+
+    def read_all(self, *, after: int = 0, limit: int | None = None) -> Iterator[RecordedEvent]:
+        """Events of all streams with position > after, in order of position, at most `limit`."""
+        ...
+
+    def raw(self, stream: str, *, after: int = 0) -> Iterator[Raw]:
+        """The stored events of a stream as they were hashed, in order, undecoded."""
+        ...
+
+    def head(self, stream: str) -> Head | None:
+        """The last event of a stream, None if there is no stream. Does not grow with its length."""
+        ...
+
+    def streams(self) -> Iterator[str]:
+        """Names of all streams, sorted."""
+        ...
+
+    def verify(
+        self, stream: str | None = None, *, anchors: Mapping[str, Link] | None = None
+    ) -> Iterator[Finding]:
+        """Everything wrong with the log (or one stream), first bad version first.
+
+        `anchors` says, by stream, a version and hash known from elsewhere: only with them can a
+        cut tail or a history written anew be told from an honest one.
+        """
+        ...
+
+    def save_fold(self, fold: StoredFold) -> None:
+        """Keep a reducer's state, in place of the one kept before."""
+        ...
+
+    def load_fold(self, stream: str, reducer: str, reducer_version: int) -> StoredFold | None:
+        """The kept state; None if there is none or another version of the reducer made it."""
+        ...
+
+    def record_refusal(self, refusal: Refusal) -> None:
+        """Keep a refusal for audit. It is no event and in no chain."""
+        ...
+
+    def refusals(self, stream: str | None = None) -> Iterator[Refusal]:
+        """Kept refusals in the order they were recorded."""
+        ...
+
+    def close(self) -> None:
+        """Give back files and locks; a second call does nothing."""
+        ...

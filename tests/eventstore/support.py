@@ -1,0 +1,92 @@
+"""Events, clocks and stores for the tests of the event log."""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from eventstore.codec import Schema
+from eventstore.event import Actor, NewEvent
+from eventstore.memory import MemoryStore
+from eventstore.sqlite import SqliteStore, open_store
+from eventstore.store import Claim, EventStore
+from migrations.upgrade import upgrade
+
+SCHEMA = Schema({"note.logged": 1, "stage.moved": 3}, {("stage.moved", 1): dict})
+SOMEONE = Actor("user", "ada")
+SUMMER = timezone(timedelta(hours=2))
+FIRST_TICK = datetime(2026, 7, 1, 12, 0, 0, 5, tzinfo=SUMMER)
+
+
+def ticking() -> Callable[[], datetime]:
+    """A clock two hours east of Greenwich that moves a second at each look."""
+    seconds = count()
+    return lambda: FIRST_TICK + timedelta(seconds=next(seconds))
+
+
+_serial = count(1)
+
+
+def note(text: str = "hello", **changed: Any) -> NewEvent:
+    """A new event with an id of its own."""
+    values: dict[str, Any] = {
+        "event_id": f"event-{next(_serial)}",
+        "type": "note.logged",
+        "schema_version": 1,
+        "data": {"text": text},
+        "actor": SOMEONE,
+        "session": None,
+        "causation_id": None,
+        "correlation_id": None,
+        "occurred_at": "2026-07-01T09:00:00.000000Z",
+    }
+    return NewEvent(**(values | changed))
+
+
+def notes(number: int) -> list[NewEvent]:
+    """So many new events."""
+    return [note(f"line {n}") for n in range(1, number + 1)]
+
+
+def claim(content: str = "content") -> Claim:
+    """A claim with a command id of its own."""
+    return Claim(f"command-{next(_serial)}", content)
+
+
+def fresh_database(folder: Path) -> Path:
+    """The path of a new, empty database."""
+    path = folder / "events.db"
+    upgrade(path)
+    return path
+
+
+def sqlite_store(path: Path, journal: str | None = None, **options: Any) -> SqliteStore:
+    """A store on the database at `path` with the tests' schema and clock."""
+    values: dict[str, Any] = {"schema": SCHEMA, "clock": ticking(), "journal": journal}
+    return open_store(path, **(values | options))
+
+
+def wal(folder: Path) -> Iterator[EventStore]:
+    """SQLite with a write-ahead log."""
+    yield from _closing(sqlite_store(fresh_database(folder), "wal"))
+
+
+def truncate(folder: Path) -> Iterator[EventStore]:
+    """SQLite with a rollback journal."""
+    yield from _closing(sqlite_store(fresh_database(folder), "truncate"))
+
+
+def memory(folder: Path) -> Iterator[EventStore]:
+    """No engine at all."""
+    yield from _closing(MemoryStore(schema=SCHEMA, clock=ticking()))
+
+
+def _closing(store: EventStore) -> Iterator[EventStore]:
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+ENGINES = {"sqlite-wal": wal, "sqlite-truncate": truncate, "memory": memory}

@@ -1,0 +1,371 @@
+"""What every engine promises, in the words of the port."""
+
+import json
+from collections.abc import Callable
+from hashlib import sha256
+
+import pytest
+
+from eventstore.chain import ZERO, Link
+from eventstore.errors import (
+    CommandConflict,
+    EventIdReused,
+    InvalidData,
+    NewerEventSchema,
+    OlderEventSchema,
+    StoreClosed,
+    UnknownEventType,
+    WrongExpectedVersion,
+)
+from eventstore.event import NewEvent
+from eventstore.store import Claim, EventStore, Expected, Refusal, StoredFold
+from tests.eventstore.support import SOMEONE, claim, note, notes
+
+REFUSAL = Refusal(
+    "2026-07-01T10:00:00.000000Z", "w", "agent:bo", "stage.complete", "illegal", "no", {"n": 1}
+)
+
+
+def put(store: EventStore, stream: str, number: int) -> None:
+    """Append so many notes, one an append."""
+    for event in notes(number):
+        store.append(stream, [event], expected=Expected.ANY, claim=claim())
+
+
+class TestAppending:
+    """Events go in at the end, all or none."""
+
+    def test_versions_of_a_stream_start_at_one_and_have_no_gap(self, store: EventStore) -> None:
+        """Two appends of two make four versions."""
+        store.append("w", notes(2), expected=0, claim=claim())
+        store.append("w", notes(2), expected=2, claim=claim())
+        assert [event.version for event in store.read("w")] == [1, 2, 3, 4]
+
+    def test_positions_are_shared_by_all_streams(self, store: EventStore) -> None:
+        """The global order is the order of commits."""
+        for stream in "aba":
+            store.append(stream, notes(1), expected=Expected.ANY, claim=claim())
+        seen = [(event.position, event.stream) for event in store.read_all()]
+        assert seen == [(1, "a"), (2, "b"), (3, "a")]
+
+    def test_an_append_answers_with_what_a_read_would_give(self, store: EventStore) -> None:
+        """The writer and a reader hold equal events."""
+        answer = store.append("w", notes(3), expected=0, claim=claim())
+        read = list(store.read("w"))
+        assert list(answer.events) == read
+        assert [event.body for event in answer.events] == [event.body for event in read]
+        assert not answer.repeated
+
+    def test_every_field_comes_back(self, store: EventStore) -> None:
+        """Nothing of the envelope is lost."""
+        new = note("ö", session=3, causation_id="e0", correlation_id="c0", event_id="e1")
+        store.append("w", [new], expected=0, claim=Claim("k", "d"))
+        (event,) = store.read("w")
+        assert (event.event_id, event.type, event.schema_version) == ("e1", "note.logged", 1)
+        assert (event.session, event.causation_id, event.correlation_id) == (3, "e0", "c0")
+        assert (event.actor, event.command_id, event.data) == (SOMEONE, "k", {"text": "ö"})
+        assert event.occurred_at == new.occurred_at
+
+    def test_the_time_is_utc_and_the_local_offset_is_kept(self, store: EventStore) -> None:
+        """Twelve o'clock in summer is ten in Greenwich."""
+        store.append("w", notes(1), expected=0, claim=claim())
+        (event,) = store.read("w")
+        assert event.recorded_at == "2026-07-01T10:00:00.000005Z"
+        assert event.utc_offset == "+02:00"
+
+    def test_a_command_that_decides_nothing_is_claimed_all_the_same(
+        self, store: EventStore
+    ) -> None:
+        """Its repetition is known, and no event is made."""
+        asked = claim()
+        assert store.append("w", [], expected=0, claim=asked).events == ()
+        again = store.append("w", notes(1), expected=0, claim=asked)
+        assert again.repeated
+        assert again.events == ()
+
+    def test_a_stream_needs_a_name(self, store: EventStore) -> None:
+        """Neither an empty one nor one that an engine could cut short."""
+        for name in ("", "a\0b"):
+            with pytest.raises(InvalidData):
+                store.append(name, notes(1), expected=0, claim=claim())
+
+    def test_an_event_id_is_used_once(self, store: EventStore) -> None:
+        """The append with the second use leaves nothing behind."""
+        store.append("w", [note(event_id="e1")], expected=0, claim=claim())
+        again = [note(), note(event_id="e1")]
+        with pytest.raises(EventIdReused) as caught:
+            store.append("x", again, expected=0, claim=claim())
+        assert caught.value.stream == "x"
+        assert store.head("x") is None
+
+    def test_the_same_event_twice_in_one_append_is_refused(self, store: EventStore) -> None:
+        """Within the append ids are unique too."""
+        with pytest.raises(EventIdReused):
+            store.append("w", [note(event_id="e"), note(event_id="e")], expected=0, claim=claim())
+        assert store.head("w") is None
+
+
+class TestExpectations:
+    """A writer says where it thinks the stream is."""
+
+    @pytest.mark.parametrize(
+        ("length", "expected"),
+        [
+            (0, 0),
+            (2, 2),
+            (0, Expected.NO_STREAM),
+            (2, Expected.STREAM_EXISTS),
+            (0, Expected.ANY),
+            (2, Expected.ANY),
+        ],
+    )
+    def test_a_met_expectation_lets_the_append_in(
+        self, store: EventStore, length: int, expected: int | Expected
+    ) -> None:
+        """The event becomes the next version."""
+        put(store, "w", length)
+        (event,) = store.append("w", notes(1), expected=expected, claim=claim()).events
+        assert event.version == length + 1
+
+    @pytest.mark.parametrize(
+        ("length", "expected", "said"),
+        [
+            (0, 1, "version 1"),
+            (2, 1, "version 1"),
+            (2, 3, "version 3"),
+            (2, 0, "version 0"),
+            (2, Expected.NO_STREAM, "no stream"),
+            (0, Expected.STREAM_EXISTS, "an existing stream"),
+        ],
+    )
+    def test_a_missed_expectation_records_nothing(
+        self, store: EventStore, length: int, expected: int | Expected, said: str
+    ) -> None:
+        """The error says what was expected and what was found; the claim stays free."""
+        put(store, "w", length)
+        asked = claim()
+        with pytest.raises(WrongExpectedVersion, match=said) as caught:
+            store.append("w", notes(1), expected=expected, claim=asked)
+        assert (caught.value.stream, caught.value.found) == ("w", length)
+        assert len(list(store.read_all())) == length
+        assert store.claimed(asked) is None
+
+
+class TestClaims:
+    """A command takes effect once."""
+
+    def test_a_repeated_command_gets_the_first_answer(self, store: EventStore) -> None:
+        """Even though the stream moved on and the expectation is stale."""
+        asked = claim()
+        first = store.append("w", notes(2), expected=0, claim=asked)
+        put(store, "w", 1)
+        again = store.append("w", notes(2), expected=0, claim=asked)
+        assert again == (first.events, True)
+        assert len(list(store.read("w"))) == 3
+
+    def test_another_content_under_the_same_id_is_a_conflict(self, store: EventStore) -> None:
+        """It is refused by name."""
+        store.append("w", notes(1), expected=0, claim=Claim("k", "one"))
+        with pytest.raises(CommandConflict) as caught:
+            store.append("w", notes(1), expected=1, claim=Claim("k", "two"))
+        assert (caught.value.command_id, caught.value.stream) == ("k", "w")
+        with pytest.raises(CommandConflict):
+            store.claimed(Claim("k", "two"))
+
+    def test_the_same_id_on_another_stream_is_a_conflict(self, store: EventStore) -> None:
+        """One command belongs to one stream."""
+        store.append("w", notes(1), expected=0, claim=Claim("k", "one"))
+        with pytest.raises(CommandConflict):
+            store.append("x", notes(1), expected=0, claim=Claim("k", "one"))
+
+    def test_a_claim_can_be_looked_up_before_deciding(self, store: EventStore) -> None:
+        """Nothing for a new one, the first answer for a known one."""
+        asked = claim()
+        assert store.claimed(asked) is None
+        first = store.append("w", notes(2), expected=0, claim=asked)
+        assert store.claimed(asked) == (first.events, True)
+
+
+class TestReading:
+    """Readers get what was recorded, in order."""
+
+    def test_a_stream_that_is_not_there_is_empty(self, store: EventStore) -> None:
+        """It has no events and no head."""
+        assert list(store.read("w")) == []
+        assert store.head("w") is None
+        assert list(store.streams()) == []
+
+    @pytest.mark.parametrize(
+        ("after", "upto", "seen"),
+        [(0, None, [1, 2, 3, 4]), (2, None, [3, 4]), (1, 3, [2, 3]), (4, None, []), (0, 0, [])],
+    )
+    def test_a_part_of_a_stream_can_be_read(
+        self, store: EventStore, after: int, upto: int | None, seen: list[int]
+    ) -> None:
+        """After one version, up to and with another."""
+        put(store, "w", 4)
+        assert [event.version for event in store.read("w", after=after, upto=upto)] == seen
+
+    @pytest.mark.parametrize(
+        ("after", "limit", "seen"),
+        [(0, None, [1, 2, 3]), (1, None, [2, 3]), (0, 2, [1, 2]), (3, 5, []), (0, 0, [])],
+    )
+    def test_a_part_of_the_whole_log_can_be_read(
+        self, store: EventStore, after: int, limit: int | None, seen: list[int]
+    ) -> None:
+        """After one position, so many."""
+        put(store, "a", 2)
+        put(store, "b", 1)
+        assert [event.position for event in store.read_all(after=after, limit=limit)] == seen
+
+    def test_more_events_than_are_fetched_at_a_time_come_in_order(self, store: EventStore) -> None:
+        """The seams between fetches do not show."""
+        store.append("w", notes(2500), expected=0, claim=claim())
+        assert [event.version for event in store.read("w")] == list(range(1, 2501))
+        assert [event.position for event in store.read_all(limit=2100)] == list(range(1, 2101))
+
+    def test_the_head_is_the_last_event(self, store: EventStore) -> None:
+        """Version, position and hash."""
+        put(store, "x", 1)
+        put(store, "w", 2)
+        last = list(store.read("w"))[-1]
+        assert store.head("w") == (2, 3, last.hash)
+
+    def test_streams_are_named_in_order(self, store: EventStore) -> None:
+        """Each once, however many events it has."""
+        for stream in ("m", "a", "z", "a"):
+            put(store, stream, 1)
+        assert list(store.streams()) == ["a", "m", "z"]
+
+    def test_a_closed_store_says_so(self, store: EventStore) -> None:
+        """Closing twice is harmless, using it is an error."""
+        store.close()
+        store.close()
+        with pytest.raises(StoreClosed):
+            store.append("w", notes(1), expected=0, claim=claim())
+        with pytest.raises(StoreClosed):
+            list(store.read("w"))
+
+
+class TestTheChain:
+    """Anyone can check that nothing was changed."""
+
+    def test_the_stored_text_is_canonical_and_hashed_as_it_is(self, store: EventStore) -> None:
+        """Sorted keys, no spaces, UTF-8."""
+        store.append("w", [note("né"), note("€")], expected=0, claim=claim())
+        for raw in store.raw("w"):
+            assert sha256(raw.text.encode()).hexdigest() == raw.hash
+            again = json.dumps(
+                json.loads(raw.text), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+            )
+            assert raw.text == again
+
+    def test_each_event_carries_the_hash_of_the_one_before(self, store: EventStore) -> None:
+        """Within its stream; the first carries zeros."""
+        put(store, "w", 2)
+        put(store, "x", 1)
+        first, second = store.read("w")
+        (other,) = store.read("x")
+        assert (first.prev_hash, second.prev_hash, other.prev_hash) == (ZERO, first.hash, ZERO)
+
+    def test_an_untouched_log_has_no_findings(self, store: EventStore) -> None:
+        """Neither as a whole nor by stream, with its true anchor."""
+        put(store, "w", 3)
+        put(store, "x", 1)
+        head = store.head("w")
+        assert head is not None
+        assert list(store.verify()) == []
+        assert list(store.verify("w", anchors={"w": Link(head.version, head.hash)})) == []
+
+    def test_an_anchor_beyond_the_end_finds_a_cut_tail(self, store: EventStore) -> None:
+        """Only with what is known from elsewhere can it be found."""
+        put(store, "w", 2)
+        (found,) = store.verify(anchors={"w": Link(4, "f" * 64)})
+        assert (found.stream, found.version, found.kind) == ("w", 3, "cut_tail")
+
+    def test_an_anchor_of_another_history_is_found(self, store: EventStore) -> None:
+        """A chain that is whole, but not the one that was known."""
+        put(store, "w", 2)
+        (found,) = store.verify("w", anchors={"w": Link(1, "f" * 64)})
+        assert (found.version, found.kind) == (1, "anchor")
+
+    def test_a_stream_that_is_gone_is_found_by_its_anchor(self, store: EventStore) -> None:
+        """Its first version is named."""
+        (found,) = store.verify(anchors={"w": Link(2, "f" * 64)})
+        assert (found.stream, found.version, found.kind) == ("w", 1, "cut_tail")
+
+
+class TestWhatIsRefused:
+    """What could not be read again is never written."""
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            {"x": float("nan")},
+            {"x": [1, {"y": float("inf")}]},
+            {"x": (float("-inf"),)},
+            {"x": 2**70},
+            {1: "x"},
+            {"x": {1, 2}},
+            {"x": "\ud800"},
+        ],
+        ids=["nan", "inf", "minus inf", "long", "key", "set", "surrogate"],
+    )
+    def test_data_that_json_cannot_carry_is_refused(
+        self, store: EventStore, data: dict[str, object]
+    ) -> None:
+        """The error names the event's type, and nothing is recorded."""
+        with pytest.raises(InvalidData, match=r"note\.logged"):
+            store.append("w", [note(), note(data=data)], expected=0, claim=claim())
+        assert store.head("w") is None
+
+    def test_an_honest_null_is_no_hidden_number(self, store: EventStore) -> None:
+        """None is stored as null, beside the word itself."""
+        store.append("w", [note(data={"x": None, "y": "null"})], expected=0, claim=claim())
+        (event,) = store.read("w")
+        assert event.data == {"x": None, "y": "null"}
+
+    @pytest.mark.parametrize(
+        ("event", "error"),
+        [
+            (note(type="note.sung"), UnknownEventType),
+            (note(schema_version=2), NewerEventSchema),
+            (note(type="stage.moved", schema_version=2), OlderEventSchema),
+        ],
+        ids=["unknown", "newer", "older"],
+    )
+    def test_only_the_current_schema_is_written(
+        self, store: EventStore, event: NewEvent, error: Callable[..., Exception]
+    ) -> None:
+        """The error names the event."""
+        with pytest.raises(error, match=event.event_id):  # type: ignore[call-overload]
+            store.append("w", [event], expected=0, claim=claim())
+        assert store.head("w") is None
+
+
+class TestKeptBeside:
+    """Folds and refusals are kept beside the log, not in it."""
+
+    def test_a_fold_comes_back_for_its_version_of_the_reducer(self, store: EventStore) -> None:
+        """Another version of the reducer must fold anew."""
+        fold = StoredFold("w", "state", 2, 10, b'{"a":1}')
+        store.save_fold(fold)
+        assert store.load_fold("w", "state", 2) == fold
+        assert store.load_fold("w", "state", 3) is None
+        assert store.load_fold("w", "other", 2) is None
+
+    def test_a_fold_replaces_the_one_before(self, store: EventStore) -> None:
+        """One a reducer and stream."""
+        store.save_fold(StoredFold("w", "state", 1, 10, b"old"))
+        store.save_fold(StoredFold("w", "state", 2, 20, b"new"))
+        assert store.load_fold("w", "state", 1) is None
+        assert store.load_fold("w", "state", 2) == StoredFold("w", "state", 2, 20, b"new")
+
+    def test_refusals_are_kept_in_order(self, store: EventStore) -> None:
+        """Of all streams or of one, and no event is made of them."""
+        other = REFUSAL._replace(stream="x")
+        for refusal in (REFUSAL, other, REFUSAL):
+            store.record_refusal(refusal)
+        assert list(store.refusals()) == [REFUSAL, other, REFUSAL]
+        assert list(store.refusals("x")) == [other]
+        assert list(store.read_all()) == []
