@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -23,6 +24,10 @@ PROFILE = {"type": "local", "config": {"batch_type": "Shell", "context_type": "L
 NOW = "2026-05-04T12:00:00.000000Z"
 TAG = "wf/stage-1/att-0001"
 OUTPUT = "stage-1/out.txt"
+
+WRITE = "echo hi > out.txt"
+SHORT = f"sleep 2; {WRITE}"
+LONG = f"while [ ! -e ../../../go ]; do sleep 0.05; done; {WRITE}"
 
 NO_MARKER = Marker(Seen.NONE)
 IN_PLACE = Output(OUTPUT, Presence.PRESENT, True, 3, 2_000)
@@ -112,28 +117,58 @@ def until(holds: Callable[[], object], seconds: float = 60.0) -> None:
 
 def kill_monitor(attempt: Attempt) -> None:
     """Kill the wrapper and the DPDispatcher that it runs, as a lost session would."""
-    watcher = processes.identify(_monitor(attempt))
-    assert watcher is not None, "no monitor to kill"
+    pid = monitor_of(attempt)
     # Stopped first, so that it starts no child that this would miss.
-    os.kill(watcher.pid, signal.SIGSTOP)
-    for pid in [*children(watcher.pid), watcher.pid]:
-        end(pid)
-    until(lambda: not watcher.is_alive())
+    send(pid, signal.SIGSTOP)
+    for one in [*children(pid), pid]:
+        end(one)
+    until(lambda: processes.start_ticks(pid) is None)
 
 
-def _monitor(attempt: Attempt) -> int:
+def monitor_of(attempt: Attempt) -> int:
+    """Return the process id that the monitor wrote down."""
     return int(json.loads(attempt.monitor_record.read_text())["pid"])
 
 
 def children(pid: int) -> list[int]:
-    """Return the children of a process."""
+    """Return the children of a process; none of one that is gone."""
     path = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(word) for word in path.read_text().split()]
+    return [int(word) for word in path.read_text().split()] if path.exists() else []
 
 
 def end(pid: int) -> None:
     """Kill a process that may be gone already."""
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+    send(pid, signal.SIGKILL)
+
+
+def send(pid: int, what: signal.Signals) -> None:
+    """Send a signal to a process that may be gone already."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, what)
+
+
+def started(attempt: Attempt) -> bool:
+    """Say whether a job has claimed its start and said who it is."""
+    return any(attempt.folder.glob("job-*.started/record"))
+
+
+def recorded(attempt: Attempt) -> bool:
+    """Say whether DPDispatcher has written down its submission."""
+    return any(path.parent.name == path.stem for path in attempt.folder.glob("work/*/*.json"))
+
+
+def let_go(attempt: Attempt) -> None:
+    """Let a job that waits for its signal end."""
+    (attempt.folder / "go").touch()
+
+
+def end_tenants(attempt: Attempt) -> None:
+    """Kill whoever works for the attempt; one look may miss what is started meanwhile."""
+
+    def none_left() -> bool:
+        found = collect(attempt, NOW).tenants or ()
+        for one in found:
+            end(one.pid)
+        return not found
+
+    until(none_left)

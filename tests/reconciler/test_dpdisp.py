@@ -1,4 +1,4 @@
-"""Real jobs through the real DPDispatcher: ended, killed, attached, and never run twice."""
+"""Real jobs through the real DPDispatcher: launched, ended, collected, refused."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import stat
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
@@ -14,48 +13,28 @@ import pytest
 from reconciler import processes, submission, tmux
 from reconciler.dpdisp import DPDispatcherRunner
 from reconciler.errors import (
-    AlreadyMonitored,
     LaunchFailed,
     ProgramMissing,
     RejectedSubmission,
 )
 from reconciler.evidence import collect
-from reconciler.markers import Seen, clear_stale
+from reconciler.markers import clear_stale
 from reconciler.runner import Mode
 from reconciler.submission import StageJob
-from reconciler.verdict import Action
 from tests.reconciler.support import (
+    LONG,
     NOW,
     OUTPUT,
     PROFILE,
+    SHORT,
+    WRITE,
     Stage,
-    children,
-    end,
     judged,
-    kill_monitor,
+    let_go,
     until,
 )
 
-WRITE = "echo hi > out.txt"
-SHORT = f"sleep 2; {WRITE}"
-LONG = f"while [ ! -e ../../../go ]; do sleep 0.05; done; {WRITE}"
-
 pytestmark = pytest.mark.slow
-
-
-def started(attempt_folder: Path) -> bool:
-    """Say whether a job has claimed its start and said who it is."""
-    return any(attempt_folder.glob("job-*.started/record"))
-
-
-def recorded(attempt_folder: Path) -> bool:
-    """Say whether DPDispatcher has written down its submission."""
-    return any(path.parent.name == path.stem for path in attempt_folder.glob("work/*/*.json"))
-
-
-def let_go(attempt_folder: Path) -> None:
-    """Let a job that waits for its signal end."""
-    (attempt_folder / "go").touch()
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -101,119 +80,6 @@ def test_facts_come_from_the_files_of_the_attempt(stage: Stage) -> None:
     assert json.loads(json.dumps(facts.to_dict()))["job_ids"] == list(facts.job_ids)
 
 
-@pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SETSID])
-def test_a_monitor_killed_while_the_job_runs_is_replaced(stage: Stage, mode: Mode) -> None:
-    """The job runs on alone, is seen to, and a second monitor brings its result back."""
-    attempt = stage.prepare(LONG)
-    stage.runner().launch(attempt, mode)
-    until(lambda: started(attempt.folder) and recorded(attempt.folder))
-    kill_monitor(attempt)
-    until(lambda: judged(attempt).name == "ORPHAN_RUNNING")
-    stage.runner().launch(attempt, mode)
-    let_go(attempt.folder)
-    assert stage.runner().wait(attempt, 60)
-    assert (judged(attempt).name, stage.runs(attempt)) == ("SUCCEEDED", 1)
-
-
-def test_a_whole_tmux_server_may_die(stage: Stage) -> None:
-    """Killing the server ends the monitor, not the job, and the result is collected after."""
-    attempt = stage.prepare(LONG)
-    stage.runner().launch(attempt, Mode.TMUX)
-    until(lambda: started(attempt.folder) and recorded(attempt.folder))
-    subprocess.run(["tmux", "kill-server"], env=stage.environ, check=True)
-    until(lambda: judged(attempt).name == "ORPHAN_RUNNING")
-    let_go(attempt.folder)
-    until(lambda: judged(attempt).name == "FINISHED_NOT_COLLECTED")
-    stage.runner().launch(attempt, Mode.TMUX)
-    assert stage.runner().wait(attempt, 60)
-    assert (judged(attempt).name, stage.runs(attempt)) == ("SUCCEEDED", 1)
-
-
-@pytest.mark.parametrize("over", [True, False])
-def test_a_submission_that_was_never_written_down_runs_once(stage: Stage, over: bool) -> None:
-    """Killed before the recovery file, DPDispatcher submits a copy, which does not compute."""
-    attempt = stage.prepare(LONG)
-    stage.runner().launch(attempt, Mode.SETSID)
-    until(lambda: started(attempt.folder) and recorded(attempt.folder))
-    kill_monitor(attempt)
-    # What is killed in the instant between submitting and writing it down leaves just this.
-    for path in attempt.folder.glob("work/*/*.json"):
-        path.unlink()
-    until(lambda: judged(attempt).name == "ORPHAN_RUNNING_UNRECORDED")
-    if over:
-        let_go(attempt.folder)
-        until(lambda: judged(attempt).name == "FINISHED_NOT_COLLECTED")
-    stage.runner().launch(attempt, Mode.SETSID)
-    let_go(attempt.folder)
-    assert stage.runner().wait(attempt, 60)
-    assert (judged(attempt).name, stage.runs(attempt)) == ("SUCCEEDED", 1)
-
-
-def test_a_killed_job_is_lost_and_not_failed(stage: Stage) -> None:
-    """Every process of the job killed leaves no exit code, and nothing says it failed."""
-    attempt = stage.prepare(LONG)
-    stage.runner().launch(attempt, Mode.SETSID)
-    until(lambda: stage.runs(attempt) == 1)
-    # One sweep may miss what the job starts meanwhile.
-    until(lambda: not [end(one.pid) for one in collect(attempt, NOW).tenants or ()])
-    assert stage.runner().wait(attempt, 60)
-    assert attempt.exit_code_marker.read_text().startswith("1\n")
-    assert (judged(attempt).name, judged(attempt).action) == ("JOB_LOST", Action.LOST)
-    assert stage.runs(attempt) == 1
-
-
-def test_a_command_that_outlives_its_shell_is_waited_for(stage: Stage) -> None:
-    """The job's own bash killed, its command holds the lock and still computes."""
-    attempt = stage.prepare(f"exec python3 -c 'import time; time.sleep(600)'; {WRITE}")
-    stage.runner().launch(attempt, Mode.SETSID)
-    until(lambda: stage.runs(attempt) == 1)
-    [shell] = stage.runner().facts(attempt).job_ids
-    end(int(shell))
-    kill_monitor(attempt)
-    [job] = collect(attempt, NOW).jobs
-    assert (job.id_alive, job.lock_held) == (False, True)
-    assert judged(attempt).action is Action.ATTACH
-    until(lambda: not [end(one.pid) for one in collect(attempt, NOW).tenants or ()])
-    assert judged(attempt).name == "JOB_LOST"
-
-
-def test_results_collected_by_a_monitor_that_left_no_marker_count(stage: Stage) -> None:
-    """Killed between DPDispatcher's end and the exit code, nothing has to be run again."""
-    attempt = stage.prepare(WRITE)
-    stage.runner().launch(attempt, Mode.SYNC)
-    attempt.exit_code_marker.unlink()
-    attempt.done_marker.unlink()
-    assert judged(attempt).name == "COLLECTED_UNMARKED"
-    assert stage.runner().launch(attempt, Mode.SYNC).exit_code == 0
-    assert (judged(attempt).name, stage.runs(attempt)) == ("SUCCEEDED", 1)
-
-
-def test_a_finished_attempt_launched_again_computes_nothing(stage: Stage) -> None:
-    """Attaching to what is through changes nothing but the time in the markers."""
-    attempt = stage.prepare(WRITE)
-    stage.runner().launch(attempt, Mode.SYNC)
-    before = (stage.root / OUTPUT).stat().st_mtime_ns
-    stage.runner().launch(attempt, Mode.SYNC)
-    assert (stage.root / OUTPUT).stat().st_mtime_ns == before
-    assert (judged(attempt).name, stage.runs(attempt)) == ("SUCCEEDED", 1)
-
-
-def test_markers_of_an_earlier_attempt_are_kept_aside(stage: Stage) -> None:
-    """A new attempt's monitor neither believes nor destroys what an earlier one wrote."""
-    first = stage.prepare(WRITE)
-    stage.runner().launch(first, Mode.SYNC)
-    second = stage.prepare(WRITE, "att-0002")
-    assert collect(second, NOW).exit_marker.seen is Seen.OTHER
-    stage.runner().launch(second, Mode.SYNC)
-    assert attempt_of(second.folder / "stale/DPDISP_EXIT_CODE") == first.tag
-    assert attempt_of(second.exit_code_marker) == second.tag
-
-
-def attempt_of(marker: Path) -> str:
-    """Return the tag of the attempt that a marker names."""
-    return marker.read_text().split()[1]
-
-
 def test_a_second_attempt_computes_anew(stage: Stage) -> None:
     """The same command in a new attempt is another submission and runs again."""
     first = stage.prepare(WRITE)
@@ -224,72 +90,6 @@ def test_a_second_attempt_computes_anew(stage: Stage) -> None:
     assert (stage.runs(first), stage.runs(second)) == (1, 1)
     hashes = {stage.runner().facts(attempt).submission_hash for attempt in (first, second)}
     assert len(hashes) == 2
-
-
-def test_two_monitors_at_once_are_one(stage: Stage) -> None:
-    """The second wrapper leaves with 75, the runner says so, and the job runs once."""
-    attempt = stage.prepare(LONG)
-    stage.runner().launch(attempt, Mode.TMUX)
-    until(lambda: started(attempt.folder))
-    second = subprocess.run(["bash", attempt.wrapper], env=stage.environ, check=False)
-    assert second.returncode == 75
-    with pytest.raises(AlreadyMonitored):
-        stage.runner().launch(attempt, Mode.SETSID)
-    let_go(attempt.folder)
-    assert stage.runner().wait(attempt, 60)
-    assert (judged(attempt).name, stage.runs(attempt)) == ("SUCCEEDED", 1)
-
-
-def test_wrappers_racing_from_the_start_run_the_job_once(stage: Stage) -> None:
-    """Started in the same instant, one watches and the others leave with 75."""
-    attempt = stage.prepare(SHORT)
-    codes: list[int] = []
-
-    def run() -> None:
-        done = subprocess.run(["bash", attempt.wrapper], env=stage.environ, check=False)
-        codes.append(done.returncode)
-
-    racers = [threading.Thread(target=run) for _ in range(3)]
-    for racer in racers:
-        racer.start()
-    for racer in racers:
-        racer.join()
-    assert sorted(codes) == [0, 75, 75]
-    assert stage.runs(attempt) == 1
-
-
-def test_the_job_does_not_hold_the_lock_of_its_monitor(stage: Stage) -> None:
-    """With the monitor killed its lock is free, though the job runs on."""
-    attempt = stage.prepare(LONG)
-    stage.runner().launch(attempt, Mode.SETSID)
-    until(lambda: started(attempt.folder) and recorded(attempt.folder))
-    kill_monitor(attempt)
-    until(lambda: collect(attempt, NOW).monitor_locked is False)
-    assert collect(attempt, NOW).jobs[0].lock_held is True
-    let_go(attempt.folder)
-    until(lambda: not collect(attempt, NOW).jobs[0].lock_held)
-
-
-def test_the_wrapper_alone_killed_leaves_its_dpdispatcher_in_charge(stage: Stage) -> None:
-    """While the DPDispatcher of a killed wrapper lives, no second one starts beside it."""
-    attempt = stage.prepare(LONG)
-    stage.runner().launch(attempt, Mode.SETSID)
-    wrapper_pid = json.loads(attempt.monitor_record.read_text())["pid"]
-    until(lambda: stage.runs(attempt) == 1)
-    watched = [pid for pid in children(wrapper_pid) if "dpdisp" in command_of(pid)]
-    assert watched, "DPDispatcher looks at a new job for a second"
-    end(wrapper_pid)
-    assert judged(attempt).name == "MONITORED"
-    until(lambda: judged(attempt).name == "ORPHAN_RUNNING")
-    stage.runner().launch(attempt, Mode.SETSID)
-    let_go(attempt.folder)
-    assert stage.runner().wait(attempt, 60)
-    assert (judged(attempt).name, stage.runs(attempt)) == ("SUCCEEDED", 1)
-
-
-def command_of(pid: int) -> str:
-    """Return the command line of a process."""
-    return Path(f"/proc/{pid}/cmdline").read_text()
 
 
 def test_without_tmux_the_monitor_is_detached_and_says_so(stage: Stage, tmp_path: Path) -> None:
@@ -315,7 +115,7 @@ def test_a_detached_monitor_leads_a_session_of_its_own(stage: Stage) -> None:
     launched = stage.runner().launch(attempt, Mode.SETSID)
     assert launched.pid is not None
     assert os.getsid(launched.pid) == launched.pid != os.getsid(0)
-    let_go(attempt.folder)
+    let_go(attempt)
     assert stage.runner().wait(attempt, 60)
 
 
@@ -325,7 +125,7 @@ def test_a_session_carries_workflow_and_stage(stage: Stage) -> None:
     launched = stage.runner().launch(attempt, Mode.TMUX)
     assert launched.session == "dpdisp_stage-1_wf"
     assert tmux.is_live("dpdisp_stage-1_wf", stage.environ)
-    let_go(attempt.folder)
+    let_go(attempt)
     assert stage.runner().wait(attempt, 60)
     until(lambda: not tmux.is_live("dpdisp_stage-1_wf", stage.environ))
 
@@ -335,18 +135,8 @@ def test_waiting_ends_after_its_time(stage: Stage) -> None:
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, Mode.SETSID)
     assert not stage.runner().wait(attempt, 0.2)
-    let_go(attempt.folder)
+    let_go(attempt)
     assert stage.runner().wait(attempt, 60)
-
-
-def test_a_copied_root_is_somebody_elses(stage: Stage) -> None:
-    """Evidence collected in a copy of the root never leads to an action."""
-    attempt = stage.prepare(WRITE)
-    stage.runner().launch(attempt, Mode.SYNC)
-    other = stage.root.with_name("copy")
-    subprocess.run(["cp", "-a", stage.root, other], check=True)
-    copied = Stage(other, stage.environ).attempt()
-    assert (judged(copied).name, judged(copied).action) == ("ELSEWHERE", Action.UNKNOWN)
 
 
 def test_an_input_of_another_stage_lies_beside_the_job(stage: Stage) -> None:
