@@ -1,0 +1,90 @@
+# The tasks of the project; `make help` lists them. CI runs these and nothing else.
+
+PYTHON ?= python3
+WORKERS ?= auto
+# A folder for the demo to make; empty: a new one here.
+DIR ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
+PACKAGE := build/package
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# Several targets install into one virtual environment.
+.NOTPARALLEL:
+
+.PHONY: help demo test crash check format bench package clean tools test-tools
+
+help: ## list the tasks
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.app tools ## run a real small workflow, killed and brought back on the way
+	PATH="$(CURDIR)/$(BIN):$$PATH" wfctl demo $(DIR)
+
+test: $(VENV)/.dev tools test-tools ## run every test but the long matrices
+	$(PYTEST)
+
+crash: $(VENV)/.dev tools test-tools ## run the long matrices: kills, power losses, crowds
+	$(PYTEST) -m long --timeout 1800
+
+check: $(VENV)/.dev ## formatting, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## rewrite the code as `make check` wants it
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.bench ## measure speed beside other event stores
+	$(BIN)/python -m benchmarks
+
+package: $(VENV)/.made tools ## build the wheel and run the demo from it, away from the sources
+	rm -rf $(PACKAGE)
+	$(BIN)/python -m pip --disable-pip-version-check --quiet wheel --no-deps -w $(PACKAGE) .
+	$(BIN)/python -m venv $(PACKAGE)/venv
+	$(PACKAGE)/venv/bin/python -m pip --disable-pip-version-check --quiet install $(PACKAGE)/*.whl
+	cd $(PACKAGE) && PATH="$(CURDIR)/$(PACKAGE)/venv/bin:$$PATH" wfctl demo
+
+clean: ## remove what the tasks have made
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+tools:
+	@for tool in bash flock setsid; do command -v $$tool >/dev/null || { \
+	  echo "make: $$tool is missing; jobs need it (Debian: apt install bash util-linux)" >&2; \
+	  exit 1; }; done
+	@command -v tmux >/dev/null || \
+	  echo "make: no tmux, which is optional; jobs run detached by setsid instead" >&2
+
+test-tools:
+	@for tool in git tmux strace gcc ps; do command -v $$tool >/dev/null || \
+	  echo "make: $$tool is missing; tests that need it will not pass" \
+	    "(Debian: apt install git tmux strace gcc procps)" >&2; done
+
+$(VENV)/.made:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "make: no $(PYTHON); install Python 3.11 or newer, or name one: make PYTHON=…" >&2; \
+	  exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "make: expected Python 3.11 or newer, found $$($(PYTHON) --version 2>&1);" \
+	    "name another: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "make: $(PYTHON) has no venv module (Debian: apt install python3-venv)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.app: $(VENV)/.made pyproject.toml
+	$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.app
+	$(PIP) install --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.dev
+	$(PIP) install --editable '.[bench]'
+	@touch $@
