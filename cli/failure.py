@@ -9,7 +9,9 @@ import traceback
 
 from typer.exceptions import Abort, Exit, TyperException
 
+from cli.hoist import value_of
 from cli.output import _pretty, failure, say
+from cli.settings import Format
 from eventstore import errors as log
 from lifecycle import errors as rules
 from reconciler import errors as jobs
@@ -46,7 +48,11 @@ def exit_code(error: Exception) -> int:
 
 
 def report(error: Exception, arguments: list[str]) -> int:
-    """Print the error where the caller looks for it, and return the exit code."""
+    """Print the error where the caller looks for it, and return the exit code.
+
+    ``arguments`` is the hoisted line: with JSON the error is the one document on stdout, else
+    talk on stderr, so that JSON lines stay bare records.
+    """
     if isinstance(error, Exit):
         return error.exit_code
     if isinstance(error, TyperException):
@@ -77,8 +83,7 @@ def _print(
 
 
 def _wants_json(arguments: list[str]) -> bool:
-    words = " ".join(arguments)
-    return any(f"{flag}{gap}json" in words for flag in ("-o", "--output") for gap in (" ", "=", ""))
+    return value_of(arguments, "-o", "--output") == Format.JSON
 
 
 def _os_code(error: OSError) -> str:

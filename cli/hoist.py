@@ -16,10 +16,31 @@ def hoist(arguments: list[str]) -> list[str]:
         if word == "--":
             rest += [word, *queue]
             break
-        if word in EVERYWHERE and queue:
-            first += [word, queue.pop(0)]
-        elif word.split("=", 1)[0] in EVERYWHERE and "=" in word:
-            first.append(word)
+        name, value = _parted(word)
+        if name not in EVERYWHERE:
+            rest.append(word)
+        elif value is not None:
+            first += [name, value]
+        elif queue:
+            first += [name, queue.pop(0)]
         else:
             rest.append(word)
     return first + rest
+
+
+def _parted(word: str) -> tuple[str, str | None]:
+    """Return an option and the value in the same word: ``-ojson``, ``-o=json``, ``--root=x``."""
+    if word.startswith("-o") and len(word) > 2:
+        return "-o", word[2:].removeprefix("=")
+    name, equals, value = word.partition("=")
+    return name, value if equals else None
+
+
+def value_of(arguments: list[str], *names: str) -> str | None:
+    """Return the last value that a hoisted line gives to an option of these names."""
+    value = None
+    for name, given in zip(arguments[::2], arguments[1::2], strict=False):
+        if name not in EVERYWHERE:
+            break
+        value = given if name in names else value
+    return value

@@ -13,16 +13,20 @@ Moment = int | str
 """A version of the stream, or a UTC time in the log's form."""
 
 
+#: No stream grows longer, and no engine counts further.
+_LAST = 2**63 - 1
+
+
 def parse_moment(text: str) -> Moment:
     """Return the moment that ``text`` names; a time without offset is local.
 
     Raises `InvalidOption` for what is neither a version nor an ISO 8601 time.
     """
-    if text.isdecimal():
-        return int(text)
     try:
+        if text.isdecimal():
+            return min(int(text), _LAST)
         return utc_text(datetime.fromisoformat(text))
-    except ValueError:
+    except (ValueError, OverflowError):
         raise InvalidOption(
             f"expected a version (12) or an ISO 8601 time (2026-03-31T14:00:00+02:00), "
             f"found {text!r}",

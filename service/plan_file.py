@@ -6,18 +6,24 @@ import json
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lifecycle.errors import InvalidPlan
 from service.errors import NotFound, UnreadablePlan
 
 
 def read_plan(source: str) -> Any:
     """Return the decoded plan; ``-`` is standard input (JSON or YAML).
 
-    Raises `NotFound` or `UnreadablePlan`.
+    Raises `NotFound`, `UnreadablePlan`, or `InvalidPlan` for a value that the log cannot carry.
     """
-    return decode(source, _text(source))
+    plan = decode(source, _text(source))
+    problems = list(_unportable(plan, ""))
+    if problems:
+        raise InvalidPlan(problems)
+    return plan
 
 
 def decode(source: str, text: str) -> Any:
@@ -83,13 +89,15 @@ def _end(text: str) -> tuple[int, int]:
 def _yaml(source: str, text: str) -> Any:
     import yaml  # only where a plan is YAML
 
+    from service.strict_yaml import load
+
     try:
-        return _plain(yaml.safe_load(text))
+        return _plain(load(text))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
         raise UnreadablePlan(source, "YAML", error.problem or "?", line, column) from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UnreadablePlan(source, "YAML", str(error), None, None) from error
 
 
@@ -100,3 +108,25 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(child) for child in value]
     return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+def _unportable(value: Any, place: str) -> Iterator[str]:
+    """Say of each value below ``place`` that does not read back as it was written."""
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from _unportable(key, f"{place}: a key")
+            yield from _unportable(child, f"{place}.{key}" if place else key)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _unportable(child, f"{place}[{index}]")
+    elif isinstance(value, str) and not value.isprintable():
+        yield from _no_text(value, place)
+    elif isinstance(value, int) and not -(2**63) <= value < 2**64:
+        yield f"{place}: the number {value!r:.40} has more than 64 bits; write it as text"
+
+
+def _no_text(value: str, place: str) -> Iterator[str]:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        yield f"{place}: not text that UTF-8 can carry (a surrogate at character {error.start})"

@@ -1,0 +1,156 @@
+"""Calling wfctl as a caller would, and looking at what it left."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cli.main import run as run_line
+
+HERE = Path(__file__).resolve().parents[2]
+
+PLAN: dict[str, Any] = {
+    "workflow_id": "melt-2026-03-31",
+    "purpose": "See it melt.",
+    "stages": [
+        {
+            "id": "stage-1",
+            "name": "Build",
+            "outputs": ["stage-1/out.txt"],
+            "parameters": {"command": "echo hi > out.txt"},
+        },
+        {"id": "stage-2", "name": "Run", "depends_on": ["stage-1"]},
+    ],
+}
+
+
+class Answer(NamedTuple):
+    """What one call gave back."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def envelope(self) -> dict[str, Any]:
+        """Standard output as the one JSON document it must be."""
+        value: dict[str, Any] = json.loads(self.out)
+        return value
+
+    @property
+    def data(self) -> Any:
+        """What the envelope of a success holds."""
+        assert self.envelope["success"] is True, self.out
+        return self.envelope["data"]
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """What the envelope of a failure holds."""
+        assert self.envelope["success"] is False, self.out
+        found: dict[str, Any] = self.envelope["error"]
+        return found
+
+
+def wfctl(
+    *arguments: str,
+    cwd: Path | None = None,
+    stdin: str = "",
+    environ: Mapping[str, str] | None = None,
+) -> Answer:
+    """Call the real program in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", *arguments],
+        cwd=cwd,
+        input=stdin,
+        env={**os.environ, "PYTHONPATH": str(HERE), **(environ or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return Answer(done.returncode, done.stdout, done.stderr)
+
+
+def call(*arguments: str) -> Answer:
+    """Call the program in this process: the same code, without the start of a Python."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = run_line(list(arguments))
+    return Answer(code, out.getvalue(), err.getvalue())
+
+
+class Place:
+    """A workflow root and the words to work in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def call(self, *arguments: str) -> Answer:
+        """Call a command here, in this process."""
+        return call("--root", str(self.path), *arguments)
+
+    def json(self, *arguments: str) -> Answer:
+        """Call a command here, in this process, for its JSON."""
+        return self.call("-o", "json", *arguments)
+
+    def done(self, *arguments: str) -> Any:
+        """Call a command here that must go well, and return its data."""
+        answer = self.json(*arguments)
+        assert answer.code == 0, answer
+        return answer.data
+
+    def version(self) -> int:
+        """Return the version the log stands at."""
+        found: int = self.json("status").envelope["_meta"]["version"]
+        return found
+
+    def types(self, *arguments: str) -> list[str]:
+        """Return the types of the recorded events."""
+        return [event["type"] for event in self.done("events", *arguments)]
+
+    def log(self) -> str:
+        """Return what progress.log holds."""
+        return (self.path / "progress.log").read_text("utf-8")
+
+    def notes(self) -> list[str]:
+        """Return the texts of the recorded notes."""
+        return [e["data"]["text"] for e in self.done("events", "--type", "note.logged")]
+
+
+def write_plan(folder: Path, plan: Any = None, name: str = "plan.json") -> Path:
+    """Write a plan as JSON and return its path."""
+    path = folder / name
+    path.write_text(json.dumps(PLAN if plan is None else plan), "utf-8")
+    return path
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Return every file below a folder with the digest of its bytes, folders with a dash."""
+    return {
+        str(path.relative_to(folder)): "-"
+        if path.is_dir()
+        else sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def attempt_data(stage: str = "stage-1", **more: Any) -> str:
+    """Return the data of an attempt's start, as JSON."""
+    fields = {
+        "stage": stage,
+        "mode": "sync",
+        "root": "/somewhere",
+        "work_dir": f"{stage}/work",
+        "submission": f"{stage}/submission.json",
+        "submission_sha256": "0" * 64,
+        "wrapper": f"{stage}/dpdisp-run.sh",
+    }
+    return json.dumps({**fields, **more})

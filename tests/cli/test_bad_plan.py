@@ -1,0 +1,176 @@
+"""A plan that cannot become a workflow is refused with its reason, and nothing is written."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.support import PLAN, call, tree, wfctl, write_plan
+
+
+def init(tmp_path: Path, plan: Path) -> tuple[dict[str, Any], int]:
+    """Call init on a plan that must fail; return the error and the exit code."""
+    root = tmp_path / "root"
+    root.mkdir(exist_ok=True)
+    before = tree(tmp_path)
+    answer = call("--root", str(root), "-o", "json", "init", str(plan))
+    assert tree(tmp_path) == before
+    assert not call("--root", str(root), "init", str(plan)).out
+    return answer.error, answer.code
+
+
+def with_stage(**changes: Any) -> dict[str, Any]:
+    """Return the plan with fields of its second stage changed; a field set to None is left out."""
+    plan = deepcopy(PLAN)
+    plan["stages"][1].update(changes)
+    plan["stages"][1] = {k: v for k, v in plan["stages"][1].items() if v is not None}
+    return plan
+
+
+def cyclic() -> dict[str, Any]:
+    """Return a plan whose stages wait for each other."""
+    plan = with_stage()
+    plan["stages"][0]["depends_on"] = ["stage-2"]
+    return plan
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "a cycle": (cyclic(), "depends_on goes in a circle: stage-1 -> stage-2 -> stage-1"),
+    "itself": (with_stage(depends_on=["stage-2"]), "circle: stage-2 -> stage-2"),
+    "an unknown dependency": (with_stage(depends_on=["stage-9"]), "no stage 'stage-9'"),
+    "a duplicate id": (with_stage(id="stage-1", depends_on=[]), "stage-1 appears 2 times"),
+    "a malformed id": (with_stage(id="stage-2a"), "stages[1].id"),
+    "a number left out": (with_stage(id="stage-3"), "stage-2 is missing"),
+    "a missing field": (with_stage(name=None), "stages[1].name: this field is missing"),
+    "no stages": ({"workflow_id": "w"}, "stages: this field is missing"),
+    "an empty list of stages": ({"workflow_id": "w", "stages": []}, "stages"),
+    "no id": ({"stages": PLAN["stages"]}, "workflow_id: this field is missing"),
+    "an id that is a path": ({**PLAN, "workflow_id": "../w"}, "workflow_id"),
+    "a wrong type": (with_stage(depends_on="stage-1"), "stages[1].depends_on"),
+    "a number for a name": (with_stage(name=3), "stages[1].name"),
+    "a name of two lines": (with_stage(name="a\nb"), "stages[1].name"),
+    "a list at the top": ([PLAN], "expected an object at the top, found list"),
+    "a misspelt field": (with_stage(depend_on=[]), "did you mean depends_on?"),
+    "an unknown backend": (with_stage(backend="moon"), "no profile 'moon'"),
+    "a stage under way": (with_stage(status="running"), "'running'"),
+    "too large a number": (with_stage(parameters={"n": 2**70}), "64"),
+    "half a character": (with_stage(parameters={"text": "\ud800"}), "surrogate"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_plan_that_breaks_a_rule_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    """The message names the place and what is wrong there."""
+    plan, said = WRONG[name]
+    error, code = init(tmp_path, write_plan(tmp_path, plan))
+    assert code == 1
+    assert error["code"] == "invalid_plan"
+    assert said in error["message"]
+    assert "nothing was written" in error["message"]
+
+
+def test_every_problem_of_a_plan_is_told_at_once(tmp_path: Path) -> None:
+    """A person corrects a plan once, not once a problem."""
+    plan = with_stage(depends_on=["stage-8", "stage-9"], backend="moon")
+    error, _ = init(tmp_path, write_plan(tmp_path, plan))
+    assert len(error["data"]["problems"]) == 3
+
+
+UNREADABLE: dict[str, tuple[str, str, str, tuple[int, int] | None]] = {
+    "JSON": ("plan.json", '{"workflow_id": "w",\n  "stages" []}', "JSON", (2, 12)),
+    "JSON cut off": ("plan.json", '{"workflow_id"', "JSON", (1, 15)),
+    "YAML": ("plan.yaml", "workflow_id: w\nstages: [\n  a: {\n", "YAML", (4, 1)),
+    "YAML with a tab": ("plan.yml", "workflow_id: w\n\tstages: []\n", "YAML", (2, 1)),
+    "TOML": ("plan.toml", 'workflow_id = "w"\nstages = [\n  nope\n]\n', "TOML", (3, 3)),
+    "TOML cut off": ("plan.toml", 'workflow_id = "w', "TOML", (1, 17)),
+    "an empty file": ("plan.json", "", "JSON", (1, 1)),
+    "NaN": ("plan.json", '{"workflow_id": NaN}', "JSON", None),
+    "a number without end": ("plan.json", '{"stages": -Infinity}', "JSON", None),
+    "a key twice, JSON": ("plan.json", '{"a": 1,\n "a": 2}', "JSON", None),
+    "a key twice, YAML": ("plan.yaml", "a: 1\nb: 2\na: 3\n", "YAML", (3, 1)),
+    "a key twice, TOML": ("plan.toml", "a = 1\na = 2\n", "TOML", (2, 6)),
+    "a date that is none": ("plan.yaml", "created: 2026-13-45\n", "YAML", None),
+    "a list that holds itself": ("plan.yaml", "&a [*a]\n", "YAML", None),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_plan_that_cannot_be_decoded_names_line_and_column(tmp_path: Path, name: str) -> None:
+    """The place is in the message, for people, and in the data, for programs."""
+    file, text, kind, place = UNREADABLE[name]
+    (tmp_path / file).write_text(text, "utf-8")
+    error, code = init(tmp_path, tmp_path / file)
+    assert (code, error["code"], error["data"]["kind"]) == (1, "unreadable_plan", kind)
+    if place is not None:
+        assert (error["data"]["line"], error["data"]["column"]) == place
+        assert f"line {place[0]}, column {place[1]}: not valid {kind}" in error["message"]
+
+
+_STAGE = "id: stage-1, name: A, parameters: {x: .nan}"
+NOT_FINITE = {
+    "plan.json": """{"workflow_id": "w", "stages":
+        [{"id": "stage-1", "name": "A", "parameters": {"x": 1e999}}]}""",
+    "plan.yaml": f"{{workflow_id: w, stages: [{{{_STAGE}}}]}}",
+    "plan.toml": """workflow_id = "w"
+        stages = [{id = "stage-1", name = "A", parameters = {x = inf}}]""",
+}
+
+
+@pytest.mark.parametrize("file", NOT_FINITE)
+def test_a_number_that_is_not_finite_is_refused(tmp_path: Path, file: str) -> None:
+    """Each notation has its own way to write one."""
+    (tmp_path / file).write_text(NOT_FINITE[file], "utf-8")
+    error, code = init(tmp_path, tmp_path / file)
+    assert (code, error["code"]) == (1, "invalid_plan")
+    assert "stages[0].parameters.x" in error["message"]
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    """A plan is UTF-8."""
+    (tmp_path / "plan.json").write_bytes(b'{"workflow_id": "\xff"}')
+    error, code = init(tmp_path, tmp_path / "plan.json")
+    assert (code, error["data"]["kind"]) == (1, "UTF-8")
+
+
+def test_a_plan_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+    """A missing file and a folder are exit 3, each with its path."""
+    error, code = init(tmp_path, tmp_path / "gone.json")
+    assert (code, error["code"]) == (3, "not_found")
+    assert "gone.json" in error["message"]
+    error, code = init(tmp_path, tmp_path)
+    assert (code, error["code"]) == (3, "not_found")
+
+
+@pytest.mark.parametrize("bad", ['{"stages": [', ""])
+def test_a_plan_from_standard_input_is_checked_alike(tmp_path: Path, bad: str) -> None:
+    """``-`` is standard input, and a process of its own gives the same answer."""
+    answer = wfctl("-o", "json", "init", "-", cwd=tmp_path, stdin=bad)
+    assert answer.code == 1
+    assert answer.error["code"] in ("unreadable_plan", "invalid_plan")
+    assert list(tmp_path.iterdir()) == []
+    answer = wfctl("init", "-", cwd=tmp_path, stdin=json.dumps(PLAN))
+    assert answer.code == 0, answer.err
+
+
+def test_the_same_plan_in_each_notation_makes_the_same_workflow(tmp_path: Path) -> None:
+    """JSON, YAML and TOML are three ways to write one document."""
+    (tmp_path / "p.json").write_text(json.dumps(PLAN))
+    (tmp_path / "p.yaml").write_text(json.dumps(PLAN))
+    (tmp_path / "p.toml").write_text(
+        'workflow_id = "melt-2026-03-31"\npurpose = "See it melt."\n'
+        '[[stages]]\nid = "stage-1"\nname = "Build"\noutputs = ["stage-1/out.txt"]\n'
+        'parameters.command = "echo hi > out.txt"\n'
+        '[[stages]]\nid = "stage-2"\nname = "Run"\ndepends_on = ["stage-1"]\n'
+    )
+    made = []
+    for suffix in ("json", "yaml", "toml"):
+        root = tmp_path / suffix
+        root.mkdir()
+        assert call("--root", str(root), "init", str(tmp_path / f"p.{suffix}")).code == 0
+        state = json.loads((root / "workflow-state.json").read_text("utf-8"))
+        made.append({k: v for k, v in state.items() if k not in ("created", "updated")})
+    assert made[0] == made[1] == made[2]
