@@ -3,17 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from cli import append, db, dispatch, events, init, reconcile, replay, stage, status
-from cli.demo import command as demo
+from cli.hoist import EVERYWHERE
 from cli.settings import Color, Format, Settings
 
-PLUMBING = "Plumbing"
 PORCELAIN = "Porcelain"
+PLUMBING = "Plumbing"
+
+#: Command → where its function lives. A module is only loaded where its command is called.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "init": (PORCELAIN, "cli.init:init"),
+    "status": (PORCELAIN, "cli.status:status"),
+    "show": (PORCELAIN, "cli.status:show"),
+    "log": (PORCELAIN, "cli.status:log"),
+    "stage": (PORCELAIN, "cli.stage:build"),
+    "dispatch": (PORCELAIN, "cli.dispatch:dispatch"),
+    "wait": (PORCELAIN, "cli.dispatch:wait"),
+    "run": (PORCELAIN, "cli.dispatch:run"),
+    "rehydrate": (PORCELAIN, "cli.reconcile:rehydrate"),
+    "reconcile": (PORCELAIN, "cli.reconcile:reconcile"),
+    "note": (PORCELAIN, "cli.append:note"),
+    "demo": (PORCELAIN, "cli.demo.command:demo"),
+    "append": (PLUMBING, "cli.append:append"),
+    "replay": (PLUMBING, "cli.replay:replay"),
+    "events": (PLUMBING, "cli.events:events"),
+    "fsck": (PLUMBING, "cli.events:fsck"),
+    "schema": (PLUMBING, "cli.events:schema"),
+    "db": (PLUMBING, "cli.db:build"),
+}
+_GROUPS = frozenset({"stage", "db"})
 
 
 def _everywhere(
@@ -52,8 +75,8 @@ def _print_version() -> None:
     raise typer.Exit
 
 
-def build() -> typer.Typer:
-    """Return the whole command tree."""
+def build(arguments: list[str]) -> typer.Typer:
+    """Return the command tree for a line: the one command it calls, else all of them."""
     app = typer.Typer(
         name="wfctl",
         no_args_is_help=True,
@@ -62,29 +85,28 @@ def build() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(invoke_without_command=True)(_everywhere)
-    plumbing: dict[str, Callable[..., None]] = {
-        "append": append.append,
-        "replay": replay.replay,
-        "events": events.events,
-        "fsck": events.fsck,
-        "schema": events.schema,
-    }
-    porcelain: dict[str, Callable[..., None]] = {
-        "init": init.init,
-        "status": status.status,
-        "show": status.show,
-        "log": status.log,
-        "note": append.note,
-        "dispatch": dispatch.dispatch,
-        "wait": dispatch.wait,
-        "run": dispatch.run,
-        "rehydrate": reconcile.rehydrate,
-        "reconcile": reconcile.reconcile,
-        "demo": demo.demo,
-    }
-    for panel, commands in ((PORCELAIN, porcelain), (PLUMBING, plumbing)):
-        for name, function in commands.items():
-            app.command(name, rich_help_panel=panel)(function)
-    app.add_typer(stage.build(), name="stage", rich_help_panel=PORCELAIN)
-    app.add_typer(db.build(), name="db", rich_help_panel=PLUMBING)
+    called = called_command(arguments)
+    for name in [called] if called is not None else COMMANDS:
+        _add(app, name)
     return app
+
+
+def called_command(arguments: list[str]) -> str | None:
+    """Return the command that a hoisted line calls; None where it calls none that there is."""
+    words = iter(arguments)
+    for word in words:
+        if word in EVERYWHERE:
+            next(words, None)
+        elif not word.startswith("-"):
+            return word if word in COMMANDS else None
+    return None
+
+
+def _add(app: typer.Typer, name: str) -> None:
+    panel, place = COMMANDS[name]
+    module, _, attribute = place.partition(":")
+    found: Callable[..., Any] = getattr(import_module(module), attribute)
+    if name in _GROUPS:
+        app.add_typer(found(), name=name, rich_help_panel=panel)
+    else:
+        app.command(name, rich_help_panel=panel)(found)

@@ -5,8 +5,6 @@ adds what follows from it, or refuses it. Validators are built when first used, 
 process pays only for the types it writes.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue, StringConstraints
