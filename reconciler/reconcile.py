@@ -23,6 +23,7 @@ from reconciler.evidence import Evidence, collect
 from reconciler.jobs import Jobs
 from reconciler.markers import clear_stale
 from reconciler.runner import Facts, Mode
+from reconciler.stop import stop_below
 from reconciler.verdict import Action, Verdict, verdict
 from service.service import Outcome, WriteOptions
 
@@ -147,7 +148,7 @@ def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: Finding) -> N
         case Action.ATTACH | Action.LAUNCH:
             _relaunch(jobs, state, stage, attempt, finding.verdict)
         case Action.LOST if can_recover(stage):
-            _recover(jobs, stage, recorded)
+            _recover(jobs, stage, recorded, attempt)
 
 
 def observed(stage: Stage, finding: Finding) -> list[Payload]:
@@ -233,8 +234,13 @@ def _make_ready(jobs: Jobs, state: Workflow, stage: Stage, attempt: Attempt) -> 
     clear_stale(jobs.root, stage.id, stage.outputs, earlier)
 
 
-def _recover(jobs: Jobs, stage: Stage, lost: Recorded) -> None:
-    """Start a new attempt in place of a lost one."""
+def _recover(jobs: Jobs, stage: Stage, lost: Recorded, remains: Attempt) -> None:
+    """Start a new attempt in place of a lost one, once nothing of that one is left."""
+    left = stop_below(remains.work)
+    if left:
+        pids = ", ".join(str(tenant.pid) for tenant in left)
+        jobs.say(f"{stage.id}: processes {pids} of {lost.id} do not end; nothing new is started")
+        return
     with jobs.launching(stage):
         state = jobs.service.state()
         stage = state.stage(stage.id)
