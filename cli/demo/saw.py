@@ -282,7 +282,7 @@ def run_check(options: argparse.Namespace) -> None:
     problems = list(_CHECKS[content["kind"]](content, options))
     if problems:
         sys.exit("\n".join(problems))
-    print(f"{options.file}: as it must be")
+    print(_SUMMARIES[content["kind"]](content))
 
 
 def check_walks(content: dict[str, Any], options: argparse.Namespace) -> Iterator[str]:
@@ -302,7 +302,7 @@ def check_walks(content: dict[str, Any], options: argparse.Namespace) -> Iterato
 def check_sizes(content: dict[str, Any], options: argparse.Namespace) -> Iterator[str]:
     """Yield the sizes that are not known to the relative error asked for."""
     for row in content["rows"]:
-        for size in ("end_to_end", "gyration"):
+        for size in _SIZES:
             mean, error = row[size]["mean"], row[size]["error"]
             if not 0 < error <= options.error * mean:
                 yield f"N={row['length']}: {size} {mean} +- {error}: above {options.error:.0%}"
@@ -317,7 +317,23 @@ def check_fit(content: dict[str, Any], options: argparse.Namespace) -> Iterator[
         yield f"expected R^2 above {options.r_squared}, found {content['r_squared']}"
 
 
+def _summary_of_walks(content: dict[str, Any]) -> str:
+    lengths = content["lengths"]
+    return f"{content['samples']} walks of each of {len(lengths)} lengths, none crosses itself"
+
+
+def _summary_of_sizes(content: dict[str, Any]) -> str:
+    worst = max(row[s]["error"] / row[s]["mean"] for row in content["rows"] for s in _SIZES)
+    return f"{len(content['rows'])} lengths, largest relative error {worst:.1%}"
+
+
+def _summary_of_fit(content: dict[str, Any]) -> str:
+    return f"nu = {content['nu']:.4f}, R^2 = {content['r_squared']:.6f}"
+
+
+_SIZES = ("end_to_end", "gyration")
 _CHECKS = {"walks": check_walks, "sizes": check_sizes, "fit": check_fit}
+_SUMMARIES = {"walks": _summary_of_walks, "sizes": _summary_of_sizes, "fit": _summary_of_fit}
 
 
 # --- files and the command line -----------------------------------------------------------------
