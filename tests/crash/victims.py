@@ -1,0 +1,98 @@
+"""Who is killed, and who is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from enum import StrEnum
+from pathlib import Path
+
+from tests.crash.support import MARK, Workflow, until
+
+
+class Victim(StrEnum):
+    """What one blow takes with it."""
+
+    ORCHESTRATOR = "orchestrator"
+    TMUX_SERVER = "tmux server"
+    MONITOR = "monitor"
+    SESSION = "session"
+    EVERYTHING = "everything"
+
+
+def processes(workflow: Workflow) -> dict[int, str]:
+    """Return every live process of the round with its command line."""
+    mark = f"{MARK}={workflow.environ[MARK]}".encode()
+    found = {}
+    for place in Path("/proc").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+            if place.name.isdigit() and mark in (place / "environ").read_bytes():
+                found[int(place.name)] = (place / "cmdline").read_text().replace("\0", " ")
+    return found
+
+
+def find(workflow: Workflow, victim: Victim) -> list[int]:
+    """Return the processes that a blow takes."""
+    everyone = processes(workflow)
+    if victim is Victim.EVERYTHING:
+        return list(everyone)
+    session = {pid: line for pid, line in everyone.items() if not is_job(pid)}
+    return [pid for pid, line in session.items() if _fits(line, victim)]
+
+
+def is_job(pid: int) -> bool:
+    """Say whether a process belongs to a job: it works in a scratch copy."""
+    try:
+        return "/work/" in str(Path(f"/proc/{pid}/cwd").readlink())
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def _fits(line: str, victim: Victim) -> bool:
+    match victim:
+        case Victim.ORCHESTRATOR:
+            return "-m cli.main run" in line or "-m cli.main dispatch" in line
+        case Victim.TMUX_SERVER:
+            return line.startswith("tmux ")
+        case Victim.MONITOR:
+            return not line.startswith("tmux ") and ("dpdisp" in line and "cli.main" not in line)
+        case Victim.SESSION:
+            return "cli.main note" not in line
+        case Victim.EVERYTHING:
+            return True
+
+
+def strike(workflow: Workflow, victim: Victim) -> None:
+    """Kill all that belongs to the victim in one blow."""
+    stopped: set[int] = set()
+    # Stopped first, and looked for again, so that none starts a child that would be missed.
+    while found := set(find(workflow, victim)) - stopped:
+        _send(found, signal.SIGSTOP)
+        stopped |= found
+    kill(stopped)
+
+
+def kill(pids: set[int] | list[int]) -> None:
+    """Kill processes that may be gone already."""
+    _send(pids, signal.SIGKILL)
+
+
+def _send(pids: set[int] | list[int], what: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, what)
+
+
+def until_none_is_left(workflow: Workflow) -> None:
+    """Fail the test where a process of the round stays."""
+    end = time.monotonic() + 20
+    while processes(workflow) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert processes(workflow) == {}
+
+
+def until_dead(pid: int) -> None:
+    """Wait until a process is gone."""
+    until(lambda: not Path(f"/proc/{pid}").exists())
