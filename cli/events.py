@@ -10,7 +10,7 @@ import typer
 
 from cli.failure import FINDINGS
 from cli.options import At
-from cli.workspace import Reading, reading
+from cli.workspace import Reading, reading, settings_of
 from eventstore.event import RecordedEvent
 from service.integrity import check_integrity
 from service.moment import Moment, parse_moment
@@ -23,9 +23,6 @@ def events(
     context: typer.Context,
     type_: Annotated[str | None, typer.Option("--type", help="Only this type.")] = None,
     stage: Annotated[str | None, typer.Option(help="Only this stage.")] = None,
-    actor: Annotated[
-        str | None, typer.Option("--by", help="Only by this kind:name or kind.")
-    ] = None,
     since: Annotated[
         str | None, typer.Option(metavar="VERSION|TIME", help="Only after this.")
     ] = None,
@@ -36,7 +33,8 @@ def events(
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on as events are appended.")] = False,
 ) -> None:
-    """Print the recorded events."""
+    """Print the recorded events; with --actor KIND or KIND:NAME only those of one actor."""
+    actor = settings_of(context).actor
     with reading(context) as workflow:
         wanted = _Filter(type_, stage, actor, _moment(since), _moment(until or at))
         found = wanted.apply(_read(workflow, follow))
@@ -129,7 +127,6 @@ def schema(
 ) -> None:
     """Print the JSON Schema of an event's data, or of every one."""
     from cli.output import Output
-    from cli.workspace import settings_of
     from lifecycle.errors import UnknownEventType
     from lifecycle.payload import PAYLOADS
 
