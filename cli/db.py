@@ -6,7 +6,7 @@ import typer
 
 from cli.output import Output
 from cli.workspace import settings_of
-from service.root import find_root
+from service.root import Root, open_root
 
 
 def build() -> typer.Typer:
@@ -22,7 +22,7 @@ def upgrade(context: typer.Context) -> None:
     """Bring the database to the newest schema."""
     from migrations.upgrade import upgrade as migrate
 
-    root = find_root(settings_of(context).start)
+    root = _root(context)
     migrate(root.database)
     current(context)
 
@@ -31,13 +31,18 @@ def current(context: typer.Context) -> None:
     """Print the schema's revision."""
     from migrations.upgrade import current as revision_of
 
-    root = find_root(settings_of(context).start)
+    root = _root(context)
     revision = revision_of(root.database)
     Output(settings_of(context)).result({"revision": revision}, lambda: str(revision))
 
 
 def url(context: typer.Context) -> None:
     """Print where the log is kept."""
-    root = find_root(settings_of(context).start)
+    root = _root(context)
     address = f"sqlite:///{root.database}"
     Output(settings_of(context)).result({"url": address}, lambda: address)
+
+
+def _root(context: typer.Context) -> Root:
+    settings = settings_of(context)
+    return open_root(settings.start, settings.database_url)[0]

@@ -19,7 +19,7 @@ from service import errors as use
 
 DONE, FAILED, USAGE, NOT_FOUND, CONFLICT, REFUSED, NEEDS_PERSON, FINDINGS = range(8)
 
-#: The first row whose class fits decides.
+#: The first row whose class fits decides; what has no row is a failure of this run (1).
 EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (rules.AlreadyExists, CONFLICT),
     (rules.InvalidPayload, USAGE),
@@ -34,6 +34,8 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (use.InvalidOption, USAGE),
     (log.WrongExpectedVersion, CONFLICT),
     (log.CommandConflict, CONFLICT),
+    (log.InvalidData, USAGE),
+    (log.DatabaseMissing, NOT_FOUND),
 )
 
 _OURS = (rules.LifecycleError, use.ServiceError, log.EventStoreError, jobs.ReconcilerError)

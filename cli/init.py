@@ -39,7 +39,7 @@ def init(
     from service.plan_file import read_plan
 
     settings = settings_of(context)
-    root = root_at(settings.start)
+    root = root_at(settings.start, settings.database_url)
     document = read_plan(plan)
     command = command_of(
         document,

@@ -21,7 +21,7 @@ from service.clock import system_clock
 from service.files import WorkflowFiles
 from service.log import WorkflowLog
 from service.moment import parse_moment
-from service.root import Config, Root, find_root, read_config
+from service.root import Config, Root, open_root
 from service.service import Outcome, Service
 
 if TYPE_CHECKING:
@@ -78,8 +78,7 @@ def settings_of(context: typer.Context) -> Settings:
 def reading(context: typer.Context) -> Iterator[Reading]:
     """Open the workflow for reading: nothing is written, no lock is taken."""
     settings = settings_of(context)
-    root = find_root(settings.start)
-    config = read_config(root)
+    root, config = open_root(settings.start, settings.database_url)
     store = _open(root, read_only=True)
     try:
         yield Reading(root, config, WorkflowLog(store, config.stream), Output(settings))
@@ -91,11 +90,11 @@ def reading(context: typer.Context) -> Iterator[Reading]:
 def writing(context: typer.Context) -> Iterator[tuple[Service, Output]]:
     """Open the workflow for writing."""
     settings = settings_of(context)
-    root = find_root(settings.start)
+    root, config = open_root(settings.start, settings.database_url)
+    actor = actor_of(settings)
     store = _open(root, read_only=False)
     try:
-        log = WorkflowLog(store, read_config(root).stream)
-        yield Service(root, log, actor_of(settings)), Output(settings)
+        yield Service(root, WorkflowLog(store, config.stream), actor), Output(settings)
     finally:
         store.close()
 

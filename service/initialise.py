@@ -41,10 +41,12 @@ def initialise(
     if options.dry_run:
         _refuse_second(root)
         return plan_writes(None, [command], options, clock)
-    config = Config(str(command.document["workflow_id"]))
-    if not root.config_file.exists():
+    if root.config_file.exists():
+        root = replace(root, url=read_config(root).database_url)
+    else:
         root.folder.mkdir(exist_ok=True)
         write_whole(root.folder / ".gitignore", _IGNORE)
+    config = Config(str(command.document["workflow_id"]), root.url)
     store = connect(root)
     try:
         return _create(root, config, command, store, actor, clock, options)
@@ -87,11 +89,14 @@ def identity(root: Path) -> dict[str, Any]:
     }
 
 
-def root_at(path: Path) -> Root:
-    """Return the root to be made at ``path``; raises `InvalidOption` where it is no folder."""
+def root_at(path: Path, url: str | None = None) -> Root:
+    """Return the root to be made at ``path``; raises `InvalidOption` where it is no folder.
+
+    ``url`` names the database where the log is to be kept elsewhere.
+    """
     if not path.is_dir():
         raise InvalidOption(f"{path} is not a folder; make it first, or name another with --root")
-    return Root(path.resolve())
+    return Root(path.resolve(), url)
 
 
 def init_options(options: WriteOptions, plan: Any, **settings: str | None) -> WriteOptions:

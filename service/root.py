@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from service.errors import InvalidOption, NoRoot
 
 MARKER = ".wfctl"
+_SQLITE = "sqlite:///"
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The paths of one workflow root."""
+    """The paths of one workflow root. ``url`` names the log where it is kept elsewhere."""
 
     path: Path
+    url: str | None = None
 
     @property
     def folder(self) -> Path:
@@ -25,8 +28,19 @@ class Root:
 
     @property
     def database(self) -> Path:
-        """The log, where it is kept on SQLite."""
-        return self.folder / "events.db"
+        """The log's file; a relative one in a URL is taken from the root.
+
+        Raises `InvalidOption` for a URL of another kind.
+        """
+        if self.url is None:
+            return self.folder / "events.db"
+        if not self.url.startswith(_SQLITE) or self.url == _SQLITE:
+            raise InvalidOption(
+                f"expected a database URL {_SQLITE}PATH, found one of the kind "
+                f"{self.url.partition(':')[0]!r}; this version keeps its log on SQLite only",
+                kind=self.url.partition(":")[0],
+            )
+        return self.path / self.url.removeprefix(_SQLITE)
 
     @property
     def config_file(self) -> Path:
@@ -75,16 +89,25 @@ def read_config(root: Root) -> Config:
     """Return the root's configuration; raises `InvalidOption` naming what is wrong in it."""
     try:
         values: dict[str, Any] = tomllib.loads(root.config_file.read_text("utf-8"))
-        return Config(values["workflow"], values.get("database_url"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidOption(f"{root.config_file}: not valid TOML: {error}") from error
-    except KeyError:
+    workflow, url = values.get("workflow"), values.get("database_url")
+    if not isinstance(workflow, str) or not isinstance(url, str | None):
         raise InvalidOption(
-            f'{root.config_file}: expected a line workflow = "…", found none'
-        ) from None
+            f'{root.config_file}: expected workflow = "…" and perhaps database_url = "…", both '
+            f"text, found workflow = {workflow!r} and a {type(url).__name__}"
+        )
+    return Config(workflow, url)
+
+
+def open_root(start: Path, url: str | None) -> tuple[Root, Config]:
+    """Return the nearest root and its configuration; ``url`` goes before the configured one."""
+    root = find_root(start)
+    config = read_config(root)
+    return replace(root, url=url or config.database_url), config
 
 
 def config_text(config: Config) -> str:
     """Return the text of ``config.toml``."""
-    url = f'database_url = "{config.database_url}"\n' if config.database_url else ""
+    url = f"database_url = {json.dumps(config.database_url)}\n" if config.database_url else ""
     return f'# written by wfctl init\nworkflow = "{config.workflow}"\n{url}'

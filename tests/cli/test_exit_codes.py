@@ -1,0 +1,114 @@
+"""Every error has an exit code of the contract, chosen and not left over."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+from cli.failure import (
+    CONFLICT,
+    FAILED,
+    FINDINGS,
+    NEEDS_PERSON,
+    NOT_FOUND,
+    REFUSED,
+    USAGE,
+    exit_code,
+)
+from eventstore import errors as log
+from lifecycle import errors as rules
+from reconciler import dispatch
+from reconciler import errors as jobs
+from service import errors as use
+
+BASES = (rules.LifecycleError, log.EventStoreError, jobs.ReconcilerError, use.ServiceError)
+MODULES = (rules, log, jobs, use, dispatch)
+
+CHOSEN: dict[type[Exception], int] = {
+    rules.InvalidPlan: FAILED,
+    rules.InvalidPayload: USAGE,
+    rules.UnknownEventType: USAGE,
+    rules.UnknownStage: NOT_FOUND,
+    rules.Refused: REFUSED,
+    rules.IllegalTransition: REFUSED,
+    rules.DependenciesNotMet: REFUSED,
+    rules.AttemptMismatch: REFUSED,
+    rules.RetryLimitReached: REFUSED,
+    rules.AlreadyExists: CONFLICT,
+    rules.NoWorkflow: NOT_FOUND,
+    rules.MissingEvidence: REFUSED,
+    rules.NoCommand: REFUSED,
+    rules.NeedsConsent: NEEDS_PERSON,
+    dispatch.NoStageCommand: REFUSED,
+    dispatch.RemoteBackend: REFUSED,
+    use.NoRoot: NOT_FOUND,
+    use.RootExists: CONFLICT,
+    use.UnreadablePlan: FAILED,
+    use.NotFound: NOT_FOUND,
+    use.InvalidOption: USAGE,
+    use.FilesBehind: FAILED,
+    use.RootBusy: FAILED,
+    log.WrongExpectedVersion: CONFLICT,
+    log.CommandConflict: CONFLICT,
+    log.EventIdReused: FAILED,
+    log.InvalidData: USAGE,
+    log.SchemaError: FAILED,
+    log.UnknownEventType: FAILED,
+    log.NewerEventSchema: FAILED,
+    log.OlderEventSchema: FAILED,
+    log.MissingUpcaster: FAILED,
+    log.DatabaseError: FAILED,
+    log.DatabaseMissing: NOT_FOUND,
+    log.NotOurs: FAILED,
+    log.NewerDatabase: FAILED,
+    log.OlderDatabase: FAILED,
+    log.StoreDamaged: FAILED,
+    log.DamagedEvent: FAILED,
+    log.StoreBusy: FAILED,
+    log.StoreUnwritable: FAILED,
+    log.LocksUnreliable: FAILED,
+    log.StoreClosed: FAILED,
+    jobs.InvalidSubmission: FAILED,
+    jobs.UnusableSubmission: FAILED,
+    jobs.UnusableProfile: FAILED,
+    jobs.UnusablePath: FAILED,
+    jobs.RejectedSubmission: FAILED,
+    jobs.MissingInput: FAILED,
+    jobs.EmptyInput: FAILED,
+    jobs.ProgramMissing: FAILED,
+    jobs.AlreadyMonitored: FAILED,
+    jobs.LaunchFailed: FAILED,
+}
+
+
+def errors_of(module: ModuleType) -> Iterator[type[Exception]]:
+    """Yield the errors that a module defines, their roots aside."""
+    for _, found in inspect.getmembers(module, inspect.isclass):
+        mine = found.__module__ == module.__name__
+        if mine and issubclass(found, Exception) and found not in BASES:
+            yield found
+
+
+EVERY = [error for module in MODULES for error in errors_of(module)]
+
+
+@pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.__name__)
+def test_every_error_class_has_the_exit_code_that_was_chosen_for_it(kind: type[Exception]) -> None:
+    """A new error fails here until somebody decides what its caller should see."""
+    assert exit_code(kind.__new__(kind)) == CHOSEN[kind]
+
+
+def test_the_codes_of_two_errors_are_never_the_same() -> None:
+    """A program tells errors apart by ``code``, so no two trees may share one by accident."""
+    shared = {"already_exists", "unknown_event_type"}  # one meaning, known to two rooms
+    codes = [error.code for error in EVERY if error.code not in shared]  # type: ignore[attr-defined]
+    assert sorted(codes) == sorted(set(codes))
+
+
+def test_what_nobody_foresaw_is_a_failure() -> None:
+    """A bug is exit 1, never a success and never a code with a meaning."""
+    assert exit_code(RuntimeError()) == FAILED
+    assert FINDINGS not in CHOSEN.values()
