@@ -34,6 +34,7 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (use.InvalidOption, USAGE),
     (log.WrongExpectedVersion, CONFLICT),
     (log.CommandConflict, CONFLICT),
+    (jobs.AlreadyDriven, CONFLICT),
     (log.InvalidData, USAGE),
     (log.DatabaseMissing, NOT_FOUND),
 )

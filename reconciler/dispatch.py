@@ -52,18 +52,18 @@ class RemoteBackend(Refused):
 
 
 def dispatch(jobs: Jobs, id_: str, *, sync: bool, options: WriteOptions) -> Outcome:
-    """Launch an attempt of the stage; where ``sync``, wait for its end and record it.
+    """Launch an attempt of the stage; ``sync`` says that the caller waits for its end.
 
     Raises what the rules and the runner raise; before `attempt.started` is recorded nothing
     runs, and after it nothing is lost.
     """
     state = jobs.service.state()
     stage = state.stage(id_)
-    mode = _mode(sync)
+    mode = _mode(jobs, sync)
     options = replace(options, content={"dispatch": id_, "sync": sync})
     if options.dry_run:
         return jobs.service.handle(_asked(jobs, state, stage, mode), options=options)
-    with jobs.launching(stage):
+    with jobs.sole(id_):
         return _dispatch(jobs, id_, mode, options)
 
 
@@ -80,16 +80,17 @@ def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions) -> Outcom
     outcome = jobs.service.handle(command, options=options)
     jobs.tell(outcome)
     clear_stale(jobs.root, stage.id, stage.outputs, previous)
-    launch(jobs, stage, attempt, mode)
-    if mode is not Mode.SYNC:
-        record_launch(jobs, attempt, mode)
+    launch(jobs, attempt, mode)
     return outcome
 
 
-def _mode(sync: bool) -> Mode:
+def _mode(jobs: Jobs, sync: bool) -> Mode:
     if sync:
         return Mode.SYNC
-    return Mode.TMUX if tmux.is_installed(os.environ) else Mode.SETSID
+    if tmux.is_installed(os.environ):
+        return Mode.TMUX
+    jobs.say(tmux.MISSING)
+    return Mode.SETSID
 
 
 def _next_id(stage: Stage) -> str:
@@ -168,21 +169,33 @@ def _job(stage: Stage) -> submission.StageJob:
     )
 
 
-def launch(jobs: Jobs, stage: Stage, attempt: Attempt, mode: Mode) -> Mode:
-    """Start or attach a monitor; where one is at work already, leave it to it."""
+def launch(jobs: Jobs, attempt: Attempt, mode: Mode) -> None:
+    """Start a monitor of an attempt and record that it was launched."""
+    mode = attach(jobs, attempt, mode)
+    if mode is not Mode.SYNC:
+        _record_launch(jobs, attempt, mode)
+
+
+def attach(jobs: Jobs, attempt: Attempt, mode: Mode) -> Mode:
+    """Start a monitor, or leave it to the one that is at work; return how it runs."""
+    # The monitor of a synchronous attempt is detached too: it outlives whoever waits for it, and
+    # the stage is not held for as long as the job computes.
+    detached = Mode.SETSID if mode is Mode.SYNC else mode
     try:
-        launched = jobs.runner.launch(attempt, mode)
+        launched = jobs.runner.launch(attempt, detached)
     except AlreadyMonitored:
         return mode
     if launched.note:
         jobs.say(launched.note)
-    return launched.mode
+    return mode if launched.mode is detached else launched.mode
 
 
-def record_launch(jobs: Jobs, attempt: Attempt, mode: Mode) -> None:
+def _record_launch(jobs: Jobs, attempt: Attempt, mode: Mode) -> None:
     """Wait until the runner knows its submission, and record what it told."""
     facts = _facts(jobs, attempt)
-    jobs.record(launched(attempt, mode, facts))
+    # A monitor that died before it submitted has launched nothing: the reconciler goes on.
+    if facts.job_ids or not jobs.runner.wait(attempt, timeout=0):
+        jobs.record(launched(attempt, mode, facts))
 
 
 def launched(attempt: Attempt, mode: Mode, facts: Facts) -> p.StageLaunched:

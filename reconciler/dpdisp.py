@@ -26,7 +26,6 @@ _LOCKED, _UNWRITABLE = 75, 74
 #: Seconds between two looks at the monitor's lock, and for a monitor to take up its work.
 _POLL = 0.1
 _TAKE_UP = 30.0
-_NO_TMUX = "tmux is not installed: the monitor runs detached by setsid instead."
 
 
 class DPDispatcherRunner:
@@ -137,7 +136,7 @@ class DPDispatcherRunner:
 
     def _in_tmux(self, attempt: Attempt) -> Launched:
         if not tmux.is_installed(self._environ):
-            return self._detached(attempt, _NO_TMUX)
+            return self._detached(attempt, tmux.MISSING)
         before = _mark(attempt)
         command = ["bash", "-c", 'exec bash "$0" >> "$1" 2>&1', *_places(attempt)]
         refusal = tmux.start(attempt.session, attempt.root, command, self._environ)

@@ -10,6 +10,7 @@ ReconcilerError
 ├── EmptyInput               an input is there and holds nothing
 ├── ProgramMissing           a program that the job side runs is not installed
 ├── AlreadyMonitored         another monitor watches this stage
+├── AlreadyDriven            another loop drives this workflow
 └── LaunchFailed             the monitor ended before it took up its work
 
 Each carries a stable ``code``, its ``message``, and its values in ``data``.
@@ -155,6 +156,19 @@ class AlreadyMonitored(ReconcilerError):
             f"{stage} has a monitor already (it holds {lock}); nothing was started. "
             f"`wfctl wait {stage}` waits for it.",
             stage=stage,
+            lock=str(lock),
+        )
+
+
+class AlreadyDriven(ReconcilerError):
+    """Another loop drives this workflow; this one did nothing."""
+
+    code = "already_driven"
+
+    def __init__(self, lock: Path) -> None:
+        super().__init__(
+            f"another `wfctl run` drives this workflow (it holds {lock}); expected none. "
+            "Let it work, `wfctl events --follow` shows what it does; or end it and run again.",
             lock=str(lock),
         )
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lifecycle.payload import Payload
 from lifecycle.workflow import Stage, Workflow
 from reconciler.attempt import Attempt
+from reconciler.errors import AlreadyDriven
 from reconciler.runner import JobRunner
 from service.clock import utc_text
 from service.disk import locked
+from service.errors import RootBusy
 from service.service import Outcome, Service, WriteOptions
 
 Say = Callable[[str], None]
@@ -55,9 +57,20 @@ class Jobs:
         return Attempt(self.root, state.id, stage.id, id_, tuple(stage.outputs))
 
     @contextmanager
-    def launching(self, stage: Stage) -> Iterator[None]:
-        """Let no other process prepare or launch an attempt of the stage meanwhile."""
-        folder = self.root / stage.id
+    def sole(self, stage: str) -> Iterator[None]:
+        """Let no other process launch an attempt of the stage or record its end meanwhile."""
+        folder = self.root / stage
         folder.mkdir(exist_ok=True)
         with locked(folder / ".dispatch.lock", timeout=120):
+            yield
+
+    @contextmanager
+    def driving(self) -> Iterator[None]:
+        """Let no second loop drive the workflow; raises `AlreadyDriven` where one does."""
+        lock = self.service.root.folder / "run.lock"
+        with ExitStack() as held:
+            try:
+                held.enter_context(locked(lock, timeout=0))
+            except RootBusy as busy:
+                raise AlreadyDriven(lock) from busy
             yield

@@ -6,8 +6,10 @@ command that goes through the service like anybody else's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from lifecycle import payload as p
@@ -18,14 +20,18 @@ from lifecycle.workflow import Attempt as Recorded
 from lifecycle.workflow import Stage, Workflow
 from reconciler import processes
 from reconciler.attempt import Attempt
-from reconciler.dispatch import dispatch, launch, launched, prepare, record_launch
+from reconciler.dispatch import attach, dispatch, launch, launched, prepare
 from reconciler.evidence import Evidence, collect
 from reconciler.jobs import Jobs
 from reconciler.markers import clear_stale
 from reconciler.runner import Facts, Mode
 from reconciler.stop import stop_below
+from reconciler.traces import scratch_root
 from reconciler.verdict import Action, Verdict, verdict
 from service.service import Outcome, WriteOptions
+
+#: Seconds between two monitors of an attempt whose monitors keep dying.
+_LONGEST_PAUSE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,50 +58,93 @@ class Finding:
 
 def in_flight(state: Workflow) -> list[Stage]:
     """Return the stages with an attempt whose end is not recorded, in array order."""
-    return [
-        stage
-        for stage in state.stages.values()
-        if stage.status in (Status.PREPARING, Status.RUNNING) and stage.open_attempt is not None
-    ]
+    return [stage for stage in state.stages.values() if _is_in_flight(stage)]
+
+
+def _is_in_flight(stage: Stage) -> bool:
+    under_way = stage.status in (Status.PREPARING, Status.RUNNING)
+    return under_way and stage.open_attempt is not None
 
 
 def reconcile(jobs: Jobs, *, dry_run: bool = False, only: str | None = None) -> list[Finding]:
     """Bring the log in line with what is so; return what was found.
 
-    ``only`` names one stage. With ``dry_run`` nothing is written or launched.
+    ``only`` names one stage. With ``dry_run`` nothing is written or launched. What another
+    process has settled meanwhile is left out.
     """
     jobs = jobs.acting_as("reconciler")
     state = jobs.service.state()
     stages = [stage for stage in in_flight(state) if only in (None, stage.id)]
     census = processes.census() if stages else ()
     findings = [look(jobs, state, stage, census) for stage in stages]
-    if not dry_run:
-        for stage, finding in zip(stages, findings, strict=True):
-            _carry_out(jobs, state, stage, finding)
-    return findings
+    if dry_run:
+        return findings
+    settled = (
+        _settle(jobs, finding) if _is_news(stage, finding) else finding
+        for stage, finding in zip(stages, findings, strict=True)
+    )
+    return [finding for finding in settled if finding is not None]
+
+
+def _is_news(stage: Stage, finding: Finding) -> bool:
+    """Whether a finding leads to anything but asking again."""
+    found, newest = finding.verdict, stage.attempts[-1]
+    known = (found.name, found.row, found.reason) == (newest.verdict, newest.row, newest.reason)
+    idle = found.action in (Action.WAIT, Action.UNKNOWN)
+    return not (known and idle) or _lacks_launch(stage, found)
+
+
+def _settle(jobs: Jobs, finding: Finding) -> Finding | None:
+    """Carry out what is found of an attempt now that nobody else can; None where it is over."""
+    with jobs.sole(finding.stage):
+        state = jobs.service.state()
+        stage = state.stage(finding.stage)
+        if not _is_in_flight(stage) or stage.attempts[-1].id != finding.attempt:
+            return None
+        now = look(jobs, state, stage)
+        _carry_out(jobs, state, stage, now)
+        return now
 
 
 def dispatch_sync(jobs: Jobs, id_: str, options: WriteOptions) -> Outcome:
     """Launch an attempt of the stage, wait for its end and record it."""
     outcome = dispatch(jobs, id_, sync=True, options=options)
     if not options.dry_run and not outcome.repeated:
-        reconcile(jobs, only=id_)
+        wait(jobs, id_)
     return outcome
 
 
-def wait(jobs: Jobs, id_: str, timeout: float | None) -> Finding | None:
+def wait(jobs: Jobs, id_: str, timeout: float | None = None) -> Finding | None:
     """Wait until the attempt of the stage has ended, and record how; None where none is open.
 
-    The finding's action is ``wait`` where ``timeout`` (seconds) passed first.
+    Monitors that die meanwhile are replaced. The finding's action is ``wait`` where ``timeout``
+    (seconds) passed first, ``unknown`` where nothing can be said of the attempt.
     """
-    state = jobs.service.state()
-    stage = state.stage(id_)
-    if stage not in in_flight(state):
-        return None
-    ended = jobs.runner.wait(jobs.attempt(state, stage, stage.attempts[-1].id), timeout)
-    if not ended:
-        return look(jobs, state, stage)
-    return reconcile(jobs, only=id_)[0]
+    end = None if timeout is None else time.monotonic() + timeout
+    finding = None
+    for pause in _pauses():
+        state = jobs.service.state()
+        stage = state.stage(id_)
+        if not _is_in_flight(stage):
+            break
+        attempt = jobs.attempt(state, stage, stage.attempts[-1].id)
+        if not jobs.runner.wait(attempt, _left(end)):
+            return look(jobs, state, stage)
+        finding = next(iter(reconcile(jobs, only=id_)), None)
+        if finding is not None and finding.verdict.action is Action.UNKNOWN:
+            break
+        time.sleep(min(pause, _left(end) or pause))
+    return finding
+
+
+def _left(end: float | None) -> float | None:
+    return None if end is None else max(0.0, end - time.monotonic())
+
+
+def _pauses() -> Iterator[float]:
+    """Yield seconds to wait before a monitor is attached once more: nothing at first."""
+    yield 0.0
+    yield from (min(0.1 * 2**n, _LONGEST_PAUSE) for n in count())
 
 
 def look(jobs: Jobs, state: Workflow, stage: Stage, census: Any = None) -> Finding:
@@ -127,7 +176,7 @@ def _spelled(stage: Stage, recorded: Recorded, found: Verdict) -> list[str]:
         Action.UNKNOWN: "change nothing, ask again later",
     }
     steps = [words[found.action]]
-    if stage.status is Status.PREPARING and _was_launched(found) and recorded.mode != "sync":
+    if _lacks_launch(stage, found):
         steps.insert(0, "record that it was launched")
     return steps
 
@@ -146,9 +195,9 @@ def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: Finding) -> N
         jobs.record(command, occurred_at=_when(command, finding.verdict))
     match finding.verdict.action:
         case Action.ATTACH | Action.LAUNCH:
-            _relaunch(jobs, state, stage, attempt, finding.verdict)
+            _relaunch(jobs, stage, attempt, finding.verdict)
         case Action.LOST if can_recover(stage):
-            _recover(jobs, stage, recorded, attempt)
+            _recover(jobs, state, stage)
 
 
 def observed(stage: Stage, finding: Finding) -> list[Payload]:
@@ -180,8 +229,7 @@ def plan(
     """
     recorded = stage.attempts[-1]
     commands: list[Payload] = []
-    needs_launch = stage.status is Status.PREPARING or recorded.launched_at is None
-    if needs_launch and _was_launched(found) and recorded.mode != "sync":
+    if _lacks_launch(stage, found):
         commands.append(launched(attempt, Mode(recorded.mode), facts))
     if found.action is Action.SUCCEEDED:
         commands.append(_computed(stage, recorded, found))
@@ -190,6 +238,12 @@ def plan(
     elif found.action is Action.LOST and not can_recover(stage):
         commands.append(_failed(stage, recorded, f"lost twice; the last time: {found.reason}"))
     return commands
+
+
+def _lacks_launch(stage: Stage, found: Verdict) -> bool:
+    """Whether an attempt that was launched is not recorded as such."""
+    recorded = stage.attempts[-1]
+    return recorded.launched_at is None and _was_launched(found) and recorded.mode != "sync"
 
 
 def _computed(stage: Stage, recorded: Recorded, found: Verdict) -> Payload:
@@ -206,52 +260,40 @@ def _when(command: Payload, found: Verdict) -> str | None:
     return found.occurred_at if isinstance(command, p.StageComputed | p.StageFailed) else None
 
 
-def _relaunch(jobs: Jobs, state: Workflow, stage: Stage, attempt: Attempt, found: Verdict) -> None:
+def _relaunch(jobs: Jobs, stage: Stage, attempt: Attempt, found: Verdict) -> None:
     recorded = stage.attempts[-1]
     mode = Mode(recorded.mode)
-    with jobs.launching(stage):
-        jobs.record(
-            p.AttemptRelaunched(
-                stage=stage.id,
-                attempt=recorded.id,
-                mode=mode.value,
-                session=attempt.session if mode is Mode.TMUX else None,
-                reason=found.reason,
-            )
+    jobs.record(
+        p.AttemptRelaunched(
+            stage=stage.id,
+            attempt=recorded.id,
+            mode=mode.value,
+            session=attempt.session if mode is Mode.TMUX else None,
+            reason=found.reason,
         )
-        if found.action is Action.LAUNCH:
-            _make_ready(jobs, state, stage, attempt)
-        launch(jobs, stage, attempt, mode)
-    if mode is Mode.SYNC:
-        reconcile(jobs, only=stage.id)
-    elif found.action is Action.LAUNCH:
-        record_launch(jobs, attempt, mode)
+    )
+    if found.action is Action.LAUNCH:
+        _make_ready(jobs, stage)
+    start = launch if recorded.launched_at is None else attach
+    start(jobs, attempt, mode)
 
 
-def _make_ready(jobs: Jobs, state: Workflow, stage: Stage, attempt: Attempt) -> None:
+def _make_ready(jobs: Jobs, stage: Stage) -> None:
     """Do again what a crash may have left out between the record and the launch."""
     earlier = stage.attempts[-2].id if len(stage.attempts) > 1 else None
     clear_stale(jobs.root, stage.id, stage.outputs, earlier)
 
 
-def _recover(jobs: Jobs, stage: Stage, lost: Recorded, remains: Attempt) -> None:
+def _recover(jobs: Jobs, state: Workflow, stage: Stage) -> None:
     """Start a new attempt in place of a lost one, once nothing of that one is left."""
-    left = stop_below(remains.work)
+    lost = stage.attempts[-1]
+    left = stop_below(scratch_root(jobs.attempt(state, stage, lost.id)))
     if left:
         pids = ", ".join(str(tenant.pid) for tenant in left)
         jobs.say(f"{stage.id}: processes {pids} of {lost.id} do not end; nothing new is started")
         return
-    with jobs.launching(stage):
-        state = jobs.service.state()
-        stage = state.stage(stage.id)
-        if stage.attempts[-1].id != lost.id:
-            return
-        attempt = jobs.attempt(state, stage, f"att-{len(stage.attempts) + 1:04d}")
-        mode = Mode(lost.mode)
-        jobs.record(prepare(jobs, state, stage, attempt, mode, recovers=lost.id))
-        clear_stale(jobs.root, stage.id, stage.outputs, lost.id)
-        launch(jobs, stage, attempt, mode)
-    if mode is Mode.SYNC:
-        reconcile(jobs, only=stage.id)
-    else:
-        record_launch(jobs, attempt, mode)
+    attempt = jobs.attempt(state, stage, f"att-{len(stage.attempts) + 1:04d}")
+    mode = Mode(lost.mode)
+    jobs.record(prepare(jobs, state, stage, attempt, mode, recovers=lost.id))
+    clear_stale(jobs.root, stage.id, stage.outputs, lost.id)
+    launch(jobs, attempt, mode)

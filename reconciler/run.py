@@ -9,7 +9,7 @@ from lifecycle.status import FINISHED, Status
 from lifecycle.workflow import Stage, Workflow
 from reconciler.dispatch import NoStageCommand, dispatch, has_command
 from reconciler.jobs import Jobs
-from reconciler.reconcile import in_flight, reconcile
+from reconciler.reconcile import in_flight, wait
 from reconciler.verdict import Action
 from reconciler.verify import settle
 from service.service import WriteOptions
@@ -31,10 +31,15 @@ def run(jobs: Jobs) -> Ended:
     """Drive the workflow as far as it goes without anybody.
 
     Whatever an earlier loop left in flight is taken up first. Raises `NoStageCommand` before
-    anything is launched where a stage says nothing to run.
+    anything is launched where a stage says nothing to run, `AlreadyDriven` where another loop
+    is at work.
     """
-    _check_commands(jobs)
-    jobs = jobs.acting_as("runner")
+    with jobs.driving():
+        _check_commands(jobs)
+        return _drive(jobs.acting_as("runner"))
+
+
+def _drive(jobs: Jobs) -> Ended:
     while True:
         state = jobs.service.state()
         try:
@@ -62,7 +67,7 @@ def _step(jobs: Jobs, state: Workflow) -> Ended | None:
     """Do the next thing; return how the loop ends where there is none."""
     flying = in_flight(state)
     if flying:
-        return _follow(jobs, state, flying[0])
+        return _follow(jobs, flying[0])
     for stage in state.stages.values():
         if stage.status is Status.POST_PROCESSING:
             settle(jobs, stage)
@@ -79,15 +84,13 @@ def _is_short(stage: Stage) -> bool:
     return isinstance(expected, int | float) and expected < _SYNC_BELOW
 
 
-def _follow(jobs: Jobs, state: Workflow, stage: Stage) -> Ended | None:
+def _follow(jobs: Jobs, stage: Stage) -> Ended | None:
     """Wait for the stage's attempt and record what became of it."""
-    recorded = stage.attempts[-1]
-    jobs.runner.wait(jobs.attempt(state, stage, recorded.id))
-    (finding,) = reconcile(jobs, only=stage.id)
-    if finding.verdict.action is Action.UNKNOWN:
-        message = f"{stage.id}: nothing is known of {recorded.id}: {finding.verdict.reason}"
-        return Ended("blocked", message, jobs.service.state())
-    return None
+    finding = wait(jobs, stage.id)
+    if finding is None or finding.verdict.action is not Action.UNKNOWN:
+        return None
+    message = f"{stage.id}: nothing is known of {finding.attempt}: {finding.verdict.reason}"
+    return Ended("blocked", message, jobs.service.state())
 
 
 def _ended(state: Workflow) -> Ended:

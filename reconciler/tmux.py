@@ -7,6 +7,9 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+#: What is said where there is none.
+MISSING = "tmux is not installed: the monitor runs detached by setsid instead."
+
 
 def is_installed(environ: Mapping[str, str] | None = None) -> bool:
     """Say whether tmux is on the path of the environment, of this process's without one."""

@@ -161,6 +161,9 @@ def _claims_success_without_outputs(e: Evidence) -> bool:
 
 
 def _is_collected_unmarked(e: Evidence) -> bool:
+    if e.launched_at is None:
+        # Whatever lies there was there before: this attempt has not begun.
+        return False
     if not _outputs_are_there(e) or not (e.outputs or _all_recorded_success(e)):
         return False
     if _all_recorded_success(e) and _was_refused(e) and e.outputs:
