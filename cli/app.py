@@ -11,6 +11,7 @@ import typer
 
 from cli.hoist import EVERYWHERE
 from cli.settings import Color, Format, Settings
+from service.errors import InvalidOption
 
 PORCELAIN = "Porcelain"
 PLUMBING = "Plumbing"
@@ -65,6 +66,8 @@ def _everywhere(
     """
     if version:
         _print_version()
+    if context.invoked_subcommand is None:
+        raise InvalidOption("expected a command; `wfctl --help` lists them")
     context.obj = Settings(root, database_url, output, color, actor)
 
 

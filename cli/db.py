@@ -11,7 +11,7 @@ from service.root import Root, open_root
 
 def build() -> typer.Typer:
     """Return the group of commands."""
-    group = typer.Typer(help="The database behind the log.", no_args_is_help=True)
+    group = typer.Typer(help="The database behind the log.")
     group.command("upgrade")(upgrade)
     group.command("current")(current)
     group.command("url")(url)

@@ -59,7 +59,7 @@ def report(error: Exception, arguments: list[str]) -> int:
     if isinstance(error, Exit):
         return error.exit_code
     if isinstance(error, TyperException):
-        return _print(arguments, "usage", f"{error.format_message()} Try `wfctl --help`.", {}, 2)
+        return _print(arguments, "usage", _usage(error), {}, USAGE)
     if isinstance(error, Abort):
         return _print(arguments, "aborted", "aborted", {}, FAILED)
     if os.environ.get("WFCTL_DEBUG") == "1":
@@ -83,6 +83,10 @@ def _print(
         say(f"wfctl: {message}")
     sys.stdout.flush()
     return exit_
+
+
+def _usage(error: TyperException) -> str:
+    return f"{error.format_message() or 'expected a command.'} `wfctl --help` lists what there is."
 
 
 def _wants_json(arguments: list[str]) -> bool:

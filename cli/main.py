@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -23,9 +24,8 @@ def run(arguments: list[str]) -> int:
         command = _command(arguments)
         result = command(args=arguments, prog_name="wfctl", standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except (BrokenPipeError, SystemExit):  # typer turns the one into the other
+        return _reader_gone()
     except Exception as error:  # noqa: BLE001 - the last place: every error has an exit code
         return _report(error, arguments)
     except KeyboardInterrupt:
@@ -46,6 +46,12 @@ def _command(arguments: list[str]) -> Callable[..., Any]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def _reader_gone() -> int:
+    """Return what a shell shows for a program that its reader left, git and kubectl included."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 128 + signal.SIGPIPE
 
 
 def _report(error: Exception, arguments: list[str]) -> int:

@@ -49,7 +49,7 @@ class Settings:
 
 def actor_of(settings: Settings) -> Actor:
     """Return who acts: ``--actor``, else ``WFCTL_ACTOR``, else by whether this is a terminal."""
-    text = settings.actor or os.environ.get("WFCTL_ACTOR")
+    text = os.environ.get("WFCTL_ACTOR") if settings.actor is None else settings.actor
     if text is None:
         return _default_actor()
     kind, _, name = text.partition(":")

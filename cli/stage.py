@@ -19,9 +19,7 @@ Attempt = Annotated[
 
 def build() -> typer.Typer:
     """Return the group of commands."""
-    group = typer.Typer(
-        help="One transition or operational field of a stage.", no_args_is_help=True
-    )
+    group = typer.Typer(help="One transition or operational field of a stage.")
     commands: dict[str, Callable[..., None]] = {
         "ready": ready,
         "prepare": prepare,

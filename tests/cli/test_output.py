@@ -1,0 +1,286 @@
+"""What is printed where: one JSON document, bare records, text for people, talk on stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.app import COMMANDS
+from tests.cli.support import HERE, PLAN, Place, call, wfctl, write_plan
+
+READS = {
+    "status": ["status"],
+    "show": ["show", "stage-1"],
+    "log": ["log"],
+    "events": ["events"],
+    "replay": ["replay"],
+    "replay --check": ["replay", "--check"],
+    "fsck": ["fsck"],
+    "schema": ["schema"],
+    "schema TYPE": ["schema", "stage.failed"],
+    "db url": ["db", "url"],
+    "db current": ["db", "current"],
+    "run --dry-run": ["run", "--dry-run"],
+    "reconcile --dry-run": ["reconcile", "--dry-run"],
+    "rehydrate --dry-run": ["rehydrate", "--dry-run"],
+}
+WRITES = {
+    "note": ["note", "hello"],
+    "append": ["append", "stage.prepared", "--stage", "stage-1"],
+    "stage prepare": ["stage", "prepare", "stage-1"],
+    "stage outputs": ["stage", "outputs", "stage-1", "a.txt"],
+    "stage checkpoint": ["stage", "checkpoint", "stage-1", '{"step": 3}'],
+    "reconcile": ["reconcile"],
+    "rehydrate": ["rehydrate"],
+    "replay --rebuild": ["replay", "--rebuild"],
+    "db upgrade": ["db", "upgrade"],
+}
+
+
+EVERY: dict[str, list[str]] = {**READS, **WRITES}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_success_is_one_envelope_on_stdout(place: Place, name: str) -> None:
+    """Its fields and their types are the contract; nothing else is on stdout."""
+    answer = place.json(*EVERY[name])
+    assert answer.code == 0, answer
+    envelope = answer.envelope
+    assert list(envelope) == ["success", "data", "next_actions", "_meta"]
+    assert envelope["success"] is True
+    assert list(envelope["_meta"]) == ["workflow", "version", "position"]
+    for action in envelope["next_actions"]:
+        assert list(action) == ["command", "reason"]
+
+
+@pytest.mark.parametrize("name", ["status", "show", "replay", "note", "reconcile"])
+def test_the_envelope_says_where_the_log_stands_and_what_to_do_next(
+    place: Place, name: str
+) -> None:
+    """An agent needs no second call to go on."""
+    envelope = place.json(*EVERY[name]).envelope
+    assert envelope["_meta"]["workflow"] == PLAN["workflow_id"]
+    assert envelope["_meta"]["version"] >= 2
+    assert envelope["next_actions"][0]["command"] == "wfctl dispatch stage-1"
+
+
+FAILURES = {
+    "not found": (["show", "stage-9"], 3, "unknown_stage"),
+    "refused": (["stage", "complete", "stage-1"], 5, "illegal_transition"),
+    "usage": (["note"], 2, "usage"),
+    "an unknown option": (["status", "--loud"], 2, "usage"),
+    "an unknown command": (["fly"], 2, "usage"),
+    "an unknown command of a group": (["stage", "fly", "stage-1"], 2, "usage"),
+    "no command of a group": (["stage"], 2, "usage"),
+    "a bad value": (["log", "-n", "none"], 2, "usage"),
+    "a bad actor": (["note", "hello", "--actor", "boss"], 2, "invalid_option"),
+    "no command at all": ([], 2, "invalid_option"),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_an_error_is_one_envelope_on_stdout(place: Place, name: str) -> None:
+    """A stable code, a message, its values; no traceback anywhere."""
+    line, code, error = FAILURES[name]
+    answer = place.json(*line)
+    assert answer.code == code
+    assert list(answer.envelope) == ["success", "error"]
+    assert list(answer.error) == ["code", "message", "data"]
+    assert answer.error["code"] == error
+    assert answer.error["message"]
+    assert "Traceback" not in answer.err
+
+
+@pytest.mark.parametrize("name", FAILURES)
+@pytest.mark.parametrize("format_", ["text", "jsonl"])
+def test_without_json_an_error_is_talk(place: Place, name: str, format_: str) -> None:
+    """Standard output stays empty, so that a pipe gets records or nothing."""
+    line, code, _ = FAILURES[name]
+    answer = place.call("-o", format_, *line)
+    assert (answer.code, answer.out) == (code, "")
+    assert answer.err.startswith("wfctl: ")
+
+
+def test_a_text_that_looks_like_an_option_is_no_option(place: Place) -> None:
+    """The format is what the options say, not what a note says."""
+    answer = place.call("note", "use -o json", "--stage", "stage-9")
+    assert (answer.code, answer.out) == (3, "")
+    assert place.call("note", "--", "--root=x -o json").code == 0
+    assert place.notes() == ["--root=x -o json"]
+
+
+LINES = [
+    ["-o", "json", "--root", "R", "status"],
+    ["status", "-o", "json", "--root", "R"],
+    ["status", "--output=json", "--root=R"],
+    ["--root=R", "status", "-ojson"],
+    ["status", "-o=json", "--root", "R", "--color", "never"],
+    ["--output", "text", "status", "--root", "R", "-o", "json"],
+]
+
+
+@pytest.mark.parametrize("line", LINES, ids=" ".join)
+def test_the_options_of_every_command_stand_anywhere(place: Place, line: list[str]) -> None:
+    """In each of the spellings that people of other tools are used to; the last one counts."""
+    answer = call(*(word.replace("R", str(place.path)) for word in line))
+    assert answer.data["workflow"] == PLAN["workflow_id"]
+
+
+def test_the_options_of_every_command_stand_behind_a_group_too(place: Place) -> None:
+    """``stage prepare`` is two words deep."""
+    root = str(place.path)
+    answer = call("stage", "--root", root, "prepare", "-o", "json", "stage-1", "--actor=user:ada")
+    assert [event["type"] for event in answer.data["events"]] == ["stage.prepared"]
+
+
+@pytest.mark.parametrize("name", ["events", "log"])
+def test_json_lines_are_bare_records(place: Place, name: str) -> None:
+    """One a line, no envelope; the same records as JSON has."""
+    lines = place.call("-o", "jsonl", name).out.splitlines()
+    assert [json.loads(line) for line in lines] == place.json(name).data
+
+
+@pytest.mark.parametrize("name", READS)
+def test_json_lines_of_one_thing_are_one_line(place: Place, name: str) -> None:
+    """Whatever is printed, each line is a record."""
+    out = place.call("-o", "jsonl", *READS[name]).out
+    assert all(isinstance(json.loads(line), dict) for line in out.splitlines())
+
+
+def test_a_record_holds_the_whole_envelope_of_an_event(place: Place) -> None:
+    """What the design says an event has, under those names."""
+    first = place.done("events")[0]
+    assert set(first) == {
+        "event_id", "stream", "version", "position", "type", "schema_version", "data", "actor",
+        "session", "command_id", "causation_id", "correlation_id", "occurred_at", "recorded_at",
+        "utc_offset", "prev_hash", "hash",
+    }  # fmt: skip
+    assert set(first["actor"]) == {"kind", "name"}
+
+
+ACTORS = {
+    "neither": ([], {}, "agent:unknown"),
+    "the environment": ([], {"WFCTL_ACTOR": "agent:tess"}, "agent:tess"),
+    "the option": (["--actor", "user:ada"], {"WFCTL_ACTOR": "agent:tess"}, "user:ada"),
+    "a name with a colon": (["--actor", "runner:a:b"], {}, "runner:a:b"),
+}
+
+
+@pytest.mark.parametrize("name", ACTORS)
+def test_who_acts_is_the_option_else_the_environment(
+    place: Place, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Away from a terminal it is an agent that did not say its name."""
+    line, environ, actor = ACTORS[name]
+    for key, value in environ.items():
+        monkeypatch.setenv(key, value)
+    assert place.call("note", "hello", *line).code == 0
+    last = place.done("events")[-1]["actor"]
+    assert f"{last['kind']}:{last['name']}" == actor
+
+
+def test_on_a_terminal_the_login_acts(place: Place) -> None:
+    """A person need not say who they are."""
+    main, side = pty.openpty()
+    line = [sys.executable, "-m", "cli.main", "--root", str(place.path), "note", "hello"]
+    environ = {**os.environ, "PYTHONPATH": str(HERE), "LOGNAME": "ada", "USER": "ada"}
+    subprocess.run(line, stdin=side, env=environ, capture_output=True, check=True, timeout=60)
+    os.close(main)
+    os.close(side)
+    assert place.done("events")[-1]["actor"] == {"kind": "user", "name": "ada"}
+
+
+@pytest.mark.parametrize("actor", ["ada", "boss:ada", "user:", ":ada", ""])
+@pytest.mark.parametrize("how", ["option", "environment"])
+def test_an_actor_that_is_none_is_a_usage_error(
+    place: Place, actor: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is recorded under a name that nobody can look up; every write looks first."""
+    if how == "environment":
+        monkeypatch.setenv("WFCTL_ACTOR", actor)
+    line = ["--actor", actor] if how == "option" else []
+    answer = place.json("note", "hello", *line)
+    assert (answer.code, answer.error["code"]) == (2, "invalid_option")
+    assert "user, agent, reconciler, runner, import" in answer.error["message"]
+    monkeypatch.delenv("WFCTL_ACTOR", raising=False)
+    assert place.notes() == []
+
+
+@pytest.mark.parametrize("name", [[], *([name] for name in COMMANDS), ["stage", "fail"]], ids=str)
+def test_every_command_explains_itself(name: list[str]) -> None:
+    """``--help`` works without a workflow, and so does ``-h``."""
+    for flag in ("--help", "-h"):
+        answer = call(*name, flag)
+        assert answer.code == 0
+        assert f"Usage: {' '.join(['wfctl', *name])}" in answer.out
+
+
+def test_the_help_groups_the_commands_as_the_contract_does() -> None:
+    """Porcelain first, as git has it; every command stands in one of the two."""
+    out = call("--help").out
+    porcelain, plumbing = out.index("Porcelain"), out.index("Plumbing")
+    assert porcelain < out.index("│ init") < plumbing < out.index("│ append")
+    for name in COMMANDS:
+        assert f"│ {name} " in out
+
+
+def test_a_reader_that_goes_away_ends_the_program_quietly(place: Place) -> None:
+    """As in ``wfctl events | head -1``."""
+    lines = "".join(
+        json.dumps({"type": "note.logged", "data": {"text": "x" * 1000}}) + "\n" for _ in range(300)
+    )
+    source = place.path / "lines"
+    source.write_text(lines)
+    assert place.call("append", "--from", str(source)).code == 0
+    program = subprocess.Popen(
+        [sys.executable, "-m", "cli.main", "--root", str(place.path), "events", "-o", "jsonl"],
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert program.stdout is not None
+    assert program.stderr is not None
+    with program.stderr, program:
+        program.stdout.readline()
+        program.stdout.close()
+        assert program.stderr.read() == b""
+        assert program.wait(60) == 128 + signal.SIGPIPE
+
+
+def test_colours_are_for_terminals_and_for_those_who_ask(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--color`` goes before NO_COLOR; a pipe gets none."""
+    assert "\x1b[" not in place.call("status").out
+    assert "\x1b[" in place.call("status", "--color", "always").out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" in place.call("status", "--color=always").out
+    assert "\x1b[" not in place.call("status", "--color=never").out
+
+
+def test_a_traceback_is_shown_only_where_it_is_asked_for(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``WFCTL_DEBUG=1`` is for those who mend wfctl."""
+    assert "Traceback" not in place.call("show", "stage-9").err
+    monkeypatch.setenv("WFCTL_DEBUG", "1")
+    answer = place.json("show", "stage-9")
+    assert "Traceback" in answer.err
+    assert answer.error["code"] == "unknown_stage"
+
+
+def test_the_process_and_the_function_agree(place: Place, tmp_path: Path) -> None:
+    """What the tests call in their own process is what a caller gets from the program."""
+    root = ["--root", str(place.path), "-o", "json"]
+    for line in (["events"], ["status"], ["show", "stage-9"], ["fly"], ["status", "--loud"]):
+        outside, inside = wfctl(*root, *line), call(*root, *line)
+        assert (outside.code, outside.out) == (inside.code, inside.out)
+    bad = write_plan(tmp_path, {}, "bad.json")
+    assert wfctl(*root, "init", str(bad)).out == call(*root, "init", str(bad)).out
