@@ -274,7 +274,8 @@ def _relaunch(jobs: Jobs, stage: Stage, attempt: Attempt, found: Verdict) -> Non
     )
     if found.action is Action.LAUNCH:
         _make_ready(jobs, stage)
-    start = launch if recorded.launched_at is None else attach
+    unrecorded = found.action is Action.LAUNCH and recorded.launched_at is None
+    start = launch if unrecorded else attach
     start(jobs, attempt, mode)
 
 
