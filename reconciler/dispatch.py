@@ -15,6 +15,7 @@ from reconciler.attempt import Attempt
 from reconciler.errors import AlreadyMonitored
 from reconciler.jobs import Jobs
 from reconciler.markers import check_inputs, clear_stale
+from reconciler.parameters import environment
 from reconciler.runner import Facts, Mode
 from service.service import Outcome, WriteOptions
 
@@ -152,7 +153,10 @@ def submission_of(jobs: Jobs, state: Workflow, stage: Stage) -> dict[str, Any]:
     prepared = jobs.root / stage.id / "submission.json"
     if prepared.is_file():
         return submission.read(prepared)
-    return submission.build(_job(stage), state.profile(stage))
+    built = submission.build(_job(stage), state.profile(stage))
+    resources = built["resources"]
+    own = environment(stage.parameters)
+    return {**built, "resources": {**resources, "envs": {**own, **resources.get("envs", {})}}}
 
 
 def _job(stage: Stage) -> submission.StageJob:

@@ -14,6 +14,7 @@ from lifecycle.workflow import Stage
 from reconciler.errors import EmptyInput, MissingInput
 from reconciler.jobs import Jobs
 from reconciler.markers import check_inputs
+from reconciler.parameters import environment
 from service.service import Outcome, WriteOptions
 
 #: Characters of a verify command's output that a check keeps.
@@ -67,7 +68,7 @@ def _command(jobs: Jobs, stage: Stage, command: str) -> Check:
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=jobs.root,
-        env={**os.environ, "WFCTL_STAGE": stage.id},
+        env={**os.environ, **environment(stage.parameters), "WFCTL_STAGE": stage.id},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -77,7 +78,7 @@ def _command(jobs: Jobs, stage: Stage, command: str) -> Check:
     )
     said = done.stdout.strip()[-_TAIL:]
     detail = f"exit {done.returncode}" + (f": {said}" if said else "")
-    return Check(name=f"verify {command}", passed=done.returncode == 0, detail=detail)
+    return Check(name="verify", passed=done.returncode == 0, detail=detail)
 
 
 def complete(jobs: Jobs, id_: str, evidence: str | None, options: WriteOptions) -> Outcome:
