@@ -25,7 +25,7 @@ def dispatch(
     from reconciler.reconcile import dispatch_sync
 
     options = write_options(dry_run, command_id, expected_version)
-    with engine(context) as (jobs, output):
+    with engine(context, dry_run) as (jobs, output):
         if sync:
             outcome = dispatch_sync(jobs, stage, options)
         else:

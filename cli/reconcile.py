@@ -13,7 +13,7 @@ def reconcile(context: typer.Context, dry_run: DryRun = False) -> None:
     """Compare the log with disk, processes and locks, and bring it in line."""
     from reconciler.reconcile import reconcile as bring_in_line
 
-    with engine(context) as (jobs, output):
+    with engine(context, dry_run) as (jobs, output):
         findings = bring_in_line(jobs, dry_run=dry_run)
         state = jobs.service.state()
         text = "\n\n".join(_finding(f.to_dict(), dry_run) for f in findings)
@@ -73,7 +73,7 @@ def rehydrate(context: typer.Context, dry_run: DryRun = False) -> None:
         lines += _section("next", [f"{a.command}  ({a.reason})" for a in briefing.actions])
         return "\n".join(lines)
 
-    with engine(context) as (jobs, output):
+    with engine(context, dry_run) as (jobs, output):
         briefing = bring_back(jobs, dry_run=dry_run)
         output.result(
             briefing.to_dict(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -112,8 +113,12 @@ def complete(
     from cli.writes import tell
     from reconciler.verify import complete as verify_and_complete
 
-    options = write_options(dry_run, command_id, expected_version)
-    with engine(context) as (jobs, output):
+    # What its checks find is no part of what was asked for, and may differ the second time.
+    options = replace(
+        write_options(dry_run, command_id, expected_version),
+        content={"complete": stage, "evidence": evidence},
+    )
+    with engine(context, dry_run) as (jobs, output):
         tell(output, verify_and_complete(jobs, stage, evidence, options), options)
 
 

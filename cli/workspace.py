@@ -87,12 +87,12 @@ def reading(context: typer.Context) -> Iterator[Reading]:
 
 
 @contextmanager
-def writing(context: typer.Context) -> Iterator[tuple[Service, Output]]:
-    """Open the workflow for writing."""
+def writing(context: typer.Context, dry_run: bool) -> Iterator[tuple[Service, Output]]:
+    """Open the workflow for writing; for a dry run, as a command that only looks does."""
     settings = settings_of(context)
     root, config = open_root(settings.start, settings.database_url)
     actor = actor_of(settings)
-    store = _open(root, read_only=False)
+    store = _open(root, read_only=dry_run)
     try:
         yield Service(root, WorkflowLog(store, config.stream), actor), Output(settings)
     finally:
@@ -112,12 +112,12 @@ def create(root: Root) -> EventStore:
 
 
 @contextmanager
-def engine(context: typer.Context) -> Iterator[tuple[Jobs, Output]]:
+def engine(context: typer.Context, dry_run: bool = False) -> Iterator[tuple[Jobs, Output]]:
     """Open the workflow with its job runner."""
     from reconciler.dpdisp import DPDispatcherRunner
     from reconciler.jobs import Jobs
 
-    with writing(context) as (service, output):
+    with writing(context, dry_run) as (service, output):
         yield Jobs(service, DPDispatcherRunner(), say, tell_progress), output
 
 

@@ -15,7 +15,7 @@ from service.service import Outcome, WriteOptions
 
 def write(context: typer.Context, options: WriteOptions, *commands: Payload) -> None:
     """Carry out the commands and print the events they yielded."""
-    with writing(context) as (service, output):
+    with writing(context, options.dry_run) as (service, output):
         tell(output, service.handle(*commands, options=options), options)
 
 

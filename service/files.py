@@ -54,7 +54,7 @@ class WorkflowFiles:
             raise FilesBehind(head.version if head else 0, error) from error
 
     def _write(self, known: Workflow | None) -> None:
-        sync = read_sync(self.root.sync_file)
+        sync = self._believed()
         after = min(sync.version(LOG), sync.version(STATE))
         start = known if known is not None and known.head == after else None
         lines, state = self._render(after, start, sync.version(LOG))
@@ -65,6 +65,14 @@ class WorkflowFiles:
         sync = self._write_state(sync, state)
         anchor = {"stream": self.log.stream, "version": head.version, "hash": head.hash}
         write_sync(self.root.sync_file, replace(sync, head=anchor))
+
+    def _believed(self) -> Sync:
+        """Return what was synced, without a log that has become shorter than it was left."""
+        sync = read_sync(self.root.sync_file)
+        entry = sync.files.get(LOG)
+        if entry is None or _size(self.root.path / LOG) >= entry.size:
+            return sync
+        return replace(sync, files={n: e for n, e in sync.files.items() if n != LOG})
 
     def _render(
         self, after: int, start: Workflow | None, logged: int
@@ -81,16 +89,11 @@ class WorkflowFiles:
     def _write_log(self, sync: Sync, lines: list[bytes], version: int) -> Sync:
         path = self.root.path / LOG
         found = _content(path) or b""
-        missing = lines_missing(found[self._shown(sync, found) :], lines)
+        entry = sync.files.get(LOG)
+        missing = lines_missing(found[entry.size if entry is not None else 0 :], lines)
         if missing:
             append(path, missing)
         return sync.having(LOG, self.log.stream, version, found + missing)
-
-    def _shown(self, sync: Sync, found: bytes) -> int:
-        """Return how many bytes of the file are known to show what was synced."""
-        entry = sync.files.get(LOG)
-        size = entry.size if entry is not None else 0
-        return min(size, len(found))
 
     def _write_state(self, sync: Sync, state: Workflow) -> Sync:
         path = self.root.path / STATE
@@ -191,6 +194,13 @@ def lines_missing(tail: bytes, expected: Iterable[bytes]) -> bytes:
     if rest and rest[0].startswith(last):
         return rest.popleft()[len(last) :] + b"".join(rest)
     return b"\n" + b"".join(rest) if rest else b""
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _content(path: Path) -> bytes | None:

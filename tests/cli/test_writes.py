@@ -1,0 +1,228 @@
+"""What every write takes: a dry run, an idempotency key, an expected version."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.support import PLAN, Place, attempt_data, call, tree, write_plan
+
+#: Command → the line, and the lines that lead up to where it is allowed.
+PREPARED = [["stage", "prepare", "stage-1"]]
+STARTED = [["append", "attempt.started", "--data", attempt_data()]]
+COMPUTED = [*STARTED, ["stage", "compute", "stage-1"]]
+FAILED = [*STARTED, ["stage", "fail", "stage-1", "--error", "it broke"]]
+READIED: list[list[str]] = []
+WRITES: dict[str, tuple[list[str], list[list[str]]]] = {
+    "note": (["note", "hello"], []),
+    "append": (["append", "stage.prepared", "--stage", "stage-1"], []),
+    "stage prepare": (["stage", "prepare", "stage-1"], []),
+    "stage compute": (["stage", "compute", "stage-1"], STARTED),
+    "stage complete": (["stage", "complete", "stage-1"], COMPUTED),
+    "stage fail": (["stage", "fail", "stage-1", "--error", "it broke"], PREPARED),
+    "stage retry": (["stage", "retry", "stage-1", "--fix", "mended"], FAILED),
+    "stage checkpoint": (["stage", "checkpoint", "stage-1", '{"step": 3}'], []),
+    "stage outputs": (["stage", "outputs", "stage-1", "a", "b"], []),
+    "dispatch": (["dispatch", "stage-1"], []),
+    "stage launch": (["stage", "launch", "stage-1"], PREPARED),
+}
+#: These start processes; what they share with the others is tested where jobs run.
+LAUNCHING = {"dispatch", "stage launch"}
+RECORDING = [name for name in WRITES if name not in LAUNCHING]
+
+
+def prepared(place: Place, name: str) -> list[str]:
+    """Bring the place to where the write is allowed, and return its line."""
+    line, before = WRITES[name]
+    for step in before:
+        place.done(*step)
+    (place.path / "stage-1").mkdir(exist_ok=True)
+    (place.path / "stage-1/out.txt").write_text("hi\n")
+    return line
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_dry_run_says_what_would_be_appended_and_writes_nothing(place: Place, name: str) -> None:
+    """Every file is as it was, byte for byte; what is said is what then happens."""
+    line = prepared(place, name)
+    before = tree(place.path)
+    said = place.done(*line, "--dry-run")
+    told = place.call(*line, "--dry-run")
+    assert tree(place.path) == before
+    assert said["dry_run"] is True
+    assert told.code == 0
+    for event in said["events"]:
+        assert f" {event['type']}: " in told.out
+    if name not in LAUNCHING:
+        then = place.done(*line)["events"]
+        assert [(e["type"], e["data"]) for e in then] == [
+            (e["type"], e["data"]) for e in said["events"]
+        ]
+
+
+def test_a_dry_run_of_init_writes_nothing(tmp_path: Path) -> None:
+    """It shows the workflow that would be made, and makes no folder."""
+    root = tmp_path / "root"
+    root.mkdir()
+    plan = write_plan(tmp_path)
+    answer = call("--root", str(root), "-o", "json", "init", str(plan), "--dry-run")
+    types = [event["type"] for event in answer.data["events"]]
+    assert types == ["workflow.created", "stage.readied"]
+    assert tree(root) == {}
+
+
+@pytest.mark.parametrize("line", [["run"], ["reconcile"], ["rehydrate"], ["replay", "--rebuild"]])
+def test_a_dry_run_of_the_engine_writes_nothing(place: Place, line: list[str]) -> None:
+    """Also where a file is missing that the real run would write."""
+    (place.path / "progress.log").unlink()
+    before = tree(place.path)
+    assert place.json(*line, "--dry-run").code == 0
+    assert tree(place.path) == before
+
+
+@pytest.mark.parametrize("name", RECORDING)
+def test_a_command_given_again_under_its_key_is_answered_and_not_repeated(
+    place: Place, name: str
+) -> None:
+    """Whoever acts and whenever: the first answer, and the log as it was."""
+    line = prepared(place, name)
+    first = place.done(*line, "--command-id", "key-1")
+    version = place.version()
+    again = place.done(*line, "--command-id", "key-1", "--actor", "user:ada")
+    assert (first["repeated"], again["repeated"]) == (False, True)
+    assert again["events"] == first["events"]
+    assert place.version() == version
+    assert "carried out before" in place.call(*line, "--command-id", "key-1").out
+
+
+@pytest.mark.parametrize("name", RECORDING)
+def test_a_key_used_for_something_else_is_a_conflict(place: Place, name: str) -> None:
+    """Exit 4, and nothing is appended."""
+    line = prepared(place, name)
+    place.done("note", "something else", "--command-id", "key-1")
+    version = place.version()
+    answer = place.json(*line, "--command-id", "key-1")
+    assert (answer.code, answer.error["code"]) == (4, "command_conflict")
+    assert place.version() == version
+
+
+@pytest.mark.parametrize("name", RECORDING)
+def test_a_stale_version_is_a_conflict(place: Place, name: str) -> None:
+    """The error names what was expected and what was found; the right version goes through."""
+    line = prepared(place, name)
+    version = place.version()
+    answer = place.json(*line, "--expected-version", str(version - 1))
+    assert (answer.code, answer.error["code"]) == (4, "wrong_expected_version")
+    assert answer.error["data"]["expected"] == version - 1
+    assert answer.error["data"]["found"] == version
+    assert place.version() == version
+    assert place.json(*line, "--expected-version", str(version)).code == 0
+
+
+def test_the_key_is_looked_up_before_the_version_is_checked(place: Place) -> None:
+    """A caller that lost the answer repeats its very line and gets the answer, not a conflict."""
+    line = ["note", "hello", "--command-id", "key-1", "--expected-version", "2"]
+    first = place.done(*line)
+    place.done("note", "meanwhile")
+    again = place.done(*line)
+    assert (again["repeated"], again["events"]) == (True, first["events"])
+
+
+def test_a_refused_command_leaves_its_key_free(place: Place) -> None:
+    """Nothing was carried out, so the key may be used once it is allowed."""
+    line = ["stage", "prepare", "stage-2", "--command-id", "key-1"]
+    assert place.json(*line).code == 5
+    for step in (*COMPUTED, ["append", "stage.completed", "--data", done_data()]):
+        place.done(*step)
+    assert place.done(*line)["repeated"] is False
+
+
+def done_data(stage: str = "stage-1") -> str:
+    """Return the data of a completion, as JSON."""
+    return json.dumps({"stage": stage, "evidence": "looked at it"})
+
+
+@pytest.mark.parametrize("value", ["-1", "two", ""])
+def test_an_expected_version_is_a_number(place: Place, value: str) -> None:
+    """Anything else is a usage error."""
+    assert place.json("note", "hello", "--expected-version", value).code == 2
+    assert place.notes() == []
+
+
+REFUSED: dict[str, tuple[list[str], str]] = {
+    "complete": (["stage", "complete", "stage-1"], "illegal_transition"),
+    "compute": (["stage", "compute", "stage-1"], "invalid_payload"),
+    "retry": (["stage", "retry", "stage-1", "--fix", "x"], "illegal_transition"),
+    "prepare": (["stage", "prepare", "stage-2"], "illegal_transition"),
+    "ready": (["stage", "ready", "stage-2"], "dependencies_not_met"),
+    "fail": (["stage", "fail", "stage-1", "--error", "x"], "illegal_transition"),
+    "unknown": (["stage", "prepare", "stage-9"], "unknown_stage"),
+}
+EXITS = {"invalid_payload": 2, "unknown_stage": 3}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["really", "dry"])
+def test_a_refusal_changes_no_file_and_no_event(place: Place, name: str, dry: list[str]) -> None:
+    """A dry run is refused as the real one is."""
+    line, code = REFUSED[name]
+    files = {k: v for k, v in tree(place.path).items() if "events.db" not in k}
+    answer = place.json(*line, *dry)
+    assert (answer.code, answer.error["code"]) == (EXITS.get(code, 5), code)
+    assert {k: v for k, v in tree(place.path).items() if "events.db" not in k} == files
+    assert place.types() == ["workflow.created", "stage.readied"]
+
+
+BAD_VALUES: dict[str, tuple[list[str], int]] = {
+    "no JSON": (["stage", "checkpoint", "stage-1", "{"], 1),
+    "NaN": (["stage", "checkpoint", "stage-1", "NaN"], 1),
+    "infinity": (["stage", "checkpoint", "stage-1", "1e999"], 2),
+    "a number too large": (["stage", "checkpoint", "stage-1", str(2**70)], 2),
+    "half a character": (["stage", "checkpoint", "stage-1", '"\\ud800"'], 2),
+    "bytes that are no text": (["note", "\udcff"], 2),
+    "an empty note": (["note", ""], 2),
+    "an empty error": (["stage", "fail", "stage-1", "--error", ""], 2),
+    "a path for a stage": (["stage", "prepare", "../stage-1"], 2),
+    "an attempt that is none": (["stage", "compute", "stage-1", "--attempt", "x"], 2),
+}
+
+
+@pytest.mark.parametrize("name", BAD_VALUES)
+def test_a_value_that_cannot_be_recorded_is_refused(place: Place, name: str) -> None:
+    """The log stays as it was, and no traceback or internal error is shown."""
+    line, code = BAD_VALUES[name]
+    answer = place.json(*line)
+    assert (answer.code, answer.error["code"] != "internal") == (code, True)
+    assert place.version() == 2
+
+
+def test_a_note_of_any_text_is_one_line_of_the_log(place: Place) -> None:
+    """Line breaks of every kind become spaces; the event keeps them."""
+    text = "ein\nzwei\r\ndrei\u2028vier äöü 🙂"
+    place.done("note", text)
+    assert place.notes() == [text]
+    assert place.log().splitlines()[-1].endswith("] ein zwei drei vier äöü 🙂")
+    assert place.log().count("\n") == 3
+
+
+def test_a_write_repairs_what_an_earlier_one_could_not_show(place: Place) -> None:
+    """A file that is gone comes back whole with the next write."""
+    before = place.log()
+    (place.path / "progress.log").unlink()
+    (place.path / "workflow-state.json").unlink()
+    place.done("note", "hello")
+    assert place.log().startswith(before)
+    assert place.json("replay", "--check").code == 0
+
+
+def test_the_state_that_a_write_answers_with_is_the_one_on_disk(place: Place) -> None:
+    """``_meta.version`` is the log's, ``position`` that of the last event."""
+    envelope: dict[str, Any] = place.json("stage", "prepare", "stage-1").envelope
+    state = json.loads((place.path / "workflow-state.json").read_text("utf-8"))
+    assert state["workflow_id"] == PLAN["workflow_id"]
+    assert state["stages"][0]["status"] == "preparing"
+    assert envelope["_meta"]["version"] == place.version() == 3
+    assert envelope["_meta"]["position"] == place.done("events")[-1]["position"]
