@@ -76,7 +76,8 @@ class Workflow:
 
     def said(self) -> str:
         """Return what the commands that were started have said on stderr so far."""
-        return (self.root.parent / "said").read_text()
+        path = self.root.parent / "said"
+        return path.read_text() if path.exists() else ""
 
     def stage(self, id_: str) -> dict[str, Any]:
         """Return a stage as the state file shows it."""

@@ -19,6 +19,7 @@ class Victim(StrEnum):
     TMUX_SERVER = "tmux server"
     MONITOR = "monitor"
     SESSION = "session"
+    JOB = "job"
     EVERYTHING = "everything"
 
 
@@ -38,6 +39,8 @@ def find(workflow: Workflow, victim: Victim) -> list[int]:
     everyone = processes(workflow)
     if victim is Victim.EVERYTHING:
         return list(everyone)
+    if victim is Victim.JOB:
+        return [pid for pid in everyone if is_job(pid)]
     session = {pid: line for pid, line in everyone.items() if not is_job(pid)}
     return [pid for pid, line in session.items() if _fits(line, victim)]
 
@@ -60,8 +63,8 @@ def _fits(line: str, victim: Victim) -> bool:
             return not line.startswith("tmux ") and ("dpdisp" in line and "cli.main" not in line)
         case Victim.SESSION:
             return "cli.main note" not in line
-        case Victim.EVERYTHING:
-            return True
+        case _:
+            raise AssertionError(victim)
 
 
 def strike(workflow: Workflow, victim: Victim) -> None:

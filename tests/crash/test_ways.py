@@ -1,0 +1,180 @@
+"""The ways a stage is run and ends, beside the plain one."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from tests.crash.aftermath import check_chain, check_log, check_stage, recover
+from tests.crash.moments import WINDOWS, after, awaited
+from tests.crash.support import Workflow, chain, ending, stage, until
+from tests.crash.victims import Victim, processes, strike
+
+pytestmark = pytest.mark.slow
+
+
+def path_without_tmux(folder: Path) -> str:
+    """Return a PATH that has all programs of this one but tmux."""
+    folder.mkdir()
+    for place in os.environ["PATH"].split(":"):
+        for program in Path(place).iterdir() if Path(place).is_dir() else ():
+            link = folder / program.name
+            if program.name != "tmux" and not link.exists():
+                link.symlink_to(program)
+    return str(folder)
+
+
+def test_without_tmux_the_monitor_is_detached_and_it_is_said(
+    workflow: Workflow, tmp_path: Path
+) -> None:
+    """One line on stderr a launch, and the same end."""
+    workflow.init(*chain())
+    done = workflow.call("run", PATH=path_without_tmux(tmp_path / "bin"))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("tmux is not installed") == 3
+    assert [event["data"]["mode"] for event in workflow.events("stage.launched")] == ["setsid"] * 3
+    check_chain(workflow)
+
+
+def test_a_session_without_tmux_survives_its_death_too(workflow: Workflow, tmp_path: Path) -> None:
+    """Orchestrator and detached monitor killed, the job's result is collected."""
+    path = path_without_tmux(tmp_path / "bin")
+    workflow.init(*chain())
+    with ending(workflow.start("run", PATH=path)) as run:
+        assert awaited(WINDOWS["the job has claimed its start"], workflow, run)
+        strike(workflow, Victim.SESSION)
+    workflow.succeed("rehydrate", PATH=path)
+    workflow.succeed("run", PATH=path)
+    check_chain(workflow)
+
+
+@pytest.mark.parametrize("victim", [Victim.ORCHESTRATOR, Victim.SESSION])
+@pytest.mark.parametrize("seconds", [0.6, 1.2, 2.0])
+def test_a_synchronous_dispatch_killed_half_way_runs_once(
+    workflow: Workflow, victim: Victim, seconds: float
+) -> None:
+    """Early, while it computes or late: the next run collects what the dispatch began."""
+    workflow.init(*chain(1.0))
+    with ending(workflow.start("dispatch", "stage-1", "--sync")) as dispatch:
+        awaited(after(seconds), workflow, dispatch)
+        strike(workflow, victim)
+    recover(workflow)
+    check_chain(workflow)
+
+
+def test_a_synchronous_dispatch_waits_for_the_end(workflow: Workflow) -> None:
+    """When the command returns, the stage is computed, and no tmux session was made."""
+    workflow.init(*chain())
+    workflow.succeed("dispatch", "stage-1", "--sync")
+    assert workflow.stage("stage-1")["status"] == "post_processing"
+    assert workflow.committed("stage.launched") == 0
+    recover(workflow)
+    check_chain(workflow)
+
+
+def test_a_verification_killed_half_way_is_done_again(workflow: Workflow) -> None:
+    """The command that verifies dies with its run; the stage is verified by the next one."""
+    verify = "echo verified >> verifications; while [ ! -e go ]; do sleep 0.05; done"
+    workflow.init(stage("stage-1", "echo 1 > out.txt", verify=verify))
+    with ending(workflow.start("run")) as run:
+        until((workflow.root / "verifications").exists)
+        strike(workflow, Victim.SESSION)
+    assert run.returncode == -9
+    assert workflow.stage("stage-1")["status"] == "post_processing"
+    (workflow.root / "go").touch()
+    recover(workflow)
+    check_stage(workflow, "stage-1", 1)
+    assert (workflow.root / "verifications").read_text() == "verified\n" * 2
+    check_log(workflow)
+
+
+def test_a_failed_stage_is_retried_beside_what_the_failure_left(workflow: Workflow) -> None:
+    """The reason is DPDispatcher's; after a fix the second attempt starts on clean ground."""
+    fails = "echo 0 > out.txt; test -e ../../../../../../fixed || { echo why >&2; exit 1; }"
+    workflow.init(stage("stage-1", f"{fails}; echo 1 > out.txt"))
+    done = workflow.call("run")
+    failed = workflow.stage("stage-1")
+    assert (done.returncode, failed["status"]) == (6, "failed")
+    assert "exited 1" in failed["last_error"]
+    assert "why" in failed["last_error"]
+    (workflow.root / "fixed").touch()
+    (workflow.root / "stage-1/out.txt").write_text("stale\n")
+    workflow.succeed("stage", "retry", "stage-1", "--fix", "made what was missing")
+    workflow.succeed("run")
+    check_retried(workflow)
+
+
+def check_retried(workflow: Workflow) -> None:
+    """Check that a second attempt completed the stage and the first one's files are kept."""
+    found = workflow.stage("stage-1")
+    assert (found["status"], found["retry_count"]) == ("completed", 1)
+    assert workflow.trace() == ["w-crash/stage-1/att-0001", "w-crash/stage-1/att-0002"]
+    assert (workflow.root / "stage-1/out.txt").read_text() == "1\n"
+    kept = workflow.root / "stage-1/.attempts/att-0001/kept/stage-1"
+    assert (kept / "out.txt").read_text() == "stale\n"
+    assert (kept / "DPDISP_EXIT_CODE").read_text().startswith("1\nw-crash/stage-1/att-0001 ")
+    check_log(workflow)
+
+
+def test_a_retry_killed_before_it_starts_does_not_take_old_outputs_for_its_own(
+    workflow: Workflow,
+) -> None:
+    """The old one lies in place when the new attempt is recorded; the command runs all the same."""
+    workflow.init(stage("stage-1", "test -e ../../../../../../fixed && echo 1 > out.txt"))
+    assert workflow.call("run").returncode == 6
+    (workflow.root / "fixed").touch()
+    (workflow.root / "stage-1/out.txt").write_text("stale\n")
+    workflow.succeed("stage", "retry", "stage-1", "--fix", "made what was missing")
+    with ending(workflow.start("run")) as run:
+        assert awaited(lambda w: w.committed("attempt.started") == 2, workflow, run)
+        strike(workflow, Victim.SESSION)
+    recover(workflow)
+    check_retried(workflow)
+
+
+def test_a_job_that_is_killed_twice_fails_without_a_retry(workflow: Workflow) -> None:
+    """The first loss costs nothing, the second one is said; each attempt ran once."""
+    workflow.init(stage("stage-1", "sleep 600"))
+    with ending(workflow.start("run")) as run:
+        for number in (1, 2):
+            kill_attempt(workflow, number)
+        run.wait(60)
+    found = workflow.stage("stage-1")
+    assert (run.returncode, found["status"], found["retry_count"]) == (6, "failed", 0)
+    assert "lost twice" in found["last_error"]
+    assert workflow.trace() == ["w-crash/stage-1/att-0001", "w-crash/stage-1/att-0002"]
+    check_log(workflow)
+
+
+def kill_attempt(workflow: Workflow, number: int) -> None:
+    """Kill every process of an attempt's job once it runs, and nobody else."""
+    until(lambda: len(workflow.trace()) == number)
+    strike(workflow, Victim.JOB)
+
+
+def test_a_stage_costs_little_more_than_its_computation(workflow: Workflow) -> None:
+    """What a stage takes from its attempt's start to its completion, beyond its two seconds."""
+    workflow.init(stage("stage-1", "sleep 2; echo 1 > out.txt"))
+    before = time.monotonic()
+    workflow.succeed("run")
+    whole = time.monotonic() - before
+    found = workflow.stage("stage-1")
+    times = (datetime.fromisoformat(found[name]) for name in ("started_at", "completed_at"))
+    started, completed = times
+    overhead = (completed - started).total_seconds() - 2
+    print(f"overhead of a stage {overhead:.2f} s, of the whole command {whole - 2:.2f} s")
+    assert 0 < overhead < 30
+
+
+def test_nothing_is_left_of_a_round(workflow: Workflow) -> None:
+    """The look for what is left sees a live monitor, and none once the run is over."""
+    workflow.init(*chain())
+    with ending(workflow.start("run")) as run:
+        assert awaited(WINDOWS["the job has claimed its start"], workflow, run)
+        assert any("dpdisp-run.sh" in line for line in processes(workflow).values())
+        run.wait(60)
+    until(lambda: not processes(workflow))
