@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import islice
 from typing import Annotated, Any
 
 import typer
@@ -37,9 +38,7 @@ def events(
     actor = settings_of(context).actor
     with reading(context) as workflow:
         wanted = _Filter(type_, stage, actor, _moment(since), _moment(until or at))
-        found = wanted.apply(_read(workflow, follow))
-        if limit is not None:
-            found = (event for event, _ in zip(found, range(limit), strict=False))
+        found = islice(wanted.apply(_read(workflow, follow)), limit)
         workflow.output.records(map(_record, found), _line)
 
 

@@ -10,6 +10,7 @@ from lifecycle.errors import NoWorkflow
 from lifecycle.evolve import REDUCER, evolve, steps
 from lifecycle.workflow import Workflow
 from service import stored_fold
+from service.errors import NotFound
 from service.moment import Moment, what_was_so
 
 #: A fold is stored once the log has grown by this many events since the last one.
@@ -45,7 +46,7 @@ class WorkflowLog:
         return self.store.read(self.stream, upto=at)
 
     def replayed(self, at: Moment | None = None) -> Workflow:
-        """Return the state folded from the first event; raises `NoWorkflow`."""
+        """Return the state folded from the first event; raises `NoWorkflow`, `NotFound`."""
         return self._some(evolve(None, self.events(at), self.accepted), at)
 
     def stored_differs(self) -> bool:
@@ -54,7 +55,7 @@ class WorkflowLog:
         return fold is not None and fold.state != stored_fold.to_bytes(self.replayed(fold.version))
 
     def current(self, at: Moment | None = None) -> Workflow:
-        """Return the state now or at a moment; raises `NoWorkflow` where nothing was yet."""
+        """Return the state now or at a moment; raises `NoWorkflow`, `NotFound`."""
         return self._some(self.state(at), at)
 
     def _some(self, state: Workflow | None, at: Moment | None) -> Workflow:
@@ -63,6 +64,10 @@ class WorkflowLog:
             raise NoWorkflow(
                 f"the log holds no workflow{when}; `wfctl init PLAN` makes one.",
                 stream=self.stream,
+            )
+        if isinstance(at, int) and at > state.head:
+            raise NotFound(
+                f"no version {at}: the log ends at version {state.head}", version=state.head
             )
         return state
 

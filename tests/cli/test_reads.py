@@ -1,0 +1,241 @@
+"""Commands that look: they change nothing, and can look back."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+
+from tests.cli.support import HERE, Answer, Place, attempt_data, tree, wfctl
+
+READS = {
+    "status": ["status"],
+    "show": ["show", "stage-1"],
+    "log": ["log"],
+    "events": ["events"],
+    "replay": ["replay"],
+    "replay --check": ["replay", "--check"],
+    "fsck": ["fsck"],
+    "schema": ["schema"],
+    "db url": ["db", "url"],
+    "run --dry-run": ["run", "--dry-run"],
+    "reconcile --dry-run": ["reconcile", "--dry-run"],
+    "rehydrate --dry-run": ["rehydrate", "--dry-run"],
+    "a dry run": ["stage", "fail", "stage-1", "--error", "broke", "--dry-run"],
+}
+AT = {"status": ["status"], "show": ["show", "stage-1"], "log": ["log"], "events": ["events"],
+      "replay": ["replay"]}  # fmt: skip
+
+
+@pytest.fixture
+def told(place: Place) -> Place:
+    """A workflow with some history: created, readied, two notes, prepared."""
+    for line in (["note", "one"], ["note", "two"], ["stage", "prepare", "stage-1"]):
+        place.done(*line)
+    return place
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_read_changes_no_byte(told: Place, name: str) -> None:
+    """Not in the root, and not below ``.wfctl``, the engine's own files included."""
+    before = tree(told.path)
+    assert told.json(*READS[name]).code == 0
+    assert wfctl("--root", str(told.path), *READS[name]).code == 0
+    assert tree(told.path) == before
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_read_needs_none_of_the_files_it_stands_for(told: Place, name: str) -> None:
+    """The log alone answers; what is missing stays missing."""
+    for file in ("workflow-state.json", "progress.log"):
+        (told.path / file).unlink()
+    (told.path / ".wfctl/sync.json").unlink()
+    before = tree(told.path)
+    assert told.json(*READS[name]).code == (7 if name == "replay --check" else 0)
+    assert tree(told.path) == before
+
+
+def seen(answer: Answer) -> str:
+    """Return what was printed, where it went well."""
+    assert answer.code == 0, answer
+    return answer.out
+
+
+@pytest.mark.parametrize("name", AT)
+def test_a_look_back_shows_what_the_same_look_showed_then(place: Place, name: str) -> None:
+    """By version: what is appended later changes nothing in it."""
+    at = ["--at", str(place.version())]
+    then = seen(place.json(*AT[name], *at))
+    for line in (["note", "later"], ["stage", "prepare", "stage-1"]):
+        place.done(*line)
+    assert seen(place.json(*AT[name], *at)) == then
+    assert seen(place.json(*AT[name])) != then
+
+
+@pytest.mark.parametrize("name", AT)
+def test_a_look_back_by_time_is_one_by_what_was_so_then(told: Place, name: str) -> None:
+    """The time of an event is the moment after which it counts, in any offset and spelling."""
+    events = told.done("events")
+    moment = events[3]["occurred_at"]
+    by_version = seen(told.json(*AT[name], "--at", "4"))
+    for spelt in (moment, moment.replace("Z", "+00:00"), moment.replace("T", " ")):
+        assert seen(told.json(*AT[name], "--at", spelt)) == by_version
+
+
+def test_a_time_without_offset_is_local(told: Place) -> None:
+    """As every other program takes what a person types."""
+    moment = told.done("events")[3]["occurred_at"].removesuffix("Z")
+    line = ["--root", str(told.path), "-o", "json", "status", "--at", moment]
+    far = {"TZ": "Etc/GMT-5"}  # five hours east, so that the same words are five hours earlier
+    assert wfctl(*line, environ={"TZ": "UTC"}).envelope["_meta"]["version"] == 4
+    assert wfctl(*line, environ=far).code == 3
+
+
+@pytest.mark.parametrize("name", ["status", "show", "replay"])
+@pytest.mark.parametrize("at", ["0", "1999-01-01"])
+def test_before_the_beginning_there_was_nothing(told: Place, name: str, at: str) -> None:
+    """Exit 3: the log held no workflow then."""
+    answer = told.json(*AT[name], "--at", at)
+    assert (answer.code, answer.error["code"]) == (3, "no_workflow_yet")
+
+
+@pytest.mark.parametrize("name", AT)
+@pytest.mark.parametrize("at", ["yesterday", "", "-1", "2026-02-30", "1.5", "0001-01-01T00:00+05"])
+def test_a_moment_that_is_none_is_a_usage_error(told: Place, name: str, at: str) -> None:
+    """The message shows both spellings that there are."""
+    answer = told.json(*AT[name], f"--at={at}")
+    assert (answer.code, answer.error["code"]) == (2, "invalid_option")
+    assert "ISO 8601" in answer.error["message"]
+
+
+def test_a_version_to_come_is_not_found(told: Place) -> None:
+    """The state is never shown under a version that it has not."""
+    for at in ("6", str(10**30)):
+        answer = told.json("status", "--at", at)
+        assert (answer.code, answer.error["code"]) == (3, "not_found")
+        assert "5" in answer.error["message"]
+
+
+FILTERS = {
+    "--type note.logged": ["one", "two"],
+    "--limit 4": ["one", "two"],
+    "--since 3": ["two"],
+    "--until 3": ["one"],
+    "--since 2 --until 3": ["one"],
+    "--stage stage-1": [],
+    "--actor agent": ["one", "two"],
+    "--actor agent:unknown": ["one", "two"],
+    "--actor user": [],
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_events_are_told_apart_by_what_is_asked_for(told: Place, name: str) -> None:
+    """Each filter alone, and two together."""
+    found = told.done("events", *name.split())
+    notes = [event["data"]["text"] for event in found if event["type"] == "note.logged"]
+    assert notes == FILTERS[name]
+
+
+def test_a_follower_sees_what_is_appended_later_and_ends_at_its_limit(told: Place) -> None:
+    """It needs no further event to know that it has had enough."""
+    line = [sys.executable, "-m", "cli.main", "--root", str(told.path), "-o", "jsonl"]
+    follower = subprocess.Popen(
+        [*line, "events", "--follow", "--limit", "6"],
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert follower.stdout is not None
+    with follower:
+        first = [json.loads(follower.stdout.readline())["version"] for _ in range(5)]
+        told.done("note", "later")
+        rest, _ = follower.communicate(timeout=60)
+    assert (first, json.loads(rest)["data"]["text"]) == ([1, 2, 3, 4, 5], "later")
+    assert follower.returncode == 0
+
+
+def test_the_history_of_one_stage_holds_what_concerns_it(told: Place) -> None:
+    """``log --stage`` and ``log -n``."""
+    lines = told.done("log", "--stage", "stage-1")
+    assert [line["stage"] for line in lines] == ["stage-1", "stage-1"]
+    assert [line["message"] for line in told.done("log", "-n", "1")] == [lines[-1]["message"]]
+
+
+def test_the_log_says_what_the_file_says(told: Place) -> None:
+    """The two never differ in their words."""
+    messages = [line["message"] for line in told.done("log")]
+    assert [line.split("] ", 1)[1] for line in told.log().splitlines()] == messages
+
+
+def test_show_tells_of_attempts_and_their_evidence(place: Place) -> None:
+    """Everything the fold knows of the stage, for people too."""
+    place.done("append", "attempt.started", "--data", attempt_data())
+    data = place.done("show", "stage-1")
+    assert data["status"] == "preparing"
+    assert data["attempts"][0]["id"] == "att-0001"
+    assert "att-0001" in place.call("show", "stage-1").out
+
+
+def test_replay_prints_the_very_file(told: Place) -> None:
+    """What is folded anew is what stands on disk."""
+    state = (told.path / "workflow-state.json").read_text("utf-8")
+    assert told.call("replay").out == state
+    assert told.done("replay") == json.loads(state)
+
+
+CHANGES = {
+    "workflow-state.json": ("missing", None),
+    "progress.log": ("changed", b"[2026-01-01T00:00:00+00:00] I was here\n"),
+}
+
+
+@pytest.mark.parametrize("file", CHANGES)
+def test_a_file_that_is_not_what_the_log_says_is_a_finding(told: Place, file: str) -> None:
+    """Exit 7 and a diff; status warns; the rebuild mends it; the foreign version is kept."""
+    kind, content = CHANGES[file]
+    path = told.path / file
+    original = path.read_bytes()
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    answer = told.json("replay", "--check")
+    assert answer.code == 7
+    assert [(f["file"], f["kind"]) for f in answer.data["findings"]] == [(file, kind)]
+    assert "(by the log)" in answer.data["findings"][0]["diff"]
+    assert any(file in warning for warning in told.done("status")["files"])
+    assert told.done("replay", "--rebuild")["written"] == [file]
+    assert path.read_bytes() == original
+    assert told.call("replay", "--check").code == 0
+    kept = [p.read_bytes() for p in (told.path / ".wfctl").glob("drift/*")]
+    assert kept == ([content] if content is not None else [])
+
+
+@pytest.mark.parametrize("line", ["--check --rebuild", "--at 3 --check", "--at 3 --rebuild"])
+def test_the_ways_to_replay_exclude_each_other(told: Place, line: str) -> None:
+    """What is meant would not be clear."""
+    assert told.json("replay", *line.split()).code == 2
+
+
+def test_fsck_names_the_first_bad_version(told: Place) -> None:
+    """Exit 7 where an event was changed behind the triggers' back."""
+    assert told.done("fsck")["events"] == 5
+    with closing(sqlite3.connect(told.path / ".wfctl/events.db")) as database, database:
+        database.execute("DROP TRIGGER events_no_update")
+        database.execute("UPDATE events SET body = replace(body, 'one', 'won') WHERE version = 3")
+    answer = told.json("fsck")
+    assert answer.code == 7
+    assert answer.data["findings"][0]["version"] == 3
+
+
+def test_every_event_type_has_a_schema(place: Place) -> None:
+    """``schema`` alone prints them all; an unknown type is a usage error."""
+    schemas = place.done("schema")
+    assert schemas["stage.failed"] == place.done("schema", "stage.failed")
+    assert schemas["stage.failed"]["properties"]["error"]
+    assert place.json("schema", "stage.exploded").code == 2
