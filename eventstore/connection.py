@@ -32,12 +32,19 @@ def meaning(error: sqlite3.Error, path: Path, wait: float) -> EventStoreError:
     if code in _BUSY:
         return StoreBusy(wait)
     if code in _UNWRITABLE:
-        return StoreUnwritable(path, str(error))
+        return StoreUnwritable(path, _why_unwritable(error, path))
     if code == sqlite3.SQLITE_NOTADB:
         return NotOurs(path, "another kind of file")
     if code == sqlite3.SQLITE_CANTOPEN:
         return StoreUnwritable(path, f"{error} (no permission, or no folder)")
     return StoreDamaged(path, str(error))
+
+
+def _why_unwritable(error: sqlite3.Error, path: Path) -> str:
+    # SQLite shares one view of the shared memory among all connections of a process.
+    if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY and os.access(path, os.W_OK):
+        return f"{error}, as this process opened a store for reading before: close that first"
+    return str(error)
 
 
 @contextmanager

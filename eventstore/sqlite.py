@@ -15,7 +15,13 @@ from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 from eventstore.chain import START, Link, Sealed, seal, stamp
 from eventstore.codec import Schema, canonical
 from eventstore.connection import meaning, reader, reading, translated, writer
-from eventstore.errors import DatabaseMissing, EventIdReused, LocksUnreliable, StoreClosed
+from eventstore.errors import (
+    DatabaseMissing,
+    EventIdReused,
+    LocksUnreliable,
+    StoreClosed,
+    StoreDamaged,
+)
 from eventstore.event import NewEvent, RecordedEvent
 from eventstore.expectation import Command, require_name, require_same, require_version
 from eventstore.filesystem import kind_of, locks_exclude
@@ -29,6 +35,9 @@ from eventstore.writerlock import WriterLock
 # or keeps the log from being folded into the file.
 _CHUNK = 1000
 _WAIT = 30.0
+# Bytes of write-ahead log that a closing store leaves: the next process to open reads them all, and
+# SQLite's own limit is of no use to processes that append once and end.
+_LONG_LOG = 1 << 20
 
 
 def open_store(
@@ -94,7 +103,11 @@ class _Writer:
         self.connection = connection
         self.lock = lock
 
-    def close(self) -> None:
+    def close(self, shorten: bool) -> None:
+        """Close, and fold a long log into the file unless others are at work."""
+        if shorten and self.lock.granted():
+            self.connection.execute("PRAGMA busy_timeout=0")
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self.connection.close()
         self.lock.close()
 
@@ -308,8 +321,18 @@ class SqliteStore:
     def verify(
         self, stream: str | None = None, *, anchors: Mapping[str, Link] | None = None
     ) -> Iterator[Finding]:
-        """See EventStore."""
-        return findings(self, self._schema, stream, anchors or {})
+        """See EventStore; for the whole log SQLite checks its file as well."""
+        try:
+            if stream is None:
+                yield from self._engine_findings()
+            yield from findings(self, self._schema, stream, anchors or {})
+        except StoreDamaged as error:
+            yield Finding(stream, None, None, "engine", error.reason)
+
+    def _engine_findings(self) -> Iterator[Finding]:
+        for (message,) in self._fetch("PRAGMA integrity_check", ()):
+            if message != "ok":
+                yield Finding(None, None, None, "engine", message)
 
     def save_fold(self, fold: StoredFold) -> None:
         """See EventStore."""
@@ -345,8 +368,12 @@ class SqliteStore:
             return
         self._closed = True
         if self._writer is not None:
-            self._writer.close()
+            self._writer.close(self._log_size() > _LONG_LOG)
         self._reader.close()
+
+    def _log_size(self) -> int:
+        log = self.path.with_name(self.path.name + "-wal")
+        return log.stat().st_size if log.exists() else 0
 
 
 def _as_found(text: bytes) -> str:

@@ -76,6 +76,9 @@ def _of_positions(source: Source) -> Iterator[Finding]:
 def _of_stream(stream: str, rows: Iterable[Row], schema: Schema, anchor: Link) -> Iterator[Finding]:
     link, position = START, 0
     for row in rows:
+        if not _well_typed(row):
+            yield Finding(stream, link.version + 1, None, "malformed", f"columns of {row}")
+            continue
         yield from _of_row(row, link, position, schema)
         if row.version == anchor.version and row.hash != anchor.hash:
             yield _finding(row, "anchor", f"expected hash {anchor.hash}, found {row.hash}")
@@ -83,6 +86,12 @@ def _of_stream(stream: str, rows: Iterable[Row], schema: Schema, anchor: Link) -
     if link.version < anchor.version:
         message = f"expected at least version {anchor.version}, found the end at {link.version}"
         yield Finding(stream, link.version + 1, None, "cut_tail", message)
+
+
+def _well_typed(row: Row) -> bool:
+    """Whether the engine gave what the columns are declared to hold; a damaged file may not."""
+    types = (int, str, int, str, str, str, str, str)
+    return all(map(isinstance, row, types))
 
 
 def _finding(row: Row, kind: str, message: str) -> Finding:

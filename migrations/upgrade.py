@@ -16,22 +16,24 @@ from eventstore.connection import connect, meaning
 from eventstore.errors import NewerDatabase, NotOurs
 from eventstore.tables import APPLICATION_ID, HEAD
 
+SCRIPTS = Path(__file__).parent
 _WAIT = 30.0
 
 
-def upgrade(path: Path, *, wait: float = _WAIT) -> str:
+def upgrade(path: Path, *, wait: float = _WAIT, scripts: Path = SCRIPTS) -> str | None:
     """Make or upgrade the SQLite database at `path` and return its version.
 
     Several callers at once are safe: one does the work. A failure leaves the database as it was.
+    `scripts` is the folder of Alembic's environment.
     Raises NotOurs, NewerDatabase, StoreBusy, StoreUnwritable, StoreDamaged.
     """
     with _begun(path, wait) as connection:
         _require_ours(connection, path)
         config = Config()
-        config.set_main_option("script_location", str(Path(__file__).parent))
+        config.set_main_option("script_location", str(scripts))
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
-        return HEAD
+        return MigrationContext.configure(connection).get_current_revision()
 
 
 def current(path: Path, *, wait: float = _WAIT) -> str | None:

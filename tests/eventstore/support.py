@@ -10,12 +10,15 @@ from eventstore.codec import Schema
 from eventstore.event import Actor, NewEvent
 from eventstore.memory import MemoryStore
 from eventstore.sqlite import SqliteStore, open_store
-from eventstore.store import Claim, EventStore
+from eventstore.store import Claim, EventStore, Refusal
 from migrations.upgrade import upgrade
 
 SCHEMA = Schema({"note.logged": 1, "stage.moved": 3}, {("stage.moved", 1): dict})
 SOMEONE = Actor("user", "ada")
 SUMMER = timezone(timedelta(hours=2))
+REFUSAL = Refusal(
+    "2026-07-01T10:00:00.000000Z", "w", "agent:bo", "stage.complete", "illegal", "no", {"n": 1}
+)
 FIRST_TICK = datetime(2026, 7, 1, 12, 0, 0, 5, tzinfo=SUMMER)
 
 

@@ -18,12 +18,8 @@ from eventstore.errors import (
     WrongExpectedVersion,
 )
 from eventstore.event import NewEvent
-from eventstore.store import Claim, EventStore, Expected, Refusal, StoredFold
-from tests.eventstore.support import SOMEONE, claim, note, notes
-
-REFUSAL = Refusal(
-    "2026-07-01T10:00:00.000000Z", "w", "agent:bo", "stage.complete", "illegal", "no", {"n": 1}
-)
+from eventstore.store import Claim, EventStore, Expected, StoredFold
+from tests.eventstore.support import REFUSAL, SOMEONE, claim, note, notes
 
 
 def put(store: EventStore, stream: str, number: int) -> None:

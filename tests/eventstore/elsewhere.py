@@ -1,0 +1,39 @@
+"""What the tests of disks do in a process that sees another disk."""
+
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from eventstore.errors import EventStoreError
+from tests.eventstore.support import claim, note, sqlite_store
+
+
+def read(path: Path) -> None:
+    """Print the number of events, and the code of the error that a writer gets."""
+    with closing(sqlite_store(path, read_only=True)) as store:
+        print(sum(1 for _ in store.read("w")))
+    try:
+        sqlite_store(path).append("w", [note()], expected=3, claim=claim())
+    except EventStoreError as error:
+        print(error.code)
+
+
+def fill(path: Path, mode: str) -> None:
+    """Append until there is no room; print acknowledged, error, kept, number of findings."""
+    with closing(sqlite_store(path, mode)) as store:
+        acknowledged = 0
+        try:
+            while True:
+                store.append("w", [note("x" * 900)], expected=acknowledged, claim=claim())
+                acknowledged += 1
+        except EventStoreError as error:
+            print(acknowledged, error.code)
+        print(sum(1 for _ in store.read("w")), len(list(store.verify())))
+
+
+if __name__ == "__main__":
+    command, path, *more = sys.argv[1:]
+    if command == "read":
+        read(Path(path))
+    else:
+        fill(Path(path), *more)

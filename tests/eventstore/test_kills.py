@@ -1,0 +1,72 @@
+"""An acknowledged append survives SIGKILL, whole and once."""
+
+import random
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from eventstore.store import Claim, Expected
+from tests.eventstore.support import note, sqlite_store
+
+
+def scribes_killed(database: Path, journal: str, seconds: float) -> list[tuple[str, int]]:
+    """Kill two writers so long after the first acknowledgement; what they had acknowledged."""
+    command = [sys.executable, "-m", "tests.eventstore.scribe", str(database), journal]
+    scribes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+    said = b""
+    for scribe in scribes:
+        assert scribe.stdout is not None
+        said += scribe.stdout.readline()
+    time.sleep(seconds)
+    for scribe in scribes:
+        scribe.kill()
+    for scribe in scribes:
+        said += scribe.communicate()[0]
+    lines = (line.split() for line in said.decode().splitlines(keepends=True) if line[-1] == "\n")
+    return [(name, int(version)) for name, version in lines]
+
+
+def check_whole(database: Path, journal: str, acknowledged: list[tuple[str, int]]) -> None:
+    """Everything acknowledged is there once, and each command whole."""
+    with closing(sqlite_store(database, journal)) as store:
+        assert list(store.verify()) == []
+        events = list(store.read("w"))
+        for name, version in acknowledged:
+            again = store.append("w", [note()], expected=Expected.ANY, claim=Claim(name, name))
+            assert again.repeated
+            assert again.events[-1].version == version
+    assert [event.version for event in events] == list(range(1, len(events) + 1))
+    commands: dict[str, int] = {}
+    for event in events:
+        commands[event.command_id] = commands.get(event.command_id, 0) + 1
+    assert all(size == int(name.split("-")[1]) % 5 + 1 for name, size in commands.items())
+
+
+def kill_rounds(database: Path, journal: str, rounds: int, seed: int) -> None:
+    """One log through so many rounds, each looked at after the kill."""
+    chance = random.Random(seed)
+    acknowledged = []
+    for _ in range(rounds):
+        acknowledged += scribes_killed(database, journal, chance.uniform(0, 0.08))
+        check_whole(database, journal, acknowledged[-50:])
+    check_whole(database, journal, acknowledged)
+    assert len(acknowledged) >= rounds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("journal", ["wal", "truncate"])
+def test_killed_writers_lose_nothing(database: Path, journal: str) -> None:
+    """A few rounds of two writers under load."""
+    kill_rounds(database, journal, rounds=5, seed=1)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("journal", ["wal", "truncate"])
+def test_two_hundred_kills_lose_nothing(database: Path, journal: str) -> None:
+    """The same for two hundred rounds."""
+    kill_rounds(database, journal, rounds=200, seed=2)

@@ -1,0 +1,150 @@
+"""A database gets its tables by migration, forward only, all or nothing."""
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine
+
+from eventstore.errors import NewerDatabase, NotOurs, StoreBusy
+from eventstore.store import Expected
+from eventstore.tables import HEAD, metadata
+from migrations.upgrade import SCRIPTS, current, upgrade
+from tests.eventstore.support import claim, notes, sqlite_store
+
+BROKEN = """
+import os, signal
+from alembic import op
+revision, down_revision, branch_labels, depends_on = "0002", "0001", None, None
+def upgrade():
+    op.execute("CREATE TABLE half (done INTEGER)")
+    op.execute("DROP TRIGGER events_no_update")
+    {end}
+"""
+
+
+def schema_of(path: Path) -> set[tuple[str, ...]]:
+    """Everything the file says about its tables, whatever the order and the spaces."""
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
+        rows = {tuple(" ".join((value or "").split()) for value in row) for row in found}
+        (mark,) = connection.execute("PRAGMA application_id").fetchone()
+    return {row for row in rows if "alembic_version" not in row[2]} | {("mark", str(mark))}
+
+
+def scripts_with(folder: Path, end: str) -> Path:
+    """The real migrations and one more that ends as told."""
+    scripts = folder / "scripts"
+    shutil.copytree(SCRIPTS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
+    (scripts / "versions" / "0002_half.py").write_text(BROKEN.format(end=end))
+    return scripts
+
+
+def test_a_migrated_database_is_a_fresh_one(tmp_path: Path) -> None:
+    """What the migrations make is what the tables say."""
+    migrated, fresh = tmp_path / "migrated.db", tmp_path / "fresh.db"
+    upgrade(migrated)
+    engine = create_engine(f"sqlite:///{fresh}")
+    metadata.create_all(engine)
+    engine.dispose()
+    assert schema_of(migrated) == schema_of(fresh)
+
+
+def test_the_store_knows_the_newest_migration(tmp_path: Path) -> None:
+    """The constant that a normal open compares with is the head of the migrations."""
+    assert current(tmp_path / "events.db") is None
+    assert upgrade(tmp_path / "events.db") == HEAD == current(tmp_path / "events.db")
+
+
+def test_upgrading_twice_keeps_what_is_there(database: Path) -> None:
+    """The second time has nothing to do."""
+    with closing(sqlite_store(database)) as store:
+        store.append("w", notes(3), expected=0, claim=claim())
+    before = schema_of(database)
+    assert upgrade(database) == HEAD
+    assert schema_of(database) == before
+    with closing(sqlite_store(database)) as store:
+        assert len(list(store.read("w"))) == 3
+
+
+@pytest.mark.slow
+def test_several_at_once_make_one_database(tmp_path: Path) -> None:
+    """One does the work, the others find it done."""
+    path = tmp_path / "events.db"
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: subprocess_upgrade(path), range(4)))
+    assert found == [0, 0, 0, 0]
+    assert current(path) == HEAD
+
+
+def subprocess_upgrade(path: Path, scripts: Path = SCRIPTS) -> int:
+    """Exit code of an upgrade in a process of its own."""
+    program = (
+        "import sys; from pathlib import Path; from migrations.upgrade import upgrade; "
+        "upgrade(Path(sys.argv[1]), scripts=Path(sys.argv[2]))"
+    )
+    command = [sys.executable, "-c", program, str(path), str(scripts)]
+    return subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [("raise RuntimeError", 1), ("os.kill(os.getpid(), signal.SIGKILL)", -9)],
+    ids=["error", "killed"],
+)
+def test_an_interrupted_upgrade_leaves_the_old_tables_working(
+    database: Path, tmp_path: Path, end: str, code: int
+) -> None:
+    """Nothing of the half step stays, and the old program goes on."""
+    before = schema_of(database)
+    assert subprocess_upgrade(database, scripts_with(tmp_path, end)) == code
+    with closing(sqlite_store(database)) as store:
+        store.append("w", notes(1), expected=Expected.NO_STREAM, claim=claim())
+        assert list(store.verify()) == []
+    assert schema_of(database) == before
+
+
+@pytest.mark.slow
+def test_an_interrupted_making_can_be_done_again(tmp_path: Path) -> None:
+    """A first upgrade that dies leaves nothing that the next one trips over."""
+    path = tmp_path / "events.db"
+    scripts = scripts_with(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
+    assert subprocess_upgrade(path, scripts) == -9
+    assert upgrade(path) == HEAD
+
+
+def test_a_newer_database_is_refused_by_the_upgrade_too(database: Path, tmp_path: Path) -> None:
+    """There is no way back, and the error says both versions."""
+    assert upgrade(database, scripts=scripts_with(tmp_path, "pass")) == "0002"
+    with pytest.raises(NewerDatabase) as caught:
+        upgrade(database)
+    assert (caught.value.found, caught.value.known) == ("0002", HEAD)
+    with pytest.raises(NewerDatabase):
+        sqlite_store(database)
+    with pytest.raises(NewerDatabase):
+        sqlite_store(database, read_only=True)
+
+
+def test_a_foreign_database_is_not_upgraded(tmp_path: Path) -> None:
+    """It keeps every byte."""
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    before = path.read_bytes()
+    with pytest.raises(NotOurs):
+        upgrade(path)
+    assert path.read_bytes() == before
+
+
+def test_an_upgrade_waits_only_so_long(database: Path) -> None:
+    """Another writer that does not end is named by an error."""
+    with closing(sqlite3.connect(database, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusy):
+            upgrade(database, wait=0.1)

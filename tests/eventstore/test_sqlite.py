@@ -1,0 +1,392 @@
+"""What is special to the log in a SQLite file."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from eventstore.errors import (
+    DatabaseMissing,
+    LocksUnreliable,
+    NotOurs,
+    OlderDatabase,
+    StoreBusy,
+    StoreClosed,
+    StoreUnwritable,
+    WrongExpectedVersion,
+)
+from eventstore.store import Expected
+from tests.eventstore.support import REFUSAL, claim, fresh_database, note, notes, sqlite_store
+
+
+def everything_in(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Name, bytes and time of change of every file."""
+    return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.iterdir()}
+
+
+class TestOpening:
+    """Only a database of ours and of this version is opened."""
+
+    def test_a_missing_database_is_named(self, tmp_path: Path) -> None:
+        """Opening never makes one."""
+        for read_only in (False, True):
+            with pytest.raises(DatabaseMissing, match="nothing"):
+                sqlite_store(tmp_path / "no.db", read_only=read_only)
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("content", [b"", b"no database at all, but long enough to look" * 9])
+    @pytest.mark.parametrize("read_only", [False, True])
+    def test_another_file_is_not_ours(
+        self, tmp_path: Path, content: bytes, read_only: bool
+    ) -> None:
+        """Neither an empty file nor text; it keeps its bytes."""
+        path = tmp_path / "events.db"
+        path.write_bytes(content)
+        with pytest.raises(NotOurs):
+            sqlite_store(path, read_only=read_only)
+        assert path.read_bytes() == content
+
+    def test_another_programs_database_is_not_ours(self, tmp_path: Path) -> None:
+        """Its application id is in the message."""
+        path = tmp_path / "events.db"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA application_id = 17")
+        with pytest.raises(NotOurs, match="0x11"):
+            sqlite_store(path)
+
+    def test_an_older_database_asks_for_an_upgrade(self, database: Path) -> None:
+        """The message names the command."""
+        with closing(sqlite3.connect(database)) as connection, connection:
+            connection.execute("UPDATE alembic_version SET version_num = '0000'")
+        with pytest.raises(OlderDatabase, match="wfctl db upgrade"):
+            sqlite_store(database)
+
+    @pytest.mark.parametrize(("mode", "level"), [("wal", 2), ("truncate", 3)])
+    def test_every_journal_has_a_sync_level_that_keeps_what_was_acknowledged(
+        self, database: Path, mode: str, level: int
+    ) -> None:
+        """FULL for the write-ahead log, EXTRA for the rollback journal."""
+        with closing(sqlite_store(database, mode)) as store:
+            connection = store._writer.connection  # type: ignore[union-attr]
+            assert connection.execute("PRAGMA journal_mode").fetchone() == (mode,)
+            assert connection.execute("PRAGMA synchronous").fetchone() == (level,)
+            assert store.journal.mode == mode
+
+    def test_a_network_file_system_gets_the_rollback_journal(self, database: Path) -> None:
+        """The store says so and why, and the file is switched over."""
+        with closing(sqlite_store(database)) as store:
+            store.append("w", notes(2), expected=0, claim=claim())
+        with closing(sqlite_store(database, filesystem=lambda _: "nfs4")) as store:
+            store.append("w", notes(1), expected=2, claim=claim())
+            assert store.journal.mode == "truncate"
+            assert "nfs4" in store.journal.reason
+        with closing(sqlite_store(database, read_only=True)) as store:
+            assert store.journal.mode == "truncate"
+            assert store.head("w") is not None
+
+    def test_an_override_wins_over_the_file_system(self, database: Path) -> None:
+        """Whoever knows better decides."""
+        with closing(sqlite_store(database, "wal", filesystem=lambda _: "lustre")) as store:
+            assert store.journal.mode == "wal"
+
+    def test_locks_that_do_not_exclude_are_refused(
+        self, database: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """On such a file system two writers would break the chain."""
+        monkeypatch.setattr("eventstore.sqlite.locks_exclude", lambda _: False)
+        with pytest.raises(LocksUnreliable):
+            sqlite_store(database, filesystem=lambda _: "nfs")
+
+    def test_a_path_may_hold_any_character(self, tmp_path: Path) -> None:
+        """Characters that mean something in a URI as well."""
+        folder = tmp_path / "a b?c#d%41 é"
+        folder.mkdir()
+        path = fresh_database(folder)
+        with closing(sqlite_store(path)) as store:
+            store.append("w", notes(1), expected=0, claim=claim())
+        assert [p.name for p in tmp_path.iterdir()] == [folder.name]
+
+
+class TestAppendOnly:
+    """The database itself refuses to forget."""
+
+    @pytest.mark.parametrize(
+        "statement", ["UPDATE events SET body = '{}'", "DELETE FROM events WHERE version = 2"]
+    )
+    def test_events_are_neither_changed_nor_deleted(self, database: Path, statement: str) -> None:
+        """By whatever program."""
+        with closing(sqlite_store(database)) as store:
+            store.append("w", notes(2), expected=0, claim=claim())
+        with (
+            closing(sqlite3.connect(database)) as connection,
+            pytest.raises(sqlite3.IntegrityError, match="append-only"),
+        ):
+            connection.execute(statement)
+
+
+class TestReadingLeavesNoTrace:
+    """A read changes no byte, takes no lock of ours and waits for nobody."""
+
+    @pytest.mark.parametrize("mode", ["wal", "truncate"])
+    def test_no_file_changes_and_none_appears(self, database: Path, mode: str) -> None:
+        """Neither content nor time of change."""
+        with closing(sqlite_store(database, mode)) as store:
+            store.append("w", notes(3), expected=0, claim=claim())
+        before = everything_in(database.parent)
+        with closing(sqlite_store(database, read_only=True)) as store:
+            assert len(list(store.read("w"))) == 3
+            assert list(store.verify()) == []
+        assert everything_in(database.parent) == before
+
+    @pytest.mark.slow
+    def test_a_reader_sees_what_is_appended_meanwhile(self, database: Path) -> None:
+        """Also when it was opened before the writer, in another process."""
+        program = (
+            "import sys; from contextlib import closing; from pathlib import Path\n"
+            "from tests.eventstore.support import claim, notes, sqlite_store\n"
+            "with closing(sqlite_store(Path(sys.argv[1]))) as store:\n"
+            "    for version in range(20):\n"
+            "        store.append('w', notes(1), expected=version, claim=claim())\n"
+            "        print(version + 1, flush=True); sys.stdin.readline()\n"
+        )
+        with closing(sqlite_store(database)) as store:
+            store.record_refusal(REFUSAL)
+        command = [sys.executable, "-c", program, str(database)]
+        pipe = subprocess.PIPE
+        with (
+            closing(sqlite_store(database, read_only=True)) as reader,
+            subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as writer,
+        ):
+            assert writer.stdout is not None
+            for line in writer.stdout:
+                head = reader.head("w")
+                assert head is not None
+                assert head.version == int(line)
+                print(file=writer.stdin, flush=True)
+            head = reader.head("w")
+        assert head is not None
+        assert head.version == 20
+
+    def test_a_reader_before_a_writer_in_one_process_is_named(self, database: Path) -> None:
+        """SQLite cannot do both, and the message says what to close."""
+        with closing(sqlite_store(database)) as store:
+            store.record_refusal(REFUSAL)
+        with (
+            closing(sqlite_store(database, read_only=True)),
+            closing(sqlite_store(database)) as store,
+            pytest.raises(StoreUnwritable, match="close that first"),
+        ):
+            store.append("w", notes(1), expected=0, claim=claim())
+
+    @pytest.mark.parametrize("mode", ["wal", "truncate"])
+    def test_a_half_read_stream_holds_no_writer_up(self, database: Path, mode: str) -> None:
+        """The reader goes on and gets the new events too."""
+        with closing(sqlite_store(database, mode, wait=5)) as store:
+            store.append("w", notes(1500), expected=0, claim=claim())
+            with closing(sqlite_store(database, read_only=True)) as other:
+                events = other.read("w")
+                next(events)
+                store.append("w", notes(1), expected=1500, claim=claim())
+                assert sum(1 for _ in events) == 1500
+
+    def test_a_reader_cannot_write(self, database: Path) -> None:
+        """It says that it was opened for reading."""
+        with (
+            closing(sqlite_store(database, read_only=True)) as store,
+            pytest.raises(StoreClosed, match="reading"),
+        ):
+            store.append("w", notes(1), expected=0, claim=claim())
+
+    def test_a_copy_of_the_file_alone_can_be_read(self, database: Path, tmp_path: Path) -> None:
+        """As from a backup, without the files beside it."""
+        with closing(sqlite_store(database)) as store:
+            store.append("w", notes(2), expected=0, claim=claim())
+            connection = store._writer.connection  # type: ignore[union-attr]
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        copy = tmp_path / "copy.db"
+        copy.write_bytes(database.read_bytes())
+        with closing(sqlite_store(copy, read_only=True)) as store:
+            assert len(list(store.read("w"))) == 2
+
+    def test_a_transaction_cut_short_is_undone_for_a_reader(self, database: Path) -> None:
+        """A writer with a rollback journal died; the first reader finds the last whole state."""
+        program = (
+            "import os, signal, sqlite3, sys\n"
+            "c = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+            "c.execute('PRAGMA journal_mode=truncate'); c.execute('PRAGMA cache_size=1')\n"
+            "c.execute('BEGIN IMMEDIATE')\n"
+            "for n in range(200): c.execute('INSERT INTO refusals VALUES (NULL,?,?,?,?,?,?,?)',\n"
+            "    ['x' * 900] * 7)\n"
+            "os.kill(os.getpid(), signal.SIGKILL)\n"
+        )
+        with closing(sqlite_store(database, "truncate")) as store:
+            store.append("w", notes(2), expected=0, claim=claim())
+        subprocess.run([sys.executable, "-c", program, str(database)], check=False)
+        assert (database.parent / "events.db-journal").stat().st_size > 0
+        with closing(sqlite_store(database, read_only=True)) as store:
+            assert len(list(store.read("w"))) == 2
+            assert list(store.refusals()) == []
+
+
+class TestWaiting:
+    """A writer waits for its turn, but not for ever."""
+
+    @pytest.mark.parametrize("mode", ["wal", "truncate"])
+    def test_a_writer_that_hangs_is_reported_in_time(self, database: Path, mode: str) -> None:
+        """The error says how long was waited, and the store works again after."""
+        with (
+            closing(sqlite_store(database, mode)) as hanging,
+            closing(sqlite_store(database, mode, wait=0.3)) as store,
+        ):
+            with hanging._transaction(), pytest.raises(StoreBusy) as caught:
+                store.append("w", notes(1), expected=0, claim=claim())
+            assert caught.value.waited == 0.3
+            store.append("w", notes(1), expected=0, claim=claim())
+
+    def test_a_foreign_program_that_holds_the_database_is_reported(self, database: Path) -> None:
+        """Even one that knows nothing of the queue."""
+        with (
+            closing(sqlite_store(database, wait=0.2)) as store,
+            closing(sqlite3.connect(database, isolation_level=None)) as other,
+        ):
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreBusy):
+                store.append("w", notes(1), expected=0, claim=claim())
+
+    @pytest.mark.slow
+    def test_one_who_queues_gets_the_lock_when_it_is_free(self, database: Path) -> None:
+        """After luck ran out, in the kernel's queue."""
+        program = (
+            "import sys, time; from contextlib import closing; from pathlib import Path\n"
+            "from tests.eventstore.support import sqlite_store\n"
+            "with closing(sqlite_store(Path(sys.argv[1]))) as store, store._transaction():\n"
+            "    print('held', flush=True); time.sleep(0.6)\n"
+        )
+        command = [sys.executable, "-c", program, str(database)]
+        with (
+            subprocess.Popen(command, stdout=subprocess.PIPE) as holder,
+            closing(sqlite_store(database, wait=30)) as store,
+        ):
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"held\n"
+            for version in range(3):
+                store.append("w", notes(1), expected=version, claim=claim())
+
+    def test_an_error_inside_gives_the_lock_back(self, database: Path) -> None:
+        """The next writer need not wait."""
+        with (
+            closing(sqlite_store(database)) as store,
+            closing(sqlite_store(database, wait=0.2)) as other,
+        ):
+            with pytest.raises(WrongExpectedVersion):
+                store.append("w", notes(1), expected=9, claim=claim())
+            other.append("w", notes(1), expected=0, claim=claim())
+
+
+class TestTheLogBeside:
+    """The write-ahead log is neither copied at every end nor left to grow."""
+
+    def test_a_process_that_appends_once_does_not_copy_the_log(self, database: Path) -> None:
+        """The database file is left as it was."""
+        with closing(sqlite_store(database, "wal")) as store:
+            store.append("w", notes(1), expected=0, claim=claim())
+        before = database.read_bytes()
+        with closing(sqlite_store(database)) as store:
+            store.append("w", notes(1), expected=1, claim=claim())
+        assert database.read_bytes() == before
+        assert Path(f"{database}-wal").stat().st_size > 0
+
+    def test_a_long_log_is_folded_into_the_file(self, database: Path) -> None:
+        """Or each next opening would read it all."""
+        with closing(sqlite_store(database, "wal")) as store:
+            for version in range(50):
+                long = note("x" * 40_000)
+                store.append("w", [long], expected=version, claim=claim())
+        assert Path(f"{database}-wal").stat().st_size == 0
+        with closing(sqlite_store(database)) as store:
+            assert len(list(store.read("w"))) == 50
+
+    def test_a_reader_at_work_puts_the_folding_off(self, database: Path) -> None:
+        """Closing neither fails nor waits."""
+        with closing(sqlite3.connect(database)) as other:
+            with closing(sqlite_store(database, "wal")) as store:
+                store.append("w", notes(1), expected=0, claim=claim())
+                other.execute("BEGIN")
+                other.execute("SELECT * FROM events").fetchall()
+                store.append("w", [note("x" * 2_000_000)], expected=1, claim=claim())
+            assert Path(f"{database}-wal").stat().st_size > 0
+        with closing(sqlite_store(database)) as store:
+            assert len(list(store.read("w"))) == 2
+
+
+READ_ONLY = """
+set -e
+mount -t tmpfs -o size=4m tmpfs "$1"
+cp "$2"/events.db* "$1"
+mount -o remount,ro "$1"
+exec "$3" -m tests.eventstore.elsewhere read "$1/events.db"
+"""
+
+FULL = """
+set -e
+mount -t tmpfs -o size=400k tmpfs "$1"
+cp "$2"/events.db* "$1"
+exec "$3" -m tests.eventstore.elsewhere fill "$1/events.db" "$4"
+"""
+
+
+def on_a_small_disk(script: str, database: Path, tmp_path: Path, *more: str) -> str:
+    """Run the script where it may mount a file system of its own, and give back what it says."""
+    if subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this kernel lets nobody mount in a name space")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    sh = ["unshare", "-rm", "sh", "-c", script, "sh"]
+    command = [*sh, str(disk), str(database.parent), sys.executable, *more]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+class TestDisks:
+    """A read-only disk can be read; a full one loses nothing."""
+
+    @pytest.mark.parametrize("beside", [True, False], ids=["with its log", "alone"])
+    @pytest.mark.parametrize("mode", ["wal", "truncate"])
+    def test_a_read_only_disk_can_be_read(
+        self, database: Path, tmp_path: Path, mode: str, beside: bool
+    ) -> None:
+        """With the log beside it or without, and writing is refused by name."""
+        with closing(sqlite_store(database, mode)) as store:
+            store.append("w", notes(3), expected=0, claim=claim())
+            if mode == "wal" and not beside:
+                connection = store._writer.connection  # type: ignore[union-attr]
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        if not beside:
+            for suffix in ("-wal", "-shm", "-lock"):
+                Path(f"{database}{suffix}").unlink(missing_ok=True)
+        said = on_a_small_disk(READ_ONLY, database, tmp_path)
+        assert said.split() == ["3", "store_unwritable"]
+
+    @pytest.mark.parametrize("mode", ["wal", "truncate"])
+    def test_a_full_disk_keeps_what_was_acknowledged(
+        self, database: Path, tmp_path: Path, mode: str
+    ) -> None:
+        """The append that finds no room says so, and the log is whole."""
+        said = on_a_small_disk(FULL, database, tmp_path, mode).split()
+        acknowledged, code, kept, findings = said
+        assert int(acknowledged) > 5
+        assert (code, kept, findings) == ("store_unwritable", acknowledged, "0")
+
+
+def test_any_expectation_is_met_by_a_stream_of_another_process(database: Path) -> None:
+    """Two stores on one file see each other's events at once."""
+    with closing(sqlite_store(database)) as one, closing(sqlite_store(database)) as two:
+        one.append("w", notes(1), expected=Expected.NO_STREAM, claim=claim())
+        two.append("w", notes(1), expected=1, claim=claim())
+        one.append("w", notes(1), expected=2, claim=claim())
+        assert one.head("w") == two.head("w")
