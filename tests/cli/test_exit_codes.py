@@ -79,6 +79,7 @@ CHOSEN: dict[type[Exception], int] = {
     jobs.MissingInput: FAILED,
     jobs.EmptyInput: FAILED,
     jobs.ProgramMissing: FAILED,
+    jobs.AlreadyDriven: CONFLICT,
     jobs.AlreadyMonitored: FAILED,
     jobs.LaunchFailed: FAILED,
 }

@@ -1,0 +1,75 @@
+"""Events by hand, and the lines and documents that they become."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from lifecycle.evolve import evolve, steps
+from lifecycle.payload import Payload
+from lifecycle.plan import create
+from lifecycle.workflow import Workflow
+from projections import progress_log
+
+#: Every event of a test counts as verified, amendments included.
+ACCEPTED = "accepted"
+
+
+class Recorded(NamedTuple):
+    """An event as the fold and the projections see it."""
+
+    type: str
+    data: dict[str, Any]
+    version: int
+    occurred_at: str
+    recorded_at: str
+    utc_offset: str = "+02:00"
+    hash: str = ACCEPTED
+
+
+PLAN: dict[str, Any] = {
+    "workflow_id": "melt-2026-03-31",
+    "purpose": "See it melt.",
+    "stages": [
+        {"id": "stage-1", "name": "Build", "parameters": {"command": "true"}},
+        {"id": "stage-2", "name": "Schmelze äöü", "depends_on": ["stage-1"]},
+        {"id": "stage-3", "name": "Analyse", "depends_on": ["stage-2"]},
+    ],
+}
+
+
+def at(number: int) -> str:
+    """Return the time of the event of this version: a minute each, from 10:00 UTC."""
+    return f"2026-03-31T{10 + number // 60:02}:{number % 60:02}:00.250000Z"
+
+
+def history(payloads: Sequence[Payload], plan: dict[str, Any] | None = None) -> list[Recorded]:
+    """Return a workflow's creation and the payloads as recorded events."""
+    created = create(plan or PLAN, created=at(1))
+    return [
+        Recorded(payload.type, payload.model_dump(mode="json"), n, at(n), at(n))
+        for n, payload in enumerate([created, *payloads], 1)
+    ]
+
+
+def folded(payloads: Sequence[Payload], plan: dict[str, Any] | None = None) -> Workflow:
+    """Return the state after a workflow's creation and the payloads."""
+    state = evolve(None, history(payloads, plan), {ACCEPTED})
+    assert state is not None
+    return state
+
+
+def lines(payloads: Sequence[Payload], plan: dict[str, Any] | None = None) -> list[str]:
+    """Return progress.log, a line each."""
+    found = steps(None, history(payloads, plan), {ACCEPTED})
+    return [line for event, state in found if (line := progress_log.line(event, state))]
+
+
+def last_message(*payloads: Payload) -> str:
+    """Return the newest line without its time, which is checked on the way."""
+    newest = lines(payloads)[-1]
+    stamp, _, message = newest.partition("] ")
+    minute = len(payloads) + 1
+    assert stamp == f"[2026-03-31T12:{minute:02}:00+02:00"
+    assert message.endswith("\n")
+    return message.removesuffix("\n")

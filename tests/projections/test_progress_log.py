@@ -1,0 +1,247 @@
+"""``progress.log`` in the spelling that readers grep for, a test for each kind of line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lifecycle import payload as p
+from lifecycle.payload import PAYLOADS, Payload
+from projections import progress_log
+from projections.times import local_seconds, utc_seconds
+from tests.projections.support import PLAN, Recorded, at, folded, last_message, lines
+
+HERE: dict[str, Any] = {"stage": "stage-1"}
+ATTEMPT: dict[str, Any] = {**HERE, "attempt": "att-0001"}
+
+
+def attempt(**more: Any) -> p.AttemptStarted:
+    """Return an attempt's start."""
+    fields: dict[str, Any] = {
+        **ATTEMPT,
+        "mode": "tmux",
+        "root": "/somewhere",
+        "work_dir": "w",
+        "submission": "s",
+        "submission_sha256": "0" * 64,
+        "wrapper": "x",
+        **more,
+    }
+    return p.AttemptStarted(**fields)
+
+
+READIED = p.StageReadied(**HERE)
+PROPOSED = p.AmendmentProposed(
+    amendment="amend-1", kind="stage_skip", stage="stage-2", description="It is not needed."
+)
+GENERAL = p.AmendmentProposed(amendment="amend-2", kind="parameter_change", description="Colder.")
+LAUNCHED = p.StageLaunched(**ATTEMPT, mode="tmux", session="dpdisp_stage-1")
+STARTED = p.SessionStarted(number=3)
+
+#: What happened → the line. The first part of each name is the event's type.
+SPELLING: dict[str, tuple[list[Payload], str]] = {
+    "workflow.created": ([], "Workflow created: melt-2026-03-31. 3 stages. Purpose: See it melt."),
+    "workflow.completed": (
+        [p.WorkflowCompleted(stages=3)],
+        "Workflow completed. All 3 stages verified.",
+    ),
+    "workflow.completed report": (
+        [p.WorkflowCompleted(stages=3, report="report.md")],
+        "Workflow completed. All 3 stages verified. Report: report.md",
+    ),
+    "workflow.reopened": ([p.WorkflowReopened(reason="more")], "Workflow reopened: more"),
+    "stage.readied": ([READIED], "stage-1 (Build): status -> ready (dependencies met)"),
+    "stage.prepared": ([p.StagePrepared(**HERE)], "stage-1 (Build): status -> preparing"),
+    "stage.prepared detail": (
+        [p.StagePrepared(**HERE, detail="tmux dispatch")],
+        "stage-1 (Build): status -> preparing (tmux dispatch)",
+    ),
+    "attempt.started recovery": (
+        [attempt(), attempt(attempt="att-0002", recovers="att-0001")],
+        "stage-1: att-0001 was lost; att-0002 takes its place (not counted as a retry)",
+    ),
+    "stage.launched": (
+        [attempt(), LAUNCHED],
+        "stage-1: status -> running (tmux: dpdisp_stage-1)",
+    ),
+    "stage.launched setsid": (
+        [attempt(), p.StageLaunched(**ATTEMPT, mode="setsid")],
+        "stage-1: status -> running (setsid)",
+    ),
+    "stage.computed": (
+        [attempt(), p.StageComputed(**ATTEMPT, exit_code=0)],
+        "stage-1 (Build): status -> post_processing (att-0001, exit 0)",
+    ),
+    "stage.completed": (
+        [p.StageCompleted(**HERE, detail="R² = 0.99")],
+        "stage-1 (Build): status -> completed (R² = 0.99)",
+    ),
+    "stage.completed evidence": (
+        [p.StageCompleted(**HERE, evidence="I looked")],
+        "stage-1 (Build): status -> completed (I looked)",
+    ),
+    "stage.failed": (
+        [p.StageFailed(**HERE, error="exit 3")],
+        "stage-1 (Build): status -> failed (exit 3)",
+    ),
+    "stage.retried": (
+        [p.StageRetried(**HERE, fix="more memory", retry=2)],
+        "stage-1: retry #2 after fix: more memory",
+    ),
+    "stage.invalidated": (
+        [p.StageInvalidated(**HERE, amendment="amend-1", reason="stage-0 runs again")],
+        "stage-1 (Build): status -> invalidated (stage-0 runs again)",
+    ),
+    "stage.skipped": (
+        [p.StageSkipped(stage="stage-2", amendment="amend-1")],
+        "stage-2 (Schmelze äöü): status -> skipped (amend-1)",
+    ),
+    "stage.blocked": (
+        [p.StageBlocked(stage="stage-2", dependency="stage-1", dependency_status="failed")],
+        "WARNING: stage-2 blocked: dependency stage-1 is failed",
+    ),
+    "attempt.observed": (
+        [
+            attempt(),
+            p.AttemptObserved(
+                **ATTEMPT, row=3, verdict="LOST", action="lost", reason="no lock", evidence={}
+            ),
+        ],
+        "stage-1: att-0001 found LOST: no lock",
+    ),
+    "attempt.relaunched": (
+        [attempt(), p.AttemptRelaunched(**ATTEMPT, mode="tmux", reason="monitor gone")],
+        "Recovering stage-1: re-launching DPDispatcher",
+    ),
+    "outputs.recorded": (
+        [p.OutputsRecorded(**HERE, outputs=["a.txt", "b.txt"])],
+        "stage-1: outputs: a.txt, b.txt",
+    ),
+    "outputs.recorded none": ([p.OutputsRecorded(**HERE, outputs=[])], "stage-1: outputs: none"),
+    "outputs.archived": (
+        [p.OutputsArchived(**HERE, kept_as="stage-1.v1")],
+        "stage-1: outputs kept as stage-1.v1",
+    ),
+    "checkpoint.recorded": (
+        [p.CheckpointRecorded(**HERE, checkpoint={"step": 4})],
+        "stage-1: checkpoint recorded",
+    ),
+    "note.logged": ([p.NoteLogged(text="looks well")], "looks well"),
+    "note.logged stage": (
+        [p.NoteLogged(text="looks well", stage="stage-1")],
+        "stage-1: looks well",
+    ),
+    "amendment.proposed": (
+        [PROPOSED],
+        "Amendment proposed: amend-1 (stage_skip, stage-2): It is not needed.",
+    ),
+    "amendment.proposed workflow": (
+        [GENERAL],
+        "Amendment proposed: amend-2 (parameter_change, workflow): Colder.",
+    ),
+    "amendment.approved": (
+        [PROPOSED, p.AmendmentApproved(amendment="amend-1", version=2)],
+        "Amendment approved: amend-1 (stage_skip, stage-2): It is not needed.",
+    ),
+    "amendment.rejected": (
+        [PROPOSED, p.AmendmentRejected(amendment="amend-1")],
+        "Amendment rejected: amend-1 (stage_skip, stage-2): It is not needed.",
+    ),
+    "session.started": ([STARTED], "Session 3 started. Workflow: melt-2026-03-31"),
+    "session.ended": (
+        [STARTED, p.SessionEnded(reason="blocked", next="ask Ada")],
+        "Session 3 ended. Next: ask Ada",
+    ),
+    "session.ended reason": (
+        [STARTED, p.SessionEnded(reason="waiting")],
+        "Session 3 ended. Next: waiting",
+    ),
+    "cost.charged": (
+        [STARTED, p.CostCharged(**HERE, weight=1.5, work_class="async")],
+        "stage-1: session_cost += 1.5 (async), total=1.5/6",
+    ),
+    "cost.charged again": (
+        [
+            STARTED,
+            p.CostCharged(**HERE, weight=1.5, work_class="async"),
+            p.CostCharged(**HERE, weight=2, work_class="error_cycle"),
+        ],
+        "stage-1: session_cost += 2 (error_cycle), total=3.5/6",
+    ),
+    "drift.detected": (
+        [p.DriftDetected(file="workflow-state.json", kept_as="d/x")],
+        "WARNING: workflow-state.json was changed by hand; the foreign version is kept as d/x",
+    ),
+}
+
+#: These say nothing to a reader, or another line of the same append says it.
+SILENT = {"drift.adopted", "drift.reverted"}
+
+
+@pytest.mark.parametrize("name", SPELLING)
+def test_a_line_is_spelt_as_readers_expect_it(name: str) -> None:
+    """Time in brackets at the writer's offset, a space, the words, one line break."""
+    payloads, expected = SPELLING[name]
+    assert last_message(*payloads) == expected
+
+
+def test_every_event_type_has_a_line_that_is_spelt_or_is_silent() -> None:
+    """A new type fails here until somebody says which."""
+    spelt = {name.split()[0] for name in SPELLING}
+    assert spelt | SILENT | {"workflow.imported"} == set(PAYLOADS)
+
+
+@pytest.mark.parametrize("type_", sorted(SILENT))
+def test_a_silent_event_adds_no_line(type_: str) -> None:
+    """Another line of the same append says it."""
+    event = Recorded(type_, {"file": "progress.log"}, 2, at(2), at(2))
+    assert progress_log.line(event, folded([])) is None
+
+
+def test_the_first_start_of_an_attempt_is_told_by_its_launch() -> None:
+    """Only a start in place of a lost attempt has a line of its own."""
+    assert len(lines([READIED, attempt()])) == 2
+
+
+def test_an_import_is_told() -> None:
+    """With the number of stages that were taken over."""
+    event = Recorded("workflow.imported", {}, 1, "", "2026-03-31T10:00:00.000000Z", "+00:00")
+    line = progress_log.line(event, folded([]))
+    assert line == "[2026-03-31T10:00:00+00:00] Workflow imported: melt-2026-03-31. 3 stages.\n"
+
+
+def test_a_purpose_has_one_full_stop_and_may_be_missing() -> None:
+    """Whoever wrote it with a full stop, or none."""
+    bare = {key: value for key, value in PLAN.items() if key != "purpose"}
+    assert lines([], bare)[0].endswith("] Workflow created: melt-2026-03-31. 3 stages.\n")
+    assert lines([], {**bare, "purpose": "Melt"})[0].endswith("stages. Purpose: Melt.\n")
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a\r\nb", "a\u2028b", "a\x0bb", "a\x85b"])
+def test_whatever_breaks_a_line_does_not_break_this_one(text: str) -> None:
+    """One event is one line, for every program that splits lines."""
+    assert last_message(p.NoteLogged(text=text)) == "a b"
+    assert len(lines([p.NoteLogged(text=text)])[-1].splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("offset", "shown"),
+    [
+        ("+00:00", "2026-12-31T23:59:59+00:00"),
+        ("+02:00", "2027-01-01T01:59:59+02:00"),
+        ("-05:00", "2026-12-31T18:59:59-05:00"),
+        ("+05:45", "2027-01-01T05:44:59+05:45"),
+        ("-03:30", "2026-12-31T20:29:59-03:30"),
+    ],
+)
+def test_a_time_is_shown_as_date_prints_it(offset: str, shown: str) -> None:
+    """At the writer's offset then, in whole seconds, never rounded up."""
+    assert local_seconds("2026-12-31T23:59:59.999999Z", offset) == shown
+
+
+def test_json_shows_utc_seconds_and_keeps_what_it_does_not_know() -> None:
+    """An imported time stays as somebody typed it."""
+    assert utc_seconds("2026-12-31T23:59:59.999999Z") == "2026-12-31T23:59:59Z"
+    assert utc_seconds("2026-04-02 00:00") == "2026-04-02 00:00"
+    assert utc_seconds(None) is None
