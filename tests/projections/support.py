@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from lifecycle.decide import decide
 from lifecycle.evolve import evolve, steps
 from lifecycle.payload import Payload
 from lifecycle.plan import create
@@ -73,3 +74,15 @@ def last_message(*payloads: Payload) -> str:
     assert stamp == f"[2026-03-31T12:{minute:02}:00+02:00"
     assert message.endswith("\n")
     return message.removesuffix("\n")
+
+
+def decided(commands: Sequence[Payload], plan: dict[str, Any] | None = None) -> list[Recorded]:
+    """Return what the commands yield through the rules, a minute each, from a plan on."""
+    found: list[Recorded] = []
+    state = None
+    for command in [create(plan or PLAN, created=at(1)), *commands]:
+        for payload in decide(state, command, at(len(found) + 1)):
+            n = len(found) + 1
+            found.append(Recorded(payload.type, payload.model_dump(mode="json"), n, at(n), at(n)))
+        state = evolve(None, found, {ACCEPTED})
+    return found
