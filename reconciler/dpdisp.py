@@ -92,7 +92,11 @@ class DPDispatcherRunner:
             errors="replace",
             check=False,
         )
-        if done.returncode != 0:
+        if done.returncode < 0:
+            # Killed, it has said nothing of the submission.
+            ended = f"`dargs check` was ended by signal {-done.returncode} before it answered"
+            raise LaunchFailed(attempt.stage, done.returncode, ended)
+        if done.returncode > 0:
             raise RejectedSubmission(attempt.submission, _last_lines(done.stdout + done.stderr))
 
     def _render(self, attempt: Attempt, own: Mapping[str, Any]) -> None:

@@ -181,7 +181,7 @@ class LaunchFailed(ReconcilerError):
     def __init__(self, stage: str, exit_code: int | None, output: str) -> None:
         super().__init__(
             f"{stage}: the monitor did not start (exit code {exit_code}); it printed:\n{output}\n"
-            "Correct the cause and run `wfctl reconcile`.",
+            "Correct the cause; `wfctl rehydrate` says how to go on.",
             stage=stage,
             exit_code=exit_code,
             output=output,

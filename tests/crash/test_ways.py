@@ -12,7 +12,7 @@ import pytest
 from tests.crash.aftermath import check_chain, check_log, check_stage, recover
 from tests.crash.moments import WINDOWS, after, awaited
 from tests.crash.support import Workflow, chain, ending, stage, until
-from tests.crash.victims import Victim, processes, strike
+from tests.crash.victims import Victim, kill, processes, strike
 
 pytestmark = pytest.mark.slow
 
@@ -90,6 +90,26 @@ def test_a_verification_killed_half_way_is_done_again(workflow: Workflow) -> Non
     check_stage(workflow, "stage-1", 1)
     assert (workflow.root / "verifications").read_text() == "verified\n" * 2
     check_log(workflow)
+
+
+def test_a_check_that_is_killed_refuses_nothing(workflow: Workflow) -> None:
+    """The run says what ended, nothing is recorded, and the next run goes through."""
+    workflow.init(*chain())
+    with ending(workflow.start("run")) as run:
+        until(lambda: kill_check(workflow) or run.poll() is not None)
+        run.wait(60)
+    assert run.returncode == 1
+    assert "`dargs check` was ended by signal 9" in workflow.said()
+    assert workflow.stage("stage-1")["status"] == "ready"
+    recover(workflow)
+    check_chain(workflow)
+
+
+def kill_check(workflow: Workflow) -> bool:
+    """Kill the check of a submission; False where none is at work."""
+    found = [pid for pid, line in processes(workflow).items() if "dargs check" in line]
+    kill(found)
+    return bool(found)
 
 
 def test_a_failed_stage_is_retried_beside_what_the_failure_left(workflow: Workflow) -> None:

@@ -60,7 +60,7 @@ def _fits(line: str, victim: Victim) -> bool:
         case Victim.TMUX_SERVER:
             return line.startswith("tmux ")
         case Victim.MONITOR:
-            return not line.startswith("tmux ") and ("dpdisp" in line and "cli.main" not in line)
+            return not line.startswith("tmux ") and ("dpdisp-run.sh" in line or "/dpdisp " in line)
         case Victim.SESSION:
             return "cli.main note" not in line
         case _:
