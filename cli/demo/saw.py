@@ -37,9 +37,6 @@ _WINDOW = 6.0
 _REPORTS = 4
 
 
-# --- walks --------------------------------------------------------------------------------------
-
-
 def symmetries() -> list[bytes]:
     """Return the 47 symmetries of the cubic lattice other than the identity.
 
@@ -89,9 +86,6 @@ def sample(length: int, *, samples: int, interval: int, discard: int, seed: int)
         for _ in range(interval - 1):
             next(walks)
         yield next(walks)
-
-
-# --- sizes --------------------------------------------------------------------------------------
 
 
 def squared_sizes(walk: bytes) -> tuple[float, float]:
@@ -145,9 +139,6 @@ def _covariance(deviations: Sequence[float], lag: int) -> float:
     return math.fsum(a * b for a, b in pairs) / len(deviations)
 
 
-# --- the exponent -------------------------------------------------------------------------------
-
-
 class Line(NamedTuple):
     """A weighted straight line through points: its slope, errors and goodness."""
 
@@ -193,9 +184,6 @@ def exponent(rows: Sequence[dict[str, Any]], size: str) -> Line:
     ys = [0.5 * math.log(row[size]["mean"]) for row in rows]
     sigmas = [0.5 * row[size]["error"] / row[size]["mean"] for row in rows]
     return weighted_line(xs, ys, sigmas)
-
-
-# --- the stages ---------------------------------------------------------------------------------
 
 
 def run_sample(options: argparse.Namespace) -> None:
@@ -273,9 +261,6 @@ def table(rows: Sequence[dict[str, Any]], end: Line, gyration: Line) -> str:
     return "\n".join([head, *body, *fits]) + "\n"
 
 
-# --- what a file must hold ----------------------------------------------------------------------
-
-
 def run_check(options: argparse.Namespace) -> None:
     """Leave with exit code 1 and the reasons unless the file is fit to go on with."""
     content = _read_json(options.file)
@@ -334,9 +319,6 @@ def _summary_of_fit(content: dict[str, Any]) -> str:
 _SIZES = ("end_to_end", "gyration")
 _CHECKS = {"walks": check_walks, "sizes": check_sizes, "fit": check_fit}
 _SUMMARIES = {"walks": _summary_of_walks, "sizes": _summary_of_sizes, "fit": _summary_of_fit}
-
-
-# --- files and the command line -----------------------------------------------------------------
 
 
 def _read_json(path: Path) -> Any:
