@@ -41,17 +41,17 @@ def wait(
     ] = None,
 ) -> None:
     """Block until the stage's attempt has ended, and record how."""
+    from reconciler.reconcile import in_flight
     from reconciler.reconcile import wait as wait_for
-    from reconciler.verdict import Action
 
     with engine(context) as (jobs, output):
-        finding = wait_for(jobs, stage, timeout)
+        wait_for(jobs, stage, timeout)
         state = jobs.service.state()
         status = state.stage(stage).status.value
-        over = finding is None or finding.verdict.action is not Action.WAIT
+        over = state.stage(stage) not in in_flight(state)
         output.result(
             {"stage": stage, "status": status, "ended": over},
-            lambda: f"{stage} is {status}" if over else f"{stage} still runs after {timeout:g} s",
+            lambda: f"{stage} is {status}" + ("" if over else "; no end of its attempt is known"),
             state=state,
         )
     if not over:
