@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,7 +38,7 @@ def test_one_edge_back_is_found_as_a_cycle(
     cycle = find_cycle(cyclic)
     assert cycle is not None
     assert cycle[0] == cycle[-1]
-    assert all(need in cyclic[stage] for stage, need in zip(cycle, cycle[1:], strict=False))
+    assert all(need in cyclic[stage] for stage, need in pairwise(cycle))
 
 
 @given(acyclic(), st.data())
