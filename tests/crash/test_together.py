@@ -71,3 +71,27 @@ def test_waits_beside_a_run_end_with_the_attempt(workflow: Workflow) -> None:
             assert ends([run, waiter]) == [0, 0]
     check_stage(workflow, "stage-1", 1)
     check_log(workflow)
+
+
+def test_a_wait_replaces_monitors_that_die_under_it(workflow: Workflow) -> None:
+    """Twice the monitor is killed, and the wait ends when the job has, with its result."""
+    workflow.init(stage("stage-1", WAITING))
+    workflow.succeed("dispatch", "stage-1")
+    with ending(workflow.start("wait", "stage-1")) as waiter:
+        for number in (1, 2):
+            kill_monitor(workflow, number)
+        (workflow.root / "go").touch()
+        assert ends([waiter]) == [0]
+    assert workflow.stage("stage-1")["status"] == "post_processing"
+    assert workflow.trace() == ["w-crash/stage-1/att-0001"]
+    recover(workflow)
+    check_stage(workflow, "stage-1", 1)
+
+
+def kill_monitor(workflow: Workflow, number: int) -> None:
+    """Kill the monitor, and see that another one has taken its place."""
+    record = workflow.root / "stage-1/.attempts/att-0001/monitor.json"
+    before = record.read_text()
+    strike(workflow, Victim.MONITOR)
+    until(lambda: workflow.committed("attempt.relaunched") == number)
+    until(lambda: record.read_text() != before)
