@@ -1,0 +1,56 @@
+"""Crashes between the log and the files, by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from cli.workspace import SCHEMA
+from eventstore.event import Actor, NewEvent
+from eventstore.sqlite import SqliteStore, open_store
+from eventstore.store import Claim, Expected
+from lifecycle.payload import NoteLogged
+from service.clock import new_id, system_clock, utc_text
+from tests.cli.support import PLAN, Place
+
+STREAM = f"workflow-{PLAN['workflow_id']}"
+FILES = ("workflow-state.json", "progress.log")
+#: The clock of a crash: its lines are told from others by it.
+CRASHED_AT = datetime(2026, 4, 1, 12, 0, 0, tzinfo=UTC)
+
+
+@contextmanager
+def store_of(place: Place, clock: Callable[[], datetime] = system_clock) -> Iterator[SqliteStore]:
+    """Open the place's log past the service."""
+    store = open_store(place.path / ".wfctl/events.db", schema=SCHEMA, clock=clock)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def record_only(place: Place, *texts: str) -> list[str]:
+    """Record notes and crash before any file is written; return the lines they become."""
+    events = [
+        NewEvent(
+            event_id=new_id(),
+            type=NoteLogged.type,
+            schema_version=1,
+            data=NoteLogged(text=text).model_dump(mode="json"),
+            actor=Actor("user", "ada"),
+            session=None,
+            causation_id=None,
+            correlation_id=None,
+            occurred_at=utc_text(CRASHED_AT),
+        )
+        for text in texts
+    ]
+    with store_of(place, lambda: CRASHED_AT) as store:
+        store.append(STREAM, events, expected=Expected.STREAM_EXISTS, claim=Claim(new_id(), ""))
+    return [f"[2026-04-01T12:00:00+00:00] {text}\n" for text in texts]
+
+
+def files_of(place: Place) -> dict[str, bytes]:
+    """Return the bytes of both files."""
+    return {name: (place.path / name).read_bytes() for name in FILES}

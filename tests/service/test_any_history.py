@@ -1,0 +1,196 @@
+"""Whatever commands come in whatever order: the rules hold together, and so do the folds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lifecycle import payload as p
+from lifecycle.decide import decide
+from lifecycle.errors import LifecycleError, NoWorkflow
+from lifecycle.evolve import evolve
+from lifecycle.payload import Payload
+from lifecycle.plan import create
+from lifecycle.workflow import Workflow
+from projections import progress_log, state_document
+from service import stored_fold
+from tests.projections.story import attempt
+from tests.projections.support import Recorded
+
+#: Two stages that stand alone or not, one below them, and one that no workflow has.
+STAGES = st.sampled_from(["stage-1", "stage-2", "stage-3", "stage-9"])
+ATTEMPTS = st.sampled_from(["att-0001", "att-0002", "att-0003"])
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+
+
+def of_stage(
+    model: Callable[..., Payload], **fields: st.SearchStrategy[Any]
+) -> st.SearchStrategy[Payload]:
+    """Return commands that concern a stage."""
+    return st.builds(model, stage=STAGES, **fields)
+
+
+def of_attempt(
+    model: Callable[..., Payload], **fields: st.SearchStrategy[Any]
+) -> st.SearchStrategy[Payload]:
+    """Return commands that concern an attempt."""
+    return of_stage(model, attempt=ATTEMPTS, **fields)
+
+
+MODES = st.sampled_from(["sync", "tmux"])
+COMMANDS = st.one_of(
+    of_stage(p.StageReadied),
+    of_stage(p.StagePrepared),
+    st.builds(attempt, STAGES, st.just(1), MODES, st.none() | ATTEMPTS),
+    st.builds(attempt, STAGES, st.just(1), MODES),
+    of_attempt(p.StageLaunched, mode=st.just("tmux"), session=st.just("s")),
+    of_attempt(p.StageComputed, exit_code=st.sampled_from([0, 0, 0, 1])),
+    of_stage(p.StageCompleted, evidence=st.none() | TEXTS),
+    of_stage(p.StageFailed, error=TEXTS),
+    of_stage(p.StageRetried, fix=TEXTS),
+    of_attempt(
+        p.AttemptObserved,
+        row=st.integers(0, 9),
+        verdict=st.just("SEEN"),
+        action=st.sampled_from(["lost", "wait"]),
+        reason=TEXTS,
+        evidence=st.just({}),
+    ),
+    of_attempt(p.AttemptRelaunched, mode=MODES, reason=TEXTS),
+    of_stage(p.OutputsRecorded, outputs=st.lists(TEXTS, max_size=2)),
+    of_stage(p.CheckpointRecorded, checkpoint=st.none() | TEXTS | st.integers(0, 9)),
+    of_stage(p.StageSkipped, amendment=st.just("amend-1")),
+    of_stage(p.StageInvalidated, amendment=st.just("amend-1")),
+    st.builds(p.NoteLogged, text=TEXTS, stage=st.none() | STAGES),
+    st.just(p.SessionStarted()),
+    st.builds(p.SessionEnded, reason=st.sampled_from(["blocked", "waiting"])),
+    of_stage(p.CostCharged, weight=st.sampled_from([1, 1.5, 2]), work_class=st.just("sync")),
+)
+DEPENDENCIES = st.sampled_from([([], []), (["stage-1"], ["stage-2"]), ([], ["stage-1", "stage-2"])])
+
+
+def plan(depends: tuple[list[str], list[str]]) -> dict[str, Any]:
+    """Return a plan of three stages."""
+    second, third = depends
+    names = {"stage-1": [], "stage-2": second, "stage-3": third}
+    stages = [{"id": id_, "name": id_, "depends_on": on} for id_, on in names.items()]
+    return {"workflow_id": "w", "stages": stages}
+
+
+class History:
+    """A workflow carried on by commands, the refused ones left out."""
+
+    def __init__(self, depends: tuple[list[str], list[str]]) -> None:
+        self.events: list[Recorded] = []
+        self.refused = 0
+        self.state: Workflow | None = None
+        self.carry_out(create(plan(depends), created=self.now()))
+
+    def now(self) -> str:
+        """Return the time of the next event."""
+        n = len(self.events)
+        return f"2026-03-31T{n // 3600:02}:{n // 60 % 60:02}:{n % 60:02}.000000Z"
+
+    def carry_out(self, command: Payload) -> None:
+        """Decide, and fold what was decided into the state; a refusal changes nothing."""
+        before = stored_fold.to_bytes(self.state) if self.state is not None else None
+        try:
+            decision = decide(self.state, command, self.now())
+        except LifecycleError:
+            self.refused += 1
+            decision = []
+        assert before is None or stored_fold.to_bytes(the(self.state)) == before
+        for payload in decision:
+            self.record(payload)
+
+    def record(self, payload: Payload) -> None:
+        """Append an event and fold it in."""
+        data = payload.model_dump(mode="json")
+        now = self.now()
+        event = Recorded(payload.type, data, len(self.events) + 1, now, now)
+        self.events.append(event)
+        self.state = the(evolve(self.state, [event]))
+        line = progress_log.line(event, self.state)
+        assert line is None or line.splitlines() == [line.removesuffix("\n")]
+
+
+def the(state: Workflow | None) -> Workflow:
+    """Return the state that there must be."""
+    assert state is not None
+    return state
+
+
+def lived(depends: tuple[list[str], list[str]], commands: list[Payload]) -> History:
+    """Return the history of a workflow under these commands."""
+    history = History(depends)
+    for command in commands:
+        history.carry_out(command)
+    return history
+
+
+HISTORIES = st.builds(lived, DEPENDENCIES, st.lists(COMMANDS, max_size=40))
+
+
+@settings(max_examples=150, deadline=None)
+@given(HISTORIES)
+def test_what_is_decided_can_be_folded_and_folds_to_one_state(history: History) -> None:
+    """Step by step, all at once, or from a state that was stored half-way."""
+    whole = the(evolve(None, history.events))
+    assert whole == the(history.state)
+    half = len(history.events) // 2
+    if half:
+        first = the(evolve(None, history.events[:half]))
+        kept = stored_fold.from_bytes(stored_fold.to_bytes(first))
+        assert kept == first
+        assert the(evolve(kept, history.events[half:])) == whole
+
+
+@settings(max_examples=75, deadline=None)
+@given(HISTORIES)
+def test_every_state_can_be_shown(history: History) -> None:
+    """The document renders, and the same state always to the same bytes."""
+    state = the(history.state)
+    kept = stored_fold.from_bytes(stored_fold.to_bytes(state))
+    assert state_document.render(kept) == state_document.render(state)
+
+
+@settings(max_examples=75, deadline=None)
+@given(HISTORIES)
+def test_every_state_obeys_the_rules_that_need_no_history(history: History) -> None:
+    """No retry beyond the limit, no stage at work before its dependencies are completed."""
+    state = the(history.state)
+    for stage in state.stages.values():
+        assert stage.retry_count <= 3
+        at_work = stage.status.value in ("ready", "preparing", "running", "post_processing")
+        assert not (at_work and state.unmet(stage))
+        assert sum(attempt.is_open for attempt in stage.attempts) <= 1
+    assert (state.workflow_status == "completed") == state.is_finished
+
+
+def test_random_commands_reach_deep() -> None:
+    """The commands above are not all refused: a workflow can be carried to its end by them."""
+    way: list[Payload] = [
+        command
+        for stage in ("stage-1", "stage-2", "stage-3")
+        for command in (
+            attempt(stage, 1, "sync"),
+            p.StageComputed(stage=stage, attempt="att-0001", exit_code=0),
+            p.StageCompleted(stage=stage, evidence="seen"),
+        )
+    ]
+    history = lived((["stage-1"], ["stage-2"]), way)
+    assert history.refused == 0
+    assert the(history.state).workflow_status == "completed"
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(COMMANDS, min_size=1, max_size=5))
+def test_nothing_happens_to_a_workflow_that_is_not_there(commands: list[Payload]) -> None:
+    """Every command but its creation is refused."""
+    for command in commands:
+        with pytest.raises(NoWorkflow):
+            decide(None, command, "2026-03-31T10:00:00.000000Z")

@@ -1,0 +1,71 @@
+"""Several writers at once: every command lands, once, and the files show the newest state."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.support import HERE, Place
+from tests.service.support import store_of
+
+WRITERS, EACH = 3, 8
+#: Calls the program in one process again and again, as a loop of calls would.
+LOOP = """
+import sys
+from cli.main import run
+root, name, number = sys.argv[1:]
+sys.exit(any([run(["--root", root, "note", f"{name} {n}"]) for n in range(int(number))]))
+"""
+
+
+def writer(place: Place, name: str) -> subprocess.Popen[bytes]:
+    """Start a process that writes notes, one command after another."""
+    return subprocess.Popen(
+        [sys.executable, "-c", LOOP, str(place.path), name, str(EACH)],
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+        stdout=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.slow
+def test_commands_of_several_processes_all_land(place: Place) -> None:
+    """Each once, in the order of its writer; a conflict is decided anew and not shown."""
+    writers = [writer(place, f"w{n}") for n in range(WRITERS)]
+    assert [process.wait(120) for process in writers] == [0] * WRITERS
+    notes = place.notes()
+    assert len(notes) == WRITERS * EACH
+    for n in range(WRITERS):
+        mine = [note for note in notes if note.startswith(f"w{n} ")]
+        assert mine == [f"w{n} {k}" for k in range(EACH)]
+    messages = [line.split("] ", 1)[1] for line in place.log().splitlines()]
+    assert [message for message in messages if message.startswith("w")] == notes
+    assert place.call("replay", "--check").code == 0
+    assert place.call("fsck").code == 0
+
+
+def test_a_file_never_goes_back_to_an_older_state(place: Place) -> None:
+    """A writer that decided on an older state shows the newest one, whoever appended it."""
+    sync = place.path / ".wfctl/sync.json"
+    place.done("stage", "prepare", "stage-1")
+    stale = sync.read_bytes()
+    place.done("stage", "fail", "stage-1", "--error", "it broke")
+    sync.write_bytes(stale)
+    place.done("note", "then")
+    state = json.loads((place.path / "workflow-state.json").read_text("utf-8"))
+    assert state["stages"][0]["status"] == "failed"
+    assert place.log().count("status -> failed") == 1
+    assert place.call("replay", "--check").code == 0
+
+
+def test_a_read_waits_for_no_writer(place: Place) -> None:
+    """While somebody holds the log for writing, and the files' lock, a look goes on."""
+    with store_of(place) as store, (place.path / ".wfctl/lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with store._transaction():
+            for line in (["status"], ["events"], ["log"], ["replay", "--check"], ["fsck"]):
+                assert place.call(*line).code == 0
