@@ -1,0 +1,1 @@
+"""Taking over a workflow that somebody else kept: its files read, judged and made events."""

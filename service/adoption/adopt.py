@@ -1,0 +1,103 @@
+"""Making a root of somebody else's workflow: survey, keep the sources, record, write the files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eventstore.event import Actor
+from eventstore.store import EventStore
+from service.adoption.finding import Finding
+from service.adoption.history import history
+from service.adoption.survey import survey
+from service.adoption.versions import LOG, STATE, Sources
+from service.clock import Clock, utc_text
+from service.disk import sync_folder, write_whole
+from service.errors import RootExists
+from service.initialise import identity, make_root, refuse_second
+from service.root import Root
+from service.service import Outcome, Service, WriteOptions, planned_state
+from service.sync import Sync, Synced, digest, write_sync
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """What an import found, and what it recorded or would record."""
+
+    sources: Sources
+    findings: tuple[Finding, ...]
+    outcome: Outcome
+
+
+def adopt(
+    root: Root,
+    sources: Sources,
+    *,
+    connect: Callable[[Root], EventStore],
+    actor: Actor,
+    clock: Clock,
+    options: WriteOptions,
+    **facts: Any,
+) -> Adoption:
+    """Make ``root`` the workflow of the sources; what an interrupted import left is taken up.
+
+    ``facts`` are further fields of ``workflow.imported``. Raises `RootExists` where a workflow
+    or files of one are in ``root`` already.
+    """
+    findings = tuple(survey(sources))
+    _refuse_strangers(root, sources)
+    place = identity(root.path) if root.path.exists() else {}
+    planned = history(sources, findings, utc_text(clock()), root=place, **facts)
+    if options.dry_run:
+        refuse_second(root)
+        return Adoption(sources, findings, Outcome((), planned, planned_state(planned)))
+    workflow = str(sources.last.state.document["workflow_id"])
+
+    def record(service: Service) -> Outcome:
+        first = service.first_answer(options)
+        if first is not None:
+            return first
+        _keep(root, sources)
+        _claim_files(service, sources)
+        return service.take_over(planned, options)
+
+    outcome = make_root(
+        root, workflow, record, connect=connect, actor=actor, clock=clock, options=options
+    )
+    return Adoption(sources, findings, outcome)
+
+
+def _refuse_strangers(root: Root, sources: Sources) -> None:
+    """Refuse to put the files over others of the same names."""
+    if root.path.resolve() == sources.folder.resolve():
+        return
+    if not root.config_file.exists() and any((root.path / n).exists() for n in (STATE, LOG)):
+        raise RootExists(root.path, None)
+
+
+def _keep(root: Root, sources: Sources) -> None:
+    """Keep the sources byte for byte under ``.wfctl/imported/``."""
+    folder = root.folder / "imported"
+    folder.mkdir(exist_ok=True)
+    sync_folder(root.folder)
+    write_whole(folder / STATE, sources.last.state.content)
+    write_whole(folder / LOG, sources.last.log)
+
+
+def _claim_files(service: Service, sources: Sources) -> None:
+    """Let the files be gone on with: the log's lines are recorded, the state is none of drift."""
+    root, content = service.root, sources.last.state.content
+    if not (root.path / LOG).exists():
+        write_whole(root.path / LOG, sources.last.log)
+    if (root.path / STATE).exists():
+        entry = Synced(service.log.stream, 0, len(content), digest(content))
+        write_sync(root.sync_file, Sync().having(STATE, entry))
+
+
+def make_folder(path: Path, *, dry_run: bool) -> Path:
+    """Return the folder to import into, made where it is not there."""
+    if not dry_run:
+        path.mkdir(exist_ok=True)
+    return path.resolve()

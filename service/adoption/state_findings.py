@@ -1,0 +1,270 @@
+"""What is wrong with a state: in itself, beside its log, and beside the disk."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from datetime import tzinfo
+from pathlib import Path
+from typing import Any
+
+from lifecycle.document import STAGE_FIELDS, WORKFLOW_FIELDS, default_session_config
+from lifecycle.status import FINISHED, Status
+from service.adoption.finding import Finding
+from service.adoption.log_entries import Entry
+from service.adoption.log_findings import Step, steps_of
+from service.adoption.typed_time import TypedTime, parse_time
+from service.adoption.versions import STATE, Version
+
+_PROCESS_FIELDS = (
+    "tmux_session",
+    "submission_json",
+    "wrapper_script",
+    "done_marker",
+    "exit_code_file",
+    "recovery_attempted",
+    "launched_at",
+)
+_AMENDMENT_FIELDS = (
+    "id",
+    "version",
+    "timestamp",
+    "type",
+    "stage_id",
+    "description",
+    "changes",
+    "invalidated_stages",
+    "approved_by",
+)
+_RUN_AGAIN = frozenset({Status.READY, Status.PREPARING, Status.RUNNING})
+Fields = dict[str, Any]
+
+
+class StateFindings:
+    """The findings on one version's state."""
+
+    def __init__(self, version: Version, zone: tzinfo | None) -> None:
+        self.version = version
+        self.state = version.state
+        self.zone = zone
+        self.steps = steps_of(version.entries)
+        self.entries: tuple[Entry, ...] = version.entries
+
+    def all(self) -> list[Finding]:
+        """Return what is wrong with the state in itself and beside its log."""
+        found = [*self._workflow(), *self._unknown()]
+        for index, stage in enumerate(self.state.stages):
+            place = f"/stages/{index}"
+            found += self._status(place, stage)
+            found += self._retries(place, stage)
+            found += self._launch(place, stage)
+            found += self._order(place, stage)
+            found += self._identical(place, stage)
+        return [*found, *self._times()]
+
+    def _at(self, kind: str, pointer: str, evidence: str, stage: str | None = None) -> Finding:
+        return Finding(kind, STATE, self.state.line(pointer), evidence, stage)
+
+    def _time(self, value: Any) -> TypedTime | None:
+        return parse_time(value, self.zone) if isinstance(value, str) else None
+
+    def _workflow(self) -> Iterator[Finding]:
+        document = self.state.document
+        if document.get("workflow_status") == "completed":
+            for stage in self.state.stages:
+                if stage.get("status") not in FINISHED:
+                    evidence = f"the workflow is completed, {stage['id']} {stage.get('status')}"
+                    yield self._at("missing_step", "/workflow_status", evidence, stage["id"])
+        count = (document.get("session_config") or {}).get("session_count")
+        logged = [entry.session for entry in self.entries if entry.session is not None]
+        if count is not None and logged and logged[-1] != count:
+            evidence = f"session_count {count}, the log's last session is {logged[-1]}"
+            yield self._at("session_gap", "/session_config/session_count", evidence)
+
+    def _last(self, stage: str) -> Step | None:
+        return next((step for step in reversed(self.steps) if step.stage == stage), None)
+
+    def _status(self, place: str, stage: Fields) -> Iterator[Finding]:
+        status, last = stage.get("status") or "pending", self._last(stage["id"])
+        logged = self._logged(stage["id"], last)
+        if status != logged:
+            where = f" (line {last.entry.line})" if last else ""
+            evidence = f"{status} in the state, {logged} by the log{where}"
+            yield self._at("missing_step", f"{place}/status", evidence, stage["id"])
+        if status == "completed":
+            for name in ("started_at", "completed_at"):
+                if not stage.get(name):
+                    evidence = f"completed without {name}"
+                    yield self._at("missing_step", f"{place}/{name}", evidence, stage["id"])
+        if status == "running" and not stage.get("running_process"):
+            evidence = "running without running_process"
+            yield self._at("missing_step", f"{place}/running_process", evidence, stage["id"])
+
+    def _logged(self, stage: str, last: Step | None) -> str:
+        """Return the status that the log comes to, a retry that nothing follows included."""
+        if last is None:
+            return "pending"
+        later = [e for e in self.entries if e.line > last.entry.line and e.stage == stage]
+        retried = last.target is Status.FAILED and any(e.retry is not None for e in later)
+        return "ready" if retried else last.target.value
+
+    def _retries(self, place: str, stage: Fields) -> Iterator[Finding]:
+        amendments = self.state.document.get("amendments") or []
+        if any(record.get("type") == "stage_rerun" for record in amendments):
+            return
+        count = stage.get("retry_count") or 0
+        lines = [e.line for e in self.entries if e.stage == stage["id"] and e.retry is not None]
+        again = [
+            step.entry.line
+            for step in self.steps
+            if step.stage == stage["id"]
+            and step.before is Status.FAILED
+            and step.target in _RUN_AGAIN
+        ]
+        logged, where = max(len(lines), len(again)), lines if len(lines) >= len(again) else again
+        if logged != count:
+            kind = "uncounted_retry" if logged > count else "unlogged_retry"
+            at = f" (lines {', '.join(map(str, where))})" if where else ""
+            evidence = f"retry_count {count}, retried {logged} times by the log{at}"
+            yield self._at(kind, f"{place}/retry_count", evidence, stage["id"])
+
+    def _launch(self, place: str, stage: Fields) -> Iterator[Finding]:
+        process = stage.get("running_process")
+        if not process:
+            return
+        pointer = f"{place}/running_process"
+        if "submission_json" not in process:
+            yield self._at("missing_field", pointer, "submission_json", stage["id"])
+        launched = self._time(process.get("launched_at"))
+        runs = [s for s in self.steps if s.stage == stage["id"] and s.target is Status.RUNNING]
+        logged = runs[-1].entry.time if runs else None
+        started = self._time(stage.get("started_at"))
+        if launched is not None and logged is not None and launched.is_before(logged):
+            evidence = (
+                f"{launched.text}, launched {logged.text} by the log (line {runs[-1].entry.line})"
+            )
+            yield self._at("stale_launch", f"{pointer}/launched_at", evidence, stage["id"])
+        elif launched is not None and started is not None and launched.is_before(started):
+            evidence = f"{launched.text}, started_at {started.text}"
+            yield self._at("stale_launch", f"{pointer}/launched_at", evidence, stage["id"])
+
+    def _needs(self, stage: Fields) -> list[Fields]:
+        return [s for s in self.state.stages if s["id"] in (stage.get("depends_on") or [])]
+
+    def _order(self, place: str, stage: Fields) -> Iterator[Finding]:
+        started, completed = (
+            self._time(stage.get(f"{name}_at")) for name in ("started", "completed")
+        )
+        if started is not None and completed is not None and completed.is_before(started):
+            evidence = f"completed {completed.text}, started {started.text}"
+            yield self._at("out_of_order", f"{place}/completed_at", evidence, stage["id"])
+        for need in self._needs(stage):
+            done = self._time(need.get("completed_at"))
+            if started is not None and done is not None and started.is_before(done):
+                evidence = f"started {started.text}, {need['id']} completed {done.text}"
+                yield self._at("out_of_order", f"{place}/started_at", evidence, stage["id"])
+        updated = self._time(self.state.document.get("updated"))
+        if updated is not None and completed is not None and updated.is_before(completed):
+            evidence = f"updated {updated.text}, {stage['id']} completed {completed.text}"
+            yield self._at("out_of_order", "/updated", evidence, stage["id"])
+
+    def _identical(self, place: str, stage: Fields) -> Iterator[Finding]:
+        launched = (stage.get("running_process") or {}).get("launched_at")
+        pairs = [
+            ("completed_at", stage.get("completed_at"), "it was started", stage.get("started_at"))
+        ]
+        for need in self._needs(stage):
+            done = need.get("completed_at")
+            pairs += [
+                (
+                    "started_at",
+                    stage.get("started_at"),
+                    f"{need['id']} was",
+                    need.get("started_at"),
+                ),
+                ("completed_at", stage.get("completed_at"), f"{need['id']} was", done),
+                ("running_process/launched_at", launched, f"{need['id']} was completed", done),
+            ]
+        for name, value, what, other in pairs:
+            one, two = self._time(value), self._time(other)
+            if one is not None and two is not None and one.is_same_second(two):
+                evidence = f"{one.text}, the very second that {what}"
+                yield self._at("identical_times", f"{place}/{name}", evidence, stage["id"])
+
+    def _unknown(self) -> Iterator[Finding]:
+        document = self.state.document
+        yield from self._fields("", document, WORKFLOW_FIELDS, None)
+        config = document.get("session_config") or {}
+        yield from self._fields("/session_config", config, tuple(default_session_config()), None)
+        for index, record in enumerate(document.get("amendments") or []):
+            stage = record.get("stage_id")
+            yield from self._fields(f"/amendments/{index}", record, _AMENDMENT_FIELDS, stage)
+        for index, stage in enumerate(self.state.stages):
+            place = f"/stages/{index}"
+            yield from self._fields(place, stage, STAGE_FIELDS, stage["id"])
+            process = stage.get("running_process") or {}
+            place = f"{place}/running_process"
+            yield from self._fields(place, process, _PROCESS_FIELDS, stage["id"])
+
+    def _fields(
+        self, place: str, values: Fields, known: tuple[str, ...], stage: str | None
+    ) -> Iterator[Finding]:
+        for key, value in values.items():
+            if key not in known:
+                pointer = f"{place}/{key.replace('~', '~0').replace('/', '~1')}"
+                yield self._at("unknown_field", pointer, f"{key}: {shown(value)}", stage)
+
+    def _times(self) -> Iterator[Finding]:
+        for pointer, value, stage in self._typed():
+            time = self._time(value)
+            evidence = f"{pointer.rpartition('/')[2]} {value}"
+            if time is None:
+                yield self._at("undated", pointer, evidence, stage)
+                continue
+            if not time.has_seconds:
+                yield self._at("no_seconds", pointer, evidence, stage)
+            if time.offset is None:
+                yield self._at("no_offset", pointer, evidence, stage)
+            if time.moment > self.version.known_at:
+                yield self._at("future_time", pointer, evidence, stage)
+
+    def _typed(self) -> Iterator[tuple[str, Any, str | None]]:
+        """Yield every time of the document: its place, its value, its stage."""
+        document = self.state.document
+        found: list[tuple[str, Any, str | None]] = [
+            ("/created", document.get("created"), None),
+            ("/updated", document.get("updated"), None),
+            ("/session_config/session_id", _below(document, "session_config", "session_id"), None),
+        ]
+        for index, record in enumerate(document.get("amendments") or []):
+            place = f"/amendments/{index}/timestamp"
+            found.append((place, record.get("timestamp"), record.get("stage_id")))
+        for index, stage in enumerate(self.state.stages):
+            place, id_ = f"/stages/{index}", stage["id"]
+            found.append((f"{place}/started_at", stage.get("started_at"), id_))
+            found.append((f"{place}/completed_at", stage.get("completed_at"), id_))
+            launched = _below(stage, "running_process", "launched_at")
+            found.append((f"{place}/running_process/launched_at", launched, id_))
+        return (entry for entry in found if entry[1])
+
+
+def _below(values: Fields, key: str, inner: str) -> Any:
+    return (values.get(key) or {}).get(inner)
+
+
+def shown(value: Any) -> str:
+    """Return a value as short JSON."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+def output_findings(version: Version, folder: Path) -> Iterator[Finding]:
+    """Yield the outputs of completed stages that are not there."""
+    for index, stage in enumerate(version.state.stages):
+        if stage.get("status") != "completed":
+            continue
+        for number, output in enumerate(stage.get("outputs") or []):
+            if not os.path.exists(folder / output):  # noqa: PTH110 - a path may be too long to look
+                line = version.state.line(f"/stages/{index}/outputs/{number}")
+                yield Finding("missing_output", STATE, line, output, stage["id"])

@@ -1,0 +1,54 @@
+"""Everything that is found in the sources of an import."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from service.adoption.change_findings import change_findings
+from service.adoption.finding import KINDS, Finding
+from service.adoption.log_entries import common_start
+from service.adoption.log_findings import log_findings, time_findings
+from service.adoption.state_findings import StateFindings, output_findings
+from service.adoption.versions import LOG, Sources, Version
+
+_ORDER = {kind: place for place, kind in enumerate(KINDS)}
+
+
+def survey(sources: Sources) -> list[Finding]:
+    """Return every finding, the oldest version's first, by place.
+
+    The log of a version that the next one only appended to is judged with that one.
+    """
+    versions = sources.versions
+    found = list(sources.unreadable)
+    for number, version in enumerate(versions):
+        before = versions[number - 1] if number else None
+        here = _since(before, version)
+        if number + 1 == len(versions) or _is_rewritten(version, versions[number + 1]):
+            here += log_findings(version) + StateFindings(version, sources.zone).all()
+        found += _sorted(here, version)
+    return [*found, *_sorted(list(output_findings(sources.last, sources.folder)), sources.last)]
+
+
+def _since(before: Version | None, now: Version) -> list[Finding]:
+    """Return what is new in a version: its lines' times, its changes of definitions."""
+    if before is None:
+        return time_findings(now.entries, now.known_at)
+    start = common_start(before.entries, now.entries)
+    found = time_findings(now.entries[start:], now.known_at)
+    if _is_rewritten(before, now):
+        gone = before.entries[start:]
+        first = now.entries[start].line if start < len(now.entries) else 1
+        evidence = f"{len(gone)} entries, the first: {gone[0].text:.100}"
+        found.append(Finding("rewritten_log", LOG, first, evidence, count=len(gone)))
+    return found + change_findings(before.state, now.state)
+
+
+def _is_rewritten(before: Version, now: Version) -> bool:
+    return common_start(before.entries, now.entries) < len(before.entries)
+
+
+def _sorted(found: Sequence[Finding], version: Version) -> list[Finding]:
+    placed = [replace(finding, commit=finding.commit or version.commit) for finding in found]
+    return sorted(placed, key=lambda f: (f.file, f.line, _ORDER[f.kind]))

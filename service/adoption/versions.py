@@ -1,0 +1,152 @@
+"""The versions of a workflow's files that there are: the ones on disk, and those in git."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+
+from service.adoption.finding import Finding
+from service.adoption.log_entries import Entry, read_entries
+from service.adoption.state_file import StateFile, read_state
+from service.adoption.typed_time import parse_time
+from service.clock import utc_text
+from service.errors import NotFound, ServiceError
+
+STATE = "workflow-state.json"
+LOG = "progress.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """State and log as they were at one time; ``commit`` is None for the files on disk.
+
+    ``known_at``: when somebody else can bear witness that they were so (UTC, the log's form).
+    """
+
+    state: StateFile
+    log: bytes
+    entries: tuple[Entry, ...]
+    known_at: str
+    commit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What is imported: the versions, oldest first, and how their times are to be read."""
+
+    folder: Path
+    versions: tuple[Version, ...]
+    zone: tzinfo | None
+    unreadable: tuple[Finding, ...] = ()
+
+    @property
+    def last(self) -> Version:
+        """The version on disk."""
+        return self.versions[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    hash: str
+    at: str
+    state: bytes
+    log: bytes
+
+
+def read_sources(folder: Path, *, now: str, git: bool, zone: tzinfo | None) -> Sources:
+    """Read the files in ``folder``, with ``git`` also every version of them in its history.
+
+    ``zone`` holds for times without offset; None: that of ``created`` where it shows the same
+    clock as the log's first entry, else the local one. ``now`` is the time now, the log's form.
+    Raises `NotFound`, `UnreadablePlan`, `UnimportableState`.
+    """
+    log = _content(folder, LOG)
+    state = read_state(STATE, _content(folder, STATE))
+    zone = zone or _zone(state, log)
+    last = _version(state, log, zone, now, None)
+    versions: list[Version] = []
+    unreadable: list[Finding] = []
+    for commit in _commits(folder) if git else []:
+        try:
+            earlier = read_state(STATE, commit.state)
+        except ServiceError as error:
+            unreadable.append(_unreadable(commit, error))
+        else:
+            versions.append(_version(earlier, commit.log, zone, commit.at, commit.hash))
+    if versions and (versions[-1].state.content, versions[-1].log) == (state.content, log):
+        last = _version(state, log, zone, versions.pop().known_at, None)
+    return Sources(folder, (*versions, last), zone, tuple(unreadable))
+
+
+def _content(folder: Path, name: str) -> bytes:
+    try:
+        return (folder / name).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFound(
+            f"no {name} in {folder}; expected a folder with {STATE} and {LOG}. "
+            "Nothing was written.",
+            folder=str(folder),
+            file=name,
+        ) from None
+
+
+def _version(
+    state: StateFile, log: bytes, zone: tzinfo | None, known_at: str, commit: str | None
+) -> Version:
+    return Version(state, log, tuple(read_entries(log, zone)), known_at, commit)
+
+
+def _zone(state: StateFile, log: bytes) -> tzinfo | None:
+    """Return the zone of ``created`` where the log's first entry shows the same clock."""
+    first = next((e.time for e in read_entries(log, UTC) if e.time is not None), None)
+    created = parse_time(state.document.get("created") or "", None)
+    if first is None or created is None or first.wall_clock != created.wall_clock:
+        return None
+    return created.offset
+
+
+def _unreadable(commit: _Commit, error: ServiceError) -> Finding:
+    line = error.data.get("line") or 1
+    return Finding("unreadable_version", STATE, line, error.message, commit=commit.hash)
+
+
+def _commits(folder: Path) -> list[_Commit]:
+    """Return the commits that touched the files, oldest first, with both as of each."""
+    listed = _git(folder, "log", "--reverse", "--format=%H %ct", "--", STATE, LOG)
+    found = []
+    for line in listed.decode().splitlines():
+        hash_, _, seconds = line.partition(" ")
+        state, log = (_blob(folder, hash_, name) for name in (STATE, LOG))
+        if state is not None:
+            found.append(_Commit(hash_, _moment(seconds), state, log or b""))
+    return found
+
+
+def _moment(seconds: str) -> str:
+    return utc_text(datetime.fromtimestamp(int(seconds), UTC))
+
+
+def _blob(folder: Path, commit: str, name: str) -> bytes | None:
+    """Return a file as of a commit, None where it was not there."""
+    place = f"{commit}:./{name}"
+    if not _git(folder, "ls-tree", "--name-only", commit, f"./{name}").strip():
+        return None
+    return _git(folder, "cat-file", "blob", place)
+
+
+def _git(folder: Path, *arguments: str) -> bytes:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), "--no-optional-locks", *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise NotFound("git is not installed, and --git needs it.") from None
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip()
+        raise NotFound(f"{folder} has no git history that can be read: {said}", git=said)
+    return done.stdout
