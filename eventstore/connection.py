@@ -21,6 +21,9 @@ from eventstore.journal import Journal, of_mode
 from eventstore.tables import APPLICATION_ID, HEAD
 
 _UNWRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM})
+# A log that holds nothing more, as a writer leaves it that dies early, sends SQLite into a loop of
+# ten seconds when the shared memory is to be read only.
+_LOG_HEADER_BYTES = 32
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 
@@ -92,6 +95,8 @@ def reader(path: Path, wait: float) -> sqlite3.Connection:
     """
     if not path.exists():
         raise DatabaseMissing(path)
+    if _size(path, "-wal") == _LOG_HEADER_BYTES:
+        return _other_reader(path, wait)
     try:
         return reading(path, "mode=ro&readonly_shm=1", wait)
     except sqlite3.OperationalError:
@@ -102,20 +107,20 @@ def _other_reader(path: Path, wait: float) -> sqlite3.Connection:
     if os.access(path.parent, os.W_OK) and os.access(path, os.W_OK):
         _roll_back_interrupted(path, wait)
         return reading(path, "mode=ro", wait)
-    if _holds_anything(path, "-wal") or _holds_anything(path, "-journal"):
+    if _size(path, "-wal") > _LOG_HEADER_BYTES or _size(path, "-journal"):
         return reading(path, "mode=ro", wait)
     return reading(path, "mode=ro&immutable=1", wait)
 
 
 def _roll_back_interrupted(path: Path, wait: float) -> None:
     """Let SQLite undo what a writer that died had half written: nobody can read before that."""
-    if _holds_anything(path, "-journal"):
+    if _size(path, "-journal"):
         reading(path, "mode=rw", wait).close()
 
 
-def _holds_anything(path: Path, suffix: str) -> bool:
+def _size(path: Path, suffix: str) -> int:
     beside = path.with_name(path.name + suffix)
-    return beside.exists() and beside.stat().st_size > 0
+    return beside.stat().st_size if beside.exists() else 0
 
 
 def reading(path: Path, way: str, wait: float) -> sqlite3.Connection:

@@ -1,0 +1,198 @@
+"""Files as they could be after a loss of power, rebuilt from a record of what a program wrote.
+
+The model is no kinder than POSIX: what was written is sure only after a sync of the file, and a
+name that was made, moved or removed only after a sync of its folder. Of the rest any part may be
+there: writes singly and torn at sectors, names up to some point in time.
+"""
+
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import NamedTuple
+
+SECTOR_BYTES = 512
+
+
+class Operation(NamedTuple):
+    """One change. `kind` is create, write, truncate, sync, unlink or rename (to `other`)."""
+
+    kind: str
+    path: str
+    other: str
+    offset: int
+    data: bytes
+
+
+def build_shim(folder: Path) -> Path:
+    """Compile the recorder into `folder`."""
+    library = folder / "powerloss.so"
+    source = Path(__file__).with_name("powerloss.c")
+    command = ["gcc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"]
+    subprocess.run(command, check=True)
+    return library
+
+
+def recorded(command: Sequence[str], root: Path, shim: Path) -> list[Operation]:
+    """Run a program to its end and return what it did below `root`, with paths inside it."""
+    record = shim.with_name("record")
+    record.unlink(missing_ok=True)
+    loaded = {"LD_PRELOAD": str(shim), "POWERLOSS_ROOT": str(root), "POWERLOSS_RECORD": str(record)}
+    subprocess.run(command, check=True, env=os.environ | loaded)
+    return list(_parsed(record.read_bytes(), str(root)))
+
+
+def _parsed(record: bytes, root: str) -> Iterator[Operation]:
+    at = 0
+    while at < len(record):
+        end = record.index(b"\n", at)
+        kind, *numbers = record[at:end].split()
+        path, other, offset, data = map(int, numbers)
+        pieces, at = [], end + 1
+        for length in (path, other, data):
+            pieces.append(record[at : at + length])
+            at += length
+        name, new_name = (os.path.relpath(os.fsdecode(p), root) if p else "" for p in pieces[:2])
+        yield Operation(kind.decode(), name, new_name, offset, pieces[2])
+
+
+@dataclass
+class _File:
+    """What is surely on the disk, and what may be."""
+
+    sure: bytes = b""
+    pending: list[Operation] = field(default_factory=list)
+
+
+@dataclass
+class Disk:
+    """A folder as programs see it, and as the disk would show it after a loss of power."""
+
+    live: dict[str, _File] = field(default_factory=dict)
+    sure: dict[str, _File] = field(default_factory=dict)
+    moves: list[tuple[str, _File | None]] = field(default_factory=list)
+
+    def apply(self, operation: Operation) -> None:
+        """Let the program do one more thing."""
+        name = operation.path
+        if operation.kind == "create":
+            self._name(name, _File())
+        elif operation.kind == "unlink":
+            self._name(name, None)
+        elif operation.kind == "rename":
+            self._name(operation.other, self.live[name])
+            self._name(name, None)
+        elif operation.kind == "sync":
+            self._sync(name)
+        else:
+            self.live[name].pending.append(operation)
+
+    def _name(self, name: str, file: _File | None) -> None:
+        self.moves.append((name, file))
+        _put(self.live, name, file)
+
+    def _sync(self, name: str) -> None:
+        if name in self.live:
+            file = self.live[name]
+            file.sure, file.pending = _written(file.sure, file.pending), []
+            return
+        inside = [move for move in self.moves if str(PurePath(move[0]).parent) == name]
+        self.moves = [move for move in self.moves if move not in inside]
+        for moved, file_or_none in inside:
+            _put(self.sure, moved, file_or_none)
+
+    def after_loss(self, chance: random.Random | None, everything: bool) -> dict[str, bytes]:
+        """Bytes by name: all that was asked for, nothing unsure, or what chance leaves of it."""
+        kept = len(self.moves) if everything else 0
+        if chance is not None:
+            kept = chance.randint(0, len(self.moves))
+        names = dict(self.sure)
+        for name, file in self.moves[:kept]:
+            _put(names, name, file)
+        return {name: _survivor(file, chance, everything) for name, file in names.items()}
+
+
+def _put(names: dict[str, _File], name: str, file: _File | None) -> None:
+    if file is None:
+        names.pop(name, None)
+    else:
+        names[name] = file
+
+
+def _written(sure: bytes, operations: Sequence[Operation]) -> bytes:
+    content = bytearray(sure)
+    for operation in operations:
+        end = operation.offset + len(operation.data)
+        if len(content) < end:
+            content.extend(bytes(end - len(content)))
+        if operation.kind == "truncate":
+            del content[operation.offset :]
+        else:
+            content[operation.offset : end] = operation.data
+    return bytes(content)
+
+
+def _survivor(file: _File, chance: random.Random | None, everything: bool) -> bytes:
+    if chance is None:
+        return _written(file.sure, file.pending if everything else [])
+    return _written(file.sure, [p for o in file.pending for p in _torn(o, chance)])
+
+
+def _torn(operation: Operation, chance: random.Random) -> list[Operation]:
+    """The operation whole, not at all, or the sectors of it that reached the disk."""
+    luck = chance.random()
+    if luck < 0.4:
+        return []
+    if luck < 0.7 or operation.kind == "truncate":
+        return [operation]
+    starts = range(0, len(operation.data), SECTOR_BYTES)
+    return [
+        operation._replace(
+            offset=operation.offset + start, data=operation.data[start : start + SECTOR_BYTES]
+        )
+        for start in starts
+        if chance.random() < 0.5
+    ]
+
+
+class Loss(NamedTuple):
+    """A possible disk: the number of operations before the loss, its files, and a file's last.
+
+    `said` is what the program had written to the file that nothing can take back: the screen.
+    """
+
+    point: int
+    files: dict[str, bytes]
+    said: bytes
+
+
+def losses(operations: Sequence[Operation], screen: str, step: int, seed: int) -> Iterator[Loss]:
+    """Disks after a loss at every `step`-th point: nothing unsure kept, everything, and chance."""
+    disk, said, chance = Disk(), b"", random.Random(seed)
+    for point, operation in enumerate(operations, 1):
+        if operation.path == screen:
+            said += operation.data
+            continue
+        disk.apply(operation)
+        if point % step == 0:
+            for files in _possible(disk, chance):
+                yield Loss(point, files, said)
+
+
+def _possible(disk: Disk, chance: random.Random) -> Iterator[dict[str, bytes]]:
+    yield disk.after_loss(None, everything=False)
+    yield disk.after_loss(None, everything=True)
+    yield disk.after_loss(chance, everything=False)
+    yield disk.after_loss(chance, everything=False)
+
+
+def restore(files: dict[str, bytes], folder: Path) -> None:
+    """Make `folder` hold exactly these files."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)

@@ -1,0 +1,36 @@
+"""A short life of a log, to be recorded: made, then opened, appended to and closed again and again.
+
+`python -m tests.eventstore.sessions FOLDER JOURNAL SYNCHRONOUS` writes each acknowledged version
+to FOLDER/screen as soon as the append returns. An empty SYNCHRONOUS leaves the store's own.
+"""
+
+import os
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import eventstore.sqlite
+from eventstore.store import Claim, Expected
+from migrations.upgrade import upgrade
+from tests.eventstore.support import note, sqlite_store
+
+
+def main(folder: Path, journal: str, synchronous: str) -> None:
+    """Six sessions of six appends, the log folded into the file on the way."""
+    eventstore.sqlite._LONG_LOG = 60_000
+    screen = os.open(folder / "screen", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    upgrade(folder / "events.db")
+    for session in range(6):
+        with closing(sqlite_store(folder / "events.db", journal)) as store:
+            if synchronous:
+                assert store._writer is not None
+                store._writer.connection.execute(f"PRAGMA synchronous={synchronous}")
+            for number in range(6):
+                name = f"{session}-{number}"
+                batch = [note("x" * 700, event_id=f"{name}-{n}") for n in range(number % 3 + 1)]
+                done = store.append("w", batch, expected=Expected.ANY, claim=Claim(name, name))
+                os.write(screen, f"{done.events[-1].version}\n".encode())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
