@@ -18,7 +18,7 @@ from lifecycle.schema import UPCASTERS, VERSIONS
 from lifecycle.workflow import Workflow
 from projections.progress_log import message
 from service.clock import system_clock
-from service.files import WorkflowFiles
+from service.inspection import FilesInspection
 from service.log import WorkflowLog
 from service.moment import parse_moment
 from service.root import Config, Root, open_root
@@ -40,9 +40,9 @@ class Reading:
     output: Output
 
     @property
-    def files(self) -> WorkflowFiles:
+    def files(self) -> FilesInspection:
         """The files that show the log."""
-        return WorkflowFiles(self.root, self.log)
+        return FilesInspection(self.root, self.log)
 
     def state(self, at: str | None = None) -> Workflow:
         """Return the state now, or as it was at a moment."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lifecycle import decide_drift as drifting
 from lifecycle import decide_stages as stages
 from lifecycle import payload as p
 from lifecycle.consequences import consequences
@@ -75,12 +76,6 @@ def _as_asked(state: Workflow, command: Payload) -> Decision:
     return [command]
 
 
-def _note(state: Workflow, command: p.NoteLogged) -> Decision:
-    if command.stage is not None:
-        state.stage(command.stage)
-    return [command]
-
-
 def _by_amendment(state: Workflow, command: Any) -> Decision:
     stage = state.stage(command.stage)
     target = "skipped" if command.type == "stage.skipped" else "invalidated"
@@ -132,7 +127,9 @@ _RULES: dict[str, Callable[[Workflow, Any], Decision]] = {
     "attempt.relaunched": stages.relaunch,
     "outputs.recorded": stages.record_outputs,
     "checkpoint.recorded": stages.record_checkpoint,
-    "note.logged": _note,
+    "note.logged": drifting.note,
+    "drift.adopted": drifting.adopt,
+    "drift.reverted": drifting.revert,
     "amendment.approved": _consent,
     "session.started": _session_start,
     "session.ended": _session_end,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, TypeVar
 
 from lifecycle import evolve_amendments as amending
+from lifecycle import evolve_drift as drifting
 from lifecycle import evolve_stages as stages
 from lifecycle.document import STAGE_FIELDS, WORKFLOW_FIELDS, default_session_config
 from lifecycle.errors import NoWorkflow
@@ -18,7 +19,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: The fold's own version: a stored state folded by another is not used.
-REDUCER = 1
+REDUCER = 2
 
 
 def evolve(
@@ -162,6 +163,9 @@ _APPLY: dict[str, Apply] = {
     "checkpoint.recorded": stages.checkpoint,
     "amendment.proposed": amending.propose,
     "amendment.rejected": amending.reject,
+    "drift.detected": drifting.detected,
+    "drift.adopted": drifting.adopted,
+    "drift.reverted": drifting.reverted,
     "session.started": _session_started,
     "session.ended": _session_ended,
     "cost.charged": _charged,

@@ -120,6 +120,20 @@ class Session:
 
 
 @dataclass(slots=True)
+class Drift:
+    """A foreign version of a file that is kept, until it is adopted or reverted.
+
+    ``version`` is that of its ``drift.detected``, ``base`` the one the file had shown.
+    """
+
+    version: int
+    file: str
+    kind: str
+    base: int
+    kept_as: str
+
+
+@dataclass(slots=True)
 class Workflow:
     """A whole workflow. ``head`` is the version of the last event folded in."""
 
@@ -140,6 +154,7 @@ class Workflow:
     purpose: str | None = None
     consent: str = "terminal"
     root: dict[str, Any] = field(default_factory=dict)
+    drifts: list[Drift] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
     order: list[str] | None = None
 
@@ -181,6 +196,8 @@ class Workflow:
         """Return a copy that a fold may change without touching this one."""
         new = copy(self)
         new.session = copy(self.session)
+        new.drifts = list(self.drifts)
+        new.extra = dict(self.extra)
         new.amendments = {key: copy(value) for key, value in self.amendments.items()}
         new.stages = {key: _draft_stage(value) for key, value in self.stages.items()}
         return new
@@ -191,4 +208,5 @@ def _draft_stage(stage: Stage) -> Stage:
     new.attempts = [copy(attempt) for attempt in stage.attempts]
     new.blocked_by = dict(stage.blocked_by)
     new.parameters = dict(stage.parameters)
+    new.extra = dict(stage.extra)
     return new

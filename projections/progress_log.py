@@ -6,8 +6,9 @@ grep for it. Source of the time in brackets: ``recorded_at`` at the writer's loc
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from base64 import b64decode
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
 
 from lifecycle.workflow import Workflow
 from projections.times import local_seconds
@@ -29,6 +30,11 @@ class Recorded(Protocol):
         ...
 
     @property
+    def version(self) -> int:
+        """Its place in its stream: 1, 2, …"""
+        ...
+
+    @property
     def recorded_at(self) -> str:
         """When the log learned it: ``YYYY-MM-DDTHH:MM:SS.ffffffZ``."""
         ...
@@ -37,6 +43,58 @@ class Recorded(Protocol):
     def utc_offset(self) -> str:
         """The writer's offset then, such as ``+02:00``."""
         ...
+
+
+class Piece(NamedTuple):
+    """A part of the file: where it stands among the others, and its bytes.
+
+    ``external``: somebody else wrote it there, and it may be any part of a line.
+    """
+
+    place: tuple[int, int, int]
+    content: bytes
+    external: bool
+
+    @property
+    def version(self) -> int:
+        """The version that the file shows once this piece is in it."""
+        return self.place[0]
+
+    def due(self, fresh: bool) -> bytes:
+        """Return the bytes to follow what stands before; ``fresh``: that ended a line.
+
+        A line of ours never continues one of somebody else's.
+        """
+        return self.content if fresh or self.external else b"\n" + self.content
+
+
+def piece(event: Recorded, after: Workflow) -> Piece | None:
+    """Return what the event adds to the file, None where that is nothing.
+
+    ``after`` is the state once the event was folded in.
+    """
+    data = event.data
+    if event.type == "note.logged" and data.get("kind") == "external":
+        behind = data.get("after")
+        version = event.version if behind is None else behind
+        return Piece((version, 1, event.version), external_bytes(data), behind is not None)
+    text = line(event, after)
+    return Piece((event.version, 0, event.version), text.encode(), False) if text else None
+
+
+def joined(pieces: Iterable[Piece], fresh: bool = True) -> bytes:
+    """Return the bytes of pieces in order; ``fresh``: what stands before them ended a line."""
+    found = []
+    for part in pieces:
+        found.append(part.due(fresh))
+        fresh = part.content.endswith(b"\n")
+    return b"".join(found)
+
+
+def external_bytes(data: dict[str, Any]) -> bytes:
+    """Return the bytes of an external note."""
+    raw = data.get("raw")
+    return b64decode(raw) if raw is not None else f"{data['text']}\n".encode()
 
 
 def line(event: Recorded, after: Workflow) -> str | None:
@@ -186,9 +244,17 @@ def _charged(data: dict[str, Any], state: Workflow) -> str:
     return f"{data['stage']}: session_cost += {data['weight']:g} {kind}, {total}"
 
 
+_HAPPENED = {
+    "changed": "was changed by hand",
+    "missing": "was deleted",
+    "truncated": "was cut off",
+    "unreadable": "was made unreadable",
+}
+
+
 def _drift(data: dict[str, Any], state: Workflow) -> str:
     kept = f"; the foreign version is kept as {data['kept_as']}" if data.get("kept_as") else ""
-    return f"WARNING: {data['file']} was changed by hand{kept}"
+    return f"WARNING: {data['file']} {_HAPPENED[data['kind']]}{kept}"
 
 
 _MESSAGES: dict[str, Callable[[dict[str, Any], Workflow], str | None]] = {

@@ -5,40 +5,116 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from service.errors import RootBusy
+
+Mark = list[int]
+"""Inode, size in bytes, times of the last change to content and to anything, in ns."""
+
+
+def mark_of(status: os.stat_result) -> Mark:
+    """Return what changes whenever a file is touched."""
+    return [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+def content_of(path: Path) -> bytes | None:
+    """Return the file's bytes, None where it is missing."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Put ``content`` at ``path``: temporary file, fsync, rename, fsync of the folder."""
+    with _prepared(path, content) as temporary:
+        temporary.replace(path)
+    sync_folder(path.parent)
+
+
+def write_over(path: Path, content: bytes, found: bytes | None) -> bool:
+    """As `write_whole`, where the file still holds what was ``found``; else do nothing.
+
+    Between that look and the rename lie microseconds, no write to the disk.
+    """
+    with _prepared(path, content) as temporary:
+        if content_of(path) != found:
+            temporary.unlink()
+            return False
+        temporary.replace(path)
+    sync_folder(path.parent)
+    return True
+
+
+@contextmanager
+def _prepared(path: Path, content: bytes) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        yield temporary
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
 
 
-def append(path: Path, content: bytes) -> None:
-    """Append ``content`` in place and make it durable; others may be appending too."""
-    fresh = not path.exists()
+def append(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
+    """Append ``content`` in place and make it durable; return the file's mark then.
+
+    ``mark`` is that of the file as it was read, None where it was missing. None is returned where
+    others wrote to it in between: what stands where must be looked at again.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        while content:
-            content = content[os.write(descriptor, content) :]
-        os.fsync(descriptor)
+        before = os.fstat(descriptor)
+        if before.st_size if mark is None else mark_of(before) != mark:
+            return None
+        _write(descriptor, content)
+        after = os.fstat(descriptor)
     finally:
         os.close(descriptor)
-    if fresh:
+    if mark is None:
         sync_folder(path.parent)
+    return mark_of(after) if after.st_size == before.st_size + len(content) else None
+
+
+def restore(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
+    """Make the file hold ``content``, in place, for others have it open; return its mark then.
+
+    ``mark`` as in `append`; None is returned, and nothing was done, where it is not so any more.
+    A crash leaves a beginning of ``content``.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    with open(descriptor, "r+b", buffering=0) as file:  # noqa: PTH123 - a descriptor has no path
+        before = os.fstat(descriptor)
+        if before.st_size if mark is None else mark_of(before) != mark:
+            return None
+        same = common_start(file.read(), content)
+        file.truncate(same)
+        file.seek(same)
+        _write(descriptor, content[same:])
+        after = os.fstat(descriptor)
+    if mark is None:
+        sync_folder(path.parent)
+    return mark_of(after)
+
+
+def common_start(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """Return how many items both begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _write(descriptor: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(descriptor, content) :]
+    os.fsync(descriptor)
 
 
 def sync_folder(folder: Path) -> None:

@@ -86,13 +86,13 @@ class FilesBehind(ServiceError):
 
     code = "files_behind"
 
-    def __init__(self, version: int, cause: OSError) -> None:
+    def __init__(self, version: int, cause: Exception) -> None:
         super().__init__(
             f"recorded up to version {version}, but the files could not be brought up to date: "
             f"{cause}. Nothing is lost: the next write command does it, or "
             "`wfctl replay --rebuild`.",
             version=version,
-            errno=cause.errno,
+            errno=getattr(cause, "errno", None),
         )
 
 

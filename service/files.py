@@ -1,210 +1,240 @@
 """The files that people and agents read, brought up to date from the log.
 
 Written after the commit, under the root's lock, never an older version over a newer one. What
-somebody else wrote is never lost: a foreign ``workflow-state.json`` is kept under
-``.wfctl/drift/``, lines that somebody appended to ``progress.log`` stay where they are.
+somebody else wrote is never lost: it is looked for before anything is written, kept or recorded,
+and only then are the files written. A crash between any two of these steps leaves what the next
+write command takes up.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from errno import EBUSY
 from pathlib import Path
+from typing import Any
 
+from eventstore.errors import EventStoreError
+from lifecycle.payload import DriftDetected, Payload
 from lifecycle.workflow import Workflow
 from projections import progress_log, state_document
-from service.disk import append, locked, write_whole
+from projections.progress_log import joined
+from service import drift
+from service.disk import append, content_of, locked, mark_of, restore, write_over, write_whole
 from service.errors import FilesBehind
+from service.external_lines import align, notes
 from service.log import WorkflowLog
+from service.log_file import LogView, joined_up, left_now, look
 from service.root import Root
-from service.sync import Sync, digest, read_sync, write_sync
+from service.sync import Sync, Synced, digest, read_sync, write_sync
+from service.trail import Trail, trail, whole
 
 STATE = state_document.FILE_NAME
 LOG = progress_log.FILE_NAME
 
+#: How often what others wrote in between is taken in before giving up.
+_ROUNDS = 100
+
+Record = Callable[[Sequence[Payload]], None]
+"""Records what was found, as facts that no rule refuses."""
+
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """A file that is not what the log says: missing, changed or behind."""
+class Findings:
+    """What a look at the files says: what to record first, else what to write.
 
-    file: str
-    kind: str
-    expected: bytes
-    found: bytes | None
+    ``restored``: what ``progress.log`` must hold instead of what it does hold.
+    """
+
+    news: list[Payload]
+    missing: bytes
+    restored: bytes | None
+    view: LogView
+    state: bytes | None
 
 
 class WorkflowFiles:
     """``workflow-state.json`` and ``progress.log`` of one root."""
 
-    def __init__(self, root: Root, log: WorkflowLog) -> None:
+    def __init__(self, root: Root, log: WorkflowLog, record: Record) -> None:
         self.root = root
         self.log = log
+        self._record = record
 
-    def bring_up_to_date(self, known: Workflow | None = None) -> None:
-        """Make the files show the log's head. ``known``: a state before it, to fold on from.
+    @property
+    def state_path(self) -> Path:
+        """``workflow-state.json``."""
+        return self.root.path / STATE
 
-        Raises `FilesBehind` where the disk does not let it; the log holds everything then.
+    @property
+    def log_path(self) -> Path:
+        """``progress.log``."""
+        return self.root.path / LOG
+
+    def take_in(self) -> int:
+        """Record what others did to the files since; return how many events that took.
+
+        Costs a look at two files where nobody did anything.
+        """
+        sync = read_sync(self.root.sync_file)
+        if self._untouched(sync):
+            return 0
+        return self.bring_up_to_date()
+
+    def _untouched(self, sync: Sync) -> bool:
+        log, state = sync.files.get(LOG), sync.files.get(STATE)
+        if log is None or state is None:
+            return self.log.store.head(self.log.stream) is None
+        try:
+            mark = mark_of(self.log_path.stat())
+        except FileNotFoundError:
+            return False
+        found = content_of(self.state_path)
+        return mark == log.mark and found is not None and digest(found) == state.sha256
+
+    def bring_up_to_date(self, known: Workflow | None = None) -> int:
+        """Make the files show the log's head; return how many events of others' doing it took.
+
+        ``known``: a state before the head, to fold on from. Raises `FilesBehind` where the disk
+        does not let it; the log holds everything then.
         """
         try:
             with locked(self.root.lock):
-                self._write(known)
-        except OSError as error:
+                return self._settle(known)
+        except (OSError, EventStoreError) as error:
             head = self.log.store.head(self.log.stream)
             raise FilesBehind(head.version if head else 0, error) from error
 
-    def _write(self, known: Workflow | None) -> None:
-        sync = self._believed()
-        after = min(sync.version(LOG), sync.version(STATE))
-        start = known if known is not None and known.head == after else None
-        lines, state = self._render(after, start, sync.version(LOG))
-        head = self.log.store.head(self.log.stream)
-        if state is None or head is None:
-            return
-        sync = self._write_log(sync, lines, state.head)
-        sync = self._write_state(sync, state)
-        anchor = {"stream": self.log.stream, "version": head.version, "hash": head.hash}
-        write_sync(self.root.sync_file, replace(sync, head=anchor))
-
-    def _believed(self) -> Sync:
-        """Return what was synced, without a log that has become shorter than it was left."""
-        sync = read_sync(self.root.sync_file)
-        entry = sync.files.get(LOG)
-        if entry is None or _size(self.root.path / LOG) >= entry.size:
-            return sync
-        return replace(sync, files={n: e for n, e in sync.files.items() if n != LOG})
-
-    def _render(
-        self, after: int, start: Workflow | None, logged: int
-    ) -> tuple[list[bytes], Workflow | None]:
-        """Return the log's lines after version ``logged``, and the newest state after ``after``."""
-        lines: list[bytes] = []
-        state = None
-        for event, state in self.log.steps(after, start):
-            text = progress_log.line(event, state) if event.version > logged else None
-            if text is not None:
-                lines.append(text.encode())
-        return lines, state
-
-    def _write_log(self, sync: Sync, lines: list[bytes], version: int) -> Sync:
-        path = self.root.path / LOG
-        found = _content(path) or b""
-        entry = sync.files.get(LOG)
-        missing = lines_missing(found[entry.size if entry is not None else 0 :], lines)
-        if missing:
-            append(path, missing)
-        return sync.having(LOG, self.log.stream, version, found + missing)
-
-    def _write_state(self, sync: Sync, state: Workflow) -> Sync:
-        path = self.root.path / STATE
-        content = state_document.render(state)
-        found = _content(path)
-        if found != content:
-            self._keep_foreign(STATE, found, sync)
-            write_whole(path, content)
-        return sync.having(STATE, self.log.stream, state.head, content)
-
-    def _keep_foreign(self, name: str, found: bytes | None, sync: Sync) -> None:
-        """Keep a version of the file that wfctl did not write."""
-        entry = sync.files.get(name)
-        if found is None or (entry is not None and entry.sha256 == digest(found)):
-            return
-        self.root.drift.mkdir(exist_ok=True)
-        kept = self.root.drift / f"{name}.{digest(found)[:16]}"
-        if not kept.exists():
-            write_whole(kept, found)
-
-    def expected(self) -> tuple[dict[str, bytes], Workflow | None]:
-        """Return the bytes each file should have, and the state, folded from the first event."""
-        lines, state = self._render(0, None, 0)
-        if state is None:
-            return {}, None
-        return {STATE: state_document.render(state), LOG: b"".join(lines)}, state
-
-    def stale(self) -> list[str]:
-        """Say of each file whether it is missing, changed by hand, or behind the log."""
-        sync = read_sync(self.root.sync_file)
-        head = self.log.store.head(self.log.stream)
-        version = head.version if head is not None else 0
-        return [text for name in (STATE, LOG) for text in self._stale(name, sync, version)]
-
-    def _stale(self, name: str, sync: Sync, version: int) -> list[str]:
-        found = _content(self.root.path / name)
-        entry = sync.files.get(name)
-        if found is None:
-            return [f"{name} is missing; `wfctl replay --rebuild` writes it"]
-        if entry is None or digest(found) != entry.sha256:
-            return [f"{name} was changed by somebody else; `wfctl replay --check` shows how"]
-        if entry.version < version:
-            return [f"{name} is behind the log; the next write command brings it up to date"]
-        return []
-
-    def differences(self) -> list[Difference]:
-        """Compare the files with the log, whole; nothing is written."""
-        expected, _ = self.expected()
-        found = {name: _content(self.root.path / name) for name in expected}
-        return [
-            Difference(name, "missing" if found[name] is None else "changed", content, found[name])
-            for name, content in expected.items()
-            if found[name] != content
-        ]
-
-    def rebuild(self) -> list[str]:
-        """Write every file anew from the first event; return the names of those that changed."""
-        with locked(self.root.lock):
-            expected, state = self.expected()
-            if state is None:
-                return []
+    def _settle(self, known: Workflow | None) -> int:
+        recorded = 0
+        for _ in range(_ROUNDS):
             sync = read_sync(self.root.sync_file)
-            changed = [n for n, content in expected.items() if self._replace(n, content, sync)]
-            for name, content in expected.items():
-                sync = sync.having(name, self.log.stream, state.head, content)
-            head = self.log.store.head(self.log.stream)
-            anchor = (
-                {"stream": self.log.stream, "version": head.version, "hash": head.hash}
-                if head
-                else {}
-            )
-            write_sync(self.root.sync_file, replace(sync, head=anchor))
-        return changed
+            after = min(sync.version(LOG), sync.version(STATE))
+            start = known if known is not None and known.head == after else None
+            shown = trail(self.log, after, start, sync.version(LOG))
+            if shown.state is None:
+                return recorded
+            found = self._findings(sync, shown, shown.state)
+            if found.news:
+                self._record(found.news)
+                recorded += len(found.news)
+                known = None
+            elif self._write(sync, shown.state, found):
+                return recorded
+        raise OSError(EBUSY, "others keep writing to the files", str(self.root.path))
 
-    def _replace(self, name: str, content: bytes, sync: Sync) -> bool:
-        path = self.root.path / name
-        found = _content(path)
-        if found == content:
+    def _findings(self, sync: Sync, shown: Trail, state: Workflow) -> Findings:
+        view = look(self.log_path, sync.files.get(LOG))
+        fresh = sync.files[LOG].fresh if LOG in sync.files else True
+        laid = align(view.tail, fresh, shown.pieces, sync.version(LOG))
+        news: list[Payload] = []
+        restored = None
+        if view.intact and not laid.lost:
+            news += notes(laid.foreign)
+        else:
+            restored = joined(whole(self.log.steps()).pieces)
+            news += self._damage(sync, shown, restored)
+        found = content_of(self.state_path)
+        news += self._foreign_state(sync, shown, state, found)
+        return Findings(news, laid.missing, restored, view, found)
+
+    def _damage(self, sync: Sync, shown: Trail, expected: bytes) -> list[DriftDetected]:
+        """Return what to record of a ``progress.log`` that was changed before its end."""
+        found = content_of(self.log_path)
+        known = shown.detected.get(LOG, [])
+        if _name(found) in known or (known and found is not None and expected.startswith(found)):
+            return []
+        return [drift.of_log(self.root, sync.version(LOG), expected, found)]
+
+    def _foreign_state(
+        self, sync: Sync, shown: Trail, state: Workflow, found: bytes | None
+    ) -> list[DriftDetected]:
+        """Return what to record of a ``workflow-state.json`` that somebody else changed."""
+        entry = sync.files.get(STATE)
+        if _name(found) in shown.detected.get(STATE, []) or self._is_ours(entry, state, found):
+            return []
+        base = state if entry is None else self.log.current(entry.version)
+        return [drift.of_state(self.root, base, found)]
+
+    def _is_ours(self, entry: Synced | None, state: Workflow, found: bytes | None) -> bool:
+        if found is None:
+            return entry is None
+        if entry is not None and entry.sha256 == digest(found):
+            return True
+        if found == state_document.render(state):
+            return True
+        return self._was_written(entry.version if entry is not None else 0, found)
+
+    def _was_written(self, after: int, found: bytes) -> bool:
+        """Whether the file shows a version after ``after``: a crash came before that was noted."""
+        return any(
+            state.updated[:19].encode() in found and state_document.render(state) == found
+            for _, state in self.log.steps(after)
+        )
+
+    def _write(self, sync: Sync, state: Workflow, found: Findings) -> bool:
+        """Write what is missing; False where others wrote in between."""
+        log = self._write_log(sync, state, found)
+        content = state_document.render(state)
+        if log is None or not self._write_state(content, found.state):
             return False
-        self._keep_foreign(name, found, sync)
-        write_whole(path, content)
+        entry = Synced(self.log.stream, state.head, len(content), digest(content))
+        new = sync.having(LOG, log).having(STATE, entry)
+        new = replace(new, head=self._anchor())
+        if new != sync:
+            write_sync(self.root.sync_file, new)
         return True
 
+    def _write_log(self, sync: Sync, state: Workflow, found: Findings) -> Synced | None:
+        before = sync.files.get(LOG) or Synced(self.log.stream, 0, 0, digest(b""))
+        if found.restored is not None:
+            before = Synced(self.log.stream, 0, 0, digest(b""))
+            mark = restore(self.log_path, found.restored, found.view.mark)
+            view, added = LogView(True, b"", found.restored, mark), b""
+        else:
+            view, added, mark = found.view, found.missing, found.view.mark
+            if added:
+                mark = append(self.log_path, added, view.mark)
+        if mark is None:
+            return None
+        return joined_up(self.log_path, left_now(before, view, added, state.head, mark))
 
-def lines_missing(tail: bytes, expected: Iterable[bytes]) -> bytes:
-    """Return what must be appended after ``tail`` so that it holds every expected line.
+    def _write_state(self, content: bytes, found: bytes | None) -> bool:
+        return found == content or write_over(self.state_path, content, found)
 
-    ``tail`` may hold some of them already (a crash came between writing them and noting it),
-    the last one torn, and lines of others in between.
-    """
-    rest = deque(expected)
-    last = b""
-    for last in tail.splitlines(keepends=True):
-        if rest and last == rest[0]:
-            rest.popleft()
-    if not last or last.endswith(b"\n"):
-        return b"".join(rest)
-    if rest and rest[0].startswith(last):
-        return rest.popleft()[len(last) :] + b"".join(rest)
-    return b"\n" + b"".join(rest) if rest else b""
+    def _anchor(self) -> dict[str, Any]:
+        head = self.log.store.head(self.log.stream)
+        if head is None:
+            return {}
+        return {"stream": self.log.stream, "version": head.version, "hash": head.hash}
+
+    def rebuild(self) -> list[str]:
+        """Make every file what the log says, from its first event; return those that changed.
+
+        What others changed in them is kept, what they appended is recorded.
+        """
+        before = {name: content_of(self.root.path / name) for name in (STATE, LOG)}
+        with locked(self.root.lock):
+            self._mend(whole(self.log.steps()), before)
+            self._settle(None)
+        return [n for n, content in before.items() if content_of(self.root.path / n) != content]
+
+    def _mend(self, all_: Trail, found: dict[str, bytes | None]) -> None:
+        """Overwrite what is not the log's, and forget what was remembered of the files."""
+        view = look(self.log_path, read_sync(self.root.sync_file).files.get(LOG), thorough=True)
+        if not view.intact or align(found[LOG] or b"", True, all_.pieces, 0).lost:
+            self._keep(LOG, found[LOG])
+            restore(self.log_path, joined(all_.pieces), view.mark)
+        if all_.state is not None and found[STATE] != state_document.render(all_.state):
+            self._keep(STATE, found[STATE])
+            write_whole(self.state_path, state_document.render(all_.state))
+        self.root.sync_file.unlink(missing_ok=True)
+
+    def _keep(self, name: str, found: bytes | None) -> None:
+        left = read_sync(self.root.sync_file).files.get(name)
+        if found is not None and (left is None or left.sha256 != digest(found)):
+            drift.keep(self.root, name, found)
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _content(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
+def _name(found: bytes | None) -> str | None:
+    return None if found is None else digest(found)

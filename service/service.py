@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from eventstore.codec import canonical, digest
@@ -15,6 +16,7 @@ from lifecycle.errors import LifecycleError, NeedsConsent, NoWorkflow, Refused
 from lifecycle.payload import Payload
 from lifecycle.workflow import Workflow
 from service.clock import Clock, new_id, system_clock, utc_text
+from service.errors import FilesBehind
 from service.files import WorkflowFiles
 from service.log import WorkflowLog
 from service.root import Root
@@ -62,7 +64,7 @@ class Service:
         self.log = log
         self.actor = actor
         self.clock = clock
-        self.files = WorkflowFiles(root, log)
+        self.files = WorkflowFiles(root, log, self._record_found)
 
     def acting_as(self, kind: str) -> Service:
         """Return this service with the same caller in another role: reconciler, runner."""
@@ -82,12 +84,38 @@ class Service:
         if first is not None:
             return first
         claim = Claim(options.command_id or new_id(), _content(commands, options))
+        if not options.dry_run:
+            options = self._with_outside_changes(options)
         try:
             return self._decided(commands, claim, options)
         except (Refused, NeedsConsent) as refusal:
             if not options.dry_run:
                 self._record(commands, refusal)
             raise
+
+    def _with_outside_changes(self, options: WriteOptions) -> WriteOptions:
+        """Record what others did to the files before the command, so that it stands in order.
+
+        The version that the caller expects moves by as much: the workflow itself did not change.
+        """
+        recorded = 0
+        # What the disk refuses here it refuses again once the command is recorded, and is told.
+        with suppress(FilesBehind):
+            recorded = self.files.take_in()
+        if options.expected_version is None or not recorded:
+            return options
+        return replace(options, expected_version=options.expected_version + recorded)
+
+    def _record_found(self, facts: Sequence[Payload]) -> None:
+        """Record what was found in the files: it is so, whatever the rules say."""
+        at = utc_text(self.clock())
+        finder = self.acting_as("reconciler")
+        self.log.store.append(
+            self.log.stream,
+            finder.new_events(None, tuple((fact, at) for fact in facts)),
+            expected=Expected.STREAM_EXISTS,
+            claim=Claim(new_id(), _content(facts, WriteOptions())),
+        )
 
     def first_answer(self, options: WriteOptions, *commands: Payload) -> Outcome | None:
         """Return what a command of this id and content did before, None where it is new.
@@ -133,7 +161,7 @@ class Service:
     def _append(self, before: Workflow | None, planned: Planned, claim: Claim) -> Outcome:
         expected = before.head if before is not None else Expected.NO_STREAM
         appended = self.log.store.append(
-            self.log.stream, self._events(before, planned), expected=expected, claim=claim
+            self.log.stream, self.new_events(before, planned), expected=expected, claim=claim
         )
         state = self.log.evolve(before, iter(appended.events))
         if state is None:
@@ -142,7 +170,8 @@ class Service:
         self.files.bring_up_to_date(before)
         return Outcome(appended.events, planned, state, appended.repeated)
 
-    def _events(self, before: Workflow | None, planned: Planned) -> list[NewEvent]:
+    def new_events(self, before: Workflow | None, planned: Planned) -> list[NewEvent]:
+        """Return the events to append, as this caller's, after the state ``before``."""
         ids = [new_id() for _ in planned]
         session = before.session.count if before is not None and before.session.is_open else None
         return [

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from lifecycle.status import Status
-from lifecycle.workflow import Amendment, Attempt, Session, Stage, Workflow
+from lifecycle.workflow import Amendment, Attempt, Drift, Session, Stage, Workflow
 
 NAME = "workflow"
 
@@ -22,6 +22,7 @@ def from_bytes(content: bytes) -> Workflow:
     data: dict[str, Any] = orjson.loads(content)
     data["session"] = Session(**data["session"])
     data["amendments"] = {key: Amendment(**value) for key, value in data["amendments"].items()}
+    data["drifts"] = [Drift(**drift) for drift in data["drifts"]]
     data["stages"] = {key: _stage(value) for key, value in data["stages"].items()}
     return Workflow(**data)
 

@@ -11,17 +11,40 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from service.disk import write_whole
+from service.disk import Mark, write_whole
+
+#: The digest of a file that only grows is taken in two: once its newer part is longer than this
+#: (bytes), it is joined to the older one. So an append hashes the newer part alone.
+NEWER_PART = 64 * 1024
+
+_OF_NOTHING = sha256(b"").hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """One file as wfctl left it: size in bytes, SHA-256 in hex, the log's version it shows."""
+    """One file as wfctl left it: size in bytes, the log's version it shows.
+
+    ``sha256``, in hex, is that of the bytes from ``base`` on, ``base_sha256`` that of those
+    before. ``mark`` tells whether the file can have been touched since.
+    """
 
     stream: str
     version: int
     size: int
     sha256: str
+    base: int = 0
+    base_sha256: str = _OF_NOTHING
+    mark: Mark = field(default_factory=list)
+    #: Whether the last byte ended a line.
+    fresh: bool = True
+
+    def shows(self, content: bytes) -> bool:
+        """Whether ``content`` begins with the bytes that were left, each of them."""
+        return (
+            len(content) >= self.size
+            and digest(content[: self.base]) == self.base_sha256
+            and digest(content[self.base : self.size]) == self.sha256
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +58,8 @@ class Sync:
         """Return the version that the file shows, 0 where it was never written."""
         return self.files[name].version if name in self.files else 0
 
-    def having(self, name: str, stream: str, version: int, content: bytes) -> Sync:
+    def having(self, name: str, entry: Synced) -> Sync:
         """Return this with the file ``name`` as it is now."""
-        entry = Synced(stream, version, len(content), digest(content))
         return replace(self, files={**self.files, name: entry})
 
 

@@ -1,0 +1,43 @@
+"""The fold of foreign changes: kept, then adopted or reverted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lifecycle.event import Event
+from lifecycle.layout import restore
+from lifecycle.workflow import Drift, Workflow
+
+
+def detected(draft: Workflow, event: Event) -> None:
+    """Keep in mind what waits for somebody; a change of the form alone does not."""
+    data = event.data
+    if data.get("kept_as") is None or not (data["differences"] or data["kind"] == "unreadable"):
+        return
+    draft.drifts.append(
+        Drift(event.version, data["file"], data["kind"], data["base"], data["kept_as"])
+    )
+
+
+def adopted(draft: Workflow, event: Event) -> None:
+    """Close the drift; take over the fields that nobody specified."""
+    for change in event.data.get("unknown", []):
+        _take_over(draft, change)
+    _close(draft, event)
+
+
+def reverted(draft: Workflow, event: Event) -> None:
+    """Close the drift."""
+    _close(draft, event)
+
+
+def _close(draft: Workflow, event: Event) -> None:
+    draft.drifts = [drift for drift in draft.drifts if drift.version != event.data["detected"]]
+
+
+def _take_over(draft: Workflow, change: dict[str, Any]) -> None:
+    extra = draft.stages[change["stage"]].extra if change.get("stage") else draft.extra
+    if change.get("removed"):
+        extra.pop(change["field"], None)
+    else:
+        extra[change["field"]] = restore(change.get("value"), change.get("layout", {}))

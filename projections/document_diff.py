@@ -1,0 +1,97 @@
+"""What differs between two versions of a document, field by field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+
+class FieldDifference(NamedTuple):
+    """One field that differs.
+
+    ``stage`` is the id of the stage it belongs to, None for a field of the workflow; ``path``
+    leads from there. ``kind``: changed, added, removed, or order (of an object's keys, or of the
+    stages), where ``old`` and ``new`` list the keys.
+    """
+
+    stage: str | None
+    path: tuple[str, ...]
+    kind: str
+    old: Any
+    new: Any
+
+    @property
+    def name(self) -> str:
+        """The field as people write it: ``stage-2.parameters.command``."""
+        steps = self.path if self.stage is None else (self.stage, *self.path)
+        return ".".join(steps) or "(the whole)"
+
+
+def differences(old: Any, new: Any) -> list[FieldDifference]:
+    """Return what differs between two documents of a workflow.
+
+    Stages are told apart by their ids; any other list is one value. Values are the same only
+    where they are written the same: 1, 1.0 and true differ.
+    """
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return list(_leaf(None, (), old, new))
+    before, after = _stages(old), _stages(new)
+    if before is None or after is None:
+        return list(_objects(None, (), old, new))
+    rest = _objects(None, (), {**old, "stages": None}, {**new, "stages": None})
+    return [*rest, *_of_stages(before, after)]
+
+
+def _stages(document: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the stages by their ids, None where they cannot be told apart."""
+    entries = document.get("stages")
+    if not isinstance(entries, list):
+        return None
+    ids = [entry.get("id") if isinstance(entry, dict) else None for entry in entries]
+    found = {id_: entry for id_, entry in zip(ids, entries, strict=True) if isinstance(id_, str)}
+    return found if len(found) == len(entries) else None
+
+
+def _of_stages(old: dict[str, Any], new: dict[str, Any]) -> Iterator[FieldDifference]:
+    for id_, entry in old.items():
+        if id_ in new:
+            yield from _objects(id_, (), entry, new[id_])
+        else:
+            yield FieldDifference(id_, (), "removed", entry, None)
+    for id_, entry in new.items():
+        if id_ not in old:
+            yield FieldDifference(id_, (), "added", None, entry)
+    yield from _order(None, ("stages",), old, new)
+
+
+def _objects(
+    stage: str | None, path: tuple[str, ...], old: dict[str, Any], new: dict[str, Any]
+) -> Iterator[FieldDifference]:
+    for key, value in old.items():
+        if key not in new:
+            yield FieldDifference(stage, (*path, key), "removed", value, None)
+        elif isinstance(value, dict) and isinstance(new[key], dict):
+            yield from _objects(stage, (*path, key), value, new[key])
+        else:
+            yield from _leaf(stage, (*path, key), value, new[key])
+    for key, value in new.items():
+        if key not in old:
+            yield FieldDifference(stage, (*path, key), "added", None, value)
+    yield from _order(stage, path, old, new)
+
+
+def _leaf(
+    stage: str | None, path: tuple[str, ...], old: Any, new: Any
+) -> Iterator[FieldDifference]:
+    if json.dumps(old) != json.dumps(new):
+        yield FieldDifference(stage, path, "changed", old, new)
+
+
+def _order(
+    stage: str | None, path: tuple[str, ...], old: dict[str, Any], new: dict[str, Any]
+) -> Iterator[FieldDifference]:
+    before = [key for key in old if key in new]
+    after = [key for key in new if key in old]
+    if before != after:
+        yield FieldDifference(stage, path, "order", before, after)

@@ -1,0 +1,57 @@
+"""The part of the log that the files may not show yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from eventstore.event import RecordedEvent
+from lifecycle.workflow import Workflow
+from projections.progress_log import Piece, piece
+from service.log import WorkflowLog
+
+
+@dataclass(slots=True)
+class Trail:
+    """What came after a version: the pieces of ``progress.log``, what was already detected.
+
+    ``state`` is the newest, None where there is no workflow. ``detected`` holds, for each file,
+    the digests of the foreign versions that were recorded, None for a missing one.
+    """
+
+    pieces: list[Piece] = field(default_factory=list)
+    detected: dict[str, list[str | None]] = field(default_factory=dict)
+    state: Workflow | None = None
+
+    def add(self, event: RecordedEvent, state: Workflow, shown: int) -> None:
+        """Take in an event; the lines up to version ``shown`` are in the file already."""
+        part = piece(event, state) if event.version > shown else None
+        if part is not None:
+            self.pieces.append(part)
+        if event.type == "drift.detected":
+            self.detected.setdefault(event.data["file"], []).append(event.data["found_sha256"])
+        self.state = state
+
+
+def trail(log: WorkflowLog, after: int, start: Workflow | None, shown: int) -> Trail:
+    """Return what came after version ``after``; ``start``: the state there, where it is known."""
+    found = Trail()
+    for event, state in log.steps(after, start):
+        found.add(event, state, shown)
+    found.pieces.sort(key=_place)
+    if found.state is None and after:
+        found.state = log.state()
+    return found
+
+
+def whole(steps: Iterable[tuple[RecordedEvent, Workflow]]) -> Trail:
+    """Return the whole log's trail."""
+    found = Trail()
+    for event, state in steps:
+        found.add(event, state, 0)
+    found.pieces.sort(key=_place)
+    return found
+
+
+def _place(part: Piece) -> tuple[int, int, int]:
+    return part.place
