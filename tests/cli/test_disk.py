@@ -1,0 +1,209 @@
+"""A disk that is full or read-only: nothing that was acknowledged is lost, and it mends itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import Answer, Place, tree, write_plan
+from tests.cli.test_reads import READS
+
+pytestmark = pytest.mark.slow
+
+#: Bytes of a file system that holds a workflow, and little more.
+SIZE = 2_000_000
+#: A note that needs more room in progress.log than a failed try leaves in the engine's files.
+LONG = "x" * 19_000
+
+
+def mount(*arguments: str | Path) -> None:
+    """Mount, or skip where that is not permitted; where CI says so, it must be."""
+    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return
+    reason = f"mount is not permitted here: {done.stderr.strip()}"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+class Disk(Place):
+    """A workflow root on a small file system of its own."""
+
+    def fill(self) -> None:
+        """Take all the room there is."""
+        with (self.path / "ballast").open("wb", buffering=0) as ballast:
+            try:
+                while ballast.write(b"x" * 4096):
+                    pass
+            except OSError:
+                return
+
+    def make_room(self) -> None:
+        """Give the room back."""
+        (self.path / "ballast").unlink()
+
+    def leave(self, free: int) -> None:
+        """Take all the room but so many bytes."""
+        self.fill()
+        ballast = self.path / "ballast"
+        os.truncate(ballast, max(0, ballast.stat().st_size - free))
+
+    def read_only(self, on: bool = True) -> None:
+        """Let nobody write, or let them again."""
+        mount("-o", f"remount,{'ro' if on else 'rw'}", self.path)
+
+    def log_lines(self) -> list[str]:
+        """Return the messages of progress.log."""
+        return [line.split("] ", 1)[1] for line in self.log().splitlines()]
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Iterator[Disk]:
+    """Make an empty file system."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mount("-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", path)
+    try:
+        yield Disk(path)
+    finally:
+        subprocess.run(["umount", "-l", path], check=True)
+
+
+@pytest.fixture
+def disk(bare: Disk, tmp_path: Path) -> Disk:
+    """Make a workflow on a file system of its own."""
+    answer = bare.json("init", str(write_plan(tmp_path)))
+    assert answer.code == 0, answer
+    return bare
+
+
+WRITES = {
+    "note": ["note", "hello"],
+    "dispatch": ["dispatch", "stage-1"],
+    "dispatch --sync": ["dispatch", "stage-1", "--sync"],
+    "stage": ["stage", "prepare", "stage-1"],
+    "rehydrate": ["rehydrate"],
+    "replay": ["replay", "--rebuild"],
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(READS) - {"a dry run"}))
+def test_a_read_works_on_a_read_only_disk(disk: Disk, name: str) -> None:
+    """Nothing is written, and nothing needs to be."""
+    disk.read_only()
+    answer = disk.json(*READS[name])
+    assert answer.code == 0, answer
+
+
+@pytest.mark.parametrize("name", ["note", "dispatch", "dispatch --sync", "stage"])
+def test_a_write_on_a_read_only_disk_is_refused_whole(disk: Disk, name: str) -> None:
+    """Exit 1 and a code that says why; the same command goes through once one may write."""
+    before = tree(disk.path)
+    disk.read_only()
+    answer = disk.json(*WRITES[name])
+    assert (answer.code, answer.error["code"]) in ((1, "store_unwritable"), (1, "read_only"))
+    assert "Traceback" not in answer.err
+    assert tree(disk.path) == before
+    disk.read_only(False)
+    assert disk.json(*WRITES["note"]).code == 0
+    assert disk.json("replay", "--check").code == 0
+
+
+def test_an_init_on_a_read_only_disk_is_refused(bare: Disk, tmp_path: Path) -> None:
+    """Nothing is made; the same init goes through once one may write."""
+    plan = str(write_plan(tmp_path))
+    bare.read_only()
+    answer = bare.json("init", plan)
+    assert (answer.code, answer.error["code"]) == (1, "read_only")
+    assert tree(bare.path) == {}
+    bare.read_only(False)
+    assert bare.json("init", plan).code == 0
+
+
+#: The engine calls it damage where its shared memory cannot grow.
+NO_ROOM = ("disk_full", "store_unwritable", "files_behind", "store_damaged")
+
+
+@pytest.mark.parametrize("free", [0, 4096, 16_384, 45_056, 65_536, 98_304])
+def test_an_init_on_a_full_disk_can_be_repeated(bare: Disk, tmp_path: Path, free: int) -> None:
+    """Whatever it got done before the room ran out is taken up, or was acknowledged."""
+    plan = str(write_plan(tmp_path))
+    bare.leave(free)
+    first = bare.json("init", plan)
+    assert first.code in (0, 1)
+    assert first.code == 0 or first.error["code"] in NO_ROOM
+    bare.make_room()
+    recorded = first.code == 1 and first.error["code"] == "files_behind"
+    again = bare.json("init", plan)
+    assert again.code == (4 if first.code == 0 or recorded else 0), again
+    assert bare.json("note", "then").code == 0
+    check(bare)
+
+
+def check(disk: Disk) -> None:
+    """Check that the files are what the log says, and that the log is whole."""
+    assert disk.json("replay", "--check").code == 0
+    assert disk.json("fsck").code == 0
+
+
+def test_notes_on_a_disk_that_fills_up_are_lost_only_where_that_was_said(disk: Disk) -> None:
+    """Each was acknowledged and is there, or was refused and is not."""
+    disk.leave(65_536)
+    acknowledged = []
+    for number in range(25):
+        text = f"{number} " + "x" * 4000
+        answer = disk.json("note", text)
+        if answer.code == 0 or answer.error["code"] == "files_behind":
+            acknowledged.append(text)
+        else:
+            assert answer.error["code"] in ("store_unwritable", "disk_full")
+    assert 0 < len(acknowledged) < 25
+    disk.make_room()
+    assert disk.json("note", "then").code == 0
+    assert disk.notes() == [*acknowledged, "then"]
+    assert [line for line in disk.log_lines() if line in acknowledged] == acknowledged
+    check(disk)
+
+
+def test_a_note_that_is_recorded_but_not_shown_says_so(disk: Disk) -> None:
+    """Exit 1 with its version; given again under its key it is not recorded twice."""
+    line = ["note", LONG, "--command-id", "key-1"]
+    answer = first_behind(disk, line)
+    assert "next write command" in answer.error["message"]
+    assert answer.error["data"]["version"] == 3
+    disk.make_room()
+    again = disk.json(*line)
+    assert again.data["repeated"] is True
+    assert disk.log_lines()[-1] == LONG
+    check(disk)
+
+
+def first_behind(disk: Disk, line: list[str]) -> Answer:
+    """Find room enough for the log and too little for the files; return the answer there."""
+    for free in range(0, 131_072, 4096):
+        disk.leave(free)
+        answer = disk.json(*line)
+        assert answer.code == 1, "the disk was never between the two"
+        if answer.error["code"] == "files_behind":
+            return answer
+        disk.make_room()
+    raise AssertionError("nothing was ever recorded")
+
+
+@pytest.mark.parametrize("free", [0, 8192, 32_768])
+def test_a_dispatch_on_a_full_disk_never_runs_what_is_not_recorded(disk: Disk, free: int) -> None:
+    """Refused, or recorded; with room again the workflow goes on to where it should be."""
+    disk.leave(free)
+    answer = disk.json("dispatch", "stage-1", "--sync")
+    assert answer.code in (0, 1)
+    started = "attempt.started" in disk.types()
+    traces = list(disk.path.glob("stage-1/.attempts/*/work/**/*.json"))
+    assert started or not traces
+    disk.make_room()
+    assert disk.json("rehydrate").code == 0
+    check(disk)
