@@ -34,14 +34,24 @@ class Output:
         position: int | None = None,
     ) -> None:
         """Print ``data`` as the envelope or as one line, or ``text()`` for people."""
+        shown = self.rendered(data, text, state=state, actions=actions, position=position)
+        if shown:
+            print(shown)
+
+    def rendered(
+        self,
+        data: Any,
+        text: Callable[[], str],
+        *,
+        state: Workflow | None = None,
+        actions: Sequence[NextAction] | None = None,
+        position: int | None = None,
+    ) -> str:
+        """Return what `result` prints, without the newline at its end."""
         if self.is_text:
-            shown = text()
-            if shown:
-                print(shown)
-            return
+            return text()
         if self.settings.format is Format.JSONL:
-            print(_compact(data))
-            return
+            return _compact(data)
         if actions is None:
             actions = next_actions(state) if state is not None else ()
         meta = {
@@ -49,7 +59,7 @@ class Output:
             "version": state.head if state is not None else None,
             "position": position,
         }
-        print(_pretty(success(data, actions, meta)))
+        return _pretty(success(data, actions, meta))
 
     def records(
         self,

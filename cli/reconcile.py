@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from cli.options import DryRun
-from cli.output import Output
+from cli.output import say
 from cli.workspace import engine
 
 
@@ -52,36 +54,42 @@ def _evidence(evidence: dict) -> list[str]:  # type: ignore[type-arg]
     ]
 
 
-def rehydrate(context: typer.Context, dry_run: DryRun = False) -> None:
+def rehydrate(
+    context: typer.Context,
+    dry_run: DryRun = False,
+    brief: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Fit what is printed into N tokens of four bytes; nothing that is under way, "
+            "waits for a decision or contradicts is left out.",
+        ),
+    ] = None,
+) -> None:
     """After a lost session: fold, look, repair, and say what to do next."""
-    from reconciler.rehydrate import Briefing, summary
+    from cli.briefing import SCREEN, text
+    from reconciler.brevity import fitted, tokens
+    from reconciler.briefing import Briefing
     from reconciler.rehydrate import rehydrate as bring_back
 
-    def text(briefing: Briefing, output: Output) -> str:
-        state = briefing.state
-        lines = [
-            (
-                f"{output.style(state.id, '1')}: {state.workflow_status or 'active'}, "
-                f"version {state.head} of its log; {summary(state)}"
-            ),
-            f"last recorded before: {briefing.before.updated}",
-        ]
-        for finding in briefing.findings:
-            lines += ["", _finding(finding.to_dict(), dry_run)]
-        lines += _section("repaired" if not dry_run else "would repair", briefing.repaired)
-        lines += _section("waits for somebody", briefing.waiting)
-        lines += _section("next", [f"{a.command}  ({a.reason})" for a in briefing.actions])
-        return "\n".join(lines)
-
-    with engine(context, dry_run) as (jobs, output):
-        briefing = bring_back(jobs, dry_run=dry_run)
-        output.result(
+    def rendered(briefing: Briefing) -> str:
+        return output.rendered(
             briefing.to_dict(),
-            lambda: text(briefing, output),
-            state=briefing.state,
+            lambda: text(briefing, output, dry_run),
+            state=state,
             actions=briefing.actions,
         )
 
+    def fits(briefing: Briefing) -> bool:
+        if brief is not None:
+            return tokens(rendered(briefing)) <= brief
+        return not output.is_text or rendered(briefing).count("\n") < SCREEN
 
-def _section(title: str, lines: list[str] | tuple[str, ...]) -> list[str]:
-    return ["", f"{title}:", *(f"  {line}" for line in lines)] if lines else []
+    with engine(context, dry_run) as (jobs, output):
+        briefing = bring_back(jobs, dry_run=dry_run)
+        state = jobs.service.state()
+        shown = rendered(fitted(briefing, fits))
+        print(shown)
+    if brief is not None and tokens(shown) > brief:
+        say(f"wfctl: nothing more can be left out; {tokens(shown)} tokens of {brief}")

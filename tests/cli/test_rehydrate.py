@@ -1,0 +1,117 @@
+"""What a new session is told: since when, what happened, what waits, and what is next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reconciler.brevity import tokens
+from reconciler.processes import host
+from tests.cli.support import Place, attempt_data
+
+FAILED = ["stage", "fail", "stage-1", "--error", "it broke"]
+
+
+def start(place: Place, **more: Any) -> None:
+    """Record an attempt that was begun here and left nothing."""
+    known = {"root": str(place.path.resolve()), "host": host(), **more}
+    place.done("append", "attempt.started", "--data", attempt_data(**known))
+
+
+def test_it_begins_with_the_last_act_of_somebody(place: Place) -> None:
+    """What an agent did last is where the story begins, and nothing has happened since."""
+    place.done("note", "off to lunch", "--actor", "agent:claude")
+    told = place.done("rehydrate")
+    assert (told["since"]["actor"], told["since"]["text"]) == ("agent:claude", "off to lunch")
+    assert told["since"]["version"] == place.version()
+    assert told["meanwhile"] == []
+
+
+def test_what_a_reconciler_found_since_has_happened_meanwhile(place: Place) -> None:
+    """Its records are no acts: the next session hears of them."""
+    start(place, root="/somewhere/else")
+    place.done("reconcile")
+    told = place.done("rehydrate")
+    assert told["since"]["version"] < told["meanwhile"][0]["version"]
+    assert [m["text"] for m in told["meanwhile"]] == [
+        "stage-1: att-0001 found ELSEWHERE: it was launched in another root or on another host"
+    ]
+
+
+def test_a_foreign_line_in_the_log_has_happened_meanwhile(place: Place) -> None:
+    """What somebody appended by hand is told at once, without a time that nobody recorded."""
+    with (place.path / "progress.log").open("a") as log:
+        log.write("I moved the data\n")
+    told = place.done("rehydrate")["meanwhile"]
+    assert [(m["at"], m["text"]) for m in told] == [(None, "I moved the data")]
+
+
+def test_an_attempt_elsewhere_is_a_contradiction(place: Place) -> None:
+    """It is found, named as one, and nothing is done about it."""
+    start(place, root="/somewhere/else")
+    told = place.done("rehydrate")
+    assert [(f["stages"], f["attempt"], f["action"]) for f in told["found"]] == [
+        ("stage-1", "att-0001", "unknown")
+    ]
+    assert [c["kind"] for c in told["contradictions"]] == ["elsewhere"]
+    assert told["repaired"] == []
+
+
+def test_a_failure_waits_for_a_person(place: Place) -> None:
+    """It is named with its reason and with what is left of its retries."""
+    place.done("stage", "prepare", "stage-1")
+    place.done(*FAILED)
+    told = place.done("rehydrate")
+    assert told["waiting"] == [
+        {"kind": "failure", "subjects": "stage-1", "text": "it broke (0 of 3 retries used)"}
+    ]
+
+
+def test_a_preparation_that_died_is_repaired(place: Place) -> None:
+    """The repair is recorded as the reconciler's, not as an act of whoever called."""
+    place.done("stage", "prepare", "stage-1")
+    told = place.done("rehydrate", "--actor", "agent:claude")
+    assert [r["stages"] for r in told["repaired"]] == ["stage-1"]
+    [failed] = place.done("events", "--type", "stage.failed")
+    assert failed["actor"] == {"kind": "reconciler", "name": "claude"}
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("more", [[], ["--dry-run"], ["--brief", "300"]])
+def test_the_same_log_and_disk_give_the_same_bytes(
+    place: Place, form: str, more: list[str]
+) -> None:
+    """Nothing that is printed knows what time it is."""
+    start(place, root="/somewhere/else")
+    place.done("rehydrate")
+    first, second = (place.call("-o", form, "rehydrate", *more) for _ in range(2))
+    assert first.code == 0
+    assert first.out == second.out
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_budget_is_kept(place: Place, form: str) -> None:
+    """What is printed is counted as it stands on the screen."""
+    for number in range(60):
+        place.done("note", f"note {number}: " + "all is well " * 9, "--actor", "runner:loop")
+    shown = place.call("-o", form, "rehydrate", "--brief", "400").out
+    assert tokens(shown) <= 400
+    assert "events" in shown
+
+
+def test_a_budget_too_small_is_passed_and_it_is_said(place: Place) -> None:
+    """What matters is printed all the same."""
+    start(place, root="/somewhere/else")
+    told = place.call("rehydrate", "--brief", "1")
+    assert told.code == 0
+    assert "stage-1 att-0001 ELSEWHERE" in told.out
+    assert "nothing more can be left out" in told.err
+
+
+def test_without_a_budget_it_fits_a_screen(place: Place) -> None:
+    """However much has happened, people see one page."""
+    for number in range(60):
+        place.done("note", f"note {number}", "--actor", "runner:loop")
+    assert len(place.call("rehydrate").out.splitlines()) <= 48
+    assert len(place.done("rehydrate")["meanwhile"]) == 60

@@ -1,0 +1,199 @@
+"""The briefing in few words: whatever is cut, nothing that matters is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cli.briefing import text
+from cli.output import Output
+from cli.settings import Settings
+from lifecycle.status import Status
+from lifecycle.workflow import Amendment, Attempt, Drift, Stage, Workflow
+from reconciler.brevity import fitted, tokens
+from reconciler.briefing import Briefing
+from reconciler.evidence import Evidence
+from reconciler.markers import Marker, Seen
+from reconciler.reconcile import Finding
+from reconciler.rehydrate import briefing_of
+from reconciler.subjects import shortened, spelled_out
+from reconciler.verdict import verdict
+from service.meanwhile import Happened
+from tests.reconciler.support import IN_PLACE, JOB, NOW, own, seen, submitted
+
+#: Tokens that name 1,000 stages, whatever stands where.
+ENOUGH = 4_000
+
+#: Evidence as it is found, sound and contradictory.
+EVIDENCE: tuple[Evidence, ...] = (
+    seen(monitor_locked=True),
+    seen(root_recorded="/elsewhere"),
+    seen(exit_marker=Marker(Seen.OTHER, 0, "wf/stage-1/att-0000", 1)),
+    seen(exit_marker=own(0), done_marker=own(0), outputs=(IN_PLACE,)),
+    seen(exit_marker=own(0)),
+    submitted(replace(JOB, lock_held=True)),
+    submitted(replace(JOB, exit_code=3, ended_at=5)),
+    submitted(),
+)
+IN_FLIGHT = (Status.PREPARING, Status.RUNNING)
+
+
+def render_text(briefing: Briefing) -> str:
+    """Return the briefing as people read it."""
+    return text(briefing, Output(Settings()), dry_run=False)
+
+
+def render_json(briefing: Briefing) -> str:
+    """Return the briefing as scripts read it."""
+    return json.dumps(briefing.to_dict(), indent=2, ensure_ascii=False)
+
+
+def stage_of(number: int, status: Status, attempt: int) -> Stage:
+    """Return a stage; one under way has an open attempt of this number."""
+    stage = Stage(f"stage-{number}", f"the {number}th", status, last_error="it broke " * 9)
+    fields = dict.fromkeys(("root", "work_dir", "submission", "submission_sha256", "wrapper"), "x")
+    if status in IN_FLIGHT:
+        stage.attempts.append(Attempt(f"att-{attempt:04d}", NOW, "setsid", **fields))
+    return stage
+
+
+def workflow_of(stages: list[Stage], amendments: int, drifts: int) -> Workflow:
+    """Return a workflow with this many amendments and foreign files that wait."""
+    waiting = [f"amend-{number}" for number in range(1, amendments + 1)]
+    return Workflow(
+        "wf",
+        NOW,
+        NOW,
+        stages={stage.id: stage for stage in stages},
+        amendments={
+            id_: Amendment(id_, "stage_rerun", "stage-1", "again, please", NOW, {})
+            for id_ in waiting
+        },
+        drifts=[Drift(n, f"file-{n}.json", "changed", 0, "x") for n in range(1, drifts + 1)],
+    )
+
+
+def finding_of(stage: Stage, evidence: Evidence) -> Finding:
+    """Return the finding that the evidence gives."""
+    found = verdict(evidence)
+    return Finding(stage.id, stage.attempts[-1].id, evidence, found, ("do what follows",))
+
+
+@st.composite
+def briefings(draw: st.DrawFn, most: int = 60) -> Briefing:
+    """Draw any state of any stages with what was found of those that are looked at."""
+    kinds = st.tuples(st.sampled_from(Status), st.integers(1, 3), st.sampled_from(EVIDENCE))
+    drawn = draw(st.lists(kinds, min_size=1, max_size=most))
+    stages = [stage_of(number, kind[0], kind[1]) for number, kind in enumerate(drawn, 1)]
+    state = workflow_of(stages, draw(st.integers(0, 4)), draw(st.integers(0, 2)))
+    looked_at = draw(st.integers(0, len(stages)))
+    findings = [
+        finding_of(stage, kind[2])
+        for stage, kind in zip(stages[:looked_at], drawn, strict=False)
+        if stage.open_attempt
+    ]
+    past = [Happened(n, NOW, "user:me", f"it was {n}") for n in range(draw(st.integers(0, 40)))]
+    return briefing_of(state, state, findings, [], past)
+
+
+def attempts_of(data: dict[str, Any]) -> set[tuple[str, str]]:
+    """Return the attempts that a briefing's data names."""
+    return {(stage, f["attempt"]) for f in data["found"] for stage in spelled_out(f["stages"])}
+
+
+def named(data: dict[str, Any], key: str) -> set[tuple[str, str]]:
+    """Return what a part of a briefing's data names, each with its kind."""
+    return {(one["kind"], name) for one in data[key] for name in spelled_out(one["subjects"])}
+
+
+@settings(deadline=None, max_examples=150)
+@given(briefing=briefings(), budget=st.integers(1, 3_000))
+def test_nothing_that_matters_is_dropped_from_the_data(briefing: Briefing, budget: int) -> None:
+    """Whatever the budget: each attempt under way, each decision, each contradiction."""
+    short = fitted(briefing, lambda form: tokens(render_json(form)) <= budget).to_dict()
+    full = briefing.to_dict()
+    assert attempts_of(short) == attempts_of(full)
+    assert named(short, "waiting") == named(full, "waiting")
+    assert named(short, "contradictions") == named(full, "contradictions")
+
+
+@settings(deadline=None, max_examples=100)
+@given(briefing=briefings(), budget=st.integers(1, 3_000))
+def test_nothing_that_matters_is_dropped_from_the_screen(briefing: Briefing, budget: int) -> None:
+    """What the data names, the text names too."""
+    short = fitted(briefing, lambda form: tokens(render_text(form)) <= budget)
+    lines = [line.strip() for line in render_text(short).splitlines()]
+    for found in short.found:
+        start = f"{shortened(found.stages)} {found.attempt} {found.verdict}"
+        assert any(line.startswith(start) for line in lines), start
+    for one in (*short.waiting, *short.contradictions):
+        start = f"{one.kind} {shortened(one.subjects)}"
+        assert any(line.startswith(start) for line in lines), start
+
+
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.data_too_large])
+@given(seed=st.randoms(use_true_random=False))
+@pytest.mark.parametrize("render", [render_text, render_json])
+@pytest.mark.slow
+def test_a_thousand_stages_fit(render: Callable[[Briefing], str], seed: Any) -> None:
+    """Scattered over every status, verdict and attempt, they fit a budget of a few pages."""
+    stages = [
+        stage_of(number, seed.choice(list(Status)), seed.randint(1, 2))
+        for number in range(1, 1_001)
+    ]
+    state = workflow_of(stages, 5, 2)
+    findings = [finding_of(s, seed.choice(EVIDENCE)) for s in stages if s.open_attempt]
+    briefing = briefing_of(state, state, findings, [], [])
+    short = fitted(briefing, lambda form: tokens(render(form)) <= ENOUGH)
+    assert tokens(render(short)) <= ENOUGH
+    under_way = {(stage.id, stage.attempts[-1].id) for stage in stages if stage.open_attempt}
+    assert attempts_of(short.to_dict()) == under_way
+
+
+def test_what_fits_is_not_cut() -> None:
+    """A small workflow is told in full."""
+    state = workflow_of([stage_of(1, Status.RUNNING, 1)], 1, 0)
+    briefing = briefing_of(state, state, [], [], [])
+    assert fitted(briefing, lambda form: tokens(render_json(form)) <= ENOUGH) == briefing
+
+
+def test_what_was_cut_is_said() -> None:
+    """A reader of the short form knows that there is more."""
+    state = workflow_of([stage_of(n, Status.RUNNING, 1) for n in range(1, 9)], 0, 0)
+    past = [Happened(n, NOW, "user:me", "it was") for n in range(30)]
+    findings = [finding_of(s, EVIDENCE[0]) for s in state.stages.values()]
+    short = fitted(briefing_of(state, state, findings, [], past), lambda _: False)
+    assert {"29 events", "the list of stages", "evidence", "reasons"} <= set(short.left_out)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["stage-", "amend-", "a-b-"]).flatmap(
+            lambda prefix: st.integers(1, 99).map(lambda n: f"{prefix}{n}")
+        ),
+        unique=True,
+    )
+)
+def test_shortened_names_can_be_read_back(names: list[str]) -> None:
+    """Ranges lose no name and add none."""
+    assert sorted(spelled_out(shortened(names))) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("names", "short"),
+    [
+        (["stage-1"], "stage-1"),
+        (["stage-1", "stage-2"], "stage-1,2"),
+        (["stage-3", "stage-1", "stage-2", "stage-9"], "stage-1..3,9"),
+        (["amend-2", "stage-1", "progress.log"], "amend-2 stage-1 progress.log"),
+    ],
+)
+def test_names_are_shortened(names: list[str], short: str) -> None:
+    """Neighbours become a range, names without a number stay."""
+    assert shortened(names) == short
