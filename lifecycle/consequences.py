@@ -9,7 +9,7 @@ from lifecycle.status import BLOCKING, Status
 from lifecycle.workflow import Stage, Workflow
 
 _HELD = frozenset({Status.PENDING, Status.INVALIDATED})
-_WAITING = _HELD | {Status.READY}
+_WAITING = _HELD | {Status.READY, Status.FAILED}
 
 
 def consequences(state: Workflow) -> list[Payload]:
@@ -24,6 +24,8 @@ def consequences(state: Workflow) -> list[Payload]:
 
 
 def _of_stage(state: Workflow, stage: Stage) -> list[Payload]:
+    if stage.status is Status.FAILED:
+        return _of_failed(state, stage)
     if stage.status in _HELD and not state.unmet(stage):
         return [StageReadied(stage=stage.id, reset=stage.status is Status.INVALIDATED)]
     return [
@@ -33,5 +35,18 @@ def _of_stage(state: Workflow, stage: Stage) -> list[Payload]:
             dependency_status=cast("Literal['failed', 'skipped']", status.value),
         )
         for dep in stage.depends_on
-        if (status := state.stages[dep].status) in BLOCKING and stage.blocked_by.get(dep) != status
+        if (status := state.stages[dep].status) in BLOCKING
+        and stage.blocked_by.get(dep) != status
+        and state.stages[dep].rerun_by is None
+    ]
+
+
+def _of_failed(state: Workflow, stage: Stage) -> list[Payload]:
+    """A failed stage runs again by itself only where an approved amendment says so."""
+    if stage.rerun_by is None or state.unmet(stage):
+        return []
+    rerun = state.amendments[stage.rerun_by].kind == "stage_rerun"
+    reason = f"{'rerun' if rerun else 'superseded'} by {stage.rerun_by}"
+    return [
+        StageReadied(stage=stage.id, reason=reason, reset=rerun, amendment=stage.rerun_by),
     ]

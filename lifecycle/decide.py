@@ -23,6 +23,9 @@ from lifecycle.workflow import Workflow
 
 Decision = list[Payload]
 
+#: Stands for the hash of what is decided but not recorded; a recorded hash is never this.
+_DECIDED = "decided"
+
 
 def decide(state: Workflow | None, command: Payload, at: str) -> Decision:
     """Return the events that ``command`` yields in ``state``; an empty list changes nothing.
@@ -46,10 +49,10 @@ def after(state: Workflow | None, events: Decision, at: str) -> Workflow:
     """Return the state as it would be once ``events`` are recorded at ``at``."""
     head = state.head if state is not None else 0
     facts = [
-        Fact(event.type, event.model_dump(mode="json"), at, head + number)
+        Fact(event.type, event.model_dump(mode="json"), at, head + number, _DECIDED)
         for number, event in enumerate(events, 1)
     ]
-    new = evolve(state, facts)
+    new = evolve(state, facts, frozenset({_DECIDED}))
     if new is None:
         raise NoWorkflow("nothing was decided on a stream without a workflow")
     return new
@@ -92,12 +95,29 @@ def _by_amendment(state: Workflow, command: Any) -> Decision:
     )
 
 
-def _consent(state: Workflow, command: Payload) -> Decision:
-    raise NeedsConsent(
-        f"{command.type} is a person's decision and takes a proof of consent, which `append` "
-        "never does.",
-        type=command.type,
-    )
+def _propose(state: Workflow, command: p.AmendmentProposed) -> Decision:
+    from lifecycle import decide_amendments  # only where there is one: it loads the plan's models
+
+    return decide_amendments.propose(state, command)
+
+
+def _approve(state: Workflow, command: p.AmendmentApproved) -> Decision:
+    if not command.proof:
+        raise NeedsConsent(
+            f"{command.type} is a person's decision and takes a proof of consent, which `append` "
+            "never does; `wfctl amend approve` asks for it.",
+            type=command.type,
+            amendment=command.amendment,
+        )
+    from lifecycle import decide_amendments
+
+    return decide_amendments.approve(state, command)
+
+
+def _reject(state: Workflow, command: p.AmendmentRejected) -> Decision:
+    from lifecycle import decide_amendments
+
+    return decide_amendments.reject(state, command)
 
 
 def _session_start(state: Workflow, command: p.SessionStarted) -> Decision:
@@ -130,7 +150,9 @@ _RULES: dict[str, Callable[[Workflow, Any], Decision]] = {
     "note.logged": drifting.note,
     "drift.adopted": drifting.adopt,
     "drift.reverted": drifting.revert,
-    "amendment.approved": _consent,
+    "amendment.proposed": _propose,
+    "amendment.approved": _approve,
+    "amendment.rejected": _reject,
     "session.started": _session_start,
     "session.ended": _session_end,
     "cost.charged": _as_asked,

@@ -73,6 +73,7 @@ def start_attempt(state: Workflow, command: p.AttemptStarted) -> Decision:
         newest = stage.open_attempt
         why = f"no attempt can start while it is {stage.status}"
         raise AttemptMismatch(stage.id, newest.id if newest else None, None, why)
+    _met(state, stage)
     number = f"att-{len(stage.attempts) + 1:04d}"
     return [*prepared, command.model_copy(update={"attempt": number})]
 
@@ -162,6 +163,7 @@ def complete(state: Workflow, command: p.StageCompleted) -> Decision:
     """post_processing → completed, on checks that all passed or on evidence that is given."""
     stage = state.stage(command.stage)
     _may_become(stage, Status.COMPLETED, command.type)
+    _up_to_date(stage)
     broken = [check.name for check in command.checks if not check.passed]
     if broken or not (command.checks or command.evidence):
         found = f"checks that failed: {', '.join(broken)}" if broken else "neither"
@@ -172,6 +174,19 @@ def complete(state: Workflow, command: p.StageCompleted) -> Decision:
             failed_checks=broken,
         )
     return [command]
+
+
+def _up_to_date(stage: Stage) -> None:
+    """Refuse a result that was computed from what an amendment has changed since."""
+    attempt = stage.attempt
+    if attempt is not None and attempt.outdated_by is not None:
+        raise MissingEvidence(
+            f"{stage.id}: {attempt.id} was started before {attempt.outdated_by} changed what it "
+            f'computes from; record `wfctl stage fail {stage.id} --error "…"` and run it again.',
+            stage=stage.id,
+            attempt=attempt.id,
+            amendment=attempt.outdated_by,
+        )
 
 
 def fail(state: Workflow, command: p.StageFailed) -> Decision:

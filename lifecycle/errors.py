@@ -11,7 +11,12 @@ LifecycleError
 │   ├── RetryLimitReached     no retry left
 │   ├── AlreadyExists         a second workflow in one stream
 │   ├── NoWorkflow            nothing was created yet
+│   ├── InvalidAmendment      a proposal that reaches too far, or changes nothing
+│   ├── StaleAmendment        proposed on a state that is no more
+│   ├── ImpactChanged         what was agreed to is not what would happen now
+│   ├── AmendmentDecided      approved or rejected before
 │   └── NoCommand             recorded only as a consequence, or by another command
+├── UnknownAmendment          no such amendment
 └── NeedsConsent              only a person may decide this
 
 Each carries a stable ``code``, and its values in ``data``.
@@ -172,6 +177,73 @@ class NoCommand(Refused):
     """An event type that no command of its own yields."""
 
     code = "no_command"
+
+
+class UnknownAmendment(LifecycleError):
+    """No amendment of this id."""
+
+    code = "unknown_amendment"
+
+    def __init__(self, amendment: str, known: list[str]) -> None:
+        super().__init__(
+            f"no amendment {amendment!r}; this workflow has: {', '.join(known) or 'none'}",
+            amendment=amendment,
+        )
+
+
+class InvalidAmendment(Refused):
+    """A proposal that cannot be one; ``data["problems"]`` lists every reason."""
+
+    code = "invalid_amendment"
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__(
+            f"this cannot be proposed: {'; '.join(problems)}. Nothing was recorded.",
+            problems=problems,
+        )
+
+
+class StaleAmendment(Refused):
+    """The workflow is not what the proposal was made on."""
+
+    code = "stale_amendment"
+
+    def __init__(self, place: str, expected: str, found: str) -> None:
+        super().__init__(
+            f"{place}: the proposal was made where it was {expected}, it is {found} now; reject it "
+            "and propose anew.",
+            place=place,
+            expected=expected,
+            found=found,
+        )
+
+
+class ImpactChanged(Refused):
+    """The workflow moved on, and the impact is another than the one that was shown."""
+
+    code = "impact_changed"
+
+    def __init__(self, amendment: str, expected: str, found: str) -> None:
+        super().__init__(
+            f"the impact of {amendment} is not the one that was agreed to (agreed: {expected:.16}, "
+            f"now: {found:.16}); nothing was written. `wfctl amend show {amendment}` shows it.",
+            amendment=amendment,
+            expected=expected,
+            found=found,
+        )
+
+
+class AmendmentDecided(Refused):
+    """The amendment was approved or rejected before."""
+
+    code = "amendment_decided"
+
+    def __init__(self, amendment: str, status: str) -> None:
+        super().__init__(
+            f"{amendment} is {status} already; a further change is a further amendment.",
+            amendment=amendment,
+            status=status,
+        )
 
 
 class NeedsConsent(LifecycleError):

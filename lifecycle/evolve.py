@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from lifecycle import evolve_amendments as amending
 from lifecycle import evolve_drift as drifting
 from lifecycle import evolve_stages as stages
-from lifecycle.document import STAGE_FIELDS, WORKFLOW_FIELDS, default_session_config
+from lifecycle import imported
 from lifecycle.errors import NoWorkflow
 from lifecycle.event import Event
 from lifecycle.layout import restore
-from lifecycle.status import Status
-from lifecycle.workflow import Amendment, Session, Stage, Workflow
+from lifecycle.workflow import Session, Workflow
 
 E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
@@ -53,8 +52,14 @@ def steps(
             if apply is not None and amending.takes_effect(draft, event):
                 apply(draft, event)
         draft.head = event.version
-        draft.updated = max(draft.updated, event.occurred_at)
+        if event.type not in imported.TYPES:
+            draft.updated = _later(draft.updated, event.occurred_at)
         yield event, draft
+
+
+def _later(updated: str, moment: str) -> str:
+    """Return the later time; what somebody else typed holds until something happens here."""
+    return max(updated, moment) if len(updated) == len(moment) else moment
 
 
 def _create(event: Event) -> Workflow:
@@ -64,61 +69,15 @@ def _create(event: Event) -> Workflow:
             type=event.type,
         )
     data = event.data
-    document: dict[str, Any] = restore(data["document"], data.get("layout", {}))
-    return Workflow(
-        id=document["workflow_id"],
-        created=document.get("created") or event.occurred_at,
-        updated=document.get("updated") or event.occurred_at,
-        version=document.get("version", 1),
-        workflow_status=document.get("workflow_status"),
-        experiment_design=document.get("experiment_design"),
-        workflow_plan=document.get("workflow_plan"),
-        amendments=_recorded_amendments(document.get("amendments", [])),
-        session_config=document.get("session_config", {}),
-        session=_session(document.get("session_config") or default_session_config()),
-        default_backend=document.get("default_backend", "local"),
-        backend_profiles=document.get("backend_profiles", {}),
-        stages={entry["id"]: stage_of(entry) for entry in document["stages"]},
-        purpose=data.get("purpose"),
-        consent=data.get("consent", "terminal"),
-        root=data.get("root", {}),
-        extra={k: v for k, v in document.items() if k not in WORKFLOW_FIELDS},
-        order=list(document) if event.type == "workflow.imported" else None,
-    )
-
-
-def stage_of(entry: dict[str, Any]) -> Stage:
-    """Return the stage that an entry of the document's ``stages`` describes."""
-    known = {k: v for k, v in entry.items() if k in STAGE_FIELDS and k != "status"}
-    extra = {k: v for k, v in entry.items() if k not in STAGE_FIELDS}
-    status = Status(entry.get("status", "pending"))
-    return Stage(**known, status=status, extra=extra)
-
-
-def _recorded_amendments(records: list[dict[str, Any]]) -> dict[str, Amendment]:
-    return {
-        record["id"]: Amendment(
-            id=record["id"],
-            kind=record.get("type", ""),
-            stage=record.get("stage_id"),
-            description=record.get("description", ""),
-            proposed_at=record.get("timestamp", ""),
-            changes=record.get("changes", {}),
-            status="approved",
-            version=record.get("version"),
-            record=record,
-        )
-        for record in records
-    }
-
-
-def _session(config: dict[str, Any]) -> Session:
-    return Session(
-        count=config.get("session_count", 0),
-        id=config.get("session_id"),
-        cost=config.get("session_cost", 0),
-        exit_reason=config.get("exit_reason"),
-    )
+    draft = imported.workflow_of(restore(data["document"], data.get("layout", {})))
+    draft.created = draft.created or event.occurred_at
+    draft.updated = draft.updated or event.occurred_at
+    draft.purpose = data.get("purpose")
+    draft.consent = data.get("consent", "terminal")
+    draft.signers = data.get("signers", [])
+    draft.root = data.get("root", {})
+    draft.import_end = data.get("events", 0)
+    return draft
 
 
 def _completed_workflow(draft: Workflow, event: Event) -> None:
@@ -144,6 +103,8 @@ def _charged(draft: Workflow, event: Event) -> None:
 
 
 _APPLY: dict[str, Apply] = {
+    "line.imported": imported.fold_line,
+    "state.imported": imported.fold_state,
     "workflow.completed": _completed_workflow,
     "workflow.reopened": _reopened,
     "stage.readied": stages.readied,
@@ -160,6 +121,7 @@ _APPLY: dict[str, Apply] = {
     "attempt.observed": stages.observed,
     "attempt.relaunched": stages.relaunched,
     "outputs.recorded": stages.outputs,
+    "outputs.archived": stages.archived,
     "checkpoint.recorded": stages.checkpoint,
     "amendment.proposed": amending.propose,
     "amendment.rejected": amending.reject,

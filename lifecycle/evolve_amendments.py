@@ -5,34 +5,54 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Any
 
+from lifecycle.document import STAGE_FIELDS
 from lifecycle.event import Event
+from lifecycle.status import ACTIVE, Status
 from lifecycle.workflow import Amendment, Stage, Workflow
 
 #: Fields whose values are objects; a change names the key inside: field → key → old and new.
 KEYED = frozenset({"parameters", "backend_profiles", "session_config"})
+#: What a submission is built from; where one changes, a prepared submission says something else.
+_BUILT_FROM = frozenset({"parameters", "backend", "inputs"})
+_PROFILES = frozenset({"default_backend", "backend_profiles"})
 
 
 def takes_effect(draft: Workflow, event: Event) -> bool:
     """Whether an event may change the state: what follows from an amendment needs it approved."""
     named = event.data.get("amendment") or event.data.get("superseded_by")
-    if named is None or event.type.startswith("amendment."):
+    if named is None:
+        return event.type not in ("stage.invalidated", "stage.skipped")
+    if event.type.startswith("amendment."):
         return True
     amendment = draft.amendments.get(named)
-    return amendment is not None and amendment.status == "approved"
+    return amendment is not None and amendment.status == "approved" and _covers(amendment, event)
+
+
+def _covers(amendment: Amendment, event: Event) -> bool:
+    """Whether the amendment is of a kind from which the event follows, and for this stage."""
+    stage = event.data.get("stage")
+    if event.type == "stage.skipped":
+        return amendment.kind == "stage_skip" and amendment.stage == stage
+    return stage == amendment.stage or stage in amendment.invalidated_stages
 
 
 def propose(draft: Workflow, event: Event) -> None:
-    """Keep a proposal; nothing else changes."""
+    """Keep a proposal; nothing else changes. An id is given once."""
     data = event.data
-    draft.amendments[data["amendment"]] = Amendment(
-        id=data["amendment"],
-        kind=data["kind"],
-        stage=data.get("stage"),
-        description=data["description"],
-        proposed_at=event.occurred_at,
-        changes=data.get("changes", {}),
-        insert=data.get("insert"),
-        place=data.get("place"),
+    draft.amendments.setdefault(
+        data["amendment"],
+        Amendment(
+            id=data["amendment"],
+            kind=data["kind"],
+            stage=data.get("stage"),
+            description=data["description"],
+            reason=data.get("reason"),
+            proposed_at=event.occurred_at,
+            changes=data.get("changes", {}),
+            insert=data.get("insert"),
+            place=data.get("place"),
+            rewired=data.get("rewired", {}),
+        ),
     )
 
 
@@ -46,31 +66,37 @@ def reject(draft: Workflow, event: Event) -> None:
 
 def approve(draft: Workflow, event: Event, accepted: Container[str]) -> None:
     """Apply a proposal, where its proof of consent was accepted; else change nothing."""
-    amendment = draft.amendments.get(event.data["amendment"])
+    amendment = draft.amendments.get(event.data.get("amendment", ""))
     if amendment is None or amendment.status != "proposed" or event.hash not in accepted:
         return
+    draft.version += 1
     amendment.status = "approved"
-    amendment.version = draft.version = event.data["version"]
+    amendment.version = draft.version
     amendment.decided_at = event.occurred_at
     amendment.approved_by = event.data.get("approved_by", "user")
     amendment.invalidated_stages = event.data.get("invalidated_stages", [])
+    apply(draft, amendment)
+    _mark(draft, amendment)
+
+
+def apply(draft: Workflow, amendment: Amendment) -> None:
+    """Change what the amendment defines anew; no status changes."""
     if amendment.insert is not None:
         _insert(draft, amendment.insert, amendment.place)
-    _change(draft, amendment)
-
-
-def _insert(draft: Workflow, definition: dict[str, Any], place: int | None) -> None:
-    entries = list(draft.stages.items())
-    entries.insert(
-        len(entries) if place is None else place, (definition["id"], Stage(**definition))
-    )
-    draft.stages = dict(entries)
-
-
-def _change(draft: Workflow, amendment: Amendment) -> None:
+    for stage, change in amendment.rewired.items():
+        draft.stages[stage].depends_on = change["new"]
     target = draft.stages[amendment.stage] if amendment.stage else draft
     for field, change in amendment.changes.items():
         setattr(target, field, _changed(getattr(target, field), field, change))
+
+
+def _insert(draft: Workflow, definition: dict[str, Any], place: int | None) -> None:
+    known = {k: v for k, v in definition.items() if k in STAGE_FIELDS and k != "status"}
+    extra = {k: v for k, v in definition.items() if k not in STAGE_FIELDS}
+    entries = list(draft.stages.items())
+    where = len(entries) if place is None else place
+    entries.insert(where, (definition["id"], Stage(**known, extra=extra)))
+    draft.stages = dict(entries)
 
 
 def _changed(value: Any, field: str, change: dict[str, Any]) -> Any:
@@ -83,3 +109,22 @@ def _changed(value: Any, field: str, change: dict[str, Any]) -> Any:
         else:
             new.pop(key, None)
     return new
+
+
+def _mark(draft: Workflow, amendment: Amendment) -> None:
+    """Note what must not go on as if nothing had changed."""
+    for id_ in amendment.invalidated_stages:
+        stage = draft.stages[id_]
+        if stage.status in ACTIVE and stage.attempts:
+            stage.attempts[-1].outdated_by = amendment.id
+    for stage in _built_anew(draft, amendment):
+        stage.regenerate = True
+    target = draft.stages.get(amendment.stage or "")
+    if amendment.kind == "stage_rerun" and target is not None and target.status is Status.FAILED:
+        target.rerun_by = amendment.id
+
+
+def _built_anew(draft: Workflow, amendment: Amendment) -> list[Stage]:
+    if amendment.stage is not None:
+        return [draft.stages[amendment.stage]] if _BUILT_FROM & set(amendment.changes) else []
+    return list(draft.stages.values()) if _PROFILES & set(amendment.changes) else []

@@ -17,6 +17,7 @@ def readied(draft: Workflow, event: Event) -> None:
         stage.retry_count = 0
     stage.status = Status.READY
     stage.blocked_by = {}
+    stage.rerun_by = None
 
 
 def prepared(draft: Workflow, event: Event) -> None:
@@ -34,6 +35,8 @@ def attempt_started(draft: Workflow, event: Event) -> None:
     stage = draft.stages[data["stage"]]
     if stage.attempts and stage.attempts[-1].is_open:
         _end(stage.attempts[-1], event, "lost")
+    stage.keep_as = None
+    stage.regenerate = False
     stage.attempts.append(
         Attempt(
             id=data["attempt"],
@@ -110,6 +113,7 @@ def failed(draft: Workflow, event: Event) -> None:
     stage = draft.stages[event.data["stage"]]
     stage.status = Status.FAILED
     stage.last_error = event.data["error"]
+    stage.rerun_by = event.data.get("superseded_by")
     if stage.attempts and stage.attempts[-1].outcome in (None, "computed"):
         superseded = event.data.get("superseded_by") is not None
         stage.attempts[-1].exit_code = event.data.get("exit_code")
@@ -123,6 +127,8 @@ def retried(draft: Workflow, event: Event) -> None:
     stage.retry_count = event.data["retry"]
     stage.running_process = None
     stage.blocked_by = {}
+    stage.rerun_by = None
+    stage.regenerate = stage.regenerate or bool(event.data.get("regenerate"))
 
 
 def invalidated(draft: Workflow, event: Event) -> None:
@@ -133,7 +139,10 @@ def invalidated(draft: Workflow, event: Event) -> None:
 
 def skipped(draft: Workflow, event: Event) -> None:
     """The stage is not needed."""
-    draft.stages[event.data["stage"]].status = Status.SKIPPED
+    stage = draft.stages[event.data["stage"]]
+    stage.status = Status.SKIPPED
+    stage.running_process = None
+    stage.rerun_by = None
 
 
 def blocked(draft: Workflow, event: Event) -> None:
@@ -163,6 +172,13 @@ def relaunched(draft: Workflow, event: Event) -> None:
 def outputs(draft: Workflow, event: Event) -> None:
     """The list of outputs changed."""
     draft.stages[event.data["stage"]].outputs = event.data["outputs"]
+
+
+def archived(draft: Workflow, event: Event) -> None:
+    """The stage's folder is to be kept under another name before it runs again."""
+    stage = draft.stages[event.data["stage"]]
+    stage.keep_as = event.data["kept_as"]
+    stage.kept = int(event.data["kept_as"].rpartition(".v")[2])
 
 
 def checkpoint(draft: Workflow, event: Event) -> None:

@@ -48,6 +48,8 @@ class WorkflowCreated(Payload):
     purpose: str | None = None
     root: Document = {}
     consent: Literal["terminal", "signature", "trust"] = "terminal"
+    #: Lines of an allowed-signers file (ssh-keygen(1)), for the policy ``signature``.
+    signers: list[str] = []
 
 
 class WorkflowImported(Payload):
@@ -56,10 +58,49 @@ class WorkflowImported(Payload):
     type: ClassVar[str] = "workflow.imported"
     document: Document
     layout: dict[str, list[str]] = {}
+    #: How many events the import has, this one included: none after them is a part of it.
+    events: int = 0
     source: Document = {}
     findings: list[Document] = []
     root: Document = {}
     consent: Literal["terminal", "signature", "trust"] = "terminal"
+    signers: list[str] = []
+
+
+class LineImported(Payload):
+    """What stood in an imported log, and what it says: a fact of another's keeping.
+
+    ``raw`` holds the lines as they were, without their newlines; several entries where they
+    differ in their time alone (``count``).
+    """
+
+    type: ClassVar[str] = "line.imported"
+    raw: list[str]
+    encoding: Literal["utf-8", "base64"] = "utf-8"
+    #: Whether a newline ends it; only the last line of a file may lack it.
+    ended: bool = True
+    text: str
+    #: The time as it was typed; None where the line has none.
+    typed_at: str | None = None
+    line: int
+    count: int = 1
+    #: Whether the file that was imported last still holds it.
+    kept: bool = True
+    commit: str | None = None
+    stage: StageId | None = None
+    statuses: list[str] = []
+    retry: int | None = None
+    session: int | None = None
+    workflow_completed: bool = False
+
+
+class StateImported(Payload):
+    """A version of an imported ``workflow-state.json``: the state as it said it was."""
+
+    type: ClassVar[str] = "state.imported"
+    document: Document
+    layout: dict[str, list[str]] = {}
+    source: Document = {}
 
 
 class WorkflowCompleted(Payload):
@@ -239,7 +280,8 @@ class OutputsArchived(StagePayload):
     """The stage's folder was kept under another name before it runs again."""
 
     type: ClassVar[str] = "outputs.archived"
-    kept_as: str
+    kept_as: Annotated[str, StringConstraints(pattern=r"^stage-[1-9][0-9]*\.v[1-9][0-9]*$")]
+    amendment: AmendmentId | None = None
 
 
 class CheckpointRecorded(StagePayload):
@@ -272,15 +314,21 @@ class AmendmentProposed(Payload):
     """A definitional change that somebody asks for. Nothing changes yet."""
 
     type: ClassVar[str] = "amendment.proposed"
-    amendment: AmendmentId
+    amendment: AmendmentId | None = None  # decided: the workflow's next number
     kind: AmendmentType
     stage: StageId | None = None
     description: Text
-    #: Field, or field → key, → ``{"old": …, "new": …}``.
+    reason: Text | None = None
+    #: Field, or field → key, → ``{"old": …, "new": …}``; no ``old``: it was not there, no ``new``:
+    #: it is taken away. Decided: ``old`` where the command leaves it out.
     changes: Document = {}
-    #: The definition of an inserted stage, and the place in the array (0 is first).
+    #: The definition of an inserted stage, and its place in the array (0 is first).
     insert: Document | None = None
     place: int | None = None
+    #: Insert: the stages that shall depend on the new one. Skip: true, its dependents drop it.
+    rewire: list[StageId] | bool = False
+    #: Decided: stage → its ``depends_on``, ``{"old": …, "new": …}``.
+    rewired: dict[StageId, Document] = {}
 
 
 class AmendmentApproved(Payload):
@@ -288,10 +336,12 @@ class AmendmentApproved(Payload):
 
     type: ClassVar[str] = "amendment.approved"
     amendment: AmendmentId
-    version: int
-    invalidated_stages: list[StageId] = []
+    version: int | None = None  # decided: the workflow's version, one more than before
+    invalidated_stages: list[StageId] = []  # decided: all that are affected, whatever their status
     approved_by: str = "user"
     proof: Document = {}
+    #: Stage → the highest K of the ``stage-N.vK`` that were found on the disk.
+    kept: dict[StageId, int] = {}
 
 
 class AmendmentRejected(Payload):
@@ -386,6 +436,8 @@ PAYLOADS: dict[str, type[Payload]] = {
     for payload in (
         WorkflowCreated,
         WorkflowImported,
+        LineImported,
+        StateImported,
         WorkflowCompleted,
         WorkflowReopened,
         StageReadied,

@@ -82,6 +82,27 @@ def create(plan: Any, *, created: str, **facts: Any) -> WorkflowCreated:
     )
 
 
+def definition_problems(plan: dict[str, Any]) -> list[str]:
+    """Return what is wrong with the definition of a workflow: values, graph, backends."""
+    try:
+        model = _validated(plan)
+    except InvalidPlan as error:
+        return list(error.data["problems"])
+    return [*_graph(model), *_backends(model)]
+
+
+def defined_stage(definition: dict[str, Any]) -> dict[str, Any]:
+    """Return a stage's definition with every field; raises `InvalidPlan`."""
+    try:
+        model = PlannedStage.model_validate(definition)
+    except ValidationError as error:
+        raise InvalidPlan([_problem(e, definition) for e in error.errors()]) from error
+    misspelt = _misspelt(definition, STAGE_FIELDS, "")
+    if misspelt:
+        raise InvalidPlan(misspelt)
+    return _in_order({**model.model_dump(mode="json"), "status": "pending"}, STAGE_FIELDS)
+
+
 def _free_layout(document: dict[str, Any]) -> Layout:
     """Return the order of the objects whose order is not prescribed."""
     found = layout_of(document)

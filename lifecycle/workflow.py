@@ -41,6 +41,10 @@ class Attempt:
     ended_at: str | None = None
     outcome: str | None = None
     exit_code: int | None = None
+    #: Somebody else launched it, before the workflow was imported.
+    taken_over: bool = False
+    #: The amendment that changed what the attempt had been started from.
+    outdated_by: str | None = None
 
     @property
     def is_open(self) -> bool:
@@ -69,11 +73,16 @@ class Stage:
     checkpoint: Any = None
     #: Fields that nobody specified, kept as they came.
     extra: dict[str, Any] = field(default_factory=dict)
-    #: The order the fields came in, where it is not the usual one.
-    order: list[str] | None = None
     attempts: list[Attempt] = field(default_factory=list)
     #: Dependencies that this stage was already called blocked by: id → status.
     blocked_by: dict[str, str] = field(default_factory=dict)
+    #: The approved amendment by which this failed stage runs again once it may.
+    rerun_by: str | None = None
+    #: How many times its folder was kept as ``stage-N.vK``; the name it is still to be kept under.
+    kept: int = 0
+    keep_as: str | None = None
+    #: The submission is to be built anew: what it was built from has changed.
+    regenerate: bool = False
 
     @property
     def attempt(self) -> Attempt | None:
@@ -99,6 +108,8 @@ class Amendment:
     changes: dict[str, Any]
     insert: dict[str, Any] | None = None
     place: int | None = None
+    reason: str | None = None
+    rewired: dict[str, Any] = field(default_factory=dict)
     status: str = "proposed"
     version: int | None = None
     decided_at: str | None = None
@@ -153,10 +164,14 @@ class Workflow:
     stages: dict[str, Stage] = field(default_factory=dict)
     purpose: str | None = None
     consent: str = "terminal"
+    signers: list[str] = field(default_factory=list)
     root: dict[str, Any] = field(default_factory=dict)
     drifts: list[Drift] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
-    order: list[str] | None = None
+    #: The last version of the log that was imported with the workflow; 0 where none was.
+    import_end: int = 0
+    #: The document as it was imported: what nothing has changed since is shown as it came.
+    source: dict[str, Any] | None = None
 
     def stage(self, id_: str) -> Stage:
         """Return the stage, raise `UnknownStage` where there is none."""

@@ -45,11 +45,10 @@ def standing_at(status: Status) -> Workflow:
         done = s.given(
             *s.through("stage-1", Status.COMPLETED), *s.through("stage-2", Status.COMPLETED)
         )
-        ended: Payload = (
-            p.StageSkipped(stage="stage-2", amendment="amend-1")
-            if status is Status.SKIPPED
-            else p.StageInvalidated(stage="stage-2", amendment="amend-1")
-        )
+        if status is Status.SKIPPED:
+            ended: Payload = p.StageSkipped(stage="stage-2", amendment="amend-1")
+            return s.recorded(done, *s.approved("stage_skip", "stage-2"), ended)
+        ended = p.StageInvalidated(stage="stage-2", amendment="amend-1")
         return s.recorded(done, *s.approved("stage_rerun", "stage-2"), ended)
     for command in s.through("stage-2", status):
         before = after(before, decide(before, command, s.AT), s.AT)
