@@ -11,12 +11,14 @@ from lifecycle import payload as p
 from lifecycle.errors import Refused
 from lifecycle.workflow import Stage, Workflow
 from reconciler import processes, submission, tmux
+from reconciler.archive import keep
 from reconciler.attempt import Attempt
 from reconciler.errors import AlreadyMonitored
 from reconciler.jobs import Jobs
-from reconciler.markers import check_inputs, clear_stale
+from reconciler.markers import check_inputs, clear_stale, set_aside
 from reconciler.parameters import environment
 from reconciler.runner import Facts, Mode
+from reconciler.superseded import stop_superseded
 from service.service import Outcome, WriteOptions
 
 #: Seconds that a launch may take to say what its submission is called.
@@ -64,6 +66,7 @@ def dispatch(jobs: Jobs, id_: str, *, sync: bool, options: WriteOptions) -> Outc
     options = replace(options, content={"dispatch": id_, "sync": sync})
     if options.dry_run:
         return jobs.service.handle(_asked(jobs, state, stage, mode), options=options)
+    stop_superseded(jobs)
     with jobs.sole(id_):
         return _dispatch(jobs, id_, mode, options)
 
@@ -76,6 +79,7 @@ def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions) -> Outcom
     stage = state.stage(id_)
     jobs.service.rehearse(_asked(jobs, state, stage, mode))
     previous = stage.attempt.id if stage.attempt else None
+    _make_room(jobs, stage, previous)
     attempt = jobs.attempt(state, stage, _next_id(stage))
     command = prepare(jobs, state, stage, attempt, mode)
     outcome = jobs.service.handle(command, options=options)
@@ -83,6 +87,16 @@ def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions) -> Outcom
     clear_stale(jobs.root, stage.id, stage.outputs, previous)
     launch(jobs, attempt, mode)
     return outcome
+
+
+def _make_room(jobs: Jobs, stage: Stage, previous: str | None) -> None:
+    """Keep what an amendment made stale, before anything new is written in its place."""
+    if stage.keep_as is not None:
+        keep(jobs.root, stage.id, stage.keep_as, stage.outputs)
+    prepared = f"{stage.id}/submission.json"
+    anew = stage.regenerate and stage.parameters.get("command")
+    if anew and set_aside(jobs.root, stage.id, prepared, previous):
+        jobs.say(f"{prepared} was made for earlier parameters; it is built anew")
 
 
 def _mode(jobs: Jobs, sync: bool) -> Mode:

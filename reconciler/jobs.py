@@ -59,9 +59,8 @@ class Jobs:
     @contextmanager
     def sole(self, stage: str) -> Iterator[None]:
         """Let no other process launch an attempt of the stage or record its end meanwhile."""
-        folder = self.root / stage
-        folder.mkdir(exist_ok=True)
-        with locked(folder / ".dispatch.lock", timeout=120):
+        # Not in the stage's folder, which is kept under another name before the stage runs again.
+        with locked(self.service.root.folder / f"{stage}.lock", timeout=120):
             yield
 
     @contextmanager

@@ -116,11 +116,16 @@ def clear_stale(
     as relative to the root, and nothing is deleted or overwritten: a stale output would hide a
     missing one, and a stale marker would speak for the new attempt.
     """
-    kept = root / stage / ".attempts" / (previous or "none") / "kept"
     markers = [f"{stage}/{name}" for name in MARKERS]
     logs = [f"{stage}/log", f"{stage}/err"]
     paths = list(dict.fromkeys([*outputs, *markers, *logs]))
-    return tuple(path for path in paths if _move(root / path, kept / path))
+    return tuple(path for path in paths if set_aside(root, stage, path, previous))
+
+
+def set_aside(root: Path, stage: str, path: str, previous: str | None) -> bool:
+    """Move a file out of a new attempt's way, as `clear_stale` does; False where there is none."""
+    kept = root / stage / ".attempts" / (previous or "none") / "kept"
+    return _move(root / path, kept / path)
 
 
 def _move(source: Path, target: Path) -> bool:
