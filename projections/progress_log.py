@@ -10,6 +10,7 @@ from base64 import b64decode
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
+from lifecycle.imported import TYPES
 from lifecycle.workflow import Workflow
 from projections.times import local_seconds
 
@@ -74,6 +75,9 @@ def piece(event: Recorded, after: Workflow) -> Piece | None:
     ``after`` is the state once the event was folded in.
     """
     data = event.data
+    if event.type == "line.imported":
+        place = (event.version, 0, event.version)
+        return Piece(place, imported_bytes(data), True) if data["kept"] else None
     if event.type == "note.logged" and data.get("kind") == "external":
         behind = data.get("after")
         version = event.version if behind is None else behind
@@ -91,6 +95,13 @@ def joined(pieces: Iterable[Piece], fresh: bool = True) -> bytes:
     return b"".join(found)
 
 
+def imported_bytes(data: dict[str, Any]) -> bytes:
+    """Return the bytes that a ``line.imported`` holds."""
+    raw: list[str] = data["raw"]
+    lines = map(b64decode, raw) if data["encoding"] == "base64" else map(str.encode, raw)
+    return b"\n".join(lines) + (b"\n" if data["ended"] else b"")
+
+
 def external_bytes(data: dict[str, Any]) -> bytes:
     """Return the bytes of an external note."""
     raw = data.get("raw")
@@ -103,7 +114,7 @@ def line(event: Recorded, after: Workflow) -> str | None:
     ``after`` is the state once the event was folded in.
     """
     text = message(event, after)
-    if text is None:
+    if text is None or (event.type in TYPES and event.version != after.import_end):
         return None
     one_line = " ".join(text.splitlines())
     return f"[{local_seconds(event.recorded_at, event.utc_offset)}] {one_line}\n"
@@ -120,7 +131,14 @@ def _created(data: dict[str, Any], state: Workflow) -> str:
     return f"Workflow created: {state.id}. {len(state.stages)} stages.{purpose}"
 
 
-def _imported(data: dict[str, Any], state: Workflow) -> str:
+def _line_imported(data: dict[str, Any], state: Workflow) -> str:
+    count = f" ({data['count']} times)" if data["count"] > 1 else ""
+    return f"{data['text']}{count}{'' if data['kept'] else ' (no longer in the file)'}"
+
+
+def _state_imported(data: dict[str, Any], state: Workflow) -> str:
+    if state.head < state.import_end:
+        return f"{data['source'].get('file')} as of commit {data['source'].get('commit')}"
     return f"Workflow imported: {state.id}. {len(state.stages)} stages."
 
 
@@ -220,13 +238,26 @@ def _note(data: dict[str, Any], state: Workflow) -> str:
 
 def _amendment(verb: str) -> Callable[[dict[str, Any], Workflow], str]:
     def render(data: dict[str, Any], state: Workflow) -> str:
-        amendment = state.amendments[data["amendment"]]
+        amendment = state.amendments.get(data["amendment"])
+        if amendment is None:
+            return f"Amendment {verb}: {data['amendment']}, which nobody proposed"
         where = amendment.stage or "workflow"
         return f"Amendment {verb}: {amendment.id} ({amendment.kind}, {where}): " + (
             amendment.description
         )
 
     return render
+
+
+def _approved(data: dict[str, Any], state: Workflow) -> str:
+    amendment = state.amendments.get(data["amendment"])
+    decided = (amendment.status, amendment.version) if amendment is not None else None
+    if decided == ("approved", data.get("version")):
+        return _amendment("approved")(data, state)
+    return (
+        f"WARNING: approval of {data['amendment']} has no accepted proof of consent and changes "
+        "nothing; see wfctl audit bypasses"
+    )
 
 
 def _session_started(data: dict[str, Any], state: Workflow) -> str:
@@ -259,7 +290,8 @@ def _drift(data: dict[str, Any], state: Workflow) -> str:
 
 _MESSAGES: dict[str, Callable[[dict[str, Any], Workflow], str | None]] = {
     "workflow.created": _created,
-    "workflow.imported": _imported,
+    "line.imported": _line_imported,
+    "state.imported": _state_imported,
     "workflow.completed": _workflow_completed,
     "workflow.reopened": _reopened,
     "stage.readied": _readied,
@@ -280,7 +312,7 @@ _MESSAGES: dict[str, Callable[[dict[str, Any], Workflow], str | None]] = {
     "checkpoint.recorded": _checkpoint,
     "note.logged": _note,
     "amendment.proposed": _amendment("proposed"),
-    "amendment.approved": _amendment("approved"),
+    "amendment.approved": _approved,
     "amendment.rejected": _amendment("rejected"),
     "session.started": _session_started,
     "session.ended": _session_ended,

@@ -6,10 +6,11 @@ Names and order of the fields are those of the staged-workflow protocol.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
+from lifecycle.imported import workflow_of
 from lifecycle.workflow import Amendment, Stage, Workflow
+from projections.as_it_came import as_it_came
 from projections.times import utc_seconds
 
 FILE_NAME = "workflow-state.json"
@@ -21,7 +22,16 @@ def render(state: Workflow) -> bytes:
 
 
 def document(state: Workflow) -> dict[str, Any]:
-    """Return the document; a field without a value that is not usual then is left out."""
+    """Return the document; a field without a value that is not usual then is left out.
+
+    What was imported and has not changed since is shown as it came.
+    """
+    if state.source is None:
+        return _document(state)
+    return as_it_came(_document(state), _document(workflow_of(state.source)), state.source)
+
+
+def _document(state: Workflow) -> dict[str, Any]:
     fields = {
         "workflow_id": state.id,
         "version": state.version,
@@ -40,12 +50,7 @@ def document(state: Workflow) -> dict[str, Any]:
         del fields["workflow_status"]
     if not state.session_config and state.session.count == 0:
         del fields["session_config"]
-    return _ordered({**fields, **state.extra}, state.order)
-
-
-def _ordered(fields: dict[str, Any], order: Iterable[str] | None) -> dict[str, Any]:
-    first = {key: fields[key] for key in order or () if key in fields}
-    return first | fields
+    return {**fields, **state.extra}
 
 
 def _session_config(state: Workflow) -> dict[str, Any]:
@@ -78,7 +83,7 @@ def _stage(stage: Stage) -> dict[str, Any]:
     }
     if stage.checkpoint is not None:
         fields["checkpoint"] = stage.checkpoint
-    return _ordered({**fields, **stage.extra}, stage.order)
+    return {**fields, **stage.extra}
 
 
 def _running_process(stage: Stage) -> dict[str, Any] | None:
@@ -98,7 +103,15 @@ def _amendment(amendment: Amendment) -> dict[str, Any]:
         "type": amendment.kind,
         "stage_id": amendment.stage,
         "description": amendment.description,
-        "changes": amendment.changes,
+        "changes": _changes(amendment),
         "invalidated_stages": amendment.invalidated_stages,
         "approved_by": amendment.approved_by,
     }
+
+
+def _changes(amendment: Amendment) -> dict[str, Any]:
+    """Return every change with old and new, those of other stages below ``stages``."""
+    stages: dict[str, Any] = {id_: {"depends_on": c} for id_, c in amendment.rewired.items()}
+    if amendment.insert is not None:
+        stages[amendment.insert["id"]] = {"old": None, "new": amendment.insert}
+    return {**amendment.changes, "stages": stages} if stages else amendment.changes

@@ -39,41 +39,66 @@ def initialise(
     the very command that made it.
     """
     if options.dry_run:
-        _refuse_second(root)
+        refuse_second(root)
         return plan_writes(None, [command], options, clock)
+    return make_root(
+        root,
+        str(command.document["workflow_id"]),
+        lambda service: _create(service, command, options),
+        connect=connect,
+        actor=actor,
+        clock=clock,
+        options=options,
+    )
+
+
+def _create(service: Service, command: WorkflowCreated, options: WriteOptions) -> Outcome:
+    outcome = service.handle(command, options=options)
+    if outcome.state.consent == "signature":
+        service.log.approvals.pin(outcome.state)
+    return outcome
+
+
+def make_root(
+    root: Root,
+    workflow: str,
+    write: Callable[[Service], Outcome],
+    *,
+    connect: Connect,
+    actor: Actor,
+    clock: Clock,
+    options: WriteOptions,
+) -> Outcome:
+    """Make the root's folder, log and configuration, then let ``write`` begin the workflow.
+
+    Raises `RootExists` as `initialise` does.
+    """
     if root.config_file.exists():
         root = replace(root, url=read_config(root).database_url)
     else:
         root.folder.mkdir(exist_ok=True)
         write_whole(root.folder / ".gitignore", _IGNORE)
-    config = Config(str(command.document["workflow_id"]), root.url)
     store = connect(root)
     try:
-        return _create(root, config, command, store, actor, clock, options)
+        log = _new_log(root, Config(workflow, root.url), store, options)
+        return write(Service(root, log, actor, clock))
     finally:
         store.close()
 
 
-def _create(
-    root: Root,
-    config: Config,
-    command: WorkflowCreated,
-    store: EventStore,
-    actor: Actor,
-    clock: Clock,
-    options: WriteOptions,
-) -> Outcome:
+def _new_log(root: Root, config: Config, store: EventStore, options: WriteOptions) -> WorkflowLog:
     here = read_config(root) if root.config_file.exists() else config
-    log = WorkflowLog(store, here.stream)
+    log = WorkflowLog(store, here.stream, root.path)
     if log.state() is None:
         write_whole(root.config_file, config_text(config).encode())
-        log = WorkflowLog(store, config.stream)
-    elif options.command_id is None:
+        return WorkflowLog(store, config.stream, root.path)
+    if options.command_id is None:
         raise RootExists(root.path, here.workflow)
-    return Service(root, log, actor, clock).handle(command, options=options)
+    return log
 
 
-def _refuse_second(root: Root) -> None:
+def refuse_second(root: Root) -> None:
+    """Raise `RootExists` where a workflow is here already."""
     if root.config_file.exists():
         raise RootExists(root.path, read_config(root).workflow)
 

@@ -13,6 +13,8 @@ from eventstore.event import Actor, NewEvent, RecordedEvent
 from eventstore.store import Claim, Expected, Refusal
 from lifecycle.decide import after, decide
 from lifecycle.errors import LifecycleError, NeedsConsent, NoWorkflow, Refused
+from lifecycle.event import Fact
+from lifecycle.evolve import evolve
 from lifecycle.payload import Payload
 from lifecycle.workflow import Workflow
 from service.clock import Clock, new_id, system_clock, utc_text
@@ -38,6 +40,8 @@ class WriteOptions:
     occurred_at: str | None = None
     #: What the command is told apart by where it is not its payloads.
     content: Any = None
+    #: The version expected is the head that the command is bound to: nothing may come between.
+    exact: bool = False
 
 
 Planned = tuple[tuple[Payload, str], ...]
@@ -84,13 +88,13 @@ class Service:
         if first is not None:
             return first
         claim = Claim(options.command_id or new_id(), _content(commands, options))
-        if not options.dry_run:
+        if not (options.dry_run or options.exact):
             options = self._with_outside_changes(options)
         try:
             return self._decided(commands, claim, options)
         except (Refused, NeedsConsent) as refusal:
             if not options.dry_run:
-                self._record(commands, refusal)
+                self.record_refusal(commands, refusal)
             raise
 
     def _with_outside_changes(self, options: WriteOptions) -> WriteOptions:
@@ -117,6 +121,15 @@ class Service:
             claim=Claim(new_id(), _content(facts, WriteOptions())),
         )
 
+    def take_over(self, planned: Planned, options: WriteOptions) -> Outcome:
+        """Record a history of another's keeping as the beginning of this stream.
+
+        No rule decides on it: it was so. Raises `WrongExpectedVersion` where the stream is not
+        empty, `FilesBehind`.
+        """
+        claim = Claim(options.command_id or new_id(), _content((), options))
+        return self._append(None, planned, claim)
+
     def first_answer(self, options: WriteOptions, *commands: Payload) -> Outcome | None:
         """Return what a command of this id and content did before, None where it is new.
 
@@ -135,7 +148,7 @@ class Service:
         try:
             return plan_writes(self.state(), commands, WriteOptions(), self.clock)
         except (Refused, NeedsConsent) as refusal:
-            self._record(commands, refusal)
+            self.record_refusal(commands, refusal)
             raise
 
     def _decided(self, commands: Sequence[Payload], claim: Claim, options: WriteOptions) -> Outcome:
@@ -189,7 +202,8 @@ class Service:
             for id_, (payload, at) in zip(ids, planned, strict=True)
         ]
 
-    def _record(self, commands: Sequence[Payload], refusal: LifecycleError) -> None:
+    def record_refusal(self, commands: Sequence[Payload], refusal: LifecycleError) -> None:
+        """Keep a refusal for audit; it is no event."""
         self.log.store.record_refusal(
             Refusal(
                 at=utc_text(self.clock()),
@@ -222,6 +236,18 @@ def plan_writes(
     if state is None:
         raise NoWorkflow("no command was given")
     return Outcome((), tuple(planned), state)
+
+
+def planned_state(planned: Planned) -> Workflow:
+    """Return the state that a whole stream of ``planned`` events would yield."""
+    facts = [
+        Fact(payload.type, payload.model_dump(mode="json"), at, number)
+        for number, (payload, at) in enumerate(planned, 1)
+    ]
+    state = evolve(None, facts)
+    if state is None:
+        raise NoWorkflow("nothing was planned")
+    return state
 
 
 def _content(commands: Sequence[Payload], options: WriteOptions) -> str:

@@ -1,0 +1,106 @@
+"""SSH signatures, made and checked by ssh-keygen(1) as git does with signed commits."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from service.errors import ServiceError
+
+#: What a signature is for; one made for git or for a file is none for wfctl.
+NAMESPACE = "wfctl"
+#: Looked at before PATH, which whoever starts wfctl has in his hands.
+_PLACES = "/usr/bin:/bin:/usr/local/bin"
+
+
+class SignatureFailed(ServiceError):
+    """ssh-keygen could not be run, or could not sign."""
+
+    code = "signature_failed"
+
+
+def is_installed() -> bool:
+    """Say whether ssh-keygen is there."""
+    return _program() is not None
+
+
+def sign(statement: bytes, key: Path) -> str:
+    """Return the armoured signature of ``statement`` by a private key, or by the agent for a
+    public one; raises `SignatureFailed`.
+    """
+    with _files(statement=statement) as folder:
+        done = _keygen("-Y", "sign", "-q", "-f", str(key), "-n", NAMESPACE, f"{folder}/statement")
+        if done.returncode != 0:
+            raise SignatureFailed(
+                f"ssh-keygen did not sign with {key}: {_said(done)}. Expected a private key, or a "
+                "public one whose key the SSH agent holds.",
+                key=str(key),
+            )
+        return (folder / "statement.sig").read_text()
+
+
+def signer_of(signature: str, signers: Sequence[str]) -> str | None:
+    """Return the first allowed signer whose key made the signature, None where there is none."""
+    with _files(signature=signature.encode(), signers=_lines(signers)) as folder:
+        found = _keygen(
+            "-Y", "find-principals", "-s", f"{folder}/signature", "-f", f"{folder}/signers"
+        )
+    names = found.stdout.decode(errors="replace").splitlines()
+    return names[0] if found.returncode == 0 and names else None
+
+
+def objection(
+    statement: bytes, signature: str, signer: str, signers: Sequence[str], at: str
+) -> str | None:
+    """Return why the signature does not hold, None where it does.
+
+    ``at`` is the time (``YYYY-MM-DDTHH:MM:SS…Z``) at which the signer must have been allowed.
+    """
+    moment = at[:19].translate({ord(letter): None for letter in "-:T"}) + "Z"
+    with _files(signature=signature.encode(), signers=_lines(signers)) as folder:
+        places = ("-f", f"{folder}/signers", "-s", f"{folder}/signature")
+        who = ("-I", signer, "-n", NAMESPACE, "-O", f"verify-time={moment}")
+        done = _keygen("-Y", "verify", *places, *who, statement=statement)
+    return None if done.returncode == 0 else f"the signature does not hold: {_said(done)}"
+
+
+def _lines(signers: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in signers).encode()
+
+
+@contextmanager
+def _files(**contents: bytes) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="wfctl-") as name:
+        for file, content in contents.items():
+            (Path(name) / file).write_bytes(content)
+        yield Path(name)
+
+
+def _program() -> str | None:
+    return shutil.which("ssh-keygen", path=_PLACES) or shutil.which("ssh-keygen")
+
+
+def _keygen(*arguments: str, statement: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    program = _program()
+    if program is None:
+        raise SignatureFailed(
+            "consent by signature needs ssh-keygen, which was not found; install OpenSSH's client "
+            "(Debian: apt install openssh-client)."
+        )
+    return subprocess.run(
+        [program, *arguments],
+        input=statement,
+        env={**os.environ, "LC_ALL": "C"},
+        capture_output=True,
+        check=False,
+    )
+
+
+def _said(done: subprocess.CompletedProcess[bytes]) -> str:
+    text = (done.stderr or done.stdout).decode(errors="replace").strip()
+    return text.splitlines()[-1] if text else f"exit code {done.returncode}"
