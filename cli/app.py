@@ -19,6 +19,7 @@ PLUMBING = "Plumbing"
 #: Command → where its function lives. A module is only loaded where its command is called.
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": (PORCELAIN, "cli.init:init"),
+    "import": (PORCELAIN, "cli.importing:import_"),
     "status": (PORCELAIN, "cli.status:status"),
     "show": (PORCELAIN, "cli.status:show"),
     "log": (PORCELAIN, "cli.status:log"),
@@ -28,6 +29,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": (PORCELAIN, "cli.dispatch:run"),
     "rehydrate": (PORCELAIN, "cli.reconcile:rehydrate"),
     "reconcile": (PORCELAIN, "cli.reconcile:reconcile"),
+    "amend": (PORCELAIN, "cli.amend:build"),
+    "audit": (PORCELAIN, "cli.audit:build"),
+    "drift": (PORCELAIN, "cli.drift:build"),
     "note": (PORCELAIN, "cli.append:note"),
     "demo": (PORCELAIN, "cli.demo.command:demo"),
     "append": (PLUMBING, "cli.append:append"),
@@ -37,7 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schema": (PLUMBING, "cli.events:schema"),
     "db": (PLUMBING, "cli.db:build"),
 }
-_GROUPS = frozenset({"stage", "db"})
+_GROUPS = frozenset({"amend", "audit", "db", "drift", "stage"})
 
 
 def _everywhere(

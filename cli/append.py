@@ -14,6 +14,8 @@ from lifecycle.payload import NoteLogged, Payload
 from lifecycle.schema import payload_of
 from service.errors import InvalidOption, NotFound
 
+_APPROVAL = "amendment.approved"
+
 
 def append(
     context: typer.Context,
@@ -40,7 +42,8 @@ def append(
     if source is not None and (stage is not None or data is not None):
         raise InvalidOption("--from takes no --stage and no --data: its lines hold them")
     commands = _lines(source) if source is not None else [_command(type_ or "", stage, data)]
-    write(context, write_options(dry_run, command_id, expected_version), *commands)
+    options = write_options(dry_run, command_id, expected_version)
+    write(context, options, *map(_without_proof, commands))
 
 
 def note(
@@ -61,6 +64,11 @@ def _command(type_: str, stage: str | None, data: str | None) -> Payload:
     if stage is not None:
         values["stage"] = stage
     return payload_of(type_, values)
+
+
+def _without_proof(command: Payload) -> Payload:
+    """Return an approval as a bare wish: a proof of consent is only taken where it is asked for."""
+    return command.model_copy(update={"proof": {}}) if command.type == _APPROVAL else command
 
 
 def _text(data: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -29,6 +30,10 @@ def init(
     consent: Annotated[
         Consent, typer.Option(help="How amendments are agreed to.")
     ] = Consent.TERMINAL,
+    signers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Allowed signers (ssh-keygen), for --consent signature."),
+    ] = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,
 ) -> None:
@@ -46,6 +51,7 @@ def init(
         created=utc_text(system_clock()),
         root=identity(root.path),
         consent=consent.value,
+        signers=signers_of(consent, signers),
         purpose=purpose,
     )
     options = init_options(
@@ -60,3 +66,19 @@ def init(
         options=options,
     )
     tell(Output(settings), outcome, options)
+
+
+def signers_of(consent: Consent, source: Path | None) -> list[str]:
+    """Return the lines of an allowed-signers file; raises `InvalidOption` for unusable ones."""
+    from lifecycle.decide_amendments import signer_problems
+    from service.errors import InvalidOption, NotFound
+
+    try:
+        lines = source.read_text("utf-8").splitlines() if source is not None else []
+    except FileNotFoundError:
+        raise NotFound(f"no allowed signers at {source}") from None
+    found = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    problems = signer_problems(consent.value, found)
+    if problems:
+        raise InvalidOption("; ".join(problems))
+    return found

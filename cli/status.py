@@ -8,7 +8,7 @@ import typer
 
 from cli.options import At, Stage
 from cli.output import Output
-from cli.workspace import reading
+from cli.workspace import Reading, reading
 from lifecycle.status import Status
 from lifecycle.workflow import Attempt, Workflow
 from lifecycle.workflow import Stage as StageState
@@ -30,7 +30,8 @@ def status(context: typer.Context, at: At = None) -> None:
     """Where the workflow stands."""
     with reading(context) as workflow:
         state = workflow.state(at)
-        stale = workflow.files.stale() if at is None else []
+        stale = workflow.files.stale(state) if at is None else []
+        doubts = _of_consent(workflow, state) if at is None else []
         data = {
             "workflow": state.id,
             "status": state.workflow_status or "active",
@@ -38,8 +39,25 @@ def status(context: typer.Context, at: At = None) -> None:
             "stages": [_summary(stage) for stage in state.stages.values()],
             "pending_amendments": [a.id for a in state.pending_amendments],
             "files": stale,
+            "consent": {"policy": state.consent, "warnings": doubts},
         }
-        workflow.output.result(data, lambda: _text(state, stale, workflow.output), state=state)
+        workflow.output.result(
+            data, lambda: _text(state, stale + doubts, workflow.output), state=state
+        )
+
+
+def _of_consent(workflow: Reading, state: Workflow) -> list[str]:
+    """Say what weakens the consent to amendments."""
+    if state.consent == "trust":
+        return ["consent is by trust: whoever calls wfctl can approve an amendment, agents too"]
+    if state.consent != "signature":
+        return []
+    why = workflow.log.approvals.pin_objection()
+    if why is not None:
+        return [f"no approval counts: {why}; `wfctl audit bypasses` says more"]
+    if not workflow.log.approvals.is_pinned():
+        return ["this login has not pinned this log; its first event is taken on trust"]
+    return []
 
 
 def _summary(stage: StageState) -> dict[str, Any]:
@@ -133,7 +151,9 @@ def log(
         output = workflow.output
 
         def text(entry: dict[str, Any]) -> str:
-            when = local_seconds(entry["recorded_at"], entry["utc_offset"])
+            imported = entry["actor"].startswith("import:")
+            moment = entry["occurred_at" if imported else "recorded_at"]
+            when = local_seconds(moment, entry["utc_offset"])
             who = output.style(f"{entry['actor']:<16}", "2")
             return f"{when}  {who} {entry['message']}"
 

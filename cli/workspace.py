@@ -60,6 +60,7 @@ class Reading:
             if text is not None:
                 yield {
                     "version": event.version,
+                    "occurred_at": event.occurred_at,
                     "recorded_at": event.recorded_at,
                     "utc_offset": event.utc_offset,
                     "actor": f"{event.actor.kind}:{event.actor.name}",
@@ -81,7 +82,7 @@ def reading(context: typer.Context) -> Iterator[Reading]:
     root, config = open_root(settings.start, settings.database_url)
     store = _open(root, read_only=True)
     try:
-        yield Reading(root, config, WorkflowLog(store, config.stream), Output(settings))
+        yield Reading(root, config, WorkflowLog(store, config.stream, root.path), Output(settings))
     finally:
         store.close()
 
@@ -94,7 +95,7 @@ def writing(context: typer.Context, dry_run: bool) -> Iterator[tuple[Service, Ou
     actor = actor_of(settings)
     store = _open(root, read_only=dry_run)
     try:
-        yield Service(root, WorkflowLog(store, config.stream), actor), Output(settings)
+        yield Service(root, WorkflowLog(store, config.stream, root.path), actor), Output(settings)
     finally:
         store.close()
 
