@@ -24,6 +24,10 @@ def next_actions(state: Workflow) -> list[NextAction]:
         NextAction(f"wfctl amend show {amendment.id}", "a person's decision is pending")
         for amendment in state.pending_amendments
     ]
+    found += [
+        NextAction("wfctl drift show", f"{drift.file} was changed by hand: adopt or revert it")
+        for drift in state.drifts
+    ]
     for stage in state.stages.values():
         found += _of_stage(state, stage)
     return found
@@ -32,6 +36,8 @@ def next_actions(state: Workflow) -> list[NextAction]:
 def _of_stage(state: Workflow, stage: Stage) -> list[NextAction]:
     attempt = stage.open_attempt
     match stage.status:
+        case Status.PENDING | Status.INVALIDATED if not state.unmet(stage):
+            return [NextAction(f"wfctl stage ready {stage.id}", "nothing holds it back")]
         case Status.READY:
             return [NextAction(f"wfctl dispatch {stage.id}", f"{stage.id} is ready")]
         case Status.PREPARING if attempt is None:

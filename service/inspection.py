@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lifecycle.workflow import Workflow
+from lifecycle.workflow import Drift, Workflow
 from projections import state_document
 from projections.progress_log import joined
 from service.disk import content_of
@@ -51,8 +51,11 @@ class FilesInspection:
             if found[name] != content
         ]
 
-    def stale(self) -> list[str]:
-        """Say of each file whether it is missing, changed by somebody else, or behind the log."""
+    def stale(self, state: Workflow) -> list[str]:
+        """Say of each file whether it is missing, changed by somebody else, or behind the log.
+
+        And which changes are kept until somebody decides, as of ``state``.
+        """
         sync = read_sync(self.root.sync_file)
         head = self.log.store.head(self.log.stream)
         version = head.version if head is not None else 0
@@ -60,7 +63,8 @@ class FilesInspection:
         for name, text in texts.items():
             if text is None and sync.version(name) < version:
                 texts[name] = "is behind the log; the next write command brings it up to date"
-        return [f"{name} {text}" for name, text in texts.items() if text is not None]
+        now = [f"{name} {text}" for name, text in texts.items() if text is not None]
+        return [*now, *(_waiting(drift) for drift in state.drifts)]
 
     def _of_state(self, left: Synced | None) -> str | None:
         found = self.foreign_state(left)
@@ -91,6 +95,10 @@ class FilesInspection:
             return None
         return f"has {count} lines of somebody else's; the next write command records them"
 
+    def log_is_intact(self, sync: Sync) -> bool:
+        """Whether ``progress.log`` begins with every byte that was left in it."""
+        return look(self.root.path / LOG, sync.files.get(LOG), thorough=True).intact
+
     def appended(self, sync: Sync) -> list[Foreign]:
         """Return what somebody else appended to ``progress.log`` and nobody recorded yet."""
         left = sync.files.get(LOG)
@@ -98,3 +106,10 @@ class FilesInspection:
         pending = trail(self.log, sync.version(LOG), None, sync.version(LOG)).pieces
         fresh = left.fresh if left is not None else True
         return align(view.tail, fresh, pending, sync.version(LOG)).foreign if view.intact else []
+
+
+def _waiting(drift: Drift) -> str:
+    return (
+        f"{drift.file}: a version of somebody else's ({drift.kind}), found at version "
+        f"{drift.version}, is kept as {drift.kept_as}; `wfctl drift show`, then adopt or revert it"
+    )

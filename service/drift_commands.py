@@ -1,0 +1,265 @@
+"""What a foreign version of ``workflow-state.json`` would be as commands.
+
+Operational fields change by their own events, through the rules; definitional ones are proposed
+as amendments; fields that nobody specified are taken over as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from eventstore.codec import canonical
+from eventstore.errors import InvalidData
+from lifecycle import payload as p
+from lifecycle.amendable import STAGE_FIELDS as AMENDABLE
+from lifecycle.amendable import WORKFLOW_FIELDS as AMENDABLE_OF_WORKFLOW
+from lifecycle.document import DEFINITIONAL, STAGE_FIELDS, WORKFLOW_FIELDS
+from lifecycle.evolve_amendments import KEYED
+from lifecycle.layout import layout_of
+from lifecycle.payload import Payload
+from lifecycle.status import Status
+from lifecycle.workflow import Stage, Workflow
+from projections.document_diff import FieldDifference
+
+_BY_HAND = "changed by hand in workflow-state.json"
+#: These are set by the change of status that they belong to.
+_FOLLOWS = frozenset({"started_at", "completed_at", "retry_count", "last_error", "running_process"})
+Document = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Adoption:
+    """Commands in order, fields to be taken over, what cannot be adopted and why, what is left.
+
+    ``left`` are differences that say nothing by themselves: an order of keys, a time that
+    follows from a status.
+    """
+
+    commands: list[Payload] = field(default_factory=list)
+    unknown: list[p.UnknownField] = field(default_factory=list)
+    impossible: dict[str, str] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+
+
+def adoption(
+    state: Workflow,
+    base: Document,
+    found: Document,
+    listed: Iterable[FieldDifference],
+    evidence: str | None = None,
+) -> Adoption:
+    """Return what the differences ``listed`` between two documents are as commands.
+
+    ``evidence`` is what shows that a stage which was set to completed is so.
+    """
+    result = Adoption()
+    groups: dict[str | None, list[FieldDifference]] = {}
+    for difference in listed:
+        if difference.kind == "order" and difference.path != ("stages",):
+            result.left.append(difference.name)
+        elif not _portable(difference.new):
+            result.impossible[difference.name] = "the log cannot carry the value"
+        else:
+            groups.setdefault(difference.stage, []).append(difference)
+    for stage, group in groups.items():
+        if stage is None:
+            _Fields(result, None, base, found).adopt(group, state, evidence)
+        elif group[0].path == ():
+            _whole_stage(result, group[0], found)
+        else:
+            _Fields(result, stage, _entry(base, stage), _entry(found, stage)).adopt(
+                group, state, evidence
+            )
+    return result
+
+
+def _entry(document: Document, stage: str) -> Document:
+    entry: Document = next(entry for entry in document["stages"] if entry["id"] == stage)
+    return entry
+
+
+def _portable(value: Any) -> bool:
+    try:
+        canonical(value)
+    except InvalidData:
+        return False
+    return True
+
+
+def _whole_stage(result: Adoption, difference: FieldDifference, found: Document) -> None:
+    id_ = difference.name
+    if difference.kind == "removed":
+        result.impossible[id_] = "a stage cannot be taken away; `wfctl amend propose` a stage_skip"
+        return
+    entry = difference.new
+    definition = {k: v for k, v in entry.items() if k in {"id", *DEFINITIONAL, "outputs"}}
+    place = [stage["id"] for stage in found["stages"]].index(id_)
+    result.commands.append(
+        p.AmendmentProposed(
+            kind="stage_insert",
+            description=f"{id_} was inserted by hand in workflow-state.json",
+            insert=definition,
+            place=place,
+        )
+    )
+
+
+@dataclass(slots=True)
+class _Fields:
+    """The fields of one stage, or of the workflow, before and after."""
+
+    result: Adoption
+    stage: str | None
+    base: Document
+    found: Document
+
+    def adopt(self, group: list[FieldDifference], state: Workflow, evidence: str | None) -> None:
+        """Sort the differences by the field they are in, and adopt each field as it must be."""
+        fields: dict[str, list[FieldDifference]] = {}
+        for difference in group:
+            fields.setdefault(difference.path[0], []).append(difference)
+        moved = self.stage is not None and "status" in fields
+        if moved:
+            fields.pop("status")
+            self._status(state.stage(str(self.stage)), evidence)
+        for name, listed in fields.items():
+            if moved and name in _FOLLOWS:
+                self.result.left += [difference.name for difference in listed]
+            else:
+                self._field(name)
+        self._amendments(fields)
+
+    def _field(self, name: str) -> None:
+        known = STAGE_FIELDS if self.stage is not None else WORKFLOW_FIELDS
+        amendable = DEFINITIONAL if self.stage is not None else AMENDABLE_OF_WORKFLOW
+        if name not in known:
+            self._unknown(name)
+        elif self.stage is not None and name in _RECORDED:
+            self._recorded(name)
+        elif name not in amendable:
+            self._impossible(name, _why_not(name))
+
+    def _unknown(self, name: str) -> None:
+        value = self.found.get(name)
+        self.result.unknown.append(
+            p.UnknownField(
+                stage=self.stage,
+                field=name,
+                value=value,
+                layout=layout_of(value),
+                removed=name not in self.found,
+            )
+        )
+
+    def _recorded(self, name: str) -> None:
+        try:
+            command = _RECORDED[name](str(self.stage), self.found.get(name))
+        except ValueError as error:
+            self._impossible(name, f"{error}".splitlines()[0])
+        else:
+            self.result.commands.append(command)
+
+    def _impossible(self, name: str, why: str) -> None:
+        place = name if self.stage is None else f"{self.stage}.{name}"
+        self.result.impossible[place] = why
+
+    def _status(self, stage: Stage, evidence: str | None) -> None:
+        target = self.found.get("status")
+        error = self.found.get("last_error")
+        reason = error if isinstance(error, str) and error else "set to failed by hand"
+        makers: dict[Any, Callable[[], Payload]] = {
+            Status.READY: lambda: _readied(stage),
+            Status.PREPARING: lambda: p.StagePrepared(stage=stage.id, detail=_BY_HAND),
+            Status.COMPLETED: lambda: p.StageCompleted(stage=stage.id, evidence=evidence),
+            Status.FAILED: lambda: p.StageFailed(stage=stage.id, error=reason),
+            Status.INVALIDATED: lambda: self._asks("stage_rerun"),
+            Status.SKIPPED: lambda: self._asks("stage_skip"),
+        }
+        if target in makers:
+            self.result.commands.append(makers[target]())
+        elif target in (Status.RUNNING, Status.POST_PROCESSING):
+            self._impossible("status", "only a recorded attempt leads there: `wfctl dispatch`")
+        else:
+            self._impossible("status", f"{target!r:.60} is no status")
+
+    def _asks(self, kind: Any) -> Payload:
+        status = self.found["status"]
+        return p.AmendmentProposed(
+            kind=kind, stage=self.stage, description=f"{self.stage} was set to {status} by hand"
+        )
+
+    def _amendments(self, fields: Iterable[str]) -> None:
+        kinds = AMENDABLE if self.stage is not None else {"parameter_change": AMENDABLE_OF_WORKFLOW}
+        for kind, reach in kinds.items():
+            changes = {name: self._change(name) for name in fields if name in reach}
+            changes = {name: change for name, change in changes.items() if change is not None}
+            if changes:
+                self.result.commands.append(self._proposal(kind, changes))
+
+    def _proposal(self, kind: Any, changes: Document) -> Payload:
+        return p.AmendmentProposed(
+            kind=kind,
+            stage=self.stage,
+            description=f"{', '.join(changes)} {_BY_HAND}",
+            changes=changes,
+        )
+
+    def _change(self, name: str) -> Document | None:
+        if name not in KEYED:
+            if name not in self.found:
+                self._impossible(name, "a field is changed, never taken away")
+                return None
+            return _leaf(self.base, self.found, name)
+        old, new = self.base.get(name, {}), self.found.get(name)
+        if not isinstance(new, dict):
+            self._impossible(name, "expected an object")
+            return None
+        return {
+            key: _leaf(old, new, key)
+            for key in (*old, *(key for key in new if key not in old))
+            if _shown(old, key) != _shown(new, key)
+        }
+
+
+def _shown(values: Document, key: str) -> bytes:
+    return canonical(values[key]) if key in values else b"not there"
+
+
+def _leaf(old: Document, new: Document, key: str) -> Document:
+    before = {"old": old[key]} if key in old else {}
+    return {**before, "new": new[key]} if key in new else before
+
+
+def _readied(stage: Stage) -> Payload:
+    if stage.status is Status.FAILED:
+        return p.StageRetried(stage=stage.id, fix=_BY_HAND)
+    return p.StageReadied(stage=stage.id)
+
+
+def _outputs(stage: str, value: Any) -> Payload:
+    return p.OutputsRecorded(stage=stage, outputs=value)
+
+
+def _checkpoint(stage: str, value: Any) -> Payload:
+    return p.CheckpointRecorded(stage=stage, checkpoint=value)
+
+
+#: Operational fields that an event of their own records.
+_RECORDED: dict[str, Callable[[str, Any], Payload]] = {
+    "outputs": _outputs,
+    "checkpoint": _checkpoint,
+}
+
+
+def _why_not(name: str) -> str:
+    reasons = {
+        "amendments": "an amendment counts by a person's consent: `wfctl amend propose`",
+        "version": "it is counted from the approved amendments",
+        "workflow_status": "it follows from the stages",
+        "stages": "their order cannot be amended",
+        "id": "a stage keeps its id",
+        "workflow_id": "a workflow keeps its id",
+    }
+    return reasons.get(name, "it follows from the events of the log")

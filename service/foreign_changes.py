@@ -1,0 +1,189 @@
+"""Foreign changes that wait for a decision: those on the disk, and those that are kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from lifecycle import payload as p
+from lifecycle.errors import Refused
+from lifecycle.payload import Payload
+from lifecycle.workflow import Drift
+from projections import state_document
+from projections.document_diff import FieldDifference
+from projections.progress_log import joined
+from service.disk import content_of
+from service.drift import line_differences, recordable, state_differences
+from service.drift_commands import Adoption, adoption
+from service.errors import NotFound
+from service.external_lines import notes
+from service.files import LOG, STATE
+from service.inspection import FilesInspection
+from service.log import WorkflowLog
+from service.root import Root
+from service.sync import read_sync
+from service.trail import whole
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A foreign version of a file.
+
+    ``detected`` is the version of its ``drift.detected``, None where nobody recorded it yet;
+    ``base`` the version the file had shown. ``kind`` as there, or ``appended``.
+    """
+
+    file: str
+    kind: str
+    base: int
+    found: bytes | None
+    detected: int | None = None
+    kept_as: str | None = None
+
+
+class ForeignChanges:
+    """The foreign changes of one root. Nothing here writes."""
+
+    def __init__(self, root: Root, log: WorkflowLog) -> None:
+        self.root = root
+        self.log = log
+        self._files = FilesInspection(root, log)
+
+    def waiting(self, file: str | None = None) -> list[Foreign]:
+        """Return what waits for a decision, the oldest first; ``file`` names the one asked for."""
+        kept = [self._kept(drift) for drift in self.log.current().drifts]
+        return [f for f in (*kept, *self._on_disk()) if file in (None, f.file)]
+
+    def _kept(self, drift: Drift) -> Foreign:
+        found = content_of(self.root.path / drift.kept_as)
+        if found is None:
+            raise NotFound(
+                f"{drift.kept_as} is missing: the version of {drift.file} that was detected at "
+                f"version {drift.version} was kept there. `wfctl drift revert` dismisses it.",
+                path=drift.kept_as,
+            )
+        return Foreign(drift.file, drift.kind, drift.base, found, drift.version, drift.kept_as)
+
+    def _on_disk(self) -> list[Foreign]:
+        return [found for found in (self._state(), self._log()) if found is not None]
+
+    def _state(self) -> Foreign | None:
+        sync = read_sync(self.root.sync_file)
+        found = self._files.foreign_state(sync.files.get(STATE))
+        head = self.log.current()
+        if found is None or found == state_document.render(head):
+            return None
+        base = sync.version(STATE) or head.head
+        if found == b"" and content_of(self.root.path / STATE) is None:
+            return Foreign(STATE, "missing", base, None)
+        readable = state_differences(self.log.current(base), found) is not None
+        return Foreign(STATE, "changed" if readable else "unreadable", base, found)
+
+    def _log(self) -> Foreign | None:
+        sync = read_sync(self.root.sync_file)
+        found = content_of(self.root.path / LOG)
+        base = sync.version(LOG)
+        if found is None:
+            return Foreign(LOG, "missing", base, None)
+        if not self._files.log_is_intact(sync):
+            return Foreign(LOG, "changed", base, found)
+        appended = b"".join(part.content for part in self._files.appended(sync))
+        return Foreign(LOG, "appended", base, appended) if appended else None
+
+    def explained(self, change: Foreign) -> list[dict[str, Any]]:
+        """Return what differs, a field or a run of lines each."""
+        if change.found is None or change.kind == "unreadable":
+            return []
+        if change.kind == "appended":
+            return [
+                {"field": "the end", "kind": "added", "old": None, "new": note.text}
+                for note in notes(self._files.appended(read_sync(self.root.sync_file)))
+            ]
+        if change.file == LOG:
+            return [
+                {"field": f"line {run['line']}", **run}
+                for run in line_differences(self._log_at(change.base), change.found)
+            ]
+        return [_explained(difference) for difference in self._differences(change)]
+
+    def _differences(self, change: Foreign) -> list[FieldDifference]:
+        return state_differences(self.log.current(change.base), change.found or b"") or []
+
+    def _log_at(self, version: int) -> bytes:
+        return joined(whole(self.log.steps(upto=version)).pieces)
+
+    def adoption(self, change: Foreign, only: list[str], evidence: str | None) -> Adoption:
+        """Return what the change is as commands, of the fields ``only`` where some are named.
+
+        Raises `Refused` where something in it cannot be adopted, `NotFound` for a field that did
+        not change.
+        """
+        if change.found is None or change.kind == "unreadable":
+            raise Refused(
+                f"{change.file} is {change.kind}: there is nothing in it to adopt. "
+                "`wfctl drift revert` goes on with the file as the log has it.",
+                file=change.file,
+            )
+        if change.file == LOG:
+            return Adoption(commands=self._lines(change))
+        return self._state_adoption(change, only, evidence)
+
+    def _lines(self, change: Foreign) -> list[Payload]:
+        runs = line_differences(self._log_at(change.base), change.found or b"")
+        texts = [line for run in runs for line in run["new"] if line.strip()]
+        return [p.NoteLogged(text=text[:20_000]) for text in texts]
+
+    def _state_adoption(self, change: Foreign, only: list[str], evidence: str | None) -> Adoption:
+        listed = self._differences(change)
+        chosen = [d for d in listed if not only or _named(d, only)]
+        unmatched = [name for name in only if not any(_named(d, [name]) for d in listed)]
+        if unmatched:
+            raise NotFound(
+                f"{', '.join(unmatched)} did not change; changed: "
+                f"{', '.join(d.name for d in listed) or 'nothing'}",
+                fields=unmatched,
+            )
+        base = state_document.document(self.log.current(change.base))
+        result = adoption(
+            self.log.current(), base, json.loads(change.found or b""), chosen, evidence
+        )
+        if result.impossible:
+            raise _impossible(change.file, result.impossible)
+        result.left += [d.name for d in listed if d not in chosen]
+        return result
+
+
+def _impossible(file: str, reasons: dict[str, str]) -> Refused:
+    lines = "\n".join(f"  - {name}: {why}" for name, why in reasons.items())
+    return Refused(
+        f"not everything that was changed in {file} can be adopted:\n{lines}\n"
+        "`wfctl drift adopt --only FIELD` adopts a part, `wfctl drift revert` nothing.",
+        file=file,
+        problems=reasons,
+    )
+
+
+def _named(difference: FieldDifference, names: list[str]) -> bool:
+    return any(difference.name == name or difference.name.startswith(f"{name}.") for name in names)
+
+
+def _explained(difference: FieldDifference) -> dict[str, Any]:
+    shown = recordable(difference)
+    return {
+        "field": difference.name,
+        "kind": difference.kind,
+        "old": shown["old"],
+        "new": shown["new"],
+    }
+
+
+def closing(change: Foreign, result: Adoption) -> list[Payload]:
+    """Return the command that closes an adopted drift, none where nobody recorded it yet."""
+    if change.detected is None:
+        return []
+    return [
+        p.DriftAdopted(
+            file=change.file, detected=change.detected, unknown=result.unknown, left=result.left
+        )
+    ]
