@@ -57,9 +57,9 @@ def render_json(briefing: Briefing) -> str:
 def stage_of(number: int, status: Status, attempt: int) -> Stage:
     """Return a stage; one under way has an open attempt of this number."""
     stage = Stage(f"stage-{number}", f"the {number}th", status, last_error="it broke " * 9)
-    fields = dict.fromkeys(("root", "work_dir", "submission", "submission_sha256", "wrapper"), "x")
     if status in IN_FLIGHT:
-        stage.attempts.append(Attempt(f"att-{attempt:04d}", NOW, "setsid", **fields))
+        place = ("root", "work", "submission.json", "0" * 64, "dpdisp-run.sh")
+        stage.attempts.append(Attempt(f"att-{attempt:04d}", NOW, "setsid", *place))
     return stage
 
 
@@ -132,8 +132,9 @@ def test_nothing_that_matters_is_dropped_from_the_screen(briefing: Briefing, bud
     for found in short.found:
         start = f"{shortened(found.stages)} {found.attempt} {found.verdict}"
         assert any(line.startswith(start) for line in lines), start
-    for one in (*short.waiting, *short.contradictions):
-        start = f"{one.kind} {shortened(one.subjects)}"
+    named_so = [f"{w.kind} {shortened(w.subjects)}" for w in short.waiting]
+    named_so += [f"{c.kind} {shortened(c.subjects)}" for c in short.contradictions]
+    for start in named_so:
         assert any(line.startswith(start) for line in lines), start
 
 
