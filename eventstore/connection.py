@@ -57,6 +57,9 @@ def translated(path: Path, wait: float) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise meaning(error, path, wait) from error
+    except UnicodeDecodeError as error:
+        # The driver stumbles over the engine's own message when that quotes damaged bytes.
+        raise StoreDamaged(path, str(error)) from error
 
 
 def connect(path: Path, query: str, wait: float) -> sqlite3.Connection:
@@ -139,7 +142,8 @@ def identify(connection: sqlite3.Connection, path: Path) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
         raise NotOurs(path, f"application id {application:#x} instead of {APPLICATION_ID:#x}")
-    (found,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    found = str(row[0]) if row else "none"
     if found > HEAD:
         raise NewerDatabase(path, found, HEAD)
     if found < HEAD:

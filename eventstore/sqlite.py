@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
@@ -30,6 +30,8 @@ from eventstore.statements import Statements
 from eventstore.store import Appended, Claim, Expected, Head, Raw, Refusal, StoredFold
 from eventstore.verification import Finding, Row, findings
 from eventstore.writerlock import WriterLock
+
+_Key = TypeVar("_Key", int, str)
 
 # Rows fetched at a time: each fetch is one short read, so a slow reader never holds up a writer
 # or keeps the log from being folded into the file.
@@ -265,7 +267,13 @@ class SqliteStore:
         """Rows of version, position, hash and text."""
         while rows := self._fetch(self._sql.read, (stream, after, upto, _CHUNK)):
             yield rows
-            after = rows[-1][0]
+            after = self._onward(after, rows[-1][0])
+
+    def _onward(self, before: _Key, after: _Key) -> _Key:
+        """Where the next fetch begins: a damaged index may lead backwards, and so for ever."""
+        if type(after) is not type(before) or after <= before:
+            raise StoreDamaged(self.path, f"rows out of order: {after!r} after {before!r}")
+        return after
 
     def read_all(self, *, after: int = 0, limit: int | None = None) -> Iterator[RecordedEvent]:
         """See EventStore."""
@@ -274,7 +282,7 @@ class SqliteStore:
         while rows := self._fetch(self._sql.read_all, (after, min(_CHUNK, left))):
             for position, hash_, text in rows:
                 yield decode(position, hash_, text)
-            after = rows[-1][0]
+            after = self._onward(after, rows[-1][0])
             left -= len(rows)
 
     def raw(self, stream: str, *, after: int = 0) -> Iterator[Raw]:
@@ -288,7 +296,7 @@ class SqliteStore:
         after = 0
         while found := self._fetch_damaged(self._sql.rows, (stream, after, _CHUNK)):
             yield from (Row(*row) for row in found)
-            after = found[-1][2]
+            after = self._onward(after, found[-1][2])
 
     def _fetch_damaged(self, statement: str, parameters: tuple[Any, ...]) -> list[Any]:
         self._reader.text_factory = _as_found
@@ -315,7 +323,7 @@ class SqliteStore:
         """See EventStore."""
         name = ""
         while rows := self._fetch(self._sql.next_stream, (name,)):
-            ((name,),) = rows
+            name = self._onward(name, rows[0][0])
             yield name
 
     def verify(
@@ -360,7 +368,7 @@ class SqliteStore:
                 refusal = Refusal(at, name, actor, command, code, message, orjson.loads(data))
                 if stream in (None, refusal.stream):
                     yield refusal
-            after = rows[-1][0]
+            after = self._onward(after, rows[-1][0])
 
     def close(self) -> None:
         """See EventStore."""

@@ -1,0 +1,83 @@
+"""Where the database lies decides how it can be kept safe."""
+
+from pathlib import Path
+
+import pytest
+
+from eventstore.filesystem import is_network, kind_of, locks_exclude
+from eventstore.journal import journal_for, of_mode
+
+MOUNTINFO = """\
+22 1 259:1 / / rw,relatime shared:1 - ext4 /dev/root rw
+40 22 0:35 / /home rw,relatime shared:2 - nfs4 server:/home rw,vers=4.2
+41 40 0:36 / /home/ada/fast\\040disk rw - xfs /dev/sdb1 rw
+42 22 0:37 / /scratch rw - lustre mds:/scratch rw
+43 22 0:38 / /scratch rw - fuse.sshfs host:/ rw
+"""
+
+
+@pytest.fixture
+def mounts(tmp_path: Path) -> Path:
+    """The kernel's list of mounts on a machine with a network disk."""
+    path = tmp_path / "mountinfo"
+    path.write_text(MOUNTINFO)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [
+        ("/var/lib", "ext4"),
+        ("/home/ada", "nfs4"),
+        ("/home/ada/fast disk/w", "xfs"),
+        ("/home/ada/fast disks", "nfs4"),
+        ("/scratch/w", "fuse.sshfs"),
+    ],
+)
+def test_the_deepest_and_latest_mount_holds_a_path(mounts: Path, place: str, kind: str) -> None:
+    """Names with spaces and mounts over mounts included."""
+    assert kind_of(Path(place), mounts) == kind
+
+
+def test_a_kernel_that_does_not_say_is_unknown(tmp_path: Path) -> None:
+    """Such as one without /proc."""
+    assert kind_of(tmp_path, tmp_path / "none") == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "synchronous"),
+    [
+        ("ext4", "wal", "FULL"),
+        ("xfs", "wal", "FULL"),
+        ("tmpfs", "wal", "FULL"),
+        ("overlay", "wal", "FULL"),
+        ("unknown", "wal", "FULL"),
+        ("nfs", "truncate", "EXTRA"),
+        ("nfs4", "truncate", "EXTRA"),
+        ("lustre", "truncate", "EXTRA"),
+        ("gpfs", "truncate", "EXTRA"),
+        ("beegfs", "truncate", "EXTRA"),
+        ("cifs", "truncate", "EXTRA"),
+        ("fuse.glusterfs", "truncate", "EXTRA"),
+    ],
+)
+def test_a_network_file_system_gets_no_write_ahead_log(
+    tmp_path: Path, kind: str, mode: str, synchronous: str
+) -> None:
+    """And the reason names the file system."""
+    journal = journal_for(tmp_path / "events.db", kind=lambda _: kind)
+    assert (journal.mode, journal.synchronous) == (mode, synchronous)
+    assert kind in journal.reason
+    assert is_network(kind) == (mode == "truncate")
+
+
+def test_only_durable_journals_can_be_asked_for() -> None:
+    """A mode that could lose events is refused by name."""
+    with pytest.raises(ValueError, match="'memory'"):
+        of_mode("memory", "as asked")
+
+
+def test_the_locks_of_this_file_system_exclude(tmp_path: Path) -> None:
+    """The probe leaves the lock free again."""
+    assert locks_exclude(tmp_path / "lock")
+    assert locks_exclude(tmp_path / "lock")

@@ -1,0 +1,181 @@
+"""Whatever the order of appends, conflicts, retries and reopenings, the log equals a plain list."""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from eventstore.errors import CommandConflict, EventStoreError, InvalidData, WrongExpectedVersion
+from eventstore.memory import MemoryStore
+from eventstore.store import Claim, EventStore, Expected
+from tests.eventstore.support import SCHEMA, fresh_database, note, sqlite_store, ticking
+
+STREAMS = st.sampled_from(["a", "b", "c"])
+KEYS = st.sampled_from([f"key-{n}" for n in range(6)])
+DIGESTS = st.sampled_from(["one", "two"])
+EXPECTED = st.integers(0, 4) | st.sampled_from(list(Expected))
+SIZES = st.integers(0, 3)
+
+
+@dataclass
+class Known:
+    """A command in the model."""
+
+    stream: str
+    digest: str
+    texts: list[str]
+
+
+class Log(RuleBasedStateMachine):
+    """One log seen through one or two stores, beside lists and dictionaries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.streams: dict[str, list[str]] = {}
+        self.order: list[str] = []
+        self.commands: dict[str, Known] = {}
+        self.stores: list[EventStore] = []
+
+    def open(self) -> EventStore:
+        """Another store on the same log."""
+        raise NotImplementedError
+
+    @initialize()
+    def begin(self) -> None:
+        """Open the first stores."""
+        self.stores = [self.open(), self.open()]
+
+    def model_append(
+        self, stream: str, texts: list[str], expected: int | Expected, claim: Claim
+    ) -> list[str] | type[EventStoreError]:
+        """What the port's docstring says must come of it."""
+        known = self.commands.get(claim.command_id)
+        if known is not None:
+            same = (known.stream, known.digest) == (stream, claim.digest)
+            return known.texts if same else CommandConflict
+        version = len(self.streams.get(stream, []))
+        met = {Expected.ANY: True, Expected.NO_STREAM: version == 0}
+        met[Expected.STREAM_EXISTS] = version > 0
+        if not (met[expected] if isinstance(expected, Expected) else expected == version):
+            return WrongExpectedVersion
+        self.commands[claim.command_id] = Known(stream, claim.digest, texts)
+        if texts:
+            self.streams.setdefault(stream, []).extend(texts)
+        self.order += texts
+        return texts
+
+    @rule(
+        which=st.integers(0, 1),
+        stream=STREAMS,
+        size=SIZES,
+        expected=EXPECTED,
+        key=KEYS,
+        digest=DIGESTS,
+    )
+    def append(
+        self, which: int, stream: str, size: int, expected: Any, key: str, digest: str
+    ) -> None:
+        """The store answers, or refuses, as the model does."""
+        texts = [f"{len(self.order)}-{n}" for n in range(size)]
+        claim = Claim(key, digest)
+        due = self.model_append(stream, texts, expected, claim)
+        events = [note(text) for text in texts]
+        if isinstance(due, list):
+            done = self.stores[which].append(stream, events, expected=expected, claim=claim)
+            assert [event.data["text"] for event in done.events] == due
+        else:
+            with pytest.raises(due):
+                self.stores[which].append(stream, events, expected=expected, claim=claim)
+
+    @rule(which=st.integers(0, 1), stream=STREAMS, fresh=st.uuids())
+    def append_what_json_cannot_carry(self, which: int, stream: str, fresh: object) -> None:
+        """Nothing of the batch stays, nor its claim."""
+        claim = Claim(str(fresh), "one")
+        events = [note("good"), note(data={"x": float("nan")})]
+        with pytest.raises(InvalidData):
+            self.stores[which].append(stream, events, expected=Expected.ANY, claim=claim)
+        assert self.stores[which].claimed(claim) is None
+
+    @rule(which=st.integers(0, 1))
+    def reopen(self, which: int) -> None:
+        """A store is closed and another opened in its place."""
+        self.stores[which].close()
+        self.stores[which] = self.open()
+
+    @invariant()
+    def the_log_is_the_model(self) -> None:
+        """Streams, their order among each other, heads, and a sound chain."""
+        for store in self.stores:
+            assert list(store.streams()) == sorted(self.streams)
+            assert [event.data["text"] for event in store.read_all()] == self.order
+            for stream, texts in self.streams.items():
+                assert [event.data["text"] for event in store.read(stream)] == texts
+        if self.stores:
+            assert list(self.stores[0].verify()) == []
+
+    def teardown(self) -> None:
+        """Close what is open."""
+        for store in self.stores:
+            store.close()
+
+
+class MemoryLog(Log):
+    """In memory there is one store, which cannot be reopened."""
+
+    def open(self) -> EventStore:
+        """The one store."""
+        return self.stores[0] if self.stores else MemoryStore(schema=SCHEMA, clock=ticking())
+
+    @initialize()
+    def begin(self) -> None:
+        """Both places hold the one store."""
+        self.stores = [self.open()] * 2
+
+    @rule(which=st.integers(0, 1))
+    def reopen(self, which: int) -> None:
+        """It would be empty."""
+
+
+class FileLog(Log):
+    """A SQLite file with two stores on it."""
+
+    journal = "wal"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = fresh_database(Path(self.folder.name))
+
+    def open(self) -> EventStore:
+        """Another store on the file."""
+        return sqlite_store(self.path, self.journal)
+
+    def teardown(self) -> None:
+        """Close and remove."""
+        super().teardown()
+        self.folder.cleanup()
+
+
+class RollbackLog(FileLog):
+    """The same with a rollback journal."""
+
+    journal = "truncate"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("log", [MemoryLog, FileLog, RollbackLog])
+def test_the_log_equals_its_model(log: type[Log]) -> None:
+    """For many random histories."""
+    chosen = settings(max_examples=60, stateful_step_count=30, deadline=None)
+    run_state_machine_as_test(log, settings=chosen)

@@ -1,0 +1,203 @@
+"""Whoever changes the log behind its back is found, and the first bad version is named."""
+
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from eventstore.chain import Link
+from eventstore.codec import Schema
+from eventstore.errors import EventStoreError
+from eventstore.verification import Finding
+from tests.eventstore.support import claim, note, notes, sqlite_store
+
+LENGTH = 6
+
+
+@pytest.fixture
+def log(database: Path) -> Path:
+    """Six events in one stream, two in another, all in the file itself."""
+    with closing(sqlite_store(database, "truncate")) as store:
+        store.append("w", notes(LENGTH), expected=0, claim=claim())
+        store.append("x", notes(2), expected=0, claim=claim())
+    return database
+
+
+def tamper(path: Path, *statements: str) -> None:
+    """Change the log as someone would who knows SQL."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for verb in ("update", "delete"):
+            connection.execute(f"DROP TRIGGER events_no_{verb}")
+        connection.create_function("sha", 1, lambda text: sha256(text.encode()).hexdigest())
+        for statement in statements:
+            connection.execute(statement)
+
+
+def found_in(path: Path, anchors: dict[str, Link] | None = None) -> list[Finding]:
+    """What a reader's check says."""
+    with closing(sqlite_store(path, read_only=True)) as store:
+        return list(store.verify(anchors=anchors))
+
+
+def anchor_of(path: Path, stream: str = "w") -> dict[str, Link]:
+    """The head as it would be kept outside the database."""
+    with closing(sqlite_store(path, read_only=True)) as store:
+        head = store.head(stream)
+    assert head is not None
+    return {stream: Link(head.version, head.hash)}
+
+
+INSERTED = (
+    "INSERT INTO events SELECT 50, stream, 3, 'forged', type, recorded_at, hash, body "
+    "FROM events WHERE stream = 'w' AND version = 2"
+)
+MIDDLE = "WHERE stream = 'w' AND version = 3"
+
+
+@pytest.mark.parametrize(
+    ("statements", "version", "kind"),
+    [
+        ([f"UPDATE events SET body = replace(body, 'line', 'lime') {MIDDLE}"], 3, "altered"),
+        ([f"UPDATE events SET hash = replace(hash, 'a', 'b') {MIDDLE}"], 3, "altered"),
+        (
+            [
+                f"UPDATE events SET body = replace(body, 'line', 'lime') {MIDDLE}",
+                f"UPDATE events SET hash = sha(body) {MIDDLE}",
+            ],
+            4,
+            "unlinked",
+        ),
+        ([f"UPDATE events SET type = 'note.sung' {MIDDLE}"], 3, "misfiled"),
+        ([f"UPDATE events SET event_id = 'other' {MIDDLE}"], 3, "misfiled"),
+        ([f"UPDATE events SET recorded_at = 'later' {MIDDLE}"], 3, "misfiled"),
+        ([f"UPDATE events SET body = '[1]', hash = sha('[1]') {MIDDLE}"], 3, "malformed"),
+        ([f"UPDATE events SET body = 'no', hash = sha('no') {MIDDLE}"], 3, "malformed"),
+        ([f"UPDATE events SET body = cast(x'ff' AS TEXT) {MIDDLE}"], 3, "altered"),
+        ([f"DELETE FROM events {MIDDLE}"], 3, "gap"),
+        (["DELETE FROM events WHERE stream = 'w' AND version = 1"], 1, "gap"),
+        ([f"UPDATE events SET position = 99 {MIDDLE}"], 4, "order"),
+        (
+            [
+                f"UPDATE events SET version = 99 {MIDDLE}",
+                "UPDATE events SET version = 3 WHERE stream = 'w' AND version = 4",
+                "UPDATE events SET version = 4 WHERE version = 99",
+            ],
+            3,
+            "misfiled",
+        ),
+        (
+            [
+                "UPDATE events SET version = version + 10 WHERE stream = 'w' AND version > 2",
+                INSERTED,
+                "UPDATE events SET version = version - 9 WHERE stream = 'w' AND version > 10",
+            ],
+            3,
+            "misfiled",
+        ),
+    ],
+    ids=[
+        "text changed",
+        "hash changed",
+        "text and hash changed",
+        "type column",
+        "id column",
+        "time column",
+        "not an envelope",
+        "not JSON",
+        "not UTF-8",
+        "row dropped",
+        "first row dropped",
+        "position changed",
+        "rows swapped",
+        "row inserted",
+    ],
+)
+def test_a_change_is_found_and_named(
+    log: Path, statements: list[str], version: int, kind: str
+) -> None:
+    """The first finding has the first bad version."""
+    tamper(log, *statements)
+    first = next(found for found in found_in(log) if found.stream == "w")
+    assert (first.version, first.kind) == (version, kind)
+
+
+def test_a_cut_tail_is_found_by_the_anchor(log: Path) -> None:
+    """What is left is a sound chain, only shorter than was known."""
+    anchors = anchor_of(log)
+    tamper(log, "DELETE FROM events WHERE stream = 'w' AND version > 4")
+    first = found_in(log, anchors)[0]
+    assert (first.stream, first.version, first.kind) == ("w", 5, "cut_tail")
+
+
+def test_a_history_written_anew_is_found_by_the_anchor(log: Path, tmp_path: Path) -> None:
+    """Every hash fits, but they are not the hashes that were known."""
+    anchors = anchor_of(log)
+    tamper(log, "DELETE FROM events", "DELETE FROM commands")
+    with closing(sqlite_store(log, "truncate")) as store:
+        store.append("w", notes(LENGTH + 1), expected=0, claim=claim())
+    (found,) = found_in(log, anchors)
+    assert (found.stream, found.version, found.kind) == ("w", LENGTH, "anchor")
+
+
+def test_a_stream_that_vanished_leaves_its_positions_behind(log: Path) -> None:
+    """Even without an anchor, if events came after it."""
+    tamper(log, "DELETE FROM events WHERE stream = 'w'")
+    (found,) = found_in(log)
+    assert found.kind == "missing"
+
+
+def test_an_event_that_this_program_cannot_read_is_found(log: Path) -> None:
+    """Of a type that it does not know; the database stays as it is."""
+    before = log.read_bytes()
+    with closing(sqlite_store(log, read_only=True, schema=Schema({}))) as store:
+        kinds = {(found.stream, found.kind) for found in store.verify()}
+    assert kinds == {("w", "undecodable"), ("x", "undecodable")}
+    assert log.read_bytes() == before
+
+
+def everything(path: Path) -> list[object]:
+    """What readers get of the log."""
+    with closing(sqlite_store(path, read_only=True)) as store:
+        return [(event.position, event.hash, event.body) for event in store.read_all()]
+
+
+def _or_error(look: Callable[[Path], list[object]], path: Path) -> object:
+    try:
+        return look(path)
+    except EventStoreError as error:
+        return error.code
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_a_flipped_byte_of_the_file_is_found_or_changes_nothing(
+    log: Path, tmp_path: Path, seed: int
+) -> None:
+    """At random places: whatever a reader would get otherwise, the check tells."""
+    honest, chance = everything(log), random.Random(seed)
+    copy, told = tmp_path / "flipped.db", 0
+    for _ in range(400):
+        shutil.copyfile(log, copy)
+        content = bytearray(copy.read_bytes())
+        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        copy.write_bytes(content)
+        got = _or_error(everything, copy)
+        findings = _or_error(lambda path: list(found_in(path)), copy)
+        told += bool(findings)
+        assert findings or got == honest
+    assert told > 10
+
+
+def test_a_byte_flipped_in_a_long_text_is_found(database: Path) -> None:
+    """Where most bytes of a log are."""
+    with closing(sqlite_store(database, "truncate")) as store:
+        store.append("w", [note("abc" * 20_000)], expected=0, claim=claim())
+    content = database.read_bytes()
+    database.write_bytes(content.replace(b"abcabc", b"abcabd", 1))
+    first = found_in(database)[0]
+    assert (first.version, first.kind) == (1, "altered")
