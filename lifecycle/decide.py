@@ -7,7 +7,7 @@ workflow completed): one append, all or nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from lifecycle import decide_drift as drifting
@@ -16,7 +16,7 @@ from lifecycle import payload as p
 from lifecycle.consequences import consequences
 from lifecycle.errors import AlreadyExists, IllegalTransition, NeedsConsent, NoCommand, NoWorkflow
 from lifecycle.event import Fact
-from lifecycle.evolve import evolve
+from lifecycle.evolve import steps
 from lifecycle.payload import Payload
 from lifecycle.status import targets
 from lifecycle.workflow import Workflow
@@ -33,38 +33,70 @@ def decide(state: Workflow | None, command: Payload, at: str) -> Decision:
     ``at`` is when it is so (UTC, ISO 8601). Raises a `LifecycleError` where the rules do not
     allow it; the state is never changed.
     """
+    planned, _ = decide_all(state, [(command, at)])
+    return [event for event, _ in planned]
+
+
+def decide_all(
+    state: Workflow | None, asked: Iterable[tuple[Payload, str]]
+) -> tuple[list[tuple[Payload, str]], Workflow | None]:
+    """Return what commands yield one after another, and the state after them.
+
+    Each command and each event comes with when it is so. As `decide`; the state is copied once,
+    however many commands there are.
+    """
+    draft = state.draft() if state is not None else None
+    planned: list[tuple[Payload, str]] = []
+    for command, at in asked:
+        events = _primary(draft, command)
+        if events or draft is None:
+            draft = _folded(draft, events, at)
+            due = consequences(draft)
+            draft = _folded(draft, due, at)
+            events = [*events, *due]
+        planned += [(event, at) for event in events]
+    return planned, draft
+
+
+def after(state: Workflow | None, events: Decision, at: str) -> Workflow:
+    """Return the state as it would be once ``events`` are recorded at ``at``."""
+    return _folded(state.draft() if state is not None else None, events, at)
+
+
+def _primary(state: Workflow | None, command: Payload) -> Decision:
+    """Return the event that is asked for, without what follows from it."""
     if state is None:
-        return _create(command, at)
+        return _create(command)
     rule = _RULES.get(command.type)
     if rule is None:
         raise NoCommand(
             f"{command.type} is not recorded by a command of its own: it follows from others.",
             type=command.type,
         )
-    primary: Decision = rule(state, command)
-    return primary + (consequences(after(state, primary, at)) if primary else [])
+    return rule(state, command)
 
 
-def after(state: Workflow | None, events: Decision, at: str) -> Workflow:
-    """Return the state as it would be once ``events`` are recorded at ``at``."""
-    head = state.head if state is not None else 0
+def _folded(draft: Workflow | None, events: Decision, at: str) -> Workflow:
+    """Fold events into the draft, which is changed; one is made where there is none."""
+    head = draft.head if draft is not None else 0
     facts = [
         Fact(event.type, event.model_dump(mode="json"), at, head + number, _DECIDED)
         for number, event in enumerate(events, 1)
     ]
-    new = evolve(state, facts, frozenset({_DECIDED}))
-    if new is None:
+    for _, folded in steps(draft, facts, frozenset({_DECIDED})):
+        draft = folded
+    if draft is None:
         raise NoWorkflow("nothing was decided on a stream without a workflow")
-    return new
+    return draft
 
 
-def _create(command: Payload, at: str) -> Decision:
+def _create(command: Payload) -> Decision:
     if not isinstance(command, p.WorkflowCreated | p.WorkflowImported):
         raise NoWorkflow(
             "there is no workflow in this stream yet; `wfctl init PLAN` makes one.",
             type=command.type,
         )
-    return [command, *consequences(after(None, [command], at))]
+    return [command]
 
 
 def _exists(state: Workflow, command: Any) -> Decision:

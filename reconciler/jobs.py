@@ -52,15 +52,26 @@ class Jobs:
         self.tell(outcome)
         return outcome
 
+    def record_each(self, *commands: tuple[Payload, str | None]) -> Outcome:
+        """Record commands in one append, each with when it was so, None for now."""
+        moments = tuple(at for _, at in commands)
+        asked = (command for command, _ in commands)
+        outcome = self.service.handle(*asked, options=WriteOptions(occurred_each=moments))
+        self.tell(outcome)
+        return outcome
+
     def attempt(self, state: Workflow, stage: Stage, id_: str) -> Attempt:
         """Return where an attempt of the stage keeps its files."""
         return Attempt(self.root, state.id, stage.id, id_, tuple(stage.outputs))
 
     @contextmanager
-    def sole(self, stage: str) -> Iterator[None]:
-        """Let no other process launch an attempt of the stage or record its end meanwhile."""
+    def sole(self, stage: str, timeout: float = 120) -> Iterator[None]:
+        """Let no other process launch an attempt of the stage or record its end meanwhile.
+
+        Raises `RootBusy` where another does so for longer than ``timeout`` seconds.
+        """
         # Not in the stage's folder, which is kept under another name before the stage runs again.
-        with locked(self.service.root.folder / f"{stage}.lock", timeout=120):
+        with locked(self.service.root.folder / f"{stage}.lock", timeout):
             yield
 
     @contextmanager

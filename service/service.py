@@ -11,7 +11,7 @@ from eventstore.codec import canonical, digest
 from eventstore.errors import WrongExpectedVersion
 from eventstore.event import Actor, NewEvent, RecordedEvent
 from eventstore.store import Claim, Expected, Refusal
-from lifecycle.decide import after, decide
+from lifecycle.decide import decide_all
 from lifecycle.errors import LifecycleError, NeedsConsent, NoWorkflow, Refused
 from lifecycle.event import Fact
 from lifecycle.evolve import evolve
@@ -32,12 +32,14 @@ class WriteOptions:
     """What every write takes.
 
     ``occurred_at`` is when it was so (UTC, the log's form), now where it is None.
+    ``occurred_each`` says so of each command by itself, where they differ.
     """
 
     command_id: str | None = None
     expected_version: int | None = None
     dry_run: bool = False
     occurred_at: str | None = None
+    occurred_each: tuple[str | None, ...] = ()
     #: What the command is told apart by where it is not its payloads.
     content: Any = None
     #: The version expected is the head that the command is bound to: nothing may come between.
@@ -227,12 +229,9 @@ def plan_writes(
 ) -> Outcome:
     """Return what the commands would yield in ``state``; nothing is written."""
     at = options.occurred_at or utc_text(clock())
-    planned: list[tuple[Payload, str]] = []
-    for command in commands:
-        events = decide(state, command, at)
-        if events or state is None:
-            state = after(state, events, at)
-        planned += [(event, at) for event in events]
+    moments = options.occurred_each or (None,) * len(commands)
+    asked = [(command, own or at) for command, own in zip(commands, moments, strict=True)]
+    planned, state = decide_all(state, asked)
     if state is None:
         raise NoWorkflow("no command was given")
     return Outcome((), tuple(planned), state)
