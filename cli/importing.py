@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.init import Consent
+from cli.init import Consent, signers_of
 from cli.options import CommandId, DryRun, write_options
 from cli.output import Output
 from cli.settings import Settings, actor_of
@@ -40,6 +40,10 @@ def import_(
     consent: Annotated[
         Consent, typer.Option(help="How amendments are agreed to.")
     ] = Consent.TERMINAL,
+    signers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Allowed signers (ssh-keygen), for --consent signature."),
+    ] = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,
 ) -> None:
@@ -64,6 +68,7 @@ def import_(
         clock=system_clock,
         options=options,
         consent=consent.value,
+        signers=signers_of(consent, signers),
     )
     _tell(Output(settings), adoption, options)
 

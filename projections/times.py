@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
+#: Characters of a time in the log's form.
+_LOG_FORM = 27
+
 
 def utc_seconds(moment: str | None) -> str | None:
     """Return a UTC time of the log cut to seconds; what has another form stays as it is."""
-    if moment is None or not moment.endswith("Z"):
+    if moment is None or len(moment) != _LOG_FORM or not moment.endswith("Z"):
         return moment
     return moment[:19] + "Z"
 

@@ -7,18 +7,20 @@ command that goes through the service like anybody else's.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 from lifecycle import payload as p
 from lifecycle.decide_stages import can_recover
+from lifecycle.errors import LifecycleError
 from lifecycle.payload import Payload
 from lifecycle.status import Status
 from lifecycle.workflow import Attempt as Recorded
 from lifecycle.workflow import Stage, Workflow
-from reconciler import processes
+from reconciler import processes, taken_over
 from reconciler.attempt import Attempt
 from reconciler.dispatch import attach, dispatch, launch, launched, prepare
 from reconciler.evidence import Evidence, collect
@@ -28,10 +30,13 @@ from reconciler.runner import Facts, Mode
 from reconciler.stop import stop_below
 from reconciler.traces import scratch_root
 from reconciler.verdict import Action, Verdict, verdict
+from service.errors import RootBusy
 from service.service import Outcome, WriteOptions
 
 #: Seconds between two monitors of an attempt whose monitors keep dying.
 _LONGEST_PAUSE = 60.0
+#: Stages that are held, and recorded, at a time; each takes an open file.
+_TOGETHER = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +80,64 @@ def reconcile(jobs: Jobs, *, dry_run: bool = False, only: str | None = None) -> 
     jobs = jobs.acting_as("reconciler")
     state = jobs.service.state()
     stages = [stage for stage in in_flight(state) if only in (None, stage.id)]
-    census = processes.census() if stages else ()
-    findings = [look(jobs, state, stage, census) for stage in stages]
     if dry_run:
-        return findings
-    settled = (
-        _settle(jobs, finding) if _is_news(stage, finding) else finding
-        for stage, finding in zip(stages, findings, strict=True)
+        return _look_at_all(jobs, state, stages)
+    found: dict[str, Finding] = {}
+    for start in range(0, len(stages), _TOGETHER):
+        found |= _settle_together(jobs, [stage.id for stage in stages[start : start + _TOGETHER]])
+    return [found[stage.id] for stage in stages if stage.id in found]
+
+
+def _look_at_all(jobs: Jobs, state: Workflow, stages: Sequence[Stage]) -> list[Finding]:
+    census = processes.census() if stages else ()
+    return [look(jobs, state, stage, census) for stage in stages]
+
+
+def _settle_together(jobs: Jobs, ids: Sequence[str]) -> dict[str, Finding]:
+    """Settle stages, in one append where no process has to be started for them."""
+    with ExitStack() as held:
+        mine = [id_ for id_ in ids if _is_free(jobs, id_, held)]
+        state = jobs.service.state()
+        stages = [state.stage(id_) for id_ in ids if _is_in_flight(state.stage(id_))]
+        findings = {found.stage: found for found in _look_at_all(jobs, state, stages)}
+        news = [stage for stage in stages if _is_news(stage, findings[stage.id])]
+        plain = [s for s in news if s.id in mine and not _starts(s, findings[s.id])]
+        alone = [stage.id for stage in news if stage not in plain]
+        if not _recorded_together(jobs, state, [(s, findings[s.id]) for s in plain]):
+            alone += [stage.id for stage in plain]
+    for id_ in alone:
+        settled = _settle(jobs, findings.pop(id_))
+        findings |= {} if settled is None else {id_: settled}
+    return findings
+
+
+def _is_free(jobs: Jobs, id_: str, held: ExitStack) -> bool:
+    """Hold the stage unless another process does: that one is waited for by itself, later."""
+    try:
+        held.enter_context(jobs.sole(id_, timeout=0))
+    except RootBusy:
+        return False
+    return True
+
+
+def _starts(stage: Stage, finding: Finding) -> bool:
+    """Whether a process is started for what was found."""
+    action = finding.verdict.action
+    return action in (Action.ATTACH, Action.LAUNCH) or (
+        action is Action.LOST and can_recover(stage)
     )
-    return [finding for finding in settled if finding is not None]
 
 
-def _is_news(stage: Stage, finding: Finding) -> bool:
-    """Whether a finding leads to anything but asking again."""
-    found, newest = finding.verdict, stage.attempts[-1]
-    known = (found.name, found.row, found.reason) == (newest.verdict, newest.row, newest.reason)
-    idle = found.action in (Action.WAIT, Action.UNKNOWN)
-    return not (known and idle) or _lacks_launch(stage, found)
+def _recorded_together(jobs: Jobs, state: Workflow, found: Sequence[tuple[Stage, Finding]]) -> bool:
+    """Record what was found of several stages at once; False where the rules refuse one."""
+    asked = [asked for stage, finding in found for asked in _asked(jobs, state, stage, finding)]
+    try:
+        if asked:
+            jobs.record_each(*asked)
+    except LifecycleError:
+        # Somebody else moved one of them meanwhile; by itself each shows what is so now.
+        return False
+    return True
 
 
 def _settle(jobs: Jobs, finding: Finding) -> Finding | None:
@@ -131,7 +177,7 @@ def wait(jobs: Jobs, id_: str, timeout: float | None = None) -> Finding | None:
         if not jobs.runner.wait(attempt, _left(end)):
             return look(jobs, state, stage)
         finding = next(iter(reconcile(jobs, only=id_)), None)
-        if finding is not None and finding.verdict.action is Action.UNKNOWN:
+        if finding is not None and (finding.verdict.action is Action.UNKNOWN or _left(end) == 0):
             break
         time.sleep(min(pause, _left(end) or pause))
     return finding
@@ -158,7 +204,11 @@ def look(jobs: Jobs, state: Workflow, stage: Stage, census: Any = None) -> Findi
         recorded_host=recorded.host,
         census=census,
     )
-    found = verdict(evidence)
+    if recorded.taken_over:
+        evidence = taken_over.evidence_of(evidence, stage, jobs.root)
+        found = taken_over.verdict_of(evidence, state, stage)
+    else:
+        found = verdict(evidence)
     steps = tuple(_spelled(stage, recorded, found))
     return Finding(stage.id, recorded.id, evidence, found, steps)
 
@@ -186,18 +236,24 @@ def _was_launched(found: Verdict) -> bool:
 
 
 def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: Finding) -> None:
-    recorded = stage.attempts[-1]
-    attempt = jobs.attempt(state, stage, recorded.id)
-    jobs.record(*observed(stage, finding))
-    facts = jobs.runner.facts(attempt)
-    commands = plan(stage, finding.verdict, facts, attempt, jobs.runner.failure_reason)
-    for command in commands:
-        jobs.record(command, occurred_at=_when(command, finding.verdict))
+    jobs.record_each(*_asked(jobs, state, stage, finding))
+    attempt = jobs.attempt(state, stage, finding.attempt)
     match finding.verdict.action:
         case Action.ATTACH | Action.LAUNCH:
             _relaunch(jobs, stage, attempt, finding.verdict)
         case Action.LOST if can_recover(stage):
             _recover(jobs, state, stage)
+
+
+def _asked(
+    jobs: Jobs, state: Workflow, stage: Stage, finding: Finding
+) -> list[tuple[Payload, str | None]]:
+    """Return the commands that a finding leads to, launches aside, each with when it was so."""
+    attempt = jobs.attempt(state, stage, finding.attempt)
+    facts = jobs.runner.facts(attempt) if _lacks_launch(stage, finding.verdict) else Facts()
+    planned = plan(stage, finding.verdict, facts, attempt, jobs.runner.failure_reason)
+    commands = [*observed(stage, finding), *planned]
+    return [(command, _when(command, finding)) for command in commands]
 
 
 def observed(stage: Stage, finding: Finding) -> list[Payload]:
@@ -230,7 +286,9 @@ def plan(
     recorded = stage.attempts[-1]
     commands: list[Payload] = []
     if _lacks_launch(stage, found):
-        commands.append(launched(attempt, Mode(recorded.mode), facts))
+        launch_ = launched(attempt, Mode(recorded.mode), facts)
+        foreign = {"session": recorded.session} if recorded.taken_over else {}
+        commands.append(launch_.model_copy(update=foreign))
     if found.action is Action.SUCCEEDED:
         commands.append(_computed(stage, recorded, found))
     elif found.action is Action.FAILED:
@@ -255,9 +313,15 @@ def _failed(stage: Stage, recorded: Recorded, error: str) -> Payload:
     return p.StageFailed(stage=stage.id, attempt=recorded.id, error=error)
 
 
-def _when(command: Payload, found: Verdict) -> str | None:
-    """Return when it was so: a computation's end by its own record, anything else now."""
-    return found.occurred_at if isinstance(command, p.StageComputed | p.StageFailed) else None
+def _when(command: Payload, finding: Finding) -> str | None:
+    """Return when it was so: a computation's end by its own record, anything else now.
+
+    A record from the future, of a clock that is ahead, counts as now.
+    """
+    ended = finding.verdict.occurred_at
+    if ended is None or not isinstance(command, p.StageComputed | p.StageFailed):
+        return None
+    return min(ended, finding.evidence.observed_at)
 
 
 def _relaunch(jobs: Jobs, stage: Stage, attempt: Attempt, found: Verdict) -> None:

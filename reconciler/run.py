@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lifecycle import payload as p
 from lifecycle.errors import NeedsConsent
 from lifecycle.status import FINISHED, Status
 from lifecycle.workflow import Stage, Workflow
@@ -36,7 +37,18 @@ def run(jobs: Jobs) -> Ended:
     """
     with jobs.driving():
         _check_commands(jobs)
+        _resolve(jobs.acting_as("runner"))
         return _drive(jobs.acting_as("runner"))
+
+
+def _resolve(jobs: Jobs) -> None:
+    """Make ready what nothing holds back; in an imported workflow nobody may have done so."""
+    state = jobs.service.state()
+    for stage in state.stages.values():
+        if stage.status in (Status.PENDING, Status.INVALIDATED) and not state.unmet(stage):
+            # The others follow from it, in the same append.
+            jobs.record(p.StageReadied(stage=stage.id))
+            return
 
 
 def _drive(jobs: Jobs) -> Ended:

@@ -4,6 +4,7 @@ ServiceError
 ├── NoRoot            no workflow here
 ├── RootExists        a second init
 ├── UnreadablePlan    a plan file that is not JSON, YAML or TOML
+├── UnimportableState a workflow-state.json that cannot be taken over
 ├── InvalidOption     a value that cannot be what it should be
 ├── FilesBehind       recorded, but the files could not be brought up to date
 └── RootBusy          another process holds the root for too long
@@ -66,6 +67,21 @@ class UnreadablePlan(ServiceError):
             kind=kind,
             line=line,
             column=column,
+        )
+
+
+class UnimportableState(ServiceError):
+    """A ``workflow-state.json`` that cannot be taken over; ``problems`` lists every one."""
+
+    code = "unimportable_state"
+
+    def __init__(self, path: str, problems: list[str]) -> None:
+        lines = "\n".join(f"  - {problem}" for problem in problems)
+        super().__init__(
+            f"{path} cannot be taken over:\n{lines}\nCorrect it and import again; nothing was "
+            "written.",
+            path=path,
+            problems=problems,
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from eventstore.event import Actor
@@ -61,7 +60,10 @@ def adopt(
             return first
         _keep(root, sources)
         _claim_files(service, sources)
-        return service.take_over(planned, options)
+        outcome = service.acting_as("import").take_over(planned, options)
+        if outcome.state.consent == "signature":
+            service.log.approvals.pin(outcome.state)
+        return outcome
 
     outcome = make_root(
         root, workflow, record, connect=connect, actor=actor, clock=clock, options=options
@@ -94,10 +96,3 @@ def _claim_files(service: Service, sources: Sources) -> None:
     if (root.path / STATE).exists():
         entry = Synced(service.log.stream, 0, len(content), digest(content))
         write_sync(root.sync_file, Sync().having(STATE, entry))
-
-
-def make_folder(path: Path, *, dry_run: bool) -> Path:
-    """Return the folder to import into, made where it is not there."""
-    if not dry_run:
-        path.mkdir(exist_ok=True)
-    return path.resolve()

@@ -52,6 +52,7 @@ CHOSEN: dict[type[Exception], int] = {
     use.NoRoot: NOT_FOUND,
     use.RootExists: CONFLICT,
     use.UnreadablePlan: FAILED,
+    use.UnimportableState: FAILED,
     use.NotFound: NOT_FOUND,
     use.InvalidOption: USAGE,
     use.FilesBehind: FAILED,

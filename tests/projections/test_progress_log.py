@@ -178,6 +178,9 @@ SPELLING: dict[str, tuple[list[Payload], str]] = {
 #: These say nothing to a reader, or another line of the same append says it.
 SILENT = {"drift.adopted", "drift.reverted"}
 
+#: These begin a stream, or are the lines of others.
+IMPORTED = {"workflow.imported", "line.imported", "state.imported"}
+
 
 @pytest.mark.parametrize("name", SPELLING)
 def test_a_line_is_spelt_as_readers_expect_it(name: str) -> None:
@@ -189,7 +192,7 @@ def test_a_line_is_spelt_as_readers_expect_it(name: str) -> None:
 def test_every_event_type_has_a_line_that_is_spelt_or_is_silent() -> None:
     """A new type fails here until somebody says which."""
     spelt = {name.split()[0] for name in SPELLING}
-    assert spelt | SILENT | {"workflow.imported"} == set(PAYLOADS)
+    assert spelt | SILENT | IMPORTED == set(PAYLOADS)
 
 
 @pytest.mark.parametrize("type_", sorted(SILENT))
@@ -205,9 +208,11 @@ def test_the_first_start_of_an_attempt_is_told_by_its_launch() -> None:
 
 
 def test_an_import_is_told() -> None:
-    """With the number of stages that were taken over."""
-    event = Recorded("workflow.imported", {}, 1, "", "2026-03-31T10:00:00.000000Z", "+00:00")
-    line = progress_log.line(event, folded([]))
+    """By its last event, with the number of stages that were taken over."""
+    state = folded([])
+    state.import_end = state.head
+    event = Recorded("state.imported", {}, state.head, "", "2026-03-31T10:00:00.000000Z", "+00:00")
+    line = progress_log.line(event, state)
     assert line == "[2026-03-31T10:00:00+00:00] Workflow imported: melt-2026-03-31. 3 stages.\n"
 
 

@@ -1,0 +1,156 @@
+"""Workflows of somebody else's, written down and imported as a caller would."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.support import Answer, Place, call
+
+HISTORIES = Path(__file__).resolve().parents[3] / "shared" / "data" / "histories"
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "adoption"
+STATE, LOG = "workflow-state.json", "progress.log"
+
+#: The seven states, by workflow and order.
+STATES = [
+    "bead-spring-rg/1-7726f15",
+    "bead-spring-rg/2-22a6301",
+    "bead-spring-rg/3-fb51e24",
+    "bead-spring-rg/4-ed0c833",
+    "bead-spring-rg/5-57815da",
+    "bead-spring-rg-mpi-hpc/1-38aaa67",
+    "bead-spring-rg-mpi-hpc/2-2b68b55",
+]
+
+#: A time later than everything in the histories, the same whenever the tests run.
+NOW = "2026-05-01T00:00:00.000000Z"
+
+
+def history(name: str) -> Path:
+    """Return the folder of a real history, or skip where it is not here."""
+    folder = HISTORIES / name
+    if not folder.is_dir():
+        pytest.skip(f"the real histories are not beside the project ({name})")
+    return folder
+
+
+def copied(source: Path, target: Path) -> Path:
+    """Copy a folder so that it can be written to."""
+    shutil.copytree(source, target)
+    for path in [target, *target.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return target
+
+
+def stage(number: int, status: str = "pending", **more: Any) -> dict[str, Any]:
+    """Return a stage's entry, depending on the one before it."""
+    needs = [f"stage-{number - 1}"] if number > 1 else []
+    return {
+        "id": f"stage-{number}",
+        "name": f"S{number}",
+        "status": status,
+        "depends_on": needs,
+    } | more
+
+
+def document(*stages: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return a state's document."""
+    return {
+        "workflow_id": "melt-2026-03-31",
+        "version": 1,
+        "created": "2026-03-31T10:00:00Z",
+        "updated": "2026-03-31T12:00:00Z",
+        "amendments": [],
+        "default_backend": "local",
+        "backend_profiles": {
+            "local": {
+                "type": "local",
+                "config": {"batch_type": "Shell", "context_type": "LocalContext"},
+            }
+        },
+        **more,
+        "stages": list(stages) or [stage(1)],
+    }
+
+
+def write_files(folder: Path, state: Any, log: str | bytes = "") -> Path:
+    """Write a state and a log, and return the folder."""
+    folder.mkdir(exist_ok=True)
+    text = state if isinstance(state, str) else json.dumps(state, indent=2, ensure_ascii=False)
+    (folder / STATE).write_text(text, "utf-8")
+    (folder / LOG).write_bytes(log if isinstance(log, bytes) else log.encode())
+    return folder
+
+
+def log_of(*messages: str, start: int = 10) -> str:
+    """Return a log with a minute between its lines, from ``start`` o'clock on."""
+    return "".join(
+        f"[2026-03-31T{start + n // 60:02d}:{n % 60:02d}:00Z] {text}\n"
+        for n, text in enumerate(messages)
+    )
+
+
+def import_(folder: Path, *arguments: str) -> Answer:
+    """Import a folder for its JSON, in this process."""
+    return call("import", str(folder), "-o", "json", *arguments)
+
+
+def imported(folder: Path, *arguments: str) -> Place:
+    """Import a folder, which must go well, and return it as a root."""
+    answer = import_(folder, *arguments)
+    assert answer.code == 0, answer
+    return Place(folder)
+
+
+def kinds(answer: Answer) -> list[str]:
+    """Return the kinds of the findings."""
+    return [finding["kind"] for finding in answer.data["findings"]]
+
+
+def of_kind(answer: Answer, kind: str) -> list[tuple[str, int, str]]:
+    """Return file, line and evidence of the findings of a kind."""
+    return [
+        (finding["file"], finding["line"], finding["evidence"])
+        for finding in answer.data["findings"]
+        if finding["kind"] == kind
+    ]
+
+
+def committed(folder: Path, sources: Sequence[Path]) -> Path:
+    """Make a git repository whose commits are the states of ``sources``, a day apart."""
+    folder.mkdir()
+    _git(folder, "init", "--quiet")
+    for day, source in enumerate(sources, 3):
+        for name in (STATE, LOG):
+            shutil.copyfile(source / name, folder / name)
+            (folder / name).chmod(0o644)
+        commit(folder, f"2026-04-{day:02d}T00:00:00Z")
+    return folder
+
+
+def commit(folder: Path, date: str) -> None:
+    """Commit the files as of a date."""
+    _git(folder, "add", STATE, LOG)
+    _git(folder, "commit", "--quiet", "--allow-empty", "-m", "state", date=date)
+
+
+def _git(folder: Path, *arguments: str, date: str = "2026-04-01T00:00:00Z") -> None:
+    who = {
+        f"GIT_{role}_{field}": value
+        for role in ("AUTHOR", "COMMITTER")
+        for field, value in (("NAME", "A"), ("EMAIL", "a@example.org"), ("DATE", date))
+    }
+    subprocess.run(
+        ["git", "-c", "commit.gpgsign=false", *arguments],
+        cwd=folder,
+        env={**os.environ, **who, "GIT_CONFIG_GLOBAL": os.devnull},
+        check=True,
+        capture_output=True,
+    )

@@ -1,0 +1,274 @@
+"""Each kind of finding, on the smallest files that show it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.adoption import support as s
+from tests.cli.support import Place
+
+TO_COMPLETED = ["ready", "preparing", "post_processing", "completed"]
+
+
+def steps(stage: str, *statuses: str) -> list[str]:
+    """Return the lines that take a stage through statuses."""
+    return [f"{stage} (S): status -> {status}" for status in statuses]
+
+
+def done(number: int = 1, **more: Any) -> dict[str, Any]:
+    """Return a completed stage."""
+    times = {"started_at": "2026-03-31T10:01:00Z", "completed_at": "2026-03-31T10:03:00Z"}
+    return s.stage(number, "completed", **{**times, **more})
+
+
+def found(
+    folder: Path, state: Any, log: str, kind: str, *options: str
+) -> list[tuple[str, int, str]]:
+    """Return the findings of a kind in files as written."""
+    answer = s.import_(s.write_files(folder / "w", state, log), "--dry-run", *options)
+    assert answer.code == 0, answer
+    return s.of_kind(answer, kind)
+
+
+def test_an_orderly_workflow_has_no_findings(tmp_path: Path) -> None:
+    """What follows the protocol to the second is not complained of."""
+    log = s.log_of("Workflow created: melt. 1 stages.", *steps("stage-1", *TO_COMPLETED))
+    answer = s.import_(s.write_files(tmp_path / "w", s.document(done()), log), "--dry-run")
+    assert answer.data["findings"] == []
+
+
+@pytest.mark.parametrize(
+    ("statuses", "line", "evidence"),
+    [
+        (["ready", "preparing", "completed"], 3, "preparing (line 2) -> completed"),
+        (["ready", "completed"], 2, "ready (line 1) -> completed"),
+        ([*TO_COMPLETED, "post_processing"], 5, "completed (line 4) -> post_processing"),
+        (["running"], 1, "pending -> running"),
+    ],
+)
+def test_a_transition_that_does_not_exist(
+    statuses: list[str], line: int, evidence: str, tmp_path: Path
+) -> None:
+    """The step and the one before it are named with their lines."""
+    log = s.log_of(*steps("stage-1", *statuses))
+    assert (s.LOG, line, evidence) in found(tmp_path, s.document(), log, "illegal_transition")
+
+
+def test_a_retry_makes_a_failed_stage_ready_but_not_running(tmp_path: Path) -> None:
+    """failed, retry, preparing is in order; failed, retry, running is not."""
+    start = steps("stage-1", "ready", "preparing", "failed")
+    again = "stage-1: retry #1 after fix: more memory"
+    log = s.log_of(
+        *start, again, *steps("stage-1", "preparing", "failed"), again, *steps("stage-1", "running")
+    )
+    assert found(tmp_path, s.document(), log, "illegal_transition") == [
+        (s.LOG, 8, "failed (line 6) -> running")
+    ]
+
+
+def test_a_status_that_the_log_does_not_lead_to(tmp_path: Path) -> None:
+    """The state says completed, the log's last word is ready."""
+    log = s.log_of(*steps("stage-1", "ready"))
+    claims = found(tmp_path, s.document(done()), log, "missing_step")
+    assert [evidence for _, _, evidence in claims] == [
+        "completed in the state, ready by the log (line 1)"
+    ]
+
+
+def test_a_stage_made_ready_before_what_it_depends_on_was_completed(tmp_path: Path) -> None:
+    """The dependency and its status then are named."""
+    log = s.log_of(*steps("stage-1", "ready"), *steps("stage-2", "ready"))
+    state = s.document(s.stage(1, "ready"), s.stage(2, "ready"))
+    assert found(tmp_path, state, log, "missing_step") == [
+        (s.LOG, 2, "ready while stage-1 was ready")
+    ]
+
+
+def test_a_remote_job_that_never_ran(tmp_path: Path) -> None:
+    """Only a synchronous job may pass over running."""
+    profiles = {"hpc": {"type": "remote", "batch_type": "Slurm"}}
+    state = s.document(done(backend="hpc"), backend_profiles=profiles)
+    log = s.log_of(*steps("stage-1", *TO_COMPLETED))
+    assert [line for _, line, _ in found(tmp_path, state, log, "missing_step")] == [3]
+
+
+def test_a_workflow_completed_before_its_stages(tmp_path: Path) -> None:
+    """Both the log's claim and the state's are found."""
+    state = s.document(s.stage(1), workflow_status="completed")
+    log = s.log_of("Workflow completed. All 1 stages verified.")
+    assert [file for file, _, _ in found(tmp_path, state, log, "missing_step")] == [s.LOG, s.STATE]
+
+
+def test_a_status_claimed_twice_and_a_word_that_is_none(tmp_path: Path) -> None:
+    """Neither changes anything, and both are said."""
+    log = s.log_of(*steps("stage-1", "ready", "ready", "finished"))
+    answer = s.import_(s.write_files(tmp_path / "w", s.document(s.stage(1, "ready")), log))
+    assert s.of_kind(answer, "repeated_status") == [(s.LOG, 2, "ready since line 1 already")]
+    assert s.of_kind(answer, "unknown_status") == [(s.LOG, 3, "finished")]
+
+
+def test_a_stage_that_the_state_does_not_have(tmp_path: Path) -> None:
+    """A line on a stage that was removed is kept and said."""
+    log = s.log_of(*steps("stage-7", "ready"))
+    assert [line for _, line, _ in found(tmp_path, s.document(), log, "unknown_stage")] == [1]
+
+
+def test_a_stage_skipped_without_an_amendment(tmp_path: Path) -> None:
+    """Only a person's decision skips a stage."""
+    log = s.log_of(*steps("stage-1", "skipped"))
+    state = s.document(s.stage(1, "skipped"))
+    assert found(tmp_path, state, log, "unamended_change") == [
+        (s.LOG, 1, "pending -> skipped takes an amendment")
+    ]
+    record = {"id": "amend-1", "type": "stage_skip", "stage_id": "stage-1"}
+    agreed = s.document(s.stage(1, "skipped"), amendments=[record])
+    assert found(tmp_path, agreed, log, "unamended_change") == []
+
+
+@pytest.mark.parametrize(("count", "kind"), [(0, "uncounted_retry"), (3, "unlogged_retry")])
+def test_a_retry_count_that_is_not_the_log_s(count: int, kind: str, tmp_path: Path) -> None:
+    """Both are told: retries that are not counted, and a count without retries."""
+    lines = steps("stage-1", "ready", "preparing", "failed")
+    log = s.log_of(*lines, "stage-1: retry #1 after fix: more memory")
+    state = s.document(s.stage(1, "ready", retry_count=count))
+    evidence = f"retry_count {count}, retried 1 times by the log"
+    assert [e[: len(evidence)] for _, _, e in found(tmp_path, state, log, kind)] == [evidence]
+
+
+def test_a_launch_time_older_than_the_attempt(tmp_path: Path) -> None:
+    """The retry was launched, and launched_at still is the first attempt's."""
+    process = {"submission_json": "stage-1/submission.json", "launched_at": "2026-03-31T10:02:00Z"}
+    state = s.document(s.stage(1, "running", running_process=process, retry_count=1))
+    once = ["ready", "preparing", "running", "failed"]
+    log = s.log_of(*steps("stage-1", *once, "ready", "preparing", "running"))
+    assert [e for _, _, e in found(tmp_path, state, log, "stale_launch")] == [
+        "2026-03-31T10:02:00Z, launched 2026-03-31T10:06:00Z by the log (line 7)"
+    ]
+
+
+def test_an_output_that_is_named_but_missing(tmp_path: Path) -> None:
+    """Only what a completed stage must have is asked for."""
+    folder = tmp_path / "w"
+    (folder / "stage-1").mkdir(parents=True)
+    (folder / "stage-1" / "a.txt").write_text("a", "utf-8")
+    log = s.log_of(*steps("stage-1", *TO_COMPLETED))
+    state = s.document(done(outputs=["stage-1/a.txt", "stage-1/b.txt"]), s.stage(2, outputs=["c"]))
+    missing = found(tmp_path, state, log, "missing_output")
+    assert [evidence for _, _, evidence in missing] == ["stage-1/b.txt"]
+
+
+def test_session_numbers_that_do_not_follow(tmp_path: Path) -> None:
+    """A gap in the log, and a count in the state that is another."""
+    log = s.log_of("Session 1 started. Workflow: melt", "Session 3 started. Workflow: melt")
+    state = s.document(session_config={"session_count": 2})
+    gaps = found(tmp_path, state, log, "session_gap")
+    assert [evidence for _, _, evidence in gaps] == [
+        "session 3 after 1",
+        "session_count 2, the log's last session is 3",
+    ]
+
+
+def test_times_that_say_little_or_stand_wrong(tmp_path: Path) -> None:
+    """No seconds, no offset, out of order, in the future, no time at all."""
+    log = (
+        "[2026-03-31 10:00] a\n[2026-03-31T10:05:00] b\n[2026-03-31T09:00:00Z] c\n"
+        "[2999-01-01T00:00:00Z] d\njust text\n"
+    )
+    answer = s.import_(s.write_files(tmp_path / "w", s.document(), log), "--utc-offset", "Z")
+    places = {
+        kind: [line for _, line, _ in s.of_kind(answer, kind)]
+        for kind in ("no_seconds", "no_offset", "out_of_order", "future_time", "undated")
+    }
+    assert places == {
+        "no_seconds": [1],
+        "no_offset": [1],
+        "out_of_order": [3],
+        "future_time": [4],
+        "undated": [5],
+    }
+
+
+def test_times_in_the_state_are_judged_as_those_in_the_log(tmp_path: Path) -> None:
+    """A stage that ended before it began, and times without seconds or offset."""
+    stage = done(started_at="2026-03-31 11:00", completed_at="2026-03-31T10:59:00Z")
+    state = s.document(stage, created="soon")
+    log = s.log_of(*steps("stage-1", *TO_COMPLETED))
+    answer = s.import_(s.write_files(tmp_path / "w", state, log), "--utc-offset", "Z")
+    told = set(s.kinds(answer))
+    assert {"no_seconds", "no_offset", "out_of_order", "undated"} <= told
+
+
+def test_the_same_second_for_what_cannot_have_been_at_once(tmp_path: Path) -> None:
+    """A stage runs when what it depends on is completed, not in the same second."""
+    same = "2026-03-31T10:03:00Z"
+    process = {"submission_json": "stage-2/submission.json", "launched_at": same}
+    state = s.document(done(), s.stage(2, "running", running_process=process))
+    log = s.log_of(*steps("stage-1", *TO_COMPLETED))
+    log += "".join(
+        f"[{same}] {line}\n" for line in steps("stage-2", "ready", "preparing", "running")
+    )
+    answer = s.import_(s.write_files(tmp_path / "w", state, log))
+    lines = (tmp_path / "w" / ".wfctl" / "imported" / s.STATE).read_text("utf-8").splitlines()
+    launched = next(n for n, line in enumerate(lines, 1) if "launched_at" in line)
+    places = [(file, line) for file, line, _ in s.of_kind(answer, "identical_times")]
+    assert places == [(s.LOG, 7), (s.STATE, launched)]
+
+
+def test_fields_that_nobody_specified_or_that_are_not_there(tmp_path: Path) -> None:
+    """They are named with their line, wherever they are."""
+    stage = s.stage(1, "running", verification={"ok": True}, running_process={"pid": 1})
+    log = s.log_of(*steps("stage-1", "ready", "preparing", "running"))
+    answer = s.import_(s.write_files(tmp_path / "w", s.document(stage, owner="me"), log))
+    unknown = [evidence for _, _, evidence in s.of_kind(answer, "unknown_field")]
+    assert unknown == ['owner: "me"', 'verification: {"ok": true}', "pid: 1"]
+    assert [e for _, _, e in s.of_kind(answer, "missing_field")] == ["submission_json"]
+
+
+def test_an_amended_definition_is_no_finding(tmp_path: Path) -> None:
+    """Of two parameters that changed between commits only the one without a record is told."""
+    folder = tmp_path / "w"
+    record = {"id": "amend-1", "type": "parameter_change", "stage_id": "stage-1"}
+    changes = {"parameters": {"dt": {"old": 0.005, "new": 0.002}}}
+    before = s.document(s.stage(1, parameters={"dt": 0.005}), s.stage(2, parameters={"n": 1}))
+    after = s.document(
+        s.stage(1, parameters={"dt": 0.002}),
+        s.stage(2, parameters={"n": 2}),
+        amendments=[{**record, "changes": changes}],
+        version=2,
+    )
+    s.committed(folder, [s.write_files(tmp_path / "before", before)])
+    s.write_files(folder, after)
+    changed = s.of_kind(s.import_(folder, "--git", "--dry-run"), "unamended_change")
+    assert [evidence for _, _, evidence in changed] == ["parameters.n: 1 -> 2"]
+
+
+def test_a_committed_version_that_cannot_be_read_is_told_and_passed_over(tmp_path: Path) -> None:
+    """The broken commit is named; the versions around it are imported."""
+    good, broken = tmp_path / "good", tmp_path / "broken"
+    s.write_files(good, s.document())
+    s.write_files(broken, '{"workflow_id": ')
+    folder = s.committed(tmp_path / "w", [good, broken])
+    s.write_files(folder, s.document(s.stage(1, "ready")))
+    answer = s.import_(folder, "--git")
+    assert len(s.of_kind(answer, "unreadable_version")) == 1
+    assert answer.data["versions"] == 2
+
+
+def test_findings_are_recorded_with_the_import(tmp_path: Path) -> None:
+    """They are in the first event, as the command told them."""
+    folder = s.write_files(tmp_path / "w", s.document(owner="me"), "no time\n")
+    told = s.import_(folder).data["findings"]
+    first = Place(folder).done("events", "--type", "workflow.imported")[0]
+    assert first["data"]["findings"] == told
+    assert {"undated", "unknown_field"} == {finding["kind"] for finding in told}
+
+
+def test_times_without_offset_are_read_as_the_state_s_own_clock(tmp_path: Path) -> None:
+    """Where created shows the same clock as the first line, its offset is theirs."""
+    state = s.document(created="2026-03-31T10:00:00+02:00")
+    root = s.imported(s.write_files(tmp_path / "w", state, "[2026-03-31 10:00] hello\n"))
+    line = root.done("events", "--type", "line.imported")[0]
+    assert line["occurred_at"] == "2026-03-31T08:00:00.000000Z"

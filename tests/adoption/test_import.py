@@ -1,0 +1,243 @@
+"""``wfctl import``: what it makes, what it refuses, and that nobody can import afterwards."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.adoption import support as s
+from tests.cli.support import Place, call, tree
+
+ODD: dict[str, Any] = {
+    "stages": [
+        {
+            "name": "Schmelze ✓",
+            "id": "stage-1",
+            "zeta": {"b": 1, "a": [None, 1e-6]},
+            "status": None,
+        },
+        {"id": "stage-2", "outputs": None, "retry_count": 0, "checkpoint": None},
+    ],
+    "owner": None,
+    "updated": "2026-03-31T12:00:00.123456Z",
+    "workflow_id": "odd",
+    "session_config": {"session_cost": 1.0, "mood": "good"},
+}
+
+
+def test_a_document_in_no_order_comes_back_to_the_letter(tmp_path: Path) -> None:
+    """Nulls, missing fields, microseconds and odd orders are shown as they came."""
+    root = s.imported(s.write_files(tmp_path / "w", ODD))
+    text = (root.path / s.STATE).read_text("utf-8")
+    assert json.dumps(json.loads(text)) == json.dumps(ODD)
+
+
+def test_what_changes_after_an_import_is_all_that_changes(tmp_path: Path) -> None:
+    """The first command of ours moves the status and the time, and leaves the rest as it came."""
+    root = s.imported(s.write_files(tmp_path / "w", ODD))
+    root.done("stage", "ready", "stage-1")
+    now = json.loads((root.path / s.STATE).read_bytes())
+    changed = {**ODD, "updated": now["updated"], "stages": [dict(e) for e in ODD["stages"]]}
+    for entry in changed["stages"]:
+        entry["status"] = "ready"
+    assert now["updated"] != ODD["updated"]
+    assert now == changed
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        b"",
+        b"\n\n[2026-03-31 10:00] after blanks\n\n",
+        b"[2026-03-31 10:00] no newline at the end",
+        b"[2026-03-31 10:00] dos\r\n[2026-03-31 10:01] lines\r\n",
+        b"[2026-03-31 10:00] latin \xe9\xff\n\x00\n",
+        b"a heading\n=========\n\n[2026-03-31 10:00] at last\n  more of it\n",
+    ],
+)
+def test_every_byte_of_a_log_is_kept(log: bytes, tmp_path: Path) -> None:
+    """The file is gone on with in place, and its bytes can be made anew from the events."""
+    root = s.imported(s.write_files(tmp_path / "w", s.document(), log))
+    root.done("note", "ours")
+    written = (root.path / s.LOG).read_bytes()
+    assert written.startswith(log)
+    assert root.json("replay", "--check").code == 0
+    (root.path / s.LOG).unlink()
+    root.done("replay", "--rebuild")
+    assert (root.path / s.LOG).read_bytes().startswith(written)
+
+
+def test_a_dry_run_tells_the_findings_and_writes_nothing(tmp_path: Path) -> None:
+    """Neither the source nor the place of the root is touched."""
+    folder = s.write_files(tmp_path / "w", ODD, "no time\n")
+    before = tree(tmp_path)
+    answer = s.import_(folder, "--dry-run", "--into", str(tmp_path / "new"))
+    assert (answer.code, answer.data["dry_run"], answer.data["events"]) == (0, True, 3)
+    assert "undated" in s.kinds(answer)
+    assert tree(tmp_path) == before
+
+
+def test_a_table_is_for_people(tmp_path: Path) -> None:
+    """Kind, place, stage and evidence stand in columns."""
+    folder = s.write_files(tmp_path / "w", s.document(s.stage(1, note="x")))
+    line = call("import", str(folder)).out.splitlines()[0]
+    assert line.split() == ["unknown_field", f"{s.STATE}:23", "stage-1", "note:", '"x"']
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"),
+    [
+        ('{\n "workflow_id": "a",\n "stages": [}\n', 3, 13),
+        ('{\n "workflow_id": "a",\n "n": NaN, "stages": []}', 3, 7),
+        ("", 1, 1),
+    ],
+)
+def test_corrupt_json_is_refused_with_its_place(
+    text: str, line: int, column: int, tmp_path: Path
+) -> None:
+    """Exit 1 with line and column, and nothing is written."""
+    folder = s.write_files(tmp_path / "w", text)
+    before = tree(folder)
+    answer = s.import_(folder)
+    assert answer.code == 1
+    assert (answer.error["data"]["line"], answer.error["data"]["column"]) == (line, column)
+    assert tree(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ([], "expected an object"),
+        ({"stages": [{"id": "stage-1"}]}, "workflow_id is missing"),
+        (s.document(workflow_id="a b"), "/workflow_id"),
+        (s.document(s.stage(1, "finished")), "/stages/0/status: 'finished' is no status"),
+        (s.document({"id": "stage-2a"}), "/stages/0/id"),
+        (s.document({"id": "stage-1"}, {"id": "stage-1"}), "stage-1 appears 2 times"),
+        (s.document(s.stage(1, depends_on=["stage-9"])), "no stage 'stage-9'"),
+        (s.document(s.stage(1, depends_on=["stage-1"])), "circle: stage-1 -> stage-1"),
+        (s.document(s.stage(1, retry_count="one")), "/stages/0/retry_count"),
+        (s.document(big=2**70), "more than 64 bits"),
+        (s.document(half="\ud800"), "half a character"),
+        ("[" * 5000, "nested deeper"),
+        ('{"workflow_id": "a", "stages": [{"id": "stage-1"}], "n": 1e999}', "too large"),
+    ],
+)
+def test_a_state_that_cannot_be_held_is_refused_with_every_problem(
+    state: Any, said: str, tmp_path: Path
+) -> None:
+    """Exit 1 with the place of each, and nothing is written."""
+    text = state if isinstance(state, str) else json.dumps(state)
+    folder = s.write_files(tmp_path / "w", text)
+    answer = s.import_(folder)
+    assert (answer.code, answer.error["code"]) == (1, "unimportable_state")
+    assert said in answer.error["message"]
+    assert not (folder / ".wfctl").exists()
+
+
+@pytest.mark.parametrize("missing", [s.STATE, s.LOG])
+def test_a_missing_file_is_not_found(missing: str, tmp_path: Path) -> None:
+    """Exit 3 names the file."""
+    folder = s.write_files(tmp_path / "w", s.document())
+    (folder / missing).unlink()
+    answer = s.import_(folder)
+    assert (answer.code, answer.error["data"]["file"]) == (3, missing)
+
+
+def test_a_folder_without_git_history_is_not_found_with_git(tmp_path: Path) -> None:
+    """Exit 3 says what git said."""
+    folder = s.write_files(tmp_path / "w", s.document())
+    assert s.import_(folder, "--git").code == 3
+
+
+def test_a_second_import_is_a_conflict(tmp_path: Path) -> None:
+    """So is an init where a workflow was imported, and an import over the files of another."""
+    folder = s.write_files(tmp_path / "w", s.document())
+    s.imported(folder)
+    assert s.import_(folder).code == 4
+    other = s.write_files(tmp_path / "other", s.document())
+    assert s.import_(folder, "--into", str(other)).code == 4
+
+
+def test_the_same_command_again_gets_the_first_answer(tmp_path: Path) -> None:
+    """With its key given again nothing is appended."""
+    folder = s.write_files(tmp_path / "w", s.document(), "[2026-03-31 10:00] a\n")
+    first = s.import_(folder, "--command-id", "once")
+    again = s.import_(folder, "--command-id", "once")
+    assert (again.code, again.data["repeated"]) == (0, True)
+    assert Place(folder).version() == first.data["events"]
+
+
+def test_an_offset_that_is_none_is_a_usage_error(tmp_path: Path) -> None:
+    """Exit 2 shows what is expected."""
+    folder = s.write_files(tmp_path / "w", s.document())
+    assert s.import_(folder, "--utc-offset", "CET").code == 2
+
+
+@pytest.mark.parametrize("type_", ["line.imported", "state.imported", "workflow.imported"])
+def test_nothing_of_an_import_can_be_appended_by_command(type_: str, tmp_path: Path) -> None:
+    """An agent cannot write history into a workflow that is under way."""
+    root = s.imported(s.write_files(tmp_path / "w", s.document()))
+    line = {"raw": ["x"], "text": "x", "line": 1, "stage": "stage-1", "statuses": ["completed"]}
+    data = line if type_ == "line.imported" else {"document": s.document(done_())}
+    answer = root.json("append", type_, "--data", json.dumps(data))
+    assert answer.code in (4, 5)
+    assert root.done("status")["stages"][0]["status"] == "pending"
+
+
+def done_() -> dict[str, Any]:
+    """Return a stage that claims to be completed."""
+    return s.stage(1, "completed", completed_at="2026-03-31T11:00:00Z")
+
+
+@pytest.mark.parametrize("type_", ["line.imported", "state.imported"])
+def test_an_imported_fact_behind_the_import_changes_nothing(type_: str, tmp_path: Path) -> None:
+    """Whatever wrote the row: with a right hash chain it is an event, and has no effect."""
+    root = s.imported(s.write_files(tmp_path / "w", s.document(), "[2026-03-31 10:00] a\n"))
+    forge(root, type_)
+    assert root.json("fsck").code == 0
+    assert root.types()[-1] == type_
+    assert root.done("status")["stages"][0]["status"] == "pending"
+
+
+def forge(root: Place, type_: str) -> None:
+    """Write an event past every rule, as somebody with the database in hand can."""
+    with sqlite3.connect(root.path / ".wfctl" / "events.db") as database:
+        columns = [row[1] for row in database.execute("pragma table_info(events)")]
+        rows = database.execute("select * from events order by position").fetchall()
+        row = dict(zip(columns, rows[-1], strict=True))
+        body = json.loads(row["body"])
+        data = {"document": s.document(done_()), "layout": {}, "source": {}}
+        line = {
+            "raw": ["x"],
+            "encoding": "utf-8",
+            "ended": True,
+            "text": "x",
+            "line": 1,
+            "count": 1,
+        }
+        line |= {"kept": False, "stage": "stage-1", "statuses": ["completed"]}
+        body |= {
+            "type": type_,
+            "version": body["version"] + 1,
+            "event_id": body["event_id"][:-1] + ("0" if body["event_id"][-1] != "0" else "1"),
+            "prev_hash": row["hash"],
+            "data": line if type_ == "line.imported" else data,
+        }
+        text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        forged = {
+            **row,
+            "position": row["position"] + 1,
+            "version": body["version"],
+            "event_id": body["event_id"],
+            "type": type_,
+            "body": text,
+            "hash": sha256(text.encode()).hexdigest(),
+        }
+        marks = ", ".join("?" for _ in columns)
+        statement = f"insert into events ({', '.join(columns)}) values ({marks})"
+        database.execute(statement, [forged[column] for column in columns])
