@@ -13,6 +13,7 @@ from eventstore.event import Actor
 from lifecycle.errors import NeedsConsent
 from service import signature
 from service.amendments import Consenter, Question, check_person
+from service.clock import system_clock, utc_text
 from service.consent import proof_of
 from service.errors import InvalidOption, NotFound
 
@@ -115,6 +116,10 @@ class Signed:
                 f"{', '.join(line.split()[0] for line in question.state.signers)}.",
                 amendment=question.amendment.id,
             )
+        now = utc_text(system_clock())
+        signers = question.state.signers
+        if self.made and signature.objection(question.statement, signed, signer, signers, now):
+            return None  # made for another head: the workflow moved on
         return proof_of(question.statement, "signature", signature=signed, signer=signer)
 
     def _signature(self, question: Question) -> str:

@@ -15,9 +15,9 @@ from service.amendments import Question
 def told(question: Question) -> str:
     """Return what a person is shown before the answer."""
     amendment = question.amendment
+    what = f"{amendment.id} ({amendment.kind}, {where(amendment)}): {amendment.description}"
     lines = [
-        f"Amendment proposed: {amendment.id} ({amendment.kind}, {where(amendment)}): "
-        f"{amendment.description}",
+        f"Amendment proposed: {what}",
         *(f"  {line}" for line in changes(amendment)),
         f"Reason: {amendment.reason or 'none given'}",
         f"Impact: {'; '.join(consequences(question.impact))}",

@@ -85,6 +85,7 @@ def _copy(root: Path, folder: Path, new: Path, outputs: frozenset[str]) -> None:
 
     def ignored(where: str, names: list[str]) -> set[str]:
         found = {name for name in names if os.path.normpath(f"{where}/{name}") in left_out}
+        found |= {name for name in names if name.startswith(f".{_LABEL}.")}  # of a crash
         return found | (_OF_ATTEMPTS & set(names) if where == top else set())
 
     shutil.copytree(folder, new, symlinks=True, ignore=ignored)

@@ -58,6 +58,8 @@ DOCUMENT = {"workflow_id": "w", "stages": []}
 REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "workflow.created": ({"document": DOCUMENT}, 4, "already_exists"),
     "workflow.imported": ({"document": DOCUMENT}, 4, "already_exists"),
+    "line.imported": ({"raw": ["x"], "text": "x", "line": 1}, 5, "no_command"),
+    "state.imported": ({"document": DOCUMENT}, 5, "no_command"),
     "workflow.completed": ({"stages": 2}, 5, "no_command"),
     "workflow.reopened": ({"reason": "more to do"}, 5, "no_command"),
     "stage.readied": ({"stage": "stage-2"}, 5, "dependencies_not_met"),
@@ -70,12 +72,12 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     ),
     "outputs.archived": ({"stage": "stage-1", "kept_as": "stage-1.v1"}, 5, "no_command"),
     "amendment.proposed": (
-        {"amendment": "amend-1", "kind": "stage_skip", "stage": "stage-1", "description": "d"},
+        {"kind": "criteria_change", "stage": "stage-1", "description": "d", "changes": {"name": {}}},
         5,
-        "no_command",
+        "invalid_amendment",
     ),
     "amendment.approved": ({"amendment": "amend-1", "version": 2}, 6, "needs_consent"),
-    "amendment.rejected": ({"amendment": "amend-1"}, 5, "no_command"),
+    "amendment.rejected": ({"amendment": "amend-1"}, 3, "unknown_amendment"),
     "drift.detected": ({"file": "progress.log"}, 5, "no_command"),
     "drift.adopted": ({"file": "progress.log"}, 5, "no_command"),
     "drift.reverted": ({"file": "progress.log"}, 5, "no_command"),
@@ -218,7 +220,7 @@ def test_one_bad_line_holds_back_them_all(place: Place, name: str) -> None:
     files = {k: v for k, v in tree(place.path).items() if "events.db" not in k}
     answer = place.json("append", "--from", str(source))
     assert answer.code == exit_code
-    if exit_code in (1, 2) and "line" in answer.error["message"]:
+    if exit_code in (1, 2) and "line " in answer.error["message"]:
         assert "line 2" in answer.error["message"]
     assert place.version() == 2
     assert {k: v for k, v in tree(place.path).items() if "events.db" not in k} == files

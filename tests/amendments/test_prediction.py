@@ -1,0 +1,123 @@
+"""What an impact predicts is what happens, on any graph in any situation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lifecycle import payload as p
+from lifecycle.decide import after, decide
+from lifecycle.errors import LifecycleError
+from lifecycle.impact import impact_of
+from lifecycle.payload import Payload
+from lifecycle.status import ACTIVE, Status
+from lifecycle.workflow import Workflow
+from tests.lifecycle import support as s
+
+PROOF: dict[str, Any] = {"policy": "trust"}
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> dict[str, Any]:
+    """Draw a plan whose stages depend on any earlier ones."""
+    size = draw(st.integers(1, 7))
+    stages = []
+    for number in range(1, size + 1):
+        earlier = [f"stage-{n}" for n in range(1, number)]
+        needs = draw(st.lists(st.sampled_from(earlier), unique=True)) if earlier else []
+        stages.append({"id": f"stage-{number}", "name": f"S{number}", "depends_on": needs})
+    return {"workflow_id": "any", "stages": stages}
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> Workflow:
+    """Draw a workflow that was driven some way, stage after stage."""
+    state = s.given(plan=draw(plans()))
+    ends = [Status.COMPLETED] * 4 + [Status.RUNNING, Status.POST_PROCESSING, Status.FAILED]
+    for id_ in state.stages:
+        if state.stages[id_].status is Status.READY and draw(st.integers(0, 5)):
+            for command in s.through(id_, draw(st.sampled_from(ends))):
+                state = after(state, decide(state, command, s.AT), s.AT)
+    return state
+
+
+def proposals(state: Workflow) -> st.SearchStrategy[Payload]:
+    """Draw any amendment of any stage."""
+    stage = st.sampled_from(list(state.stages))
+    change = {"parameters": {"x": {"new": 1}}}
+    criteria = {"success_criteria": {"new": "better"}}
+    insert = {"name": "New"}
+    what: dict[str, Any] = {"description": "d"}
+    return st.one_of(
+        st.builds(p.AmendmentProposed, kind=st.just("parameter_change"), stage=stage,
+                  changes=st.just(change), **_just(what)),
+        st.builds(p.AmendmentProposed, kind=st.just("criteria_change"), stage=stage,
+                  changes=st.just(criteria), **_just(what)),
+        st.builds(p.AmendmentProposed, kind=st.just("stage_rerun"), stage=stage, **_just(what)),
+        st.builds(p.AmendmentProposed, kind=st.just("stage_skip"), stage=stage,
+                  rewire=st.booleans(), **_just(what)),
+        st.builds(p.AmendmentProposed, kind=st.just("stage_insert"), insert=st.just(insert),
+                  rewire=st.lists(stage, unique=True, max_size=2), **_just(what)),
+    )  # fmt: skip
+
+
+def _just(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: st.just(value) for key, value in values.items()}
+
+
+@given(st.data())
+def test_what_is_predicted_happens_and_nothing_else(data: st.DataObject) -> None:
+    """Invalidated, stopped and kept stages are those of the impact that was shown."""
+    before = data.draw(situations())
+    proposal = data.draw(proposals(before))
+    try:
+        proposed = after(before, decide(before, proposal, s.AT), s.AT)
+    except LifecycleError:
+        return
+    amendment = proposed.pending_amendments[0]
+    predicted = impact_of(proposed, amendment)
+    approval = p.AmendmentApproved(amendment=amendment.id, proof=PROOF)
+    events = decide(proposed, approval, s.AT)
+    new = after(proposed, events, s.AT)
+    assert set(predicted.invalidated) == {
+        e.stage for e in events if isinstance(e, p.StageInvalidated)
+    }
+    assert set(predicted.stopped) == {
+        e.stage for e in events if isinstance(e, p.StageFailed) and e.superseded_by
+    }
+    assert dict(predicted.kept) == {
+        e.stage: e.kept_as for e in events if isinstance(e, p.OutputsArchived)
+    }
+    assert new.amendments[amendment.id].invalidated_stages == list(predicted.affected)
+    _only_what_was_said(proposed, new, predicted)
+
+
+def _only_what_was_said(before: Workflow, new: Workflow, predicted: Any) -> None:
+    for id_, stage in before.stages.items():
+        now = new.stages[id_].status
+        if stage.status is Status.COMPLETED and now is not Status.COMPLETED:
+            assert id_ in predicted.invalidated or now is Status.SKIPPED
+        if stage.status in ACTIVE and now not in ACTIVE:
+            assert id_ in predicted.stopped
+        if id_ in predicted.affected and stage.status is Status.COMPLETED:
+            assert now in (Status.INVALIDATED, Status.READY)
+
+
+@given(st.data())
+def test_an_approved_change_reaches_every_dependent(data: st.DataObject) -> None:
+    """No completed stage is left that depends, however far, on one that is to run again."""
+    before = data.draw(situations())
+    proposal = data.draw(proposals(before))
+    try:
+        proposed = after(before, decide(before, proposal, s.AT), s.AT)
+    except LifecycleError:
+        return
+    id_ = proposed.pending_amendments[0].id
+    approval = p.AmendmentApproved(amendment=id_, proof=PROOF)
+    new = after(proposed, decide(proposed, approval, s.AT), s.AT)
+    for stage in new.stages.values():
+        if stage.status is Status.COMPLETED and id_ in new.amendments:
+            reached = new.amendments[id_].invalidated_stages
+            assert not set(stage.depends_on) & set(reached)

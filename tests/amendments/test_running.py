@@ -1,0 +1,125 @@
+"""Real jobs that an approved amendment supersedes, and stages that run again."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler import processes
+from reconciler.locks import is_held
+from tests.amendments.support import Place, make
+
+pytestmark = pytest.mark.slow
+
+PLAN: dict[str, Any] = {
+    "workflow_id": "long-2026-03-31",
+    "stages": [
+        {
+            "id": "stage-1",
+            "name": "Wait",
+            "outputs": ["stage-1/out.txt"],
+            "parameters": {
+                "command": "sleep $WFCTL_PARAM_seconds && echo $WFCTL_PARAM_seconds > out.txt",
+                "seconds": 300,
+            },
+        }
+    ],
+}
+SHORTER = ("--stage", "stage-1", "--set", "parameters.seconds=0", "--reason", "too long")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Make a workflow whose job takes minutes, without tmux."""
+    monkeypatch.setattr("reconciler.tmux.is_installed", lambda *_: False)
+    return make(tmp_path / "root", "--consent", "trust", plan=PLAN)
+
+
+def at_work(place: Place) -> bool:
+    """Say whether a process works below the root, or a monitor holds its lock."""
+    inside = processes.below(processes.census(), place.path)
+    return bool(inside) or bool(is_held(place.path / "stage-1/.monitor.lock"))
+
+
+def started(place: Place) -> None:
+    """Wait until the job has claimed its start."""
+    deadline = time.monotonic() + 60
+    while not list(place.path.glob("stage-1/.attempts/att-0001/job-*.started")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_superseded_job_is_stopped_and_the_stage_runs_anew(place: Place) -> None:
+    """Monitor and job end with the approval; the new attempt computes with the new value."""
+    place.done("dispatch", "stage-1")
+    started(place)
+    assert at_work(place)
+    assert place.propose(*SHORTER)["impact"]["stopped"] == {"stage-1": "att-0001"}
+    place.approve()
+    assert not at_work(place)
+    place.done("run")
+    assert (place.path / "stage-1/out.txt").read_text() == "0\n"
+    assert (place.path / "stage-1.v1/.attempts/att-0001").is_dir()
+    assert place.done("show", "stage-1")["retry_count"] == 0
+    assert place.call("replay", "--check").code == 0
+
+
+def test_what_an_approval_left_running_is_stopped_before_the_dispatch(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The approval died before it could stop anything: the next dispatch does."""
+    place.done("dispatch", "stage-1")
+    started(place)
+    place.propose(*SHORTER)
+    with monkeypatch.context() as during:
+        during.setattr("cli.amend.stop_superseded", lambda _: None)
+        place.approve()
+    assert at_work(place)
+    place.done("dispatch", "stage-1", "--sync")
+    assert (place.path / "stage-1/out.txt").read_text() == "0\n"
+
+
+def test_nothing_is_dispatched_while_an_attempt_may_go_on_elsewhere(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another host's processes are not to be seen from here."""
+    fields = {"stage": "stage-1", "mode": "setsid", "root": str(place.path), "host": "elsewhere"}
+    paths = {"work_dir": "w", "submission": "s", "wrapper": "x", "submission_sha256": "0" * 64}
+    place.done("append", "attempt.started", "--data", json.dumps({**fields, **paths}))
+    (place.path / "stage-1/.attempts/att-0001").mkdir(parents=True)
+    place.propose(*SHORTER)
+    answer = place.json("amend", "approve", "amend-1")
+    assert (answer.code, answer.error["code"]) == (5, "not_stopped")
+    assert place.document()["version"] == 2
+    assert place.json("dispatch", "stage-1").error["code"] == "not_stopped"
+
+
+def test_each_rerun_keeps_a_folder_of_its_own(place: Place) -> None:
+    """v1, then v2; what somebody put in the stage's folder is there in every run."""
+    (place.path / "stage-1").mkdir()
+    (place.path / "stage-1/notes.md").write_text("by hand")
+    place.propose(*SHORTER)
+    place.approve()
+    place.done("run")
+    for number in (1, 2):
+        place.propose("--type", "stage_rerun", "--stage", "stage-1", "--reason", "unsure")
+        place.approve(f"amend-{number + 1}")
+        place.done("run")
+        assert (place.path / f"stage-1.v{number}/out.txt").exists()
+    assert (place.path / "stage-1/notes.md").read_text() == "by hand"
+
+
+def test_a_submission_made_for_earlier_parameters_is_built_anew(place: Place) -> None:
+    """It is kept with the attempt before, never deleted."""
+    (place.path / "stage-1").mkdir()
+    (place.path / "stage-1/submission.json").write_text('{"made": "for 300 seconds"}')
+    place.propose(*SHORTER)
+    place.approve()
+    place.done("run")
+    assert (place.path / "stage-1/out.txt").read_text() == "0\n"
+    kept = place.path / "stage-1/.attempts/none/kept/stage-1/submission.json"
+    assert kept.read_text() == '{"made": "for 300 seconds"}'
