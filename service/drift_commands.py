@@ -63,7 +63,7 @@ def adoption(
             result.impossible[difference.name] = "the log cannot carry the value"
         else:
             groups.setdefault(difference.stage, []).append(difference)
-    for stage, group in groups.items():
+    for stage, group in groups.items() if not result.impossible else ():
         if stage is None:
             _Fields(result, None, base, found).adopt(group, state, evidence)
         elif group[0].path == ():

@@ -1,0 +1,70 @@
+"""Crashes at every step between a commit and the last file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from service import disk, drift, files
+from service.disk import Mark, content_of
+from service.files import WorkflowFiles
+
+
+class Killed(BaseException):
+    """The process is gone. No code may catch it."""
+
+
+class Faults:
+    """Lets the ``countdown``-th step on the disk be the last; a torn append writes a half."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.countdown: int | None = None
+        self.torn = False
+        self.steps = 0
+        for module, name in (
+            (files, "restore"),
+            (files, "write_over"),
+            (files, "write_sync"),
+            (drift, "write_whole"),
+        ):
+            monkeypatch.setattr(module, name, self._before(getattr(module, name)))
+        monkeypatch.setattr(files, "append", self._append(disk.append))
+        monkeypatch.setattr(WorkflowFiles, "_settle", self._before(WorkflowFiles._settle))
+
+    def _is_last(self) -> bool:
+        self.steps += 1
+        if self.countdown is None:
+            return False
+        self.countdown -= 1
+        return self.countdown < 0
+
+    def _before(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*arguments: Any, **named: Any) -> Any:
+            if self._is_last():
+                raise Killed
+            return real(*arguments, **named)
+
+        return step
+
+    def _append(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def step(path: Any, content: bytes, mark: Mark | None) -> Any:
+            if not self._is_last():
+                return real(path, content, mark)
+            if self.torn:
+                path.write_bytes((content_of(path) or b"") + content[: len(content) // 2])
+            raise Killed
+
+        return step
+
+    def after(self, countdown: int, torn: bool, act: Callable[[], object]) -> bool:
+        """Act, and be killed after so many steps; return whether it came to that."""
+        self.countdown, self.torn = countdown, torn
+        try:
+            act()
+        except Killed:
+            return True
+        finally:
+            self.countdown = None
+        return False

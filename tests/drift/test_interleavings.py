@@ -1,0 +1,201 @@
+"""Any order of our writes, others' writes and crashes: no byte is lost."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.cli.support import Place, call, write_plan
+from tests.drift.faults import Faults
+from tests.drift.support import (
+    LOG,
+    PLAN,
+    STATE,
+    append_log,
+    check_clean,
+    kept,
+    log_bytes,
+)
+
+LINES = st.lists(
+    st.sampled_from(
+        [b"a\n", b"b", b"\n", b"c\r\n", b"\xff\x00\n", b"[2026", b"x" * 13_000 + b"\n"]
+    ),
+    min_size=1,
+    max_size=3,
+).map(b"".join)
+
+NOTES = st.tuples(st.just("note"), st.sampled_from(["one", "two"]))
+ECHOES = st.tuples(st.just("echo"), LINES)
+CRASHES = st.tuples(st.just("crash"), st.integers(0, 7), st.booleans())
+EDITS = st.tuples(st.just("edit"), st.sampled_from([b'{"a": 1}\n', b"", b"{", b"[]\n", b"\xff"]))
+PATCHES = st.tuples(st.just("patch"), st.sampled_from([b"melt", b"stage-1", b"2026", b"e"]))
+REMOVALS = st.tuples(st.just("remove"), st.sampled_from([STATE, LOG]))
+SPOILING = st.tuples(st.just("spoil"), st.integers(0, 400))
+OURS = NOTES | CRASHES
+WHAT_OTHERS_APPEND = st.lists(OURS | ECHOES, max_size=12)
+ANYTHING = st.lists(OURS | ECHOES | EDITS | PATCHES | REMOVALS | SPOILING, max_size=12)
+
+
+class World:
+    """A workflow, what others appended to its log, and what wfctl itself wrote as its state."""
+
+    def __init__(self, place: Place, faults: Faults) -> None:
+        self.place = place
+        self.faults = faults
+        self.echoed: list[bytes] = []
+        self.ours: set[bytes] = set()
+        self.seen = 0
+        self.remember()
+
+    def remember(self) -> None:
+        """Keep in mind the state's file as it was to be at each version since the last look."""
+        head = self.place.version()
+        for version in range(self.seen + 1, head + 1):
+            self.ours.add(self.place.call("replay", "--at", str(version)).out.encode())
+        self.seen = head
+
+    def do(self, action: tuple[object, ...]) -> None:
+        """Carry out one action."""
+        kind, *arguments = action
+        getattr(self, f"do_{kind}")(*arguments)
+
+    def do_note(self, text: str) -> None:
+        """Write a note of ours."""
+        found = self.files()
+        self.place.done("note", text)
+        self.check_nothing_lost(*found)
+
+    def do_crash(self, countdown: int, torn: bool) -> None:
+        """Write a note of ours, and be killed while the files are written."""
+        found = self.files()
+        self.faults.after(countdown, torn, lambda: self.place.done("note", "killed"))
+        self.check_nothing_lost(*found)
+
+    def files(self) -> tuple[bytes, bytes]:
+        """Return what the files hold, state and log; nothing where one is missing."""
+        state, log = (self.place.path / name for name in (STATE, LOG))
+        return (
+            state.read_bytes() if state.exists() else b"",
+            log.read_bytes() if log.exists() else b"",
+        )
+
+    def check_nothing_lost(self, state: bytes, log: bytes) -> None:
+        """Check that a write left what it found where it was, or kept it, or had written it."""
+        self.remember()
+        new_state, new_log = self.files()
+        assert state == new_state or state in kept(self.place) or self.is_ours(state), state
+        assert new_log.startswith(log) or log in kept(self.place), log
+
+    def is_ours(self, state: bytes) -> bool:
+        """Whether wfctl wrote it, whole or to that point."""
+        return any(ours.startswith(state) for ours in self.ours)
+
+    def do_echo(self, content: bytes) -> None:
+        """Append to the log as others do."""
+        append_log(self.place, content)
+        self.echoed.append(content)
+
+    def do_edit(self, content: bytes) -> None:
+        """Replace the state."""
+        (self.place.path / STATE).write_bytes(content)
+
+    def do_patch(self, word: bytes) -> None:
+        """Change one word of the state."""
+        path = self.place.path / STATE
+        if path.exists():
+            path.write_bytes(path.read_bytes().replace(word, b"X", 1))
+
+    def do_remove(self, name: str) -> None:
+        """Delete a file."""
+        (self.place.path / name).unlink(missing_ok=True)
+
+    def do_spoil(self, where: int) -> None:
+        """Change a byte of the log wherever it is."""
+        path = self.place.path / LOG
+        content = path.read_bytes() if path.exists() else b""
+        if where < len(content):
+            path.write_bytes(content[:where] + b"#" + content[where + 1 :])
+
+    def settle(self) -> None:
+        """Write once more, undisturbed."""
+        self.do_note("settled")
+        check_clean(self.place)
+        assert self.place.call("fsck").code == 0
+
+
+@pytest.fixture
+def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
+    """Plant the places where a process may die."""
+    return Faults(monkeypatch)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Place:
+    """Make the workflow that every round starts from."""
+    root = tmp_path / "base"
+    root.mkdir()
+    answer = call("--root", str(root), "init", str(write_plan(tmp_path, PLAN)))
+    assert answer.code == 0, answer
+    return Place(root)
+
+
+def copies(base: Place, faults: Faults) -> Iterator[World]:
+    """Yield a world of its own, and take it away."""
+    folder = Path(tempfile.mkdtemp(dir=base.path.parent))
+    shutil.copytree(base.path, folder / "root")
+    yield World(Place(folder / "root"), faults)
+    shutil.rmtree(folder)
+
+
+ROUNDS = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@pytest.mark.slow
+@ROUNDS
+@given(actions=WHAT_OTHERS_APPEND)
+def test_what_others_append_is_in_the_log_and_in_the_file_in_their_order(
+    base: Place, faults: Faults, actions: list[tuple[object, ...]]
+) -> None:
+    """Every byte of it, through crashes; the file holds nothing else but lines of ours."""
+    for world in copies(base, faults):
+        for action in actions:
+            world.do(action)
+        world.settle()
+        assert in_order(world.echoed, log_bytes(world.place))
+        assert kept(world.place) == []
+        assert [e["type"] for e in world.place.done("events")].count("drift.detected") == 0
+
+
+def in_order(parts: list[bytes], content: bytes) -> bool:
+    """Whether the content holds all parts, one behind the other."""
+    position = 0
+    for part in parts:
+        found = content.find(part, position)
+        if found < 0:
+            return False
+        position = found + len(part)
+    return True
+
+
+@pytest.mark.slow
+@ROUNDS
+@given(actions=ANYTHING)
+def test_whatever_others_do_no_byte_of_theirs_is_lost(
+    base: Place, faults: Faults, actions: list[tuple[object, ...]]
+) -> None:
+    """What a write of ours finds stays where it was or is kept; the files are the log's again."""
+    for world in copies(base, faults):
+        for action in actions:
+            world.do(action)
+        world.settle()

@@ -1,0 +1,281 @@
+"""Lines that others append to ``progress.log``: each is recorded, exactly and in order."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from service import log_file, sync
+from tests.cli.support import Place, call, write_plan
+from tests.drift.support import (
+    LOG,
+    PLAN,
+    append_log,
+    check_clean,
+    detected,
+    external,
+    kept,
+    log_bytes,
+    shown,
+)
+from tests.service.support import record_only
+
+CONTENT: dict[str, bytes] = {
+    "a line": b"looks fine to me\n",
+    "a line in the form of ours": b"[2026-04-02 00:00] stage-1 (Build): status -> completed\n",
+    "two lines": b"one\ntwo\n",
+    "an empty line": b"\n",
+    "spaces": b"   \n",
+    "no newline": b"torn off",
+    "carriage returns": b"one\r\ntwo\r\n",
+    "a lone carriage return": b"50%\r100%\n",
+    "no UTF-8": b"\xff\xfe caf\xe9\n",
+    "zero bytes": b"\x00\x00\x00\n\x00",
+    "escape sequences": b"\x1b[31mred\x1b[0m\n",
+    "a line separator": "one\u2028two\n".encode(),
+    "a surrogate in UTF-8": b"\xed\xa0\x80\n",
+    "a byte order mark": b"\xef\xbb\xbfhello\n",
+    "a long line": b"x" * 100_000 + b"\n",
+    "much binary": bytes(range(256)) * 200,
+    "the start of a line of ours": b"[20",
+}
+
+
+@pytest.mark.parametrize("name", CONTENT)
+def test_every_byte_is_in_the_log_and_stays_in_the_file(place: Place, name: str) -> None:
+    """Whatever the bytes are; our next line begins a line; replay renders them again."""
+    before = log_bytes(place)
+    append_log(place, CONTENT[name])
+    place.done("note", "ours")
+    after = log_bytes(place)
+    assert after.startswith(before + CONTENT[name])
+    assert after.removeprefix(before + CONTENT[name]).lstrip(b"\n").endswith(b" ours\n")
+    assert b"".join(external(place)) == CONTENT[name]
+    check_clean(place)
+
+
+def test_they_stand_in_order_among_our_events(place: Place) -> None:
+    """One event a line, before the command that found them."""
+    append_log(place, b"one\ntwo\n")
+    place.done("note", "ours")
+    append_log(place, b"three\n")
+    place.done("note", "ours again")
+    texts = [e["data"]["text"] for e in place.done("events", "--type", "note.logged")]
+    assert texts == ["one", "two", "ours", "three", "ours again"]
+
+
+def test_status_and_show_tell_of_them_before_anything_is_written(place: Place) -> None:
+    """And nothing is written by telling."""
+    append_log(place, b"one\ntwo\n")
+    assert any("2 lines" in text for text in place.done("status")["files"])
+    [change] = shown(place)
+    assert (change["kind"], [d["new"] for d in change["differences"]]) == (
+        "appended",
+        ["one", "two"],
+    )
+    assert external(place) == []
+
+
+def test_a_line_that_is_continued_by_its_writer_stays_one(place: Place) -> None:
+    """Two parts with a look of ours in between, and none of our lines."""
+    append_log(place, b"half a ")
+    place.done("drift", "revert")
+    append_log(place, b"line\n")
+    place.done("note", "ours")
+    assert b"\nhalf a line\n[" in log_bytes(place)
+    assert external(place) == [b"half a ", b"line\n"]
+    check_clean(place)
+
+
+def test_a_log_that_was_there_before_the_workflow_goes_on(place: Place) -> None:
+    """Its lines come first, in the file and in their order."""
+    root = place.path.parent / "second"
+    root.mkdir()
+    (root / LOG).write_bytes(b"notes of mine\nno newline")
+    plan = write_plan(place.path.parent, PLAN, "second.json")
+    assert call("--root", str(root), "init", str(plan)).code == 0
+    other = Place(root)
+    assert log_bytes(other).startswith(b"notes of mine\nno newline\n[")
+    assert b"".join(external(other)) == b"notes of mine\nno newline"
+    check_clean(other)
+
+
+def test_lines_between_a_crash_and_its_repair_keep_their_place(place: Place) -> None:
+    """They were there before the lines that the crash held back."""
+    before = log_bytes(place)
+    (line,) = record_only(place, "held back")
+    append_log(place, b"meanwhile\n")
+    place.done("note", "after")
+    found = log_bytes(place).removeprefix(before)
+    assert found.startswith(b"meanwhile\n" + line.encode())
+    check_clean(place)
+
+
+@pytest.mark.parametrize("upto", [1, 10, 27, -1])
+def test_a_line_of_ours_that_was_torn_is_completed(place: Place, upto: int) -> None:
+    """A crash came while it was written: no part of it is taken for somebody else's."""
+    before = log_bytes(place)
+    (line,) = record_only(place, "torn")
+    append_log(place, line.encode()[:upto])
+    place.done("note", "after")
+    assert log_bytes(place).startswith(before + line.encode() + b"[")
+    assert external(place) == []
+    check_clean(place)
+
+
+def test_a_torn_line_that_others_wrote_behind_is_written_again(place: Place) -> None:
+    """What became of it is kept as it is: the bytes of both stand in one line."""
+    (line,) = record_only(place, "torn")
+    append_log(place, line.encode()[:10] + b"somebody else\n")
+    place.done("note", "after")
+    assert external(place) == [line.encode()[:10] + b"somebody else\n"]
+    assert log_bytes(place).count(line.encode()) == 1
+    check_clean(place)
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "a byte changed": lambda content: content.replace(b"created", b"CREATED", 1),
+    "a line removed": lambda content: content.split(b"\n", 1)[1],
+    "a line put in": lambda content: b"first!\n" + content,
+    "other line ends": lambda content: content.replace(b"\n", b"\r\n"),
+    "written over": lambda _: b"oops\n",
+    "a byte appended to the middle of the last line": lambda c: c[:-3] + b"x" + c[-3:],
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+@pytest.mark.parametrize("renamed", [False, True], ids=["in place", "by another file"])
+def test_a_change_before_the_end_is_kept_reported_and_undone(
+    place: Place, name: str, renamed: bool
+) -> None:
+    """The log has no such lines: the file is written anew, the foreign one stays readable."""
+    before = log_bytes(place)
+    foreign = DAMAGE[name](before)
+    if renamed:
+        (place.path / "other").write_bytes(foreign)
+        (place.path / "other").rename(place.path / LOG)
+    else:
+        (place.path / LOG).write_bytes(foreign)
+    assert any(LOG in text for text in place.done("status")["files"])
+    assert [change["file"] for change in shown(place)] == [LOG]
+    place.done("note", "ours")
+    [drift] = detected(place)
+    assert (drift["file"], drift["kind"]) == (LOG, "changed")
+    assert drift["differences"]
+    assert kept(place) == [foreign]
+    assert log_bytes(place).startswith(before)
+    check_clean(place)
+
+
+@pytest.mark.parametrize("left", [None, 0, 1, 40, -1])
+def test_a_log_that_was_deleted_or_cut_is_written_anew(place: Place, left: int | None) -> None:
+    """Nothing foreign is in it, so nothing is kept; the log tells of it."""
+    before = log_bytes(place)
+    (place.path / LOG).unlink()
+    if left is not None:
+        (place.path / LOG).write_bytes(before[:left])
+    assert any(LOG in text for text in place.done("status")["files"])
+    place.done("note", "ours")
+    assert [d["kind"] for d in detected(place)] == ["missing" if left is None else "truncated"]
+    assert kept(place) == []
+    assert log_bytes(place).startswith(before)
+    check_clean(place)
+
+
+def test_the_file_keeps_its_identity_for_those_who_have_it_open(place: Place) -> None:
+    """It is appended to and mended in place: `tail -f` and a job's own `>>` go on."""
+    with (place.path / LOG).open("ab") as writer:
+        (place.path / LOG).write_bytes(b"oops\n")
+        place.done("note", "ours")
+        writer.write(b"a job goes on\n")
+    place.done("note", "after")
+    assert external(place) == [b"a job goes on\n"]
+    check_clean(place)
+
+
+@pytest.mark.slow
+def test_somebody_who_appends_all_the_time_loses_nothing(place: Place) -> None:
+    """A shell that echoes in a loop while notes are written."""
+    script = f"for i in $(seq 400); do echo line $i >> '{place.path / LOG}'; done"
+    writer = threading.Thread(target=subprocess.run, args=(["bash", "-c", script],))
+    writer.start()
+    for number in range(15):
+        place.done("note", f"ours {number}")
+    writer.join()
+    place.done("note", "last")
+    assert b"".join(external(place)) == b"".join(b"line %d\n" % n for n in range(1, 401))
+    check_clean(place)
+
+
+def test_nobody_may_record_a_line_as_if_it_stood_in_the_file(place: Place) -> None:
+    """External notes come from the file alone."""
+    for data in ({"text": "x", "kind": "external"}, {"text": "x", "raw": "eA=="}):
+        answer = place.json("append", "note.logged", "--data", json.dumps(data))
+        assert (answer.code, answer.error["code"]) == (5, "no_command")
+
+
+def test_an_append_hashes_the_newest_part_of_a_long_log_alone(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The older part is trusted while nobody touched the file, and hashed once where it grew."""
+    append_log(place, b"x" * 5_000_000 + b"\n")
+    place.done("note", "taken in")
+    hashed: list[int] = []
+    real = sync.digest
+
+    def counting(content: bytes) -> str:
+        hashed.append(len(content))
+        return real(content)
+
+    monkeypatch.setattr(sync, "digest", counting)
+    monkeypatch.setattr(log_file, "digest", counting)
+    place.done("note", "one")
+    place.done("note", "two")
+    assert sum(hashed) < 4 * sync.NEWER_PART
+
+
+def test_an_old_byte_that_was_changed_unseen_is_found_by_status(place: Place) -> None:
+    """A file system that tells no time cannot hide it from a whole look, nor for ever."""
+    append_log(place, b"x" * 200_000 + b"\n")
+    place.done("note", "taken in")
+    path, left = place.path / LOG, place.path / ".wfctl/sync.json"
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"xxx", b"xyx", 1))
+    remembered = json.loads(left.read_bytes())
+    status = path.stat()
+    mark = [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+    remembered["files"][LOG]["mark"] = mark
+    left.write_text(json.dumps(remembered))
+    place.done("note", "unseen")
+    assert detected(place) == []
+    assert any(LOG in text for text in place.done("status")["files"])
+    assert place.call("replay", "--check").code == 7
+    for _ in range(4):
+        append_log(place, b"y" * 30_000 + b"\n")
+        place.done("note", "more")
+    assert [drift["file"] for drift in detected(place)] == [LOG]
+    check_clean(place)
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"", b"{", b'{"files": 1}', b'{"files": {"progress.log": {}}}']
+)
+def test_without_what_is_remembered_all_is_looked_at_again(
+    place: Place, content: bytes | None
+) -> None:
+    """A lost sync.json costs time, and nothing else."""
+    append_log(place, b"one\n")
+    place.done("note", "ours")
+    append_log(place, b"two\n")
+    left = place.path / ".wfctl/sync.json"
+    left.unlink()
+    if content is not None:
+        left.write_bytes(content)
+    place.done("note", "after")
+    assert external(place) == [b"one\n", b"two\n"]
+    assert (kept(place), detected(place)) == ([], [])
+    check_clean(place)

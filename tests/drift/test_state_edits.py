@@ -1,0 +1,286 @@
+"""Every edit of ``workflow-state.json`` is seen, named, kept and undone."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.cli.support import Place, tree
+from tests.drift.support import (
+    STATE,
+    check_clean,
+    detected,
+    kept,
+    shown,
+    stage_running,
+    state_of,
+    write_state,
+)
+
+Path_ = tuple[str | int, ...]
+Edit = Callable[[Any, Path_], None]
+
+
+def paths(value: Any, at: Path_ = ()) -> Iterator[Path_]:
+    """Yield the place of every value in a document, the whole aside."""
+    children: list[tuple[str | int, Any]] = []
+    if isinstance(value, dict):
+        children = list(value.items())
+    if isinstance(value, list):
+        children = list(enumerate(value))
+    for key, child in children:
+        yield (*at, key)
+        yield from paths(child, (*at, key))
+
+
+def at(document: Any, path: Path_) -> Any:
+    """Return the value at a place."""
+    for step in path:
+        document = document[step]
+    return document
+
+
+def change(document: Any, path: Path_) -> None:
+    """Put another value of the same type."""
+    value = at(document, path)
+    at(document, path[:-1])[path[-1]] = _other(value)
+
+
+def _other(value: Any) -> Any:
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return value + 1
+        case str():
+            return value + "x"
+        case list():
+            return [*value, "x"]
+        case dict():
+            return {**value, "x": None}
+    return "x"
+
+
+def retype(document: Any, path: Path_) -> None:
+    """Put a value that other languages take for the same."""
+    value = at(document, path)
+    match value:
+        case bool():
+            new: Any = int(value)
+        case int():
+            new = float(value)
+        case float() | str() | list() | dict():
+            new = None if not value else json.dumps(value)
+        case _:
+            new = False
+    at(document, path[:-1])[path[-1]] = new
+
+
+def remove(document: Any, path: Path_) -> None:
+    """Take the value away."""
+    del at(document, path[:-1])[path[-1]]
+
+
+def add(document: Any, path: Path_) -> None:
+    """Put a new value beside it."""
+    beside = at(document, path[:-1])
+    if isinstance(beside, dict):
+        beside["somebody_else"] = None
+    else:
+        beside.insert(0, None)
+
+
+def reorder(document: Any, path: Path_) -> None:
+    """Move it to the end of the object or list that it is in."""
+    beside = at(document, path[:-1])
+    beside_it = beside.pop(path[-1])
+    if isinstance(beside, dict):
+        beside[path[-1]] = beside_it
+    else:
+        beside.append(beside_it)
+
+
+EDITS: dict[str, Edit] = {
+    "another value": change,
+    "another type": retype,
+    "removed": remove,
+    "added": add,
+    "reordered": reorder,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EDITS)
+def test_every_edit_of_a_single_field_is_seen_and_named(place: Place, name: str) -> None:
+    """Wherever it is in a real state: nested, added, removed, of another type, reordered."""
+    stage_running(place)
+    original = state_of(place)
+    before = (place.path / STATE).read_bytes()
+    seen = 0
+    for path in paths(original):
+        document = copy.deepcopy(original)
+        EDITS[name](document, path)
+        if json.dumps(document) == json.dumps(original):
+            continue
+        write_state(place, document)
+        check_seen(place, original, path)
+        seen += 1
+    assert seen > 50
+    (place.path / STATE).write_bytes(before)
+    check_clean(place)
+
+
+def check_seen(place: Place, original: Any, path: Path_) -> None:
+    """Check that a look names the object or list that was edited, and nothing beside it."""
+    [found] = shown(place)
+    named = [difference["field"] for difference in found["differences"]]
+    edited = edited_field(original, path)
+    assert named, path
+    assert all(name.startswith(edited) or name in ("stages", "(the whole)") for name in named), path
+
+
+def edited_field(original: Any, path: Path_) -> str:
+    """Return the name of the object or list that a place is in; empty where it is any."""
+    if path[0] == "stages" and (len(path) < 3 or path[2] == "id"):
+        return ""
+    steps = [*path] if path[0] != "stages" else [original["stages"][path[1]]["id"], *path[2:]]
+    upto = next((n for n, step in enumerate(steps) if isinstance(step, int)), len(steps) - 1)
+    return ".".join(str(step) for step in steps[:upto])
+
+
+def test_looking_writes_nothing(place: Place) -> None:
+    """Neither status nor show nor a dry run touches a file."""
+    document = state_of(place)
+    document["stages"][0]["parameters"]["dt"] = 0.002
+    write_state(place, document)
+    before = tree(place.path)
+    assert any(STATE in text for text in place.done("status")["files"])
+    assert shown(place)
+    place.done("drift", "adopt", "--dry-run")
+    place.done("drift", "revert", "--dry-run")
+    place.done("note", "x", "--dry-run")
+    assert tree(place.path) == before
+
+
+def test_a_write_keeps_records_and_undoes_an_edit_before_its_own_event(place: Place) -> None:
+    """The differences, with both values, stand in the log ahead of what the command did."""
+    document = state_of(place)
+    document["stages"][0]["parameters"]["dt"] = 0.002
+    foreign = write_state(place, document)
+    place.done("note", "next")
+    assert place.types()[-2:] == ["drift.detected", "note.logged"]
+    [drift] = detected(place)
+    assert drift["differences"] == [
+        {
+            "stage": "stage-1",
+            "path": ["parameters", "dt"],
+            "kind": "changed",
+            "old": 0.005,
+            "new": 0.002,
+        }
+    ]
+    assert kept(place) == [foreign]
+    assert (place.path / drift["kept_as"]).read_bytes() == foreign
+    assert state_of(place)["stages"][0]["parameters"]["dt"] == 0.005
+    assert place.call("replay", "--check").code == 0
+
+
+DAMAGE: dict[str, tuple[str, Callable[[bytes], bytes | None]]] = {
+    "deleted": ("missing", lambda _: None),
+    "emptied": ("truncated", lambda _: b""),
+    "cut off": ("truncated", lambda content: content[: len(content) // 2]),
+    "not JSON": ("unreadable", lambda content: content.replace(b":", b"=", 1)),
+    "not an object": ("unreadable", lambda _: b"[]\n"),
+    "not UTF-8": ("unreadable", lambda content: b"\xff\xfe" + content),
+    "a key twice": ("unreadable", lambda content: content.replace(b"{", b'{"version": 1,', 1)),
+    "nested too deeply": ("unreadable", lambda _: b"[" * 100_000),
+    "other spaces": ("changed", lambda content: content.replace(b"  ", b"\t")),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_file_is_reported_and_rebuilt(place: Place, name: str) -> None:
+    """By status at once, by the next write in the log; foreign bytes are kept."""
+    kind, damage = DAMAGE[name]
+    path = place.path / STATE
+    foreign = damage(path.read_bytes())
+    path.unlink()
+    if foreign is not None:
+        path.write_bytes(foreign)
+    assert any(STATE in text for text in place.done("status")["files"])
+    assert [change["file"] for change in shown(place)] == [STATE]
+    place.done("note", "next")
+    assert [(d["file"], d["kind"]) for d in detected(place)] == [(STATE, kind)]
+    assert kept(place) == ([] if kind in ("missing", "truncated") else [foreign])
+    check_clean(place)
+
+
+STRANGE: dict[str, Any] = {
+    "a number of many digits": 10**40,
+    "half a surrogate pair": "\ud800",
+    "a deep value": json.loads("[" * 200 + "]" * 200),
+    "a very deep value": json.loads("[" * 700 + "]" * 700),
+    "a long text": "x" * 100_000,
+    "text outside of ASCII": "ä€😀\u2028\x00",
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_a_value_that_the_log_cannot_hold_as_it_is_is_kept_all_the_same(
+    place: Place, name: str
+) -> None:
+    """The difference is recorded in another form, the file itself byte for byte."""
+    document = state_of(place)
+    document["stages"][0]["parameters"]["dt"] = STRANGE[name]
+    path = place.path / STATE
+    foreign = json.dumps(document).encode()
+    path.write_bytes(foreign)
+    place.done("note", "next")
+    assert kept(place) == [foreign]
+    assert place.done("drift", "revert")["events"][0]["type"] == "drift.reverted"
+    check_clean(place)
+    assert place.call("fsck").code == 0
+
+
+def test_many_differences_are_counted(place: Place) -> None:
+    """The event lists the first, `drift show` all."""
+    document = state_of(place)
+    document["stages"][0]["parameters"] |= {f"p{n}": n for n in range(500)}
+    write_state(place, document)
+    place.done("note", "next")
+    [drift] = detected(place)
+    assert (len(drift["differences"]), drift["more"]) == (200, 300)
+    assert len(shown(place)[0]["differences"]) == 500
+
+
+def test_a_file_that_was_only_touched_is_nobodys_change(place: Place) -> None:
+    """The same bytes at another time are the same."""
+    path = place.path / STATE
+    path.write_bytes(path.read_bytes())
+    assert shown(place) == []
+    place.done("note", "next")
+    assert detected(place) == []
+
+
+def test_fields_that_nobody_specified_survive_every_write(place: Place) -> None:
+    """Of the workflow and of a stage, with the order of their keys."""
+    before = state_of(place)
+    stage_running(place)
+    after = state_of(place)
+    assert json.dumps(after["reviewed_by"]) == json.dumps(before["reviewed_by"])
+    kept_field = [json.dumps(d["stages"][0]["verification"]) for d in (before, after)]
+    assert kept_field[0] == kept_field[1] == '{"tool": "thermo", "bounds": [0, 1]}'
+
+
+def test_an_edit_does_not_change_what_a_caller_expects_of_the_version(place: Place) -> None:
+    """The workflow stands where the caller saw it; a stale version is still refused."""
+    version = place.version()
+    document = state_of(place)
+    document["version"] = 7
+    write_state(place, document)
+    place.done("note", "next", "--expected-version", str(version))
+    assert place.json("note", "late", "--expected-version", str(version)).code == 4
