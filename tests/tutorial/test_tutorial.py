@@ -1,0 +1,99 @@
+"""The tutorial's commands do what the page says they do."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "tutorial.md"
+NEEDED = ("lmp", "ssh-keygen", "bash")
+
+
+class Step(NamedTuple):
+    """A command of the page, the exit code it ends with, and what it prints."""
+
+    command: str
+    exit_code: int
+    printed: str
+
+
+def steps(page: str) -> list[Step]:
+    """Return the commands of the page's console blocks, in order."""
+    blocks = re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    found = []
+    for part in re.split(r"^\$ ", "".join(blocks), flags=re.MULTILINE)[1:]:
+        line, _, printed = part.partition("\n")
+        command, _, code = line.partition("    # exit ")
+        found.append(Step(command, int(code or 0), printed))
+    return found
+
+
+def pattern(printed: str) -> str:
+    """Return what the output must match; a line of dots alone stands for any number of lines."""
+    lines = printed.rstrip("\n").split("\n")
+    spelled = [r"(?s:.*)" if line == "…" else re.escape(line).replace("…", ".*") for line in lines]
+    return r"\n?".join(spelled)
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return a person's environment with a home of its own and this wfctl first on the path."""
+    tools = home / "bin"
+    tools.mkdir(parents=True)
+    program = tools / "wfctl"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m cli.main "$@"\n')
+    program.chmod(0o755)
+    kept = {k: v for k, v in os.environ.items() if k in ("LANG", "LC_ALL", "TMPDIR")}
+    return {
+        **kept,
+        "HOME": str(home),
+        "PATH": f"{tools}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "TMUX_TMPDIR": str(home),
+        "WFCTL_ACTOR": "user:ada",
+    }
+
+
+def script(commands: list[Step]) -> str:
+    """Return one script that runs every command and tells its exit code and output apart."""
+    parts = [f"{step.command}\nprintf '\\n\\036%s\\037' $?\n" for step in commands]
+    return "".join(parts)
+
+
+@pytest.mark.slow
+def test_every_command_of_the_tutorial_does_what_the_page_says(tmp_path: Path) -> None:
+    """Given the melt example, when the page is followed, then each exit code and output fits."""
+    missing = [tool for tool in NEEDED if shutil.which(tool) is None]
+    if missing:
+        assert not os.environ.get("CI"), f"CI must have {missing}"
+        pytest.skip(f"the tutorial needs {', '.join(missing)}")
+    place = tmp_path / "melt"
+    shutil.copytree(ROOT / "examples/melt-drift", place)
+    wanted = steps(PAGE.read_text("utf-8"))
+    told = tmp_path / "story.sh"
+    told.write_text(script(wanted))
+    done = subprocess.run(
+        ["bash", told],
+        stdin=subprocess.DEVNULL,
+        cwd=place,
+        env=environment(tmp_path / "home"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=True,
+    )
+    found = re.findall(r"(.*?)\n\x1e(\d+)\x1f", done.stdout, re.DOTALL)
+    assert len(found) == len(wanted)
+    for step, (printed, code) in zip(wanted, found, strict=True):
+        assert int(code) == step.exit_code, f"{step.command}\n{printed}"
+        if step.printed.strip():
+            assert re.fullmatch(pattern(step.printed), printed.strip("\n")), (
+                f"{step.command}\nexpected:\n{step.printed}\nfound:\n{printed}"
+            )
