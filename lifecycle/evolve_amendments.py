@@ -25,7 +25,10 @@ def takes_effect(draft: Workflow, event: Event) -> bool:
     if event.type.startswith("amendment."):
         return True
     amendment = draft.amendments.get(named)
-    return amendment is not None and amendment.status == "approved" and _covers(amendment, event)
+    # The record of another's keeping came with no proof of consent: nothing follows from it.
+    if amendment is None or amendment.record is not None:
+        return False
+    return amendment.status == "approved" and _covers(amendment, event)
 
 
 def _covers(amendment: Amendment, event: Event) -> bool:

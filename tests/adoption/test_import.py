@@ -194,6 +194,24 @@ def done_() -> dict[str, Any]:
     return s.stage(1, "completed", completed_at="2026-03-31T11:00:00Z")
 
 
+def test_an_import_that_was_cut_off_is_taken_up(tmp_path: Path) -> None:
+    """A folder, a configuration and an empty log are no workflow yet."""
+    folder = s.write_files(tmp_path / "w", s.document())
+    (folder / ".wfctl").mkdir()
+    (folder / ".wfctl" / "config.toml").write_text('workflow = "melt-2026-03-31"\n', "utf-8")
+    root = s.imported(folder)
+    assert root.json("replay", "--check").code == 0
+
+
+def test_nothing_follows_from_an_imported_amendment(tmp_path: Path) -> None:
+    """It says that a person agreed, and proves nothing."""
+    record = {"id": "amend-1", "type": "stage_skip", "stage_id": "stage-1", "approved_by": "user"}
+    root = s.imported(s.write_files(tmp_path / "w", s.document(amendments=[record])))
+    forge(root, "stage.skipped")
+    assert root.types()[-1] == "stage.skipped"
+    assert root.done("status")["stages"][0]["status"] == "pending"
+
+
 @pytest.mark.parametrize("type_", ["line.imported", "state.imported"])
 def test_an_imported_fact_behind_the_import_changes_nothing(type_: str, tmp_path: Path) -> None:
     """Whatever wrote the row: with a right hash chain it is an event, and has no effect."""
@@ -204,6 +222,18 @@ def test_an_imported_fact_behind_the_import_changes_nothing(type_: str, tmp_path
     assert root.done("status")["stages"][0]["status"] == "pending"
 
 
+def forged_data(type_: str) -> dict[str, Any]:
+    """Return data that would move stage-1, were it to count."""
+    claim = {"stage": "stage-1", "statuses": ["completed"], "text": "x", "line": 1, "count": 1}
+    lines = {"raw": ["x"], "encoding": "utf-8", "ended": True, "kept": False}
+    forged: dict[str, dict[str, Any]] = {
+        "line.imported": {**claim, **lines},
+        "state.imported": {"document": s.document(done_()), "layout": {}, "source": {}},
+        "stage.skipped": {"stage": "stage-1", "amendment": "amend-1", "reason": None},
+    }
+    return forged[type_]
+
+
 def forge(root: Place, type_: str) -> None:
     """Write an event past every rule, as somebody with the database in hand can."""
     with sqlite3.connect(root.path / ".wfctl" / "events.db") as database:
@@ -211,22 +241,12 @@ def forge(root: Place, type_: str) -> None:
         rows = database.execute("select * from events order by position").fetchall()
         row = dict(zip(columns, rows[-1], strict=True))
         body = json.loads(row["body"])
-        data = {"document": s.document(done_()), "layout": {}, "source": {}}
-        line = {
-            "raw": ["x"],
-            "encoding": "utf-8",
-            "ended": True,
-            "text": "x",
-            "line": 1,
-            "count": 1,
-        }
-        line |= {"kept": False, "stage": "stage-1", "statuses": ["completed"]}
         body |= {
             "type": type_,
             "version": body["version"] + 1,
             "event_id": body["event_id"][:-1] + ("0" if body["event_id"][-1] != "0" else "1"),
             "prev_hash": row["hash"],
-            "data": line if type_ == "line.imported" else data,
+            "data": forged_data(type_),
         }
         text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         forged = {
