@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lifecycle.document import STAGE_FIELDS, WORKFLOW_FIELDS
 from lifecycle.event import Event
 from lifecycle.layout import restore
 from lifecycle.workflow import Drift, Workflow
@@ -36,6 +37,9 @@ def _close(draft: Workflow, event: Event) -> None:
 
 
 def _take_over(draft: Workflow, change: dict[str, Any]) -> None:
+    known = STAGE_FIELDS if change.get("stage") else WORKFLOW_FIELDS
+    if change["field"] in known:
+        return  # written past the rules: it would be shown in place of the field itself
     extra = draft.stages[change["stage"]].extra if change.get("stage") else draft.extra
     if change.get("removed"):
         extra.pop(change["field"], None)

@@ -224,6 +224,34 @@ def test_a_raw_row_with_a_right_chain_changes_nothing(
     assert [b["kind"] for b in signed.bypasses()] == ["ineffective"] * 3
 
 
+def _adoption(document: Row) -> Row:
+    change = {"stage": "stage-1", "field": "parameters", "value": {"n": 99}}
+    return {"file": "workflow-state.json", "detected": 1, "unknown": [change], "left": []}
+
+
+def _beginning(document: Row) -> Row:
+    return {"document": document, "layout": {}, "consent": "trust", "events": 99}
+
+
+OTHER_WAYS: dict[str, Callable[[Row], Row]] = {
+    "drift.adopted": _adoption,
+    "state.imported": _beginning,
+    "workflow.created": _beginning,
+    "workflow.imported": _beginning,
+}
+
+
+@pytest.mark.parametrize("type_", OTHER_WAYS)
+def test_no_other_type_of_row_brings_a_definition_in(type_: str, signed: Place) -> None:
+    """What carries a document counts only at the beginning of a log."""
+    before = signed.definition()
+    document = signed.document()
+    document["stages"][0]["parameters"]["n"] = 99
+    signed.write_row(type_, OTHER_WAYS[type_](document))
+    assert signed.definition() == before
+    assert signed.done("status")["consent"]["policy"] == "signature"
+
+
 def test_a_row_that_borrows_an_accepted_hash_changes_nothing(signed: Place, keys: Keys) -> None:
     """The hash column of a row is the forger's to choose."""
     signed.propose(*LONGER)
