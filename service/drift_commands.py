@@ -134,11 +134,13 @@ class _Fields:
     def _field(self, name: str) -> None:
         known = STAGE_FIELDS if self.stage is not None else WORKFLOW_FIELDS
         amendable = DEFINITIONAL if self.stage is not None else AMENDABLE_OF_WORKFLOW
+        if name in amendable:
+            return
         if name not in known:
             self._unknown(name)
         elif self.stage is not None and name in _RECORDED:
             self._recorded(name)
-        elif name not in amendable:
+        else:
             self._impossible(name, _why_not(name))
 
     def _unknown(self, name: str) -> None:

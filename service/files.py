@@ -27,7 +27,7 @@ from service.log import WorkflowLog
 from service.log_file import LogView, joined_up, left_now, look
 from service.root import Root
 from service.sync import Sync, Synced, digest, read_sync, write_sync
-from service.trail import Trail, trail, whole
+from service.trail import Trail, trail, was_written, whole
 
 STATE = state_document.FILE_NAME
 LOG = progress_log.FILE_NAME
@@ -163,14 +163,7 @@ class WorkflowFiles:
             return True
         if found == state_document.render(state):
             return True
-        return self._was_written(entry.version if entry is not None else 0, found)
-
-    def _was_written(self, after: int, found: bytes) -> bool:
-        """Whether the file shows a version after ``after``: a crash came before that was noted."""
-        return any(
-            state.updated[:19].encode() in found and state_document.render(state) == found
-            for _, state in self.log.steps(after)
-        )
+        return was_written(self.log, entry.version if entry is not None else 0, found)
 
     def _write(self, sync: Sync, state: Workflow, found: Findings) -> bool:
         """Write what is missing; False where others wrote in between."""

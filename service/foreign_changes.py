@@ -71,10 +71,9 @@ class ForeignChanges:
     def _state(self) -> Foreign | None:
         sync = read_sync(self.root.sync_file)
         found = self._files.foreign_state(sync.files.get(STATE))
-        head = self.log.current()
-        if found is None or found == state_document.render(head):
+        if found is None:
             return None
-        base = sync.version(STATE) or head.head
+        base = sync.version(STATE) or self.log.current().head
         if found == b"" and content_of(self.root.path / STATE) is None:
             return Foreign(STATE, "missing", base, None)
         readable = state_differences(self.log.current(base), found) is not None

@@ -14,7 +14,7 @@ from service.log import WorkflowLog
 from service.log_file import look
 from service.root import Root
 from service.sync import Sync, Synced, digest, read_sync
-from service.trail import trail, whole
+from service.trail import trail, was_written, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,9 @@ class FilesInspection:
         found = content_of(self.root.path / STATE)
         if found is None:
             return b""
-        return None if left is not None and left.sha256 == digest(found) else found
+        if left is not None and left.sha256 == digest(found):
+            return None
+        return None if was_written(self.log, left.version if left else 0, found) else found
 
     def _of_log(self, sync: Sync) -> str | None:
         left = sync.files.get(LOG)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from eventstore.event import RecordedEvent
 from lifecycle.workflow import Workflow
+from projections import state_document
 from projections.progress_log import Piece, piece
 from service.log import WorkflowLog
 
@@ -42,6 +43,17 @@ def trail(log: WorkflowLog, after: int, start: Workflow | None, shown: int) -> T
     if found.state is None and after:
         found.state = log.state()
     return found
+
+
+def was_written(log: WorkflowLog, after: int, found: bytes) -> bool:
+    """Whether ``workflow-state.json`` shows a version after ``after``, if not yet remembered so.
+
+    It is written before that is noted: a crash may have come in between, or this look.
+    """
+    return any(
+        state.updated[:19].encode() in found and state_document.render(state) == found
+        for _, state in log.steps(after)
+    )
 
 
 def whole(steps: Iterable[tuple[RecordedEvent, Workflow]]) -> Trail:

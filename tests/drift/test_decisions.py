@@ -292,6 +292,14 @@ def test_a_change_of_what_has_moved_on_is_judged_as_it_is_now(place: Place) -> N
     assert (answer.code, answer.error["code"]) == (5, "illegal_transition")
 
 
+def test_a_policy_of_consent_that_was_typed_into_the_file_is_only_proposed(place: Place) -> None:
+    """It is no field of the file, and no field that nobody specified either."""
+    write_state(place, state_of(place) | {"consent": "trust"})
+    place.done("drift", "adopt")
+    assert proposals(place)[0]["changes"] == {"consent": {"old": "terminal", "new": "trust"}}
+    assert "consent" not in state_of(place)
+
+
 def test_all_of_an_adoption_or_nothing(place: Place) -> None:
     """One field that the rules refuse holds back the others."""
     edit(place, status="completed", outputs=["x"])
