@@ -23,6 +23,10 @@ Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
 
 
+_LISTS = (list, tuple)
+_HARMLESS = frozenset({str, int, bool, type(None)})
+
+
 def canonical(value: Any, where: str = "value") -> bytes:
     """Canonical JSON: sorted keys, no spaces, UTF-8. Raises InvalidData naming `where`."""
     try:
@@ -30,21 +34,18 @@ def canonical(value: Any, where: str = "value") -> bytes:
     except TypeError as error:
         raise InvalidData(where, str(error)) from error
     # The encoder writes NaN and infinity as null, so only a null can hide one.
-    if b"null" in text:
-        _refuse_non_finite(value, where)
+    if b"null" in text and _is_non_finite(value):
+        raise InvalidData(where, "a number that is not finite")
     return text
 
 
-def _refuse_non_finite(value: Any, where: str) -> None:
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise InvalidData(where, f"the number {value}")
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            _refuse_non_finite(item, f"{where}.{key}")
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            _refuse_non_finite(item, f"{where}[{index}]")
+def _is_non_finite(value: Any) -> bool:
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, _LISTS):
+        return isinstance(value, float) and not math.isfinite(value)
+    # Most values are flat and hold texts and null: they need no call each.
+    return any(type(item) not in _HARMLESS and _is_non_finite(item) for item in value)
 
 
 def digest(text: bytes) -> str:

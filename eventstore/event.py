@@ -1,6 +1,5 @@
 """An event before and after it is recorded."""
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
@@ -11,8 +10,7 @@ class Actor(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class NewEvent:
+class NewEvent(NamedTuple):
     """An event to append. `occurred_at` is UTC: `YYYY-MM-DDTHH:MM:SS.ffffffZ`."""
 
     event_id: str

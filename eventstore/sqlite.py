@@ -194,7 +194,7 @@ class SqliteStore:
             (claim.command_id, stream, claim.digest, after.version + 1, last_version),
         )
         decode = self._schema.decode
-        return tuple(decode(first + n, link.hash, link.text) for n, link in enumerate(sealed))
+        return tuple(decode(n, link.hash, link.text) for n, link in enumerate(sealed, first))
 
     def _insert(
         self,

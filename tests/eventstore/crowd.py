@@ -22,13 +22,15 @@ def write(path: Path, journal: str, writer: int, appends: int, stream: str) -> d
     """Append one event at a time; the command and the event are named by writer and number."""
     longest = 0.0
     with closing(sqlite_store(path, journal)) as store:
+        began = time.perf_counter()
         for number in range(appends):
             name = f"{writer}-{number}"
             event = note(event_id=name)
             start = time.perf_counter()
             store.append(stream, [event], expected=Expected.ANY, claim=Claim(name, name))
             longest = max(longest, time.perf_counter() - start)
-    return {"longest": longest}
+        ended = time.perf_counter()
+    return {"longest": longest, "began": began, "ended": ended}
 
 
 def tail(path: Path, journal: str, total: int) -> dict[str, Any]:

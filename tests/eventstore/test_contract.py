@@ -17,7 +17,7 @@ from eventstore.errors import (
     UnknownEventType,
     WrongExpectedVersion,
 )
-from eventstore.event import NewEvent
+from eventstore.event import Actor, NewEvent
 from eventstore.store import Claim, EventStore, Expected, StoredFold
 from tests.eventstore.support import REFUSAL, SOMEONE, claim, note, notes
 
@@ -247,9 +247,13 @@ class TestTheChain:
     """Anyone can check that nothing was changed."""
 
     def test_the_stored_text_is_canonical_and_hashed_as_it_is(self, store: EventStore) -> None:
-        """Sorted keys, no spaces, UTF-8."""
-        store.append("w", [note("né"), note("€")], expected=0, claim=claim())
-        for raw in store.raw("w"):
+        """Sorted keys, no spaces, UTF-8, whatever the values hold."""
+        odd = note('"\\\n€', session=4, causation_id='"', correlation_id="\x01", event_id='ö"')
+        odd = odd._replace(
+            actor=Actor("user", 'a"b'), data={"z": [1.5, None], "a": {"c": 1, "b": 2}}
+        )
+        store.append('w"ö', [note("né"), odd], expected=0, claim=Claim('k"é', "d"))
+        for raw in store.raw('w"ö'):
             assert sha256(raw.text.encode()).hexdigest() == raw.hash
             again = json.dumps(
                 json.loads(raw.text), sort_keys=True, separators=(",", ":"), ensure_ascii=False
@@ -313,6 +317,15 @@ class TestWhatIsRefused:
         """The error names the event's type, and nothing is recorded."""
         with pytest.raises(InvalidData, match=r"note\.logged"):
             store.append("w", [note(), note(data=data)], expected=0, claim=claim())
+        assert store.head("w") is None
+
+    @pytest.mark.parametrize("field", ["event_id", "occurred_at", "causation_id"])
+    def test_a_text_that_has_no_utf8_is_refused_anywhere(
+        self, store: EventStore, field: str
+    ) -> None:
+        """Half of a surrogate pair in the envelope, too."""
+        with pytest.raises(InvalidData):
+            store.append("w", [note(**{field: "\ud800"})], expected=0, claim=claim())
         assert store.head("w") is None
 
     def test_an_honest_null_is_no_hidden_number(self, store: EventStore) -> None:

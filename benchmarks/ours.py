@@ -1,0 +1,108 @@
+"""What the event log of this project does, each a figure."""
+
+import resource
+import time
+from itertools import count
+from pathlib import Path
+
+from benchmarks.contents import STREAM, counted, event, fill, fresh_id, made, opened
+from eventstore.store import Claim, StoredFold
+
+SINGLES = 2000
+BATCH = 1000
+BATCHES = 10
+LENGTH = 100_000
+
+
+def singles(folder: Path, journal: str = "wal") -> float:
+    """Appends a second, one event each: validated, claimed, version checked, hashed, durable."""
+    store = made(folder / "events.db", journal)
+    start = time.perf_counter()
+    for version in range(SINGLES):
+        store.append(STREAM, [event(version)], expected=version, claim=Claim(fresh_id(), "d"))
+    seconds = time.perf_counter() - start
+    store.close()
+    return SINGLES / seconds
+
+
+def singles_truncate(folder: Path) -> float:
+    """The same with a rollback journal."""
+    return singles(folder, "truncate")
+
+
+def batches(folder: Path) -> float:
+    """Events a second, a thousand in each transaction."""
+    store = made(folder / "events.db", "wal")
+    start = time.perf_counter()
+    fill(store, 1, BATCH * BATCHES)
+    seconds = time.perf_counter() - start
+    store.close()
+    return BATCH * BATCHES / seconds
+
+
+def reading(folder: Path) -> float:
+    """Events a second read, decoded and folded."""
+    store = made(folder / "events.db", "wal")
+    fill(store, 1, LENGTH)
+    store.close()
+    store = opened(folder / "events.db", read_only=True)
+    start = time.perf_counter()
+    counts = counted(found.data for found in store.read(STREAM))
+    seconds = time.perf_counter() - start
+    store.close()
+    if sum(counts.values()) != LENGTH:
+        raise AssertionError(f"expected {LENGTH} events, counted {sum(counts.values())}")
+    return LENGTH / seconds
+
+
+def open_append_close(folder: Path) -> float:
+    """Milliseconds to open the log, append one event, and close it."""
+    path = folder / "events.db"
+    made(path, "wal").close()
+    start = time.perf_counter()
+    for version in range(300):
+        store = opened(path)
+        store.append(STREAM, [event(version)], expected=version, claim=Claim(fresh_id(), "d"))
+        store.close()
+    return (time.perf_counter() - start) / 300 * 1000
+
+
+def appends_at(folder: Path, lengths: list[int]) -> list[float]:
+    """Microseconds an append to a stream that has each of the lengths, in one database."""
+    store = made(folder / "events.db", "wal")
+    for length in lengths:
+        fill(store, 1, length, f"stream-{length}")
+    spent: dict[int, list[float]] = {length: [] for length in lengths}
+    versions = {length: count(length) for length in lengths}
+    for number in range(1500):
+        for length in lengths:
+            new, claim = [event(number)], Claim(fresh_id(), "d")
+            start = time.perf_counter()
+            store.append(f"stream-{length}", new, expected=next(versions[length]), claim=claim)
+            spent[length].append(time.perf_counter() - start)
+    store.close()
+    return [sorted(times)[len(times) // 2] * 1e6 for times in spent.values()]
+
+
+def rehydrated(folder: Path, length: int) -> tuple[float, float, float]:
+    """Milliseconds from a stored fold, seconds from the first event, and megabytes it took more."""
+    path = folder / "events.db"
+    store = made(path, "wal")
+    fill(store, 1, length)
+    store.save_fold(StoredFold(STREAM, "count", 1, length - 400, b"{}"))
+    store.close()
+    start = time.perf_counter()
+    store = opened(path, read_only=True)
+    fold = store.load_fold(STREAM, "count", 1)
+    after = fold.version if fold else 0
+    counted(found.data for found in store.read(STREAM, after=after))
+    milliseconds = (time.perf_counter() - start) * 1000
+    before, start = _peak_megabytes(), time.perf_counter()
+    counted(found.data for found in store.read(STREAM))
+    seconds = time.perf_counter() - start
+    store.close()
+    return milliseconds, seconds, _peak_megabytes() - before
+
+
+def _peak_megabytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,0 +1,41 @@
+"""Plain sqlite3 on a table like ours: the same columns, keys and pragmas, and nothing else.
+
+The rows are made before the clock starts: no ids, no hash, no validation, no version check.
+"""
+
+import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contents import data, fresh_id
+from eventstore.chain import START, seal, stamp
+from eventstore.event import Actor, NewEvent
+
+_TABLE = """CREATE TABLE events (position INTEGER PRIMARY KEY, stream TEXT NOT NULL,
+version INTEGER NOT NULL, event_id TEXT NOT NULL UNIQUE, type TEXT NOT NULL,
+recorded_at TEXT NOT NULL, hash TEXT NOT NULL, body TEXT NOT NULL, UNIQUE (stream, version))"""
+INSERT = "INSERT INTO events VALUES (?,?,?,?,?,?,?,?)"
+
+
+def connection(path: Path, journal: str = "wal", level: str = "FULL") -> sqlite3.Connection:
+    """A connection to a new database."""
+    made = sqlite3.connect(path, isolation_level=None)
+    made.execute(f"PRAGMA journal_mode={journal}")
+    made.execute(f"PRAGMA synchronous={level}")
+    made.execute(_TABLE)
+    return made
+
+
+def rows(number: int) -> list[tuple[Any, ...]]:
+    """So many rows, as ours would be stored."""
+    marked = stamp("w", "command", datetime.now(UTC))
+    who = Actor("agent", "bench")
+    events = [
+        NewEvent(fresh_id(), "note.logged", 1, data(n), who, None, None, None, marked.recorded_at)
+        for n in range(1, number + 1)
+    ]
+    return [
+        (n, "w", n, e.event.event_id, e.event.type, marked.recorded_at, e.hash, e.text.decode())
+        for n, e in enumerate(seal(events, START, marked), 1)
+    ]

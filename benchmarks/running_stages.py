@@ -1,0 +1,168 @@
+"""A root with many running stages, each with the folder that a real attempt leaves.
+
+No job is started: the files are those of real ones, and the locks that monitors would hold are
+held by whoever looks.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cli.workspace import create
+from eventstore.event import Actor
+from eventstore.store import Claim, Expected
+from lifecycle import payload as p
+from lifecycle.plan import create as command_of
+from reconciler import processes, submission
+from reconciler.attempt import Attempt
+from reconciler.dpdisp import DPDispatcherRunner
+from reconciler.jobs import Jobs
+from reconciler.submission import StageJob
+from service.clock import new_id, system_clock, utc_text
+from service.initialise import identity, initialise, root_at
+from service.log import WorkflowLog
+from service.service import Planned, Service, WriteOptions
+
+_ACTOR = Actor("user", "bench")
+_PROFILE = {"type": "local", "config": {"batch_type": "Shell", "context_type": "LocalContext"}}
+_JOB, _SUBMISSION = "a" * 40, "c" * 40
+
+
+def make(path: Path, count: int) -> None:
+    """Make a root at ``path`` with ``count`` stages that run, recorded and on the disk."""
+    plan = {
+        "workflow_id": "many-stages",
+        "stages": [
+            {
+                "id": f"stage-{n}",
+                "name": f"sample {n}",
+                "outputs": [f"stage-{n}/out.txt"],
+                "parameters": {"command": f"sample {n}", "seed": n},
+            }
+            for n in range(1, count + 1)
+        ],
+    }
+    path.mkdir(parents=True)
+    now = utc_text(system_clock())
+    command = command_of(plan, created=now, root=identity(path))
+    initialise(
+        root_at(path),
+        command,
+        connect=create,
+        actor=_ACTOR,
+        clock=system_clock,
+        options=WriteOptions(),
+    )
+    with jobs_of(path) as jobs:
+        attempts = [_attempt(jobs.root, n) for n in range(1, count + 1)]
+        for attempt in attempts:
+            _leave_files(attempt)
+        _record(jobs.service, tuple((e, now) for a in attempts for e in _launched(a)))
+
+
+@contextmanager
+def jobs_of(path: Path) -> Iterator[Jobs]:
+    """Open the root as the reconciler does."""
+    root = root_at(path)
+    store = create(root)
+    try:
+        service = Service(root, WorkflowLog(store, "workflow-many-stages"), _ACTOR)
+        yield Jobs(service, DPDispatcherRunner(), lambda _: None, lambda _: None)
+    finally:
+        store.close()
+
+
+@contextmanager
+def monitored(path: Path, count: int) -> Iterator[None]:
+    """Hold the locks that the monitors of all stages would hold."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, count + 1_024), most))
+    held = [os.open(_attempt(path, n).monitor_lock, os.O_RDWR) for n in range(1, count + 1)]
+    try:
+        for descriptor in held:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+
+
+def finish(path: Path, count: int) -> None:
+    """Let every job have ended well and its result be collected."""
+    for number in range(1, count + 1):
+        attempt = _attempt(path, number)
+        marker = f"0\n{attempt.tag} 2026-01-01T00:00:00.000000Z\n"
+        (attempt.folder / f"job-{_JOB}.exit").write_text(marker)
+        (attempt.stage_folder / "out.txt").write_text("42\n")
+        for place in (attempt.exit_code_marker, attempt.done_marker):
+            place.write_text(marker)
+
+
+def _attempt(root: Path, number: int) -> Attempt:
+    stage = f"stage-{number}"
+    return Attempt(root, "many-stages", stage, "att-0001", (f"{stage}/out.txt",))
+
+
+def _leave_files(attempt: Attempt) -> None:
+    copy = attempt.work / _SUBMISSION
+    started = attempt.folder / f"job-{_JOB}.started"
+    for folder in (copy, started):
+        folder.mkdir(parents=True)
+    job = StageJob(attempt.stage, "sample", outputs=attempt.outputs)
+    own = submission.for_attempt(submission.build(job, _PROFILE), attempt)
+    here = processes.identify(os.getpid())
+    boot, host = processes.boot_id(), processes.host()
+    texts = {
+        attempt.submission: json.dumps(own, indent=2),
+        attempt.launch_record: json.dumps(
+            {"root": str(attempt.root), "host": host, "boot_id": boot}
+        ),
+        attempt.monitor_record: json.dumps(
+            {"pid": os.getpid(), **(here.to_dict() if here else {})}
+        ),
+        attempt.monitor_lock: "",
+        attempt.folder / f"job-{_JOB}.lock": "",
+        started / "record": f"{copy}\n{os.getpid()}\n1\n{boot}\n{host}\n",
+        attempt.log: f"job {_JOB} was submitted; job_id is {os.getpid()}\n",
+        copy / f"{_JOB}_job_id": str(os.getpid()),
+        copy / f"{_SUBMISSION}.json": json.dumps({"belonging_jobs": [{_JOB: {"job_state": 2}}]}),
+    }
+    for path, text in texts.items():
+        path.write_text(text)
+
+
+def _launched(attempt: Attempt) -> tuple[p.AttemptStarted, p.StageLaunched]:
+    host, boot = processes.host(), processes.boot_id()
+    started = p.AttemptStarted(
+        stage=attempt.stage,
+        attempt=attempt.id,
+        mode="setsid",
+        root=str(attempt.root),
+        work_dir=str(attempt.work.relative_to(attempt.root)),
+        submission=str(attempt.submission.relative_to(attempt.root)),
+        submission_sha256="0" * 64,
+        wrapper=str(attempt.wrapper.relative_to(attempt.root)),
+        host=host,
+        boot_id=boot,
+    )
+    launched = p.StageLaunched(
+        stage=attempt.stage, attempt=attempt.id, mode="setsid", host=host, boot_id=boot
+    )
+    return started, launched
+
+
+def _record(service: Service, planned: Planned) -> None:
+    """Record what the rules would let happen one by one, at once."""
+    service.log.store.append(
+        service.log.stream,
+        service.new_events(service.state(), planned),
+        expected=Expected.STREAM_EXISTS,
+        claim=Claim(new_id(), new_id()),
+    )
+    service.files.bring_up_to_date()
