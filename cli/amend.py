@@ -28,6 +28,26 @@ from service.errors import InvalidOption
 from service.service import Outcome, Service, WriteOptions
 
 Id = Annotated[str, typer.Argument(metavar="AMENDMENT", help="Its id, such as amend-1.")]
+Sets = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="A new value.")]
+Unset = Annotated[
+    list[str] | None, typer.Option("--unset", metavar="PATH", help="A key to take away.")
+]
+Description = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="What, if the change does not say it.")
+]
+Insert = Annotated[
+    str | None, typer.Option(metavar="JSON|@FILE", help="Definition of a stage to insert.")
+]
+Place = Annotated[
+    int | None, typer.Option(metavar="N", min=0, help="Its place in the array, 0 is first.")
+]
+Dependents = Annotated[
+    list[str] | None,
+    typer.Option(metavar="STAGE", help="A stage that shall depend on the inserted one."),
+]
+Source = Annotated[
+    str | None, typer.Option("--from", metavar="FILE|-", help="All of it from a file.")
+]
 
 
 def build() -> typer.Typer:
@@ -47,32 +67,17 @@ def propose(
         str | None, typer.Option("--type", metavar="TYPE", help="Amendment type, if not plain.")
     ] = None,
     stage: Annotated[str | None, typer.Option(metavar="STAGE", help="The stage.")] = None,
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="A new value.")
-    ] = None,
-    unset: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="PATH", help="A key to take away.")
-    ] = None,
+    sets: Sets = None,
+    unset: Unset = None,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None,
-    description: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What, if the change does not say it.")
-    ] = None,
-    insert: Annotated[
-        str | None, typer.Option(metavar="JSON|@FILE", help="Definition of a stage to insert.")
-    ] = None,
-    place: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Its place in the array, 0 is first.")
-    ] = None,
-    dependent: Annotated[
-        list[str] | None,
-        typer.Option(metavar="STAGE", help="A stage that shall depend on the inserted one."),
-    ] = None,
+    description: Description = None,
+    insert: Insert = None,
+    place: Place = None,
+    dependent: Dependents = None,
     rewire: Annotated[
         bool, typer.Option("--rewire", help="Dependents drop the skipped stage.")
     ] = False,
-    source: Annotated[
-        str | None, typer.Option("--from", metavar="FILE|-", help="All of it from a file.")
-    ] = None,
+    source: Source = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,
     expected_version: ExpectedVersion = None,

@@ -72,7 +72,7 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     ),
     "outputs.archived": ({"stage": "stage-1", "kept_as": "stage-1.v1"}, 5, "no_command"),
     "amendment.proposed": (
-        {"kind": "criteria_change", "stage": "stage-1", "description": "d", "changes": {"name": {}}},
+        {"kind": "stage_skip", "stage": "stage-1", "description": "d", "changes": {"name": {}}},
         5,
         "invalid_amendment",
     ),
