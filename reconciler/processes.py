@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -68,15 +69,29 @@ def identify(pid: int) -> Process | None:
 
 
 def census() -> tuple[Tenant, ...]:
-    """Return every live process of this user with the folder it works in."""
+    """Return every live process of this user with the folder it works in, sorted by that."""
     pids = (int(path.name) for path in _PROC.iterdir() if path.name.isdigit())
-    return tuple(found for found in map(_tenant, pids) if found is not None)
+    found = (tenant for tenant in map(_tenant, pids) if tenant is not None)
+    return tuple(sorted(found, key=_place))
 
 
-def below(everyone: Iterable[Tenant], folder: Path) -> tuple[Tenant, ...]:
-    """Return those who work in a folder or below it."""
-    place = os.path.realpath(folder)
-    return tuple(one for one in everyone if f"{one.folder}/".startswith(f"{place}/"))
+def below(everyone: Sequence[Tenant], folder: Path) -> tuple[Tenant, ...]:
+    """Return those of a census who work in a folder or below it.
+
+    The cost hardly grows with the census, so that one serves many folders.
+    """
+    place = os.path.realpath(folder).rstrip("/")
+    inside = (f"{place}/", f"{place}0")  # in the order of characters, 0 comes behind /
+    return (*_between(everyone, place, f"{place}\0"), *_between(everyone, *inside))
+
+
+def _place(tenant: Tenant) -> str:
+    return tenant.folder
+
+
+def _between(everyone: Sequence[Tenant], first: str, behind: str) -> Sequence[Tenant]:
+    start = bisect_left(everyone, first, key=_place)
+    return everyone[start : bisect_left(everyone, behind, key=_place)]
 
 
 def _tenant(pid: int) -> Tenant | None:

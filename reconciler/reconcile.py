@@ -36,7 +36,7 @@ from service.service import Outcome, WriteOptions
 #: Seconds between two monitors of an attempt whose monitors keep dying.
 _LONGEST_PAUSE = 60.0
 #: Stages that are held, and recorded, at a time; each takes an open file.
-_TOGETHER = 250
+_TOGETHER = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +96,26 @@ def _look_at_all(jobs: Jobs, state: Workflow, stages: Sequence[Stage]) -> list[F
 def _settle_together(jobs: Jobs, ids: Sequence[str]) -> dict[str, Finding]:
     """Settle stages, in one append where no process has to be started for them."""
     with ExitStack() as held:
-        mine = [id_ for id_ in ids if _is_free(jobs, id_, held)]
+        mine = {id_ for id_ in ids if _is_free(jobs, id_, held)}
         state = jobs.service.state()
         stages = [state.stage(id_) for id_ in ids if _is_in_flight(state.stage(id_))]
-        findings = {found.stage: found for found in _look_at_all(jobs, state, stages)}
-        news = [stage for stage in stages if _is_news(stage, findings[stage.id])]
-        plain = [s for s in news if s.id in mine and not _starts(s, findings[s.id])]
-        alone = [stage.id for stage in news if stage not in plain]
-        if not _recorded_together(jobs, state, [(s, findings[s.id]) for s in plain]):
-            alone += [stage.id for stage in plain]
-    for id_ in alone:
-        settled = _settle(jobs, findings.pop(id_))
-        findings |= {} if settled is None else {id_: settled}
-    return findings
+        found = {finding.stage: finding for finding in _look_at_all(jobs, state, stages)}
+        news = [stage for stage in stages if _is_news(stage, found[stage.id])]
+        plain = {s.id for s in news if s.id in mine and not _starts(s, found[s.id])}
+        if not _recorded_together(jobs, state, [found[id_] for id_ in found if id_ in plain]):
+            plain = set()
+    for id_ in [stage.id for stage in news if stage.id not in plain]:
+        settled = _settle(jobs, found.pop(id_))
+        found |= {} if settled is None else {id_: settled}
+    return found
+
+
+def _is_news(stage: Stage, finding: Finding) -> bool:
+    """Whether a finding leads to anything but asking again."""
+    found, newest = finding.verdict, stage.attempts[-1]
+    known = (found.name, found.row, found.reason) == (newest.verdict, newest.row, newest.reason)
+    idle = found.action in (Action.WAIT, Action.UNKNOWN)
+    return not (known and idle) or _lacks_launch(stage, found)
 
 
 def _is_free(jobs: Jobs, id_: str, held: ExitStack) -> bool:
@@ -128,9 +135,9 @@ def _starts(stage: Stage, finding: Finding) -> bool:
     )
 
 
-def _recorded_together(jobs: Jobs, state: Workflow, found: Sequence[tuple[Stage, Finding]]) -> bool:
+def _recorded_together(jobs: Jobs, state: Workflow, findings: Sequence[Finding]) -> bool:
     """Record what was found of several stages at once; False where the rules refuse one."""
-    asked = [asked for stage, finding in found for asked in _asked(jobs, state, stage, finding)]
+    asked = [asked for found in findings for asked in _asked(jobs, state, found)]
     try:
         if asked:
             jobs.record_each(*asked)
@@ -236,7 +243,7 @@ def _was_launched(found: Verdict) -> bool:
 
 
 def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: Finding) -> None:
-    jobs.record_each(*_asked(jobs, state, stage, finding))
+    jobs.record_each(*_asked(jobs, state, finding))
     attempt = jobs.attempt(state, stage, finding.attempt)
     match finding.verdict.action:
         case Action.ATTACH | Action.LAUNCH:
@@ -245,10 +252,9 @@ def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: Finding) -> N
             _recover(jobs, state, stage)
 
 
-def _asked(
-    jobs: Jobs, state: Workflow, stage: Stage, finding: Finding
-) -> list[tuple[Payload, str | None]]:
+def _asked(jobs: Jobs, state: Workflow, finding: Finding) -> list[tuple[Payload, str | None]]:
     """Return the commands that a finding leads to, launches aside, each with when it was so."""
+    stage = state.stage(finding.stage)
     attempt = jobs.attempt(state, stage, finding.attempt)
     facts = jobs.runner.facts(attempt) if _lacks_launch(stage, finding.verdict) else Facts()
     planned = plan(stage, finding.verdict, facts, attempt, jobs.runner.failure_reason)

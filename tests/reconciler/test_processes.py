@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reconciler import processes, tmux
 from reconciler.locks import is_held
@@ -52,6 +54,19 @@ def test_tenants_are_those_below_a_folder(sleeper: subprocess.Popen[bytes], tmp_
     assert [one.pid for one in processes.below(everyone, tmp_path / "work")] == [sleeper.pid]
     assert [one.pid for one in processes.below(everyone, tmp_path)] == [sleeper.pid]
     assert processes.below(everyone, tmp_path / "wor") == ()
+
+
+@given(
+    st.lists(st.text("/a0.-", max_size=6).map(lambda text: f"/x{text}"), max_size=12),
+    st.text("a0.-", max_size=3).map(lambda text: Path(f"/x{text}")),
+)
+def test_a_sorted_census_finds_who_a_look_at_each_would_find(
+    folders: list[str], folder: Path
+) -> None:
+    """Whatever characters sort around the slash."""
+    everyone = sorted((processes.Tenant(1, 1, f, False) for f in folders), key=lambda t: t.folder)
+    inside = [one for one in everyone if f"{one.folder}/".startswith(f"{folder}/")]
+    assert sorted(map(str, processes.below(everyone, folder))) == sorted(map(str, inside))
 
 
 def test_a_tenant_of_a_deleted_folder_is_flagged(
