@@ -1,0 +1,188 @@
+"""The data of the events of stages and their attempts."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, JsonValue, StringConstraints
+
+from lifecycle.payload_base import (
+    AmendmentId,
+    AttemptId,
+    AttemptPayload,
+    Document,
+    StageId,
+    StagePayload,
+    Text,
+)
+
+
+class StageReadied(StagePayload):
+    """A stage may be picked up; ``reset``: times and ``retry_count`` start from nothing."""
+
+    type: ClassVar[str] = "stage.readied"
+    reason: str = "dependencies met"
+    reset: bool = False
+    amendment: AmendmentId | None = None
+
+
+class StagePrepared(StagePayload):
+    """A stage was picked up; its inputs are being built."""
+
+    type: ClassVar[str] = "stage.prepared"
+    detail: str | None = None
+
+
+class FileDigest(BaseModel):
+    """A file as it was: path relative to the root, size in bytes, SHA-256 in hex."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    path: str
+    size: int
+    sha256: str
+
+
+class AttemptStarted(StagePayload):
+    """An attempt is about to be launched: committed before any process of it starts."""
+
+    type: ClassVar[str] = "attempt.started"
+    attempt: AttemptId | None = None  # decided: the next number of the stage
+    mode: Literal["sync", "tmux", "setsid"]
+    root: str
+    work_dir: str
+    submission: str
+    submission_sha256: str
+    wrapper: str
+    session: str | None = None
+    host: str | None = None
+    boot_id: str | None = None
+    inputs: list[FileDigest] = []
+    diagnostic: bool = False
+    recovers: AttemptId | None = None
+
+
+class StageLaunched(AttemptPayload):
+    """The attempt's processes run; what its runner told of itself."""
+
+    type: ClassVar[str] = "stage.launched"
+    mode: Literal["tmux", "setsid"]
+    session: str | None = None
+    submission_hash: str | None = None
+    job_ids: list[str] = []
+    host: str | None = None
+    boot_id: str | None = None
+    dpdispatcher_version: str | None = None
+
+
+class StageComputed(AttemptPayload):
+    """The computation is over, with exit code 0."""
+
+    type: ClassVar[str] = "stage.computed"
+    exit_code: int
+    detail: str | None = None
+    facts: Document = {}
+
+
+class Check(BaseModel):
+    """One check of a verification and what it found."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    name: str
+    passed: bool
+    detail: str = ""
+
+
+class StageCompleted(StagePayload):
+    """The outputs were verified against the success criteria."""
+
+    type: ClassVar[str] = "stage.completed"
+    attempt: AttemptId | None = None
+    detail: str | None = None
+    checks: list[Check] = []
+    evidence: Text | None = None
+    judged_by: str | None = None
+    outputs: list[FileDigest] = []
+
+
+class StageFailed(StagePayload):
+    """The stage failed; ``error`` goes into ``last_error``."""
+
+    type: ClassVar[str] = "stage.failed"
+    error: Text
+    attempt: AttemptId | None = None
+    exit_code: int | None = None
+    checks: list[Check] = []
+    superseded_by: AmendmentId | None = None
+
+
+class StageRetried(StagePayload):
+    """A failed stage may run again after a fix."""
+
+    type: ClassVar[str] = "stage.retried"
+    fix: Text
+    retry: int | None = None  # decided: the stage's count, this one included
+    regenerate: bool = False
+
+
+class StageInvalidated(StagePayload):
+    """A completed stage is stale, because of an approved amendment."""
+
+    type: ClassVar[str] = "stage.invalidated"
+    amendment: AmendmentId
+    reason: str | None = None
+
+
+class StageSkipped(StagePayload):
+    """A person decided that the stage is not needed."""
+
+    type: ClassVar[str] = "stage.skipped"
+    amendment: AmendmentId
+    reason: str | None = None
+
+
+class StageBlocked(StagePayload):
+    """A stage stays held back by a dependency that failed or was skipped."""
+
+    type: ClassVar[str] = "stage.blocked"
+    dependency: StageId
+    dependency_status: Literal["failed", "skipped"]
+
+
+class AttemptObserved(AttemptPayload):
+    """What the reconciler saw of an attempt, and what it concluded."""
+
+    type: ClassVar[str] = "attempt.observed"
+    row: int
+    verdict: Text
+    action: Text
+    reason: str
+    evidence: Document
+
+
+class AttemptRelaunched(AttemptPayload):
+    """The monitor of an attempt was started again; the computation was not."""
+
+    type: ClassVar[str] = "attempt.relaunched"
+    mode: Literal["sync", "tmux", "setsid"]
+    session: str | None = None
+    reason: str
+
+
+class OutputsRecorded(StagePayload):
+    """The stage's list of output paths, relative to the root."""
+
+    type: ClassVar[str] = "outputs.recorded"
+    outputs: list[str]
+
+
+class OutputsArchived(StagePayload):
+    """The stage's folder was kept under another name before it runs again."""
+
+    type: ClassVar[str] = "outputs.archived"
+    kept_as: Annotated[str, StringConstraints(pattern=r"^stage-[1-9][0-9]*\.v[1-9][0-9]*$")]
+    amendment: AmendmentId | None = None
+
+
+class CheckpointRecorded(StagePayload):
+    """Where a long computation can go on from."""
+
+    type: ClassVar[str] = "checkpoint.recorded"
+    checkpoint: JsonValue
