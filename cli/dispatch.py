@@ -35,27 +35,38 @@ def dispatch(
 
 def wait(
     context: typer.Context,
-    stage: Stage,
+    stages: Annotated[
+        list[str], typer.Argument(help="Ids of the stages, such as stage-2.", metavar="STAGE...")
+    ],
     timeout: Annotated[
         float | None, typer.Option(metavar="S", min=0, help="Give up after S seconds (exit 1).")
     ] = None,
 ) -> None:
-    """Block until the stage's attempt has ended, and record how."""
+    """Block until the attempts of all the stages have ended, and record how."""
     from reconciler.reconcile import in_flight
-    from reconciler.reconcile import wait as wait_for
+    from reconciler.waiting import wait_all
 
     with engine(context) as (jobs, output):
-        wait_for(jobs, stage, timeout)
+        wait_all(jobs, stages, timeout)
         state = jobs.service.state()
-        status = state.stage(stage).status.value
-        over = state.stage(stage) not in in_flight(state)
+        open_ = {stage.id for stage in in_flight(state)}
+        ends = [
+            {"stage": id_, "status": state.stage(id_).status.value, "ended": id_ not in open_}
+            for id_ in stages
+        ]
+        over = all(end["ended"] for end in ends)
         output.result(
-            {"stage": stage, "status": status, "ended": over},
-            lambda: f"{stage} is {status}" + ("" if over else "; no end of its attempt is known"),
+            ends[0] if len(ends) == 1 else {"stages": ends, "ended": over},
+            lambda: "\n".join(map(_end, ends)),
             state=state,
         )
     if not over:
         raise typer.Exit(1)
+
+
+def _end(end: dict[str, str | bool]) -> str:
+    text = f"{end['stage']} is {end['status']}"
+    return text if end["ended"] else f"{text}; no end of its attempt is known"
 
 
 def run(

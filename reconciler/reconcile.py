@@ -175,7 +175,7 @@ def wait(jobs: Jobs, id_: str, timeout: float | None = None) -> Finding | None:
     """
     end = None if timeout is None else time.monotonic() + timeout
     finding = None
-    for pause in _pauses():
+    for pause in pauses():
         state = jobs.service.state()
         stage = state.stage(id_)
         if not _is_in_flight(stage):
@@ -194,7 +194,7 @@ def _left(end: float | None) -> float | None:
     return None if end is None else max(0.0, end - time.monotonic())
 
 
-def _pauses() -> Iterator[float]:
+def pauses() -> Iterator[float]:
     """Yield seconds to wait before a monitor is attached once more: nothing at first."""
     yield 0.0
     yield from (min(0.1 * 2**n, _LONGEST_PAUSE) for n in count())
