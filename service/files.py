@@ -21,7 +21,7 @@ from projections import progress_log, state_document
 from projections.progress_log import joined
 from service import drift
 from service.disk import append, content_of, locked, mark_of, restore, write_over, write_whole
-from service.errors import FilesBehind
+from service.errors import FilesBehind, RootBusy
 from service.external_lines import align, notes
 from service.log import WorkflowLog
 from service.log_file import LogView, joined_up, left_now, look
@@ -101,7 +101,7 @@ class WorkflowFiles:
         try:
             with locked(self.root.lock):
                 return self._settle(known)
-        except (OSError, EventStoreError) as error:
+        except (OSError, EventStoreError, RootBusy) as error:
             head = self.log.store.head(self.log.stream)
             raise FilesBehind(head.version if head else 0, error) from error
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from eventstore.codec import canonical, digest
-from eventstore.errors import WrongExpectedVersion
+from eventstore.errors import EventStoreError, WrongExpectedVersion
 from eventstore.event import Actor, NewEvent, RecordedEvent
 from eventstore.store import Claim, Expected, Refusal
 from lifecycle.decide import decide_all
@@ -181,9 +181,16 @@ class Service:
         state = self.log.evolve(before, iter(appended.events))
         if state is None:
             raise NoWorkflow("appended to a stream that holds no workflow")
-        self.log.keep_fold(state)
         self.files.bring_up_to_date(before)
+        self._keep_fold(state)
         return Outcome(appended.events, planned, state, appended.repeated)
+
+    def _keep_fold(self, state: Workflow) -> None:
+        try:
+            self.log.keep_fold(state)
+        except EventStoreError as error:
+            # What was asked is recorded: an error must not read as if it were not.
+            raise FilesBehind(state.head, error) from error
 
     def new_events(self, before: Workflow | None, planned: Planned) -> list[NewEvent]:
         """Return the events to append, as this caller's, after the state ``before``."""

@@ -7,9 +7,11 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
+from service.disk import locked
 from tests.cli.support import HERE, Place
 from tests.service.support import store_of
 
@@ -69,3 +71,30 @@ def test_a_read_waits_for_no_writer(place: Place) -> None:
         with store._transaction():
             for line in (["status"], ["events"], ["log"], ["replay", "--check"], ["fsck"]):
                 assert place.call(*line).code == 0
+
+
+def test_what_is_recorded_while_another_holds_the_files_is_said_to_be(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says that it is recorded, so that nobody gives the command again."""
+    monkeypatch.setattr("service.files.locked", partial(locked, timeout=0.2))
+    with (place.path / ".wfctl/lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        answer = place.json("note", "heard")
+    assert answer.error["code"] == "files_behind"
+    assert "recorded up to version" in answer.error["message"]
+    assert place.notes() == ["heard"]
+
+
+def test_a_fold_that_cannot_be_kept_leaves_the_command_recorded(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stored fold is a cache: where it fails, the events are there and it is said."""
+    monkeypatch.setattr("service.log.FOLD_EVERY", 1)
+    with store_of(place) as store, store._transaction() as connection:
+        connection.execute(
+            "CREATE TRIGGER no_room BEFORE INSERT ON folds BEGIN SELECT RAISE(FAIL, 'full'); END"
+        )
+    answer = place.json("note", "heard")
+    assert answer.error["code"] == "files_behind"
+    assert place.notes() == ["heard"]
