@@ -1,0 +1,197 @@
+"""Worlds that are not as expected: clocks, markers, reboots, and looks that come late."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from reconciler.processes import identify
+from tests.crash.aftermath import check_log, check_stage, recover
+from tests.crash.support import Workflow, ending, stage, until
+from tests.crash.victims import Victim, strike
+
+pytestmark = pytest.mark.slow
+
+YEAR = 365 * 86_400
+GATE = "while [ ! -e ../../../../../../go ]; do sleep 0.02; done; echo 1 > out.txt"
+
+
+def collected(workflow: Workflow) -> Path:
+    """Let a job end and its monitor collect it, with nobody there to see; return its stage."""
+    workflow.init(stage("stage-1", "echo 1 > out.txt"))
+    workflow.succeed("dispatch", "stage-1")
+    folder = workflow.root / "stage-1"
+    until((folder / "DPDISP_DONE").exists)
+    return folder
+
+
+def orphaned(workflow: Workflow) -> Path:
+    """Leave a running job without a monitor; return its attempt's folder."""
+    workflow.init(stage("stage-1", GATE))
+    workflow.succeed("dispatch", "stage-1")
+    until(workflow.trace)
+    strike(workflow, Victim.SESSION)
+    return workflow.attempts("stage-1")[0]
+
+
+def end_record(folder: Path) -> Path:
+    """Return the record that the job left of its own end."""
+    [record] = folder.glob("**/job-*.exit")
+    return record
+
+
+def shift(paths: list[Path], seconds: float) -> None:
+    """Move the times of files, as another clock would have written them."""
+    for path in paths:
+        moved = path.stat().st_mtime + seconds
+        os.utime(path, (moved, moved))
+
+
+def moment(text: str) -> float:
+    """Return a time of the log in seconds since the epoch."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def kinds(workflow: Workflow) -> set[str]:
+    """Return the contradictions that a new session is told of, before anything is repaired."""
+    told = json.loads(workflow.succeed("rehydrate", "--dry-run", "-o", "json"))["data"]
+    return {one["kind"] for one in told["contradictions"]}
+
+
+def check_done_once(workflow: Workflow) -> None:
+    """The stage is brought to its end, and its job ran once."""
+    recover(workflow)
+    check_stage(workflow, "stage-1", 1)
+    assert workflow.trace() == ["w-crash/stage-1/att-0001"]
+    check_log(workflow)
+
+
+def test_an_end_before_the_launch_is_believed_and_told(workflow: Workflow) -> None:
+    """The clock went backwards: the result counts, at the time that the job wrote."""
+    folder = collected(workflow)
+    record = end_record(folder)
+    shift([record, folder / "DPDISP_DONE", folder / "DPDISP_EXIT_CODE"], -YEAR)
+    assert "clock" in kinds(workflow)
+    workflow.succeed("rehydrate")
+    [computed] = workflow.events("stage.computed")
+    assert moment(computed["occurred_at"]) == pytest.approx(record.stat().st_mtime, abs=1e-3)
+    check_done_once(workflow)
+
+
+def test_an_end_in_the_future_counts_as_now(workflow: Workflow) -> None:
+    """No event is ever dated after it was recorded, and the workflow's time does not run away."""
+    folder = collected(workflow)
+    shift([end_record(folder), folder / "DPDISP_DONE", folder / "DPDISP_EXIT_CODE"], YEAR)
+    workflow.succeed("rehydrate")
+    [computed] = workflow.events("stage.computed")
+    assert computed["occurred_at"] <= computed["recorded_at"]
+    check_done_once(workflow)
+    updated = json.loads((workflow.root / "workflow-state.json").read_bytes())["updated"]
+    assert moment(updated) < datetime.now(UTC).timestamp() + 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("marker_unreadable", ""),
+        ("marker_unreadable", "0"),
+        ("marker_unreadable", "0\nw-crash/stage-1/att-0001"),
+        ("marker_unreadable", "\0\0\0\0\0"),
+        ("marker_of_another", "1\nw-crash/stage-1/att-0007 2026-01-01T00:00:00.000000Z\n"),
+        ("marker_of_another", "1\nw-other/stage-1/att-0001 2026-01-01T00:00:00.000000Z\n"),
+    ],
+    ids=["empty", "cut after the code", "cut after the tag", "zeros", "attempt", "workflow"],
+)
+def test_a_marker_that_says_nothing_of_this_attempt_decides_nothing(
+    workflow: Workflow, kind: str, text: str
+) -> None:
+    """It is told of, and what the job itself wrote decides."""
+    folder = collected(workflow)
+    (folder / "DPDISP_EXIT_CODE").write_text(text)
+    assert kind in kinds(workflow)
+    check_done_once(workflow)
+
+
+def test_a_marker_of_another_does_not_end_a_job_that_runs(workflow: Workflow) -> None:
+    """The job computes on, is attached to, and its own result counts."""
+    orphaned(workflow)
+    text = "1\nw-other/stage-1/att-0001 2026-01-01T00:00:00.000000Z\n"
+    for name in ("DPDISP_EXIT_CODE", "DPDISP_DONE"):
+        (workflow.root / "stage-1" / name).write_text(text)
+    workflow.succeed("rehydrate")
+    assert workflow.stage("stage-1")["status"] == "running"
+    (workflow.root / "go").touch()
+    check_done_once(workflow)
+
+
+def test_a_job_that_ended_before_anybody_looked_ended_then(workflow: Workflow) -> None:
+    """When it was so is the job's own record, not the time of the look."""
+    folder = orphaned(workflow)
+    (workflow.root / "go").touch()
+    until(lambda: list(folder.glob("job-*.exit")))
+    time.sleep(1.5)
+    workflow.succeed("rehydrate")
+    workflow.succeed("wait", "stage-1")
+    [computed] = workflow.events("stage.computed")
+    ended = end_record(folder).stat().st_mtime
+    assert moment(computed["occurred_at"]) == pytest.approx(ended, abs=1e-3)
+    assert moment(computed["recorded_at"]) > ended + 1
+    check_done_once(workflow)
+
+
+def test_reconcilers_at_once_record_an_end_once(workflow: Workflow) -> None:
+    """Four look at the same end; one records it, and none fails."""
+    collected(workflow)
+    with (
+        ending(workflow.start("reconcile")) as one,
+        ending(workflow.start("rehydrate")) as two,
+        ending(workflow.start("reconcile")) as three,
+        ending(workflow.start("rehydrate")) as four,
+    ):
+        assert [each.wait(60) for each in (one, two, three, four)] == [0] * 4
+    assert workflow.committed("stage.computed") == 1
+    check_done_once(workflow)
+
+
+def of_another_boot(folder: Path, alive: int) -> None:
+    """Make the attempt's records those of an earlier boot, with ids that live again as others."""
+    stranger = identify(alive)
+    assert stranger is not None
+    launch = json.loads((folder / "launch.json").read_text())
+    (folder / "launch.json").write_text(json.dumps({**launch, "boot_id": "an-earlier-boot"}))
+    monitor = {"pid": stranger.pid, "ticks": stranger.ticks, "boot_id": "an-earlier-boot"}
+    (folder / "monitor.json").write_text(json.dumps(monitor))
+    for record in folder.glob("job-*.started/record"):
+        *scratch, _, _, _, host, end = record.read_text().split("\n")
+        own = [*scratch, str(stranger.pid), str(stranger.ticks), "an-earlier-boot", host, end]
+        record.write_text("\n".join(own))
+
+
+def test_a_job_that_a_reboot_ended_is_lost_and_runs_once_more(workflow: Workflow) -> None:
+    """Process ids of before the reboot belong to others now: nobody is taken for the job."""
+    folder = orphaned(workflow)
+    strike(workflow, Victim.EVERYTHING)
+    of_another_boot(folder, os.getpid())
+    assert "started anew" in workflow.succeed("rehydrate", "--dry-run")
+    (workflow.root / "go").touch()
+    workflow.succeed("rehydrate")
+    [observed] = [e["data"]["verdict"] for e in workflow.events("attempt.observed")][:1]
+    assert observed == "JOB_LOST"
+    recover(workflow)
+    assert workflow.trace() == ["w-crash/stage-1/att-0001", "w-crash/stage-1/att-0002"]
+    assert workflow.stage("stage-1")["retry_count"] == 0
+
+
+def test_a_result_from_before_a_reboot_is_collected(workflow: Workflow) -> None:
+    """The job was through when the machine went down: nothing is computed again."""
+    folder = orphaned(workflow)
+    (workflow.root / "go").touch()
+    until(lambda: list(folder.glob("job-*.exit")))
+    strike(workflow, Victim.EVERYTHING)
+    of_another_boot(folder, os.getpid())
+    check_done_once(workflow)
