@@ -25,8 +25,9 @@ from reconciler.dpdisp import DPDispatcherRunner
 from reconciler.jobs import Jobs
 from reconciler.submission import StageJob
 from service.clock import new_id, system_clock, utc_text
-from service.initialise import identity, initialise, root_at
+from service.initialise import initialise, root_at
 from service.log import WorkflowLog
+from service.place import identity
 from service.service import Planned, Service, WriteOptions
 
 _ACTOR = Actor("user", "bench")

@@ -12,6 +12,7 @@ import typer
 from cli.hoist import EVERYWHERE
 from cli.settings import Color, Format, Settings
 from service.errors import InvalidOption
+from service.root import RootIs
 
 PORCELAIN = "Porcelain"
 PLUMBING = "Plumbing"
@@ -49,6 +50,10 @@ def _everywhere(
     root: Annotated[
         Path | None, typer.Option("--root", metavar="DIR", help="The workflow's folder.")
     ] = None,
+    root_is: Annotated[
+        RootIs | None,
+        typer.Option("--root-is", help="What happened to a root that is not where it was."),
+    ] = None,
     database_url: Annotated[
         str | None,
         typer.Option("--database-url", metavar="URL", envvar="WFCTL_DATABASE_URL", help="The log."),
@@ -72,7 +77,7 @@ def _everywhere(
         _print_version()
     if context.invoked_subcommand is None:
         raise InvalidOption("expected a command; `wfctl --help` lists them")
-    context.obj = Settings(root, database_url, output, color, actor)
+    context.obj = Settings(root, database_url, output, color, actor, root_is)
 
 
 def _print_version() -> None:

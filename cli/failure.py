@@ -35,6 +35,7 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (use.NoRoot, NOT_FOUND),
     (use.NotFound, NOT_FOUND),
     (use.InvalidOption, USAGE),
+    (use.RootElsewhere, NEEDS_PERSON),
     (log.WrongExpectedVersion, CONFLICT),
     (log.CommandConflict, CONFLICT),
     (jobs.AlreadyDriven, CONFLICT),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 #: Each takes a value.
-EVERYWHERE = frozenset({"--root", "--database-url", "--output", "-o", "--color", "--actor"})
+EVERYWHERE = frozenset(
+    {"--root", "--root-is", "--database-url", "--output", "-o", "--color", "--actor"}
+)
 
 
 def hoist(arguments: list[str]) -> list[str]:

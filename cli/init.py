@@ -40,7 +40,8 @@ def init(
     """Make a workflow here from a plan."""
     from lifecycle.plan import create as command_of
     from service.clock import system_clock, utc_text
-    from service.initialise import identity, init_options, initialise, root_at
+    from service.initialise import init_options, initialise, root_at
+    from service.place import identity
     from service.plan_file import read_plan
 
     settings = settings_of(context)

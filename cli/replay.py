@@ -44,7 +44,7 @@ def _show(context: typer.Context, at: str | None) -> None:
 
 
 def _rebuild(context: typer.Context) -> None:
-    with writing(context, dry_run=False) as (service, output):
+    with writing(context, dry_run=False, anywhere=True) as (service, output):
         changed = service.files.rebuild()
         text = (
             f"written anew: {', '.join(changed)}" if changed else "every file was as it should be"

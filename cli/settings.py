@@ -11,6 +11,7 @@ from pathlib import Path
 
 from eventstore.event import Actor
 from service.errors import InvalidOption
+from service.root import RootIs
 
 ACTOR_KINDS = ("user", "agent", "reconciler", "runner", "import")
 
@@ -40,6 +41,7 @@ class Settings:
     format: Format = Format.TEXT
     color: Color = Color.AUTO
     actor: str | None = None
+    root_is: RootIs | None = None
 
     @property
     def start(self) -> Path:

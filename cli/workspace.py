@@ -88,14 +88,23 @@ def reading(context: typer.Context) -> Iterator[Reading]:
 
 
 @contextmanager
-def writing(context: typer.Context, dry_run: bool) -> Iterator[tuple[Service, Output]]:
-    """Open the workflow for writing; for a dry run, as a command that only looks does."""
+def writing(
+    context: typer.Context, dry_run: bool, *, anywhere: bool = False
+) -> Iterator[tuple[Service, Output]]:
+    """Open the workflow for writing; for a dry run, as a command that only looks does.
+
+    Raises `RootElsewhere` where the root is not where it was, and nobody says what happened;
+    ``anywhere``: it does not matter.
+    """
     settings = settings_of(context)
     root, config = open_root(settings.start, settings.database_url)
     actor = actor_of(settings)
     store = _open(root, read_only=dry_run)
     try:
-        yield Service(root, WorkflowLog(store, config.stream, root.path), actor), Output(settings)
+        service = Service(root, WorkflowLog(store, config.stream, root.path), actor)
+        if not (dry_run or anywhere):
+            service.settle_place(settings.root_is)
+        yield service, Output(settings)
     finally:
         store.close()
 

@@ -20,7 +20,7 @@ from lifecycle.payload import Payload
 from lifecycle.status import Status
 from lifecycle.workflow import Attempt as Recorded
 from lifecycle.workflow import Stage, Workflow
-from reconciler import processes, taken_over
+from reconciler import moved, processes, taken_over
 from reconciler.attempt import Attempt
 from reconciler.dispatch import attach, dispatch, launch, launched, prepare
 from reconciler.evidence import Evidence, collect
@@ -31,6 +31,7 @@ from reconciler.stop import stop_below
 from reconciler.traces import scratch_root
 from reconciler.verdict import Action, Verdict, verdict
 from service.errors import RootBusy
+from service.place import was_here
 from service.service import Outcome, WriteOptions
 
 #: Seconds between two monitors of an attempt whose monitors keep dying.
@@ -216,6 +217,8 @@ def look(jobs: Jobs, state: Workflow, stage: Stage, census: Any = None) -> Findi
         found = taken_over.verdict_of(evidence, state, stage)
     else:
         found = verdict(evidence)
+    if found.name == "ELSEWHERE" and was_here(jobs.service.root, recorded.root, recorded.host):
+        evidence, found = moved.judged(evidence)
     steps = tuple(_spelled(stage, recorded, found))
     return Finding(stage.id, recorded.id, evidence, found, steps)
 

@@ -15,6 +15,8 @@ from reconciler.attempt import Attempt
 from reconciler.jobs import Jobs
 from reconciler.locks import is_held
 from reconciler.stop import stop_below
+from service.place import was_here
+from service.root import Root
 
 #: Seconds that a killed monitor has to let go of its lock.
 _WITHIN = 10.0
@@ -45,10 +47,13 @@ def stop_superseded(jobs: Jobs) -> None:
         # An attempt's folder moves with its stage's only once the attempt is seen to be over.
         if attempt.folder.exists():
             with jobs.sole(stage.id):
-                _stop(stage, newest, attempt)
+                _stop(jobs.service.root, stage, newest, attempt)
 
 
-def _stop(stage: Stage, recorded: Recorded, attempt: Attempt) -> None:
+def _stop(root: Root, stage: Stage, recorded: Recorded, attempt: Attempt) -> None:
+    if recorded.root != str(attempt.root) and not was_here(root, recorded.root, recorded.host):
+        # This root is a copy: what its files name is the original's, and is left alone.
+        return
     if recorded.host not in (None, processes.host()):
         raise NotStopped(stage.id, recorded.id, f"it runs on {recorded.host}")
     if recorded.boot_id not in (None, processes.boot_id()):

@@ -5,6 +5,7 @@ ServiceError
 ├── RootExists        a second init
 ├── UnreadablePlan    a plan file that is not JSON, YAML or TOML
 ├── UnimportableState a workflow-state.json that cannot be taken over
+├── RootElsewhere     a root that is not where it was
 ├── InvalidOption     a value that cannot be what it should be
 ├── FilesBehind       recorded, but the files could not be brought up to date
 └── RootBusy          another process holds the root for too long
@@ -51,6 +52,31 @@ class RootExists(ServiceError):
             "one. `wfctl status` shows it.",
             root=str(root),
             workflow=workflow,
+        )
+
+
+class RootElsewhere(ServiceError):
+    """The root is not the one that its log was written for; nothing is written until it is said.
+
+    ``known`` and ``found`` hold path, host, device and inode.
+    """
+
+    code = "root_elsewhere"
+
+    def __init__(self, known: dict[str, Any], found: dict[str, Any]) -> None:
+        same = all(known.get(key) == found[key] for key in ("device", "inode", "host"))
+        guess = (
+            "the folder itself is the same, so it was most likely moved"
+            if same
+            else ("it is another folder, so it may be a copy")
+        )
+        super().__init__(
+            f"expected this workflow in {known.get('path')} on {known.get('host')}, found it in "
+            f"{found['path']} on {found['host']}: {guess}. Say which, once, with any command that "
+            "writes: --root-is moved, and what was begun there is judged by what is so here; "
+            "--root-is copied, and it is left to the original.",
+            known=known,
+            found=found,
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -101,17 +100,6 @@ def refuse_second(root: Root) -> None:
     """Raise `RootExists` where a workflow is here already."""
     if root.config_file.exists():
         raise RootExists(root.path, read_config(root).workflow)
-
-
-def identity(root: Path) -> dict[str, Any]:
-    """Return what tells a root from its copy: path, device and inode, host."""
-    status = root.stat()
-    return {
-        "path": str(root.resolve()),
-        "device": status.st_dev,
-        "inode": status.st_ino,
-        "host": socket.gethostname(),
-    }
 
 
 def root_at(path: Path, url: str | None = None) -> Root:

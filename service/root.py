@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,13 @@ from service.errors import InvalidOption, NoRoot
 
 MARKER = ".wfctl"
 _SQLITE = "sqlite:///"
+
+
+class RootIs(StrEnum):
+    """What happened to a root that is not where it was."""
+
+    MOVED = "moved"
+    COPIED = "copied"
 
 
 @dataclass(frozen=True, slots=True)

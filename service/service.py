@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from eventstore.codec import canonical, digest
@@ -15,13 +16,14 @@ from lifecycle.decide import decide_all
 from lifecycle.errors import LifecycleError, NeedsConsent, NoWorkflow, Refused
 from lifecycle.event import Fact
 from lifecycle.evolve import evolve
-from lifecycle.payload import Payload
+from lifecycle.payload import NoteLogged, Payload
 from lifecycle.workflow import Workflow
 from service.clock import Clock, new_id, system_clock, utc_text
-from service.errors import FilesBehind
+from service.errors import FilesBehind, RootElsewhere
 from service.files import WorkflowFiles
 from service.log import WorkflowLog
-from service.root import Root
+from service.place import Identity, adopt, check_place, identity, is_same, known_identity
+from service.root import Root, RootIs
 
 #: How often a decision is taken anew because somebody else appended in between.
 CONFLICT_RETRIES = 50
@@ -80,12 +82,33 @@ class Service:
         """Return the state now; raises `NoWorkflow` where nothing was created yet."""
         return self.log.current()
 
+    @cached_property
+    def _known(self) -> Identity:
+        return known_identity(self.root, self.log)
+
+    def settle_place(self, how: RootIs | None) -> None:
+        """See that the root is where it was, or take down ``how`` it came here.
+
+        Raises `RootElsewhere` where nobody says.
+        """
+        here = identity(self.root.path)
+        if not self._known or is_same(self._known, here):
+            return
+        if how is None:
+            raise RootElsewhere(self._known, here)
+        adopt(self.root, self._known, how)
+        before = f"{self._known.get('path')} on {self._known.get('host')}"
+        self._known = here
+        self.handle(NoteLogged(text=f"Root {how.value} from {before}"))
+
     def handle(self, *commands: Payload, options: WriteOptions = WriteOptions()) -> Outcome:
         """Carry out the commands, all or nothing, and bring the files up to date.
 
         Raises what the rules raise (and records the refusal), `WrongExpectedVersion`,
-        `CommandConflict`, `FilesBehind`.
+        `CommandConflict`, `FilesBehind`, `RootElsewhere`.
         """
+        if not options.dry_run:
+            check_place(self.root, self._known)
         first = self.first_answer(options, *commands)
         if first is not None:
             return first

@@ -15,7 +15,8 @@ from service.adoption.versions import LOG, STATE, Sources
 from service.clock import Clock, utc_text
 from service.disk import sync_folder, write_whole
 from service.errors import RootExists
-from service.initialise import identity, make_root, refuse_second
+from service.initialise import make_root, refuse_second
+from service.place import identity
 from service.root import Root
 from service.service import Outcome, Service, WriteOptions, planned_state
 from service.sync import Sync, Synced, digest, write_sync

@@ -55,6 +55,7 @@ CHOSEN: dict[type[Exception], int] = {
     use.UnimportableState: FAILED,
     use.NotFound: NOT_FOUND,
     use.InvalidOption: USAGE,
+    use.RootElsewhere: NEEDS_PERSON,
     use.FilesBehind: FAILED,
     use.RootBusy: FAILED,
     log.WrongExpectedVersion: CONFLICT,

@@ -150,6 +150,7 @@ def copies(base: Place, faults: Faults) -> Iterator[World]:
     """Yield a world of its own, and take it away."""
     folder = Path(tempfile.mkdtemp(dir=base.path.parent))
     shutil.copytree(base.path, folder / "root")
+    Place(folder / "root").done("note", "a copy", "--root-is", "copied")
     yield World(Place(folder / "root"), faults)
     shutil.rmtree(folder)
 
