@@ -27,7 +27,7 @@ class Trusted:
 
     actor: Actor
 
-    def ask(self, question: Question) -> bool:
+    def ask(self, question: Question) -> bool:  # noqa: ARG002 - one signature for every consenter
         """See Consenter."""
         return True
 

@@ -67,7 +67,7 @@ def without(index: int) -> Callable[[list[str]], list[str]]:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda lines: [lines[0].replace("ada", "eve"), *lines[1:]], "a version 1 was changed"),
+        (lambda lines: [lines[0].replace('"ada"', '"eve"'), *lines[1:]], "a version 1 was changed"),
         (without(0), "a version 1 is missing"),
         (without(1), "a version 2 is missing"),
         (lambda lines: [lines[1], lines[0], *lines[2:]], "a version 1 is missing"),
