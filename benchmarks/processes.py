@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks.measurement import in_fresh_folder
 
 PLAN = """\
+workflow_id = "bench"
 experiment_design = "bench"
 [[stages]]
 id = "stage-1"

@@ -40,12 +40,14 @@ def canonical(value: Any, where: str = "value") -> bytes:
 
 
 def _is_non_finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, _LISTS):
-        return isinstance(value, float) and not math.isfinite(value)
-    # Most values are flat and hold texts and null: they need no call each.
-    return any(type(item) not in _HARMLESS and _is_non_finite(item) for item in value)
+        return False
+    # Most values are flat and hold texts and null: one look at their types is enough.
+    return not _HARMLESS.issuperset(map(type, value)) and any(map(_is_non_finite, value))
 
 
 def digest(text: bytes) -> str:

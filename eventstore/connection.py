@@ -17,7 +17,6 @@ from eventstore.errors import (
     StoreDamaged,
     StoreUnwritable,
 )
-from eventstore.journal import Journal, of_mode
 from eventstore.tables import APPLICATION_ID, HEAD
 
 _UNWRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM})
@@ -66,28 +65,6 @@ def connect(path: Path, query: str, wait: float) -> sqlite3.Connection:
     """A connection that begins and commits only when told."""
     uri = f"file:{quote(os.fspath(path.absolute()))}?{query}"
     return sqlite3.connect(uri, timeout=wait, isolation_level=None, uri=True)
-
-
-def writer(path: Path, journal: Journal, wait: float) -> tuple[sqlite3.Connection, Journal]:
-    """A connection to write through, and the journal it really has."""
-    connection = connect(path, "mode=rw", wait)
-    try:
-        identify(connection, path)
-        if not os.access(path, os.W_OK):
-            raise StoreUnwritable(path, "a read-only file")
-        return connection, _set_journal(connection, journal)
-    except BaseException:
-        connection.close()
-        raise
-
-
-def _set_journal(connection: sqlite3.Connection, journal: Journal) -> Journal:
-    (found,) = connection.execute(f"PRAGMA journal_mode={journal.mode}").fetchone()
-    if found != journal.mode:
-        journal = of_mode("truncate", f"{journal.mode} is not possible here")
-        connection.execute("PRAGMA journal_mode=truncate")
-    connection.execute(f"PRAGMA synchronous={journal.synchronous}")
-    return journal
 
 
 def reader(path: Path, wait: float) -> sqlite3.Connection:

@@ -3,7 +3,7 @@
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -14,22 +14,21 @@ from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
 from eventstore.chain import START, Link, Sealed, seal, stamp
 from eventstore.codec import Schema, canonical
-from eventstore.connection import meaning, reader, reading, translated, writer
+from eventstore.connection import reader, reading, translated
 from eventstore.errors import (
     DatabaseMissing,
     EventIdReused,
-    LocksUnreliable,
     StoreClosed,
     StoreDamaged,
 )
 from eventstore.event import NewEvent, RecordedEvent
 from eventstore.expectation import Command, require_name, require_same, require_version
-from eventstore.filesystem import kind_of, locks_exclude
+from eventstore.filesystem import kind_of
 from eventstore.journal import Journal, journal_for, of_mode
 from eventstore.statements import Statements
 from eventstore.store import Appended, Claim, Expected, Head, Raw, Refusal, StoredFold
 from eventstore.verification import Finding, Row, findings
-from eventstore.writerlock import WriterLock
+from eventstore.writer import Writer
 
 _Key = TypeVar("_Key", int, str)
 
@@ -37,9 +36,6 @@ _Key = TypeVar("_Key", int, str)
 # or keeps the log from being folded into the file.
 _CHUNK = 1000
 _WAIT = 30.0
-# Bytes of write-ahead log that a closing store leaves: the next process to open reads them all, and
-# SQLite's own limit is of no use to processes that append once and end.
-_LONG_LOG = 1 << 20
 
 
 def open_store(
@@ -80,38 +76,20 @@ def _open_reader(
 def _open_writer(
     path: Path, schema: Schema, clock: Callable[[], datetime], wait: float, chosen: Journal
 ) -> "SqliteStore":
-    connection, journal = writer(path, chosen, wait)
-    lock_path = path.with_name(path.name + "-lock")
-    if journal.mode == "truncate" and not locks_exclude(lock_path):
-        connection.close()
-        raise LocksUnreliable(lock_path, kind_of(path))
+    writer = Writer(path, chosen, wait)
     # The last connection to close copies the log into the file, which costs more than an append.
     # One that may not write cannot, so it is opened second and closed last.
-    keeper = reading(path, "mode=ro", wait)
-    return SqliteStore(
-        path, schema, clock, wait, journal, keeper, _Writer(connection, WriterLock(lock_path))
-    )
+    try:
+        keeper = reading(path, "mode=ro", wait)
+    except BaseException:
+        writer.close()
+        raise
+    return SqliteStore(path, schema, clock, wait, writer.journal, keeper, writer)
 
 
 @cache
 def _statements() -> Statements:
     return Statements(SQLiteDialect())
-
-
-class _Writer:
-    """The connection that writes, and the queue before it."""
-
-    def __init__(self, connection: sqlite3.Connection, lock: WriterLock) -> None:
-        self.connection = connection
-        self.lock = lock
-
-    def close(self, shorten: bool) -> None:
-        """Close, and fold a long log into the file unless others are at work."""
-        if shorten and self.lock.granted():
-            self.connection.execute("PRAGMA busy_timeout=0")
-            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self.connection.close()
-        self.lock.close()
 
 
 class SqliteStore:
@@ -125,7 +103,7 @@ class SqliteStore:
         wait: float,
         journal: Journal,
         connection: sqlite3.Connection,
-        writer: _Writer | None,
+        writer: Writer | None,
     ) -> None:
         self.path = path
         self.journal = journal
@@ -137,23 +115,10 @@ class SqliteStore:
         self._closed = False
         self._sql = _statements()
 
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        writer = self._writer
-        if writer is None or self._closed:
+    def _transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+        if self._writer is None or self._closed:
             raise StoreClosed("closed" if self._closed else "open for reading only")
-        connection = writer.connection
-        writer.lock.acquire(self._wait)
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            yield connection
-            connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise meaning(error, self.path, self._wait) from error
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            writer.lock.release()
+        return self._writer.transaction()
 
     def append(
         self,
@@ -376,12 +341,8 @@ class SqliteStore:
             return
         self._closed = True
         if self._writer is not None:
-            self._writer.close(self._log_size() > _LONG_LOG)
+            self._writer.close()
         self._reader.close()
-
-    def _log_size(self) -> int:
-        log = self.path.with_name(self.path.name + "-wal")
-        return log.stat().st_size if log.exists() else 0
 
 
 def _as_found(text: bytes) -> str:

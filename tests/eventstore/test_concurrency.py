@@ -1,6 +1,7 @@
 """Many processes at once: nobody fails, nothing is lost or doubled, nobody waits long."""
 
 import json
+import shutil
 import subprocess
 import sys
 from contextlib import closing
@@ -36,6 +37,19 @@ def test_forty_processes_append_without_failure(database: Path, journal: str, st
     assert [event.position for event in events] == list(range(1, 1001))
     assert len({event.event_id for event in events}) == 1000
     assert len({event.stream for event in events}) == streams
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("journal", ["wal", "truncate"])
+def test_many_open_a_new_database_at_once(database: Path, tmp_path: Path, journal: str) -> None:
+    """One changes it over to its journal, the others wait; in several tries nobody fails."""
+    for number in range(8):
+        folder = tmp_path / f"try-{number}"
+        folder.mkdir()
+        path = Path(shutil.copy(database, folder))
+        crowd(path, journal, 12, 1, 1, 0)
+        with closing(sqlite_store(path, journal)) as store:
+            assert [event.version for event in store.read("stream-0")] == list(range(1, 13))
 
 
 @pytest.mark.slow

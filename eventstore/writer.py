@@ -1,0 +1,106 @@
+"""The connection that writes: its queue, its journal, and the transaction of an append."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from eventstore.connection import meaning, reading
+from eventstore.errors import LocksUnreliable, StoreUnwritable
+from eventstore.filesystem import kind_of, locks_exclude
+from eventstore.journal import Journal, of_mode
+from eventstore.writerlock import WriterLock
+
+# Bytes of write-ahead log that a closing store leaves: the next process to open reads them all, and
+# SQLite's own limit is of no use to processes that append once and end.
+_LONG_LOG = 1 << 20
+_PAUSE_SECONDS = 0.005
+
+
+class Writer:
+    """One process's way to write into a database."""
+
+    def __init__(self, path: Path, journal: Journal, wait: float) -> None:
+        self.path = path
+        self.connection = reading(path, "mode=rw", wait)
+        self._wait = wait
+        try:
+            if not os.access(path, os.W_OK):
+                raise StoreUnwritable(path, "a read-only file")
+            self._lock = _lock_of(path, journal)
+            self.journal = self._with_journal(journal)
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def _with_journal(self, journal: Journal) -> Journal:
+        (found,) = self.connection.execute("PRAGMA journal_mode").fetchone()
+        if (found == "wal") != (journal.mode == "wal"):
+            journal = self._switched(journal)
+        elif found != journal.mode:
+            self._journal_mode(journal.mode)
+        self.connection.execute(f"PRAGMA synchronous={journal.synchronous}")
+        return journal
+
+    def _switched(self, journal: Journal) -> Journal:
+        """Change the file over: one process at a time, and SQLite does not wait for readers."""
+        self._lock.acquire(self._wait)
+        try:
+            found = self._patiently(journal.mode)
+        finally:
+            self._lock.release()
+        if found == journal.mode:
+            return journal
+        self._journal_mode("truncate")
+        return of_mode("truncate", f"{journal.mode} is not possible here")
+
+    def _patiently(self, mode: str) -> str:
+        end = time.monotonic() + self._wait
+        while True:
+            try:
+                return self._journal_mode(mode)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                    raise
+            time.sleep(_PAUSE_SECONDS)
+
+    def _journal_mode(self, mode: str) -> str:
+        (found,) = self.connection.execute(f"PRAGMA journal_mode={mode}").fetchone()
+        return str(found)
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All that happens inside, or nothing; in turn with other writers."""
+        connection = self.connection
+        self._lock.acquire(self._wait)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise meaning(error, self.path, self._wait) from error
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            self._lock.release()
+
+    def close(self) -> None:
+        """Close, and fold a long log into the file unless others are at work."""
+        if self._log_size() > _LONG_LOG and self._lock.granted():
+            self.connection.execute("PRAGMA busy_timeout=0")
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.connection.close()
+        self._lock.close()
+
+    def _log_size(self) -> int:
+        log = self.path.with_name(self.path.name + "-wal")
+        return log.stat().st_size if log.exists() else 0
+
+
+def _lock_of(path: Path, journal: Journal) -> WriterLock:
+    lock_path = path.with_name(path.name + "-lock")
+    if journal.mode == "truncate" and not locks_exclude(lock_path):
+        raise LocksUnreliable(lock_path, kind_of(path))
+    return WriterLock(lock_path)
