@@ -36,6 +36,11 @@ class Recorded(Protocol):
         ...
 
     @property
+    def prev_hash(self) -> str:
+        """The hash of the version before it."""
+        ...
+
+    @property
     def recorded_at(self) -> str:
         """When the log learned it: ``YYYY-MM-DDTHH:MM:SS.ffffffZ``."""
         ...
@@ -123,7 +128,17 @@ def line(event: Recorded, after: Workflow) -> str | None:
 def message(event: Recorded, after: Workflow) -> str | None:
     """Return the line without its time."""
     render = _MESSAGES.get(event.type)
-    return render(event.data, after) if render is not None else None
+    text = render(event.data, after) if render is not None else None
+    return f"{text} {_anchor(event)}" if event.type in _BOUNDARIES else text
+
+
+def _anchor(event: Recorded) -> str:
+    """Name the head of the log before the event: what it was cannot be cut off in silence."""
+    return f"[log at version {event.version - 1}: {event.prev_hash}]"
+
+
+#: A session begins and ends with the head of the log, outside the chain and where people look.
+_BOUNDARIES = frozenset({"session.started", "session.ended"})
 
 
 def _created(data: dict[str, Any], state: Workflow) -> str:

@@ -58,7 +58,7 @@ def _session_config(state: Workflow) -> dict[str, Any]:
     now = {
         "session_count": session.count,
         "session_id": utc_seconds(session.id),
-        "session_cost": session.cost,
+        "session_cost": int(session.cost) if session.cost == int(session.cost) else session.cost,
         "exit_reason": session.exit_reason,
     }
     return {**state.session_config, **now}

@@ -26,6 +26,7 @@ class Recorded(NamedTuple):
     recorded_at: str
     utc_offset: str = "+02:00"
     hash: str = ACCEPTED
+    prev_hash: str = "0" * 64
 
 
 PLAN: dict[str, Any] = {
