@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.hoist import EVERYWHERE
-from cli.settings import Color, Format, Settings
+from cli.settings import Color, Format, Journal, Settings
 from service.errors import InvalidOption
 from service.root import RootIs
 
@@ -58,6 +58,10 @@ def _everywhere(
         str | None,
         typer.Option("--database-url", metavar="URL", envvar="WFCTL_DATABASE_URL", help="The log."),
     ] = None,
+    journal: Annotated[
+        Journal | None,
+        typer.Option("--journal", help="The log's journal; else by its file system."),
+    ] = None,
     output: Annotated[
         Format, typer.Option("-o", "--output", help="How results are printed.")
     ] = Format.TEXT,
@@ -77,7 +81,7 @@ def _everywhere(
         _print_version()
     if context.invoked_subcommand is None:
         raise InvalidOption("expected a command; `wfctl --help` lists them")
-    context.obj = Settings(root, database_url, output, color, actor, root_is)
+    context.obj = Settings(root, database_url, output, color, actor, root_is, journal)
 
 
 def _print_version() -> None:

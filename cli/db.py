@@ -37,12 +37,21 @@ def current(context: typer.Context) -> None:
 
 
 def url(context: typer.Context) -> None:
-    """Print where the log is kept."""
+    """Print where the log is kept, with which journal, and why."""
+    from eventstore.journal import journal_for
+
     root = _root(context)
     address = f"sqlite:///{root.database}"
-    Output(settings_of(context)).result({"url": address}, lambda: address)
+    journal = journal_for(root.database, root.journal)
+    Output(settings_of(context)).result(
+        {"url": address, "journal": journal._asdict()},
+        lambda: (
+            f"{address}\njournal {journal.mode}, synchronous {journal.synchronous}: "
+            f"{journal.reason}"
+        ),
+    )
 
 
 def _root(context: typer.Context) -> Root:
     settings = settings_of(context)
-    return open_root(settings.start, settings.database_url)[0]
+    return open_root(settings.start, settings.database_url, settings.journal)[0]

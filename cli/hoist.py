@@ -4,7 +4,16 @@ from __future__ import annotations
 
 #: Each takes a value.
 EVERYWHERE = frozenset(
-    {"--root", "--root-is", "--database-url", "--output", "-o", "--color", "--actor"}
+    {
+        "--root",
+        "--root-is",
+        "--database-url",
+        "--journal",
+        "--output",
+        "-o",
+        "--color",
+        "--actor",
+    }
 )
 
 

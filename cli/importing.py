@@ -57,7 +57,7 @@ def import_(
     actor = actor_of(settings)
     zone = _zone(utc_offset)
     sources = read_sources(source.resolve(), now=utc_text(system_clock()), git=git, zone=zone)
-    root = root_at(_place(source, into, settings, dry_run), settings.database_url)
+    root = root_at(_place(source, into, settings, dry_run), settings.database_url, settings.journal)
     content = {"import": str(sources.folder), "git": git, "consent": consent.value}
     options = replace(write_options(dry_run, command_id, None), content=content)
     adoption = adopt(

@@ -45,7 +45,7 @@ def init(
     from service.plan_file import read_plan
 
     settings = settings_of(context)
-    root = root_at(settings.start, settings.database_url)
+    root = root_at(settings.start, settings.database_url, settings.journal)
     document = read_plan(plan)
     command = command_of(
         document,

@@ -24,6 +24,13 @@ class Format(StrEnum):
     JSONL = "jsonl"
 
 
+class Journal(StrEnum):
+    """The journal of a log on SQLite."""
+
+    WAL = "wal"
+    TRUNCATE = "truncate"
+
+
 class Color(StrEnum):
     """When colours are used."""
 
@@ -42,6 +49,7 @@ class Settings:
     color: Color = Color.AUTO
     actor: str | None = None
     root_is: RootIs | None = None
+    journal: Journal | None = None
 
     @property
     def start(self) -> Path:

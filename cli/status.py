@@ -9,6 +9,7 @@ import typer
 from cli.options import At, Stage
 from cli.output import Output
 from cli.workspace import Reading, reading
+from eventstore.journal import journal_for
 from lifecycle.status import Status
 from lifecycle.workflow import Attempt, Workflow
 from lifecycle.workflow import Stage as StageState
@@ -32,6 +33,9 @@ def status(context: typer.Context, at: At = None) -> None:
         state = workflow.state(at)
         stale = workflow.files.stale(state) if at is None else []
         doubts = _of_consent(workflow, state) if at is None else []
+        journal = journal_for(workflow.root.database, workflow.root.journal)
+        slower = [f"the log has a {journal.mode} journal: {journal.reason}"]
+        notices = stale + doubts + (slower if journal.mode != "wal" else [])
         data = {
             "workflow": state.id,
             "status": state.workflow_status or "active",
@@ -40,10 +44,9 @@ def status(context: typer.Context, at: At = None) -> None:
             "pending_amendments": [a.id for a in state.pending_amendments],
             "files": stale,
             "consent": {"policy": state.consent, "warnings": doubts},
+            "journal": journal._asdict(),
         }
-        workflow.output.result(
-            data, lambda: _text(state, stale + doubts, workflow.output), state=state
-        )
+        workflow.output.result(data, lambda: _text(state, notices, workflow.output), state=state)
 
 
 def _of_consent(workflow: Reading, state: Workflow) -> list[str]:

@@ -79,7 +79,7 @@ def settings_of(context: typer.Context) -> Settings:
 def reading(context: typer.Context) -> Iterator[Reading]:
     """Open the workflow for reading: nothing is written, no lock is taken."""
     settings = settings_of(context)
-    root, config = open_root(settings.start, settings.database_url)
+    root, config = open_root(settings.start, settings.database_url, settings.journal)
     store = _open(root, read_only=True)
     try:
         yield Reading(root, config, WorkflowLog(store, config.stream, root.path), Output(settings))
@@ -97,7 +97,7 @@ def writing(
     ``anywhere``: it does not matter.
     """
     settings = settings_of(context)
-    root, config = open_root(settings.start, settings.database_url)
+    root, config = open_root(settings.start, settings.database_url, settings.journal)
     actor = actor_of(settings)
     store = _open(root, read_only=dry_run)
     try:
@@ -110,7 +110,13 @@ def writing(
 
 
 def _open(root: Root, *, read_only: bool) -> EventStore:
-    return open_store(root.database, schema=SCHEMA, clock=system_clock, read_only=read_only)
+    return open_store(
+        root.database,
+        schema=SCHEMA,
+        clock=system_clock,
+        read_only=read_only,
+        journal=root.journal,
+    )
 
 
 def create(root: Root) -> EventStore:

@@ -79,7 +79,7 @@ def make_root(
         write_whole(root.folder / ".gitignore", _IGNORE)
     store = connect(root)
     try:
-        log = _new_log(root, Config(workflow, root.url), store, options)
+        log = _new_log(root, Config(workflow, root.url, root.journal), store, options)
         return write(Service(root, log, actor, clock))
     finally:
         store.close()
@@ -102,14 +102,14 @@ def refuse_second(root: Root) -> None:
         raise RootExists(root.path, read_config(root).workflow)
 
 
-def root_at(path: Path, url: str | None = None) -> Root:
+def root_at(path: Path, url: str | None = None, journal: str | None = None) -> Root:
     """Return the root to be made at ``path``; raises `InvalidOption` where it is no folder.
 
-    ``url`` names the database where the log is to be kept elsewhere.
+    ``url`` names the database where the log is to be kept elsewhere, ``journal`` its journal.
     """
     if not path.is_dir():
         raise InvalidOption(f"{path} is not a folder; make it first, or name another with --root")
-    return Root(path.resolve(), url)
+    return Root(path.resolve(), url, journal)
 
 
 def init_options(options: WriteOptions, plan: Any, **settings: str | None) -> WriteOptions:

@@ -12,6 +12,8 @@ from typing import Any
 from service.errors import InvalidOption, NoRoot
 
 MARKER = ".wfctl"
+#: The journals a log on SQLite may have; without a choice the file system decides.
+JOURNALS = ("wal", "truncate")
 _SQLITE = "sqlite:///"
 
 
@@ -24,10 +26,15 @@ class RootIs(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The paths of one workflow root. ``url`` names the log where it is kept elsewhere."""
+    """The paths of one workflow root.
+
+    ``url`` names the log where it is kept elsewhere; ``journal`` is ``wal`` or ``truncate`` where
+    it is not to be chosen by the file system.
+    """
 
     path: Path
     url: str | None = None
+    journal: str | None = None
 
     @property
     def folder(self) -> Path:
@@ -77,6 +84,7 @@ class Config:
 
     workflow: str
     database_url: str | None = None
+    journal: str | None = None
 
     @property
     def stream(self) -> str:
@@ -100,22 +108,30 @@ def read_config(root: Root) -> Config:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidOption(f"{root.config_file}: not valid TOML: {error}") from error
     workflow, url = values.get("workflow"), values.get("database_url")
+    journal = values.get("journal")
     if not isinstance(workflow, str) or not isinstance(url, str | None):
         raise InvalidOption(
             f'{root.config_file}: expected workflow = "…" and perhaps database_url = "…", both '
             f"text, found workflow = {workflow!r} and a {type(url).__name__}"
         )
-    return Config(workflow, url)
+    if journal not in (None, *JOURNALS):
+        raise InvalidOption(
+            f"{root.config_file}: expected journal = one of {', '.join(JOURNALS)}, "
+            f"found {journal!r}"
+        )
+    return Config(workflow, url, journal)
 
 
-def open_root(start: Path, url: str | None) -> tuple[Root, Config]:
-    """Return the nearest root and its configuration; ``url`` goes before the configured one."""
+def open_root(start: Path, url: str | None, journal: str | None = None) -> tuple[Root, Config]:
+    """Return the nearest root and its configuration; what is given goes before what it says."""
     root = find_root(start)
     config = read_config(root)
-    return replace(root, url=url or config.database_url), config
+    found = replace(root, url=url or config.database_url, journal=journal or config.journal)
+    return found, config
 
 
 def config_text(config: Config) -> str:
     """Return the text of ``config.toml``."""
     url = f"database_url = {json.dumps(config.database_url)}\n" if config.database_url else ""
-    return f'# written by wfctl init\nworkflow = "{config.workflow}"\n{url}'
+    journal = f'journal = "{config.journal}"\n' if config.journal else ""
+    return f'# written by wfctl init\nworkflow = "{config.workflow}"\n{url}{journal}'
