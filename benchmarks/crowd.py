@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.measurement import in_fresh_folder
 from migrations.upgrade import upgrade
 
-TOTAL = 4000
+TOTAL = 2000
 WRITERS = (1, 2, 8, 40)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.contents import STREAM, counted, event, fill, fresh_id, made, opened
 from eventstore.store import Claim, StoredFold
 
-SINGLES = 2000
+SINGLES = 300
 BATCH = 1000
 BATCHES = 10
 LENGTH = 100_000

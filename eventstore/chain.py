@@ -1,7 +1,8 @@
 """The hash chain: each event carries the hash of the one before."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import NamedTuple
 
 from orjson import dumps
@@ -44,7 +45,14 @@ class Stamp(NamedTuple):
 def stamp(stream: str, command_id: str, now: datetime) -> Stamp:
     """The stamp of an append at `now`, an aware local time."""
     recorded_at = now.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
-    return Stamp(stream, command_id, recorded_at, now.isoformat(timespec="microseconds")[26:32])
+    return Stamp(stream, command_id, recorded_at, _offset(now.utcoffset() or timedelta()))
+
+
+@cache
+def _offset(offset: timedelta) -> str:
+    minutes = round(offset.total_seconds() / 60)
+    hours, minutes = divmod(abs(minutes), 60)
+    return f"{'-' if offset < timedelta() else '+'}{hours:02}:{minutes:02}"
 
 
 def seal(events: Sequence[NewEvent], after: Link, stamp: Stamp) -> list[Sealed]:

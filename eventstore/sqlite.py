@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import orjson
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
-from eventstore.chain import START, Link, Sealed, seal, stamp
+from eventstore.chain import START, Link, Sealed, Stamp, seal, stamp
 from eventstore.codec import Schema, canonical
 from eventstore.connection import reader, reading, translated
 from eventstore.errors import (
@@ -133,52 +133,32 @@ class SqliteStore:
         for event in events:
             self._schema.check_new(event)
         with self._transaction() as connection:
-            known = self._command(connection, claim.command_id)
-            if known is not None:
+            before = connection.execute(self._sql.before, (stream, claim.command_id)).fetchone()
+            position, version, hash_, *command = before
+            if command[0] is not None:
+                known = Command(*command)
                 require_same(claim, known, stream)
                 return self._answer(known)
-            return Appended(self._record(connection, stream, events, expected, claim), False)
+            after = Link(version, hash_) if version else START
+            require_version(stream, expected, after.version)
+            marked = stamp(stream, claim.command_id, self._clock())
+            sealed = seal(events, after, marked)
+            first = (position or 0) + 1
+            self._insert_events(connection, marked, sealed, first)
+            self._insert_command(connection, stream, claim, after.version, len(sealed))
+            return Appended(self._decoded(sealed, first), False)
 
-    def _record(
-        self,
-        connection: sqlite3.Connection,
-        stream: str,
-        events: Sequence[NewEvent],
-        expected: int | Expected,
-        claim: Claim,
-    ) -> tuple[RecordedEvent, ...]:
-        head = self._head(connection, stream)
-        after = Link(head.version, head.hash) if head else START
-        require_version(stream, expected, after.version)
-        marked = stamp(stream, claim.command_id, self._clock())
-        sealed = seal(events, after, marked)
-        first = self._insert(connection, stream, marked.recorded_at, sealed)
-        last_version = after.version + len(sealed)
-        connection.execute(
-            self._sql.insert_command,
-            (claim.command_id, stream, claim.digest, after.version + 1, last_version),
-        )
-        decode = self._schema.decode
-        return tuple(decode(n, link.hash, link.text) for n, link in enumerate(sealed, first))
-
-    def _insert(
-        self,
-        connection: sqlite3.Connection,
-        stream: str,
-        recorded_at: str,
-        sealed: Sequence[Sealed],
-    ) -> int:
-        """Store the events and return the position of the first."""
-        (last,) = connection.execute(self._sql.last_position).fetchone()
-        first: int = (last or 0) + 1
+    def _insert_events(
+        self, connection: sqlite3.Connection, marked: Stamp, sealed: Sequence[Sealed], first: int
+    ) -> None:
         rows = (
             (
                 position,
-                stream,
+                marked.stream,
                 link.version,
                 link.event.event_id,
                 link.event.type,
-                recorded_at,
+                marked.recorded_at,
                 link.hash,
                 link.text.decode(),
             )
@@ -187,8 +167,17 @@ class SqliteStore:
         try:
             connection.executemany(self._sql.insert_event, rows)
         except sqlite3.IntegrityError as error:
-            raise EventIdReused(stream, [link.event.event_id for link in sealed]) from error
-        return first
+            raise EventIdReused(marked.stream, [link.event.event_id for link in sealed]) from error
+
+    def _insert_command(
+        self, connection: sqlite3.Connection, stream: str, claim: Claim, after: int, number: int
+    ) -> None:
+        row = (claim.command_id, stream, claim.digest, after + 1, after + number)
+        connection.execute(self._sql.insert_command, row)
+
+    def _decoded(self, sealed: Sequence[Sealed], first: int) -> tuple[RecordedEvent, ...]:
+        decode = self._schema.decode
+        return tuple(decode(n, link.hash, link.text) for n, link in enumerate(sealed, first))
 
     def _command(self, connection: sqlite3.Connection, command_id: str) -> Command | None:
         row = connection.execute(self._sql.command, (command_id,)).fetchone()

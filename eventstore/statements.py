@@ -16,6 +16,7 @@ from sqlalchemy import (
     insert,
     literal_column,
     select,
+    true,
 )
 from sqlalchemy.sql.elements import ClauseElement
 
@@ -39,9 +40,21 @@ class Statements:
         return self._text(_first(last.order_by(events.c.version.desc()), literal_column("1")))
 
     @cached_property
-    def last_position(self) -> str:
-        """Nothing -> the last position, null in an empty log."""
-        return self._text(select(func.max(events.c.position)))
+    def before(self) -> str:
+        """stream, command id -> all that an append must know, in one round trip.
+
+        Last position of the log; version and hash of the stream's head; stream, digest, first and
+        last version of the command. Each is null where there is none.
+        """
+        last = select(func.max(events.c.position).label("position")).subquery()
+        found = select(events.c.version, events.c.hash).where(
+            events.c.stream == bindparam("stream")
+        )
+        newest = _first(found.order_by(events.c.version.desc()), literal_column("1")).subquery()
+        claimed = commands.c.command_id == bindparam("id")
+        columns = (last.c.position, newest.c.version, newest.c.hash, *list(commands.c)[1:])
+        joined = last.outerjoin(newest, true()).outerjoin(commands, claimed)
+        return self._text(select(*columns).select_from(joined))
 
     @cached_property
     def extent(self) -> str:

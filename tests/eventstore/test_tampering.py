@@ -63,7 +63,7 @@ MIDDLE = "WHERE stream = 'w' AND version = 3"
     ("statements", "version", "kind"),
     [
         ([f"UPDATE events SET body = replace(body, 'line', 'lime') {MIDDLE}"], 3, "altered"),
-        ([f"UPDATE events SET hash = replace(hash, 'a', 'b') {MIDDLE}"], 3, "altered"),
+        ([f"UPDATE events SET hash = sha(hash) {MIDDLE}"], 3, "altered"),
         (
             [
                 f"UPDATE events SET body = replace(body, 'line', 'lime') {MIDDLE}",
