@@ -14,6 +14,7 @@ from reconciler.errors import (
 )
 from reconciler.evidence import collect
 from reconciler.markers import Seen
+from reconciler.processes import start_ticks
 from reconciler.runner import Mode
 from reconciler.verdict import Action
 from tests.reconciler.support import (
@@ -114,6 +115,7 @@ def test_a_command_that_outlives_its_shell_is_waited_for(stage: Stage) -> None:
     until(lambda: stage.runs(attempt) == 1)
     [shell] = stage.runner().facts(attempt).job_ids
     end(int(shell))
+    until(lambda: start_ticks(int(shell)) is None)
     kill_monitor(attempt)
     [job] = collect(attempt, NOW).jobs
     assert (job.id_alive, job.lock_held) == (False, True)
