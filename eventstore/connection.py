@@ -20,6 +20,18 @@ from eventstore.errors import (
 from eventstore.tables import APPLICATION_ID, HEAD
 
 _UNWRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM})
+# Failures to write and to grow a file: on a full disk the shared memory is the first to feel it.
+_UNWRITTEN = frozenset(
+    {
+        sqlite3.SQLITE_IOERR_SHMSIZE,
+        sqlite3.SQLITE_IOERR_SHMMAP,
+        sqlite3.SQLITE_IOERR_SHMOPEN,
+        sqlite3.SQLITE_IOERR_WRITE,
+        sqlite3.SQLITE_IOERR_TRUNCATE,
+        sqlite3.SQLITE_IOERR_FSYNC,
+        sqlite3.SQLITE_IOERR_DIR_FSYNC,
+    }
+)
 # A log that holds nothing more, as a writer leaves it that dies early, sends SQLite into a loop of
 # ten seconds when the shared memory is to be read only.
 _LOG_HEADER_BYTES = 32
@@ -30,10 +42,11 @@ def meaning(error: sqlite3.Error, path: Path, wait: float) -> EventStoreError:
     """Our error for one of the engine's; a wrong use of the driver is raised as it is."""
     if isinstance(error, sqlite3.ProgrammingError):
         raise error
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    exactly = getattr(error, "sqlite_errorcode", 0)
+    code = exactly & 0xFF
     if code in _BUSY:
         return StoreBusy(wait)
-    if code in _UNWRITABLE:
+    if code in _UNWRITABLE or exactly in _UNWRITTEN:
         return StoreUnwritable(path, _why_unwritable(error, path))
     if code == sqlite3.SQLITE_NOTADB:
         return NotOurs(path, "another kind of file")
@@ -73,12 +86,23 @@ def reader(path: Path, wait: float) -> sqlite3.Connection:
     A shared-memory file that is there is opened for reading only. Without one, SQLite makes it;
     on a read-only file system, where nobody writes, the file is taken as it is.
     """
+    connection = unidentified_reader(path, wait)
+    try:
+        identify(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def unidentified_reader(path: Path, wait: float) -> sqlite3.Connection:
+    """As `reader`, whosever database it is."""
     if not path.exists():
         raise DatabaseMissing(path)
     if _size(path, "-wal") == _LOG_HEADER_BYTES:
         return _other_reader(path, wait)
     try:
-        return reading(path, "mode=ro&readonly_shm=1", wait)
+        return _looked(path, "mode=ro&readonly_shm=1", wait)
     except sqlite3.OperationalError:
         return _other_reader(path, wait)
 
@@ -86,16 +110,27 @@ def reader(path: Path, wait: float) -> sqlite3.Connection:
 def _other_reader(path: Path, wait: float) -> sqlite3.Connection:
     if os.access(path.parent, os.W_OK) and os.access(path, os.W_OK):
         _roll_back_interrupted(path, wait)
-        return reading(path, "mode=ro", wait)
+        return _looked(path, "mode=ro", wait)
     if _size(path, "-wal") > _LOG_HEADER_BYTES or _size(path, "-journal"):
-        return reading(path, "mode=ro", wait)
-    return reading(path, "mode=ro&immutable=1", wait)
+        return _looked(path, "mode=ro", wait)
+    return _looked(path, "mode=ro&immutable=1", wait)
 
 
 def _roll_back_interrupted(path: Path, wait: float) -> None:
     """Let SQLite undo what a writer that died had half written: nobody can read before that."""
     if _size(path, "-journal"):
-        reading(path, "mode=rw", wait).close()
+        _looked(path, "mode=rw", wait).close()
+
+
+def _looked(path: Path, way: str, wait: float) -> sqlite3.Connection:
+    """A connection opened in the given way that has read the file: only then is it known to."""
+    connection = connect(path, way, wait)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _size(path: Path, suffix: str) -> int:

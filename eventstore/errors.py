@@ -4,6 +4,7 @@ EventStoreError
 ├── WrongExpectedVersion     the stream is not where the writer thought
 ├── CommandConflict          a command id is used again with other content
 ├── EventIdReused            an event id is already in the log
+├── TransferConflict         what another log holds cannot be taken in
 ├── InvalidData              not JSON that reads back as it was written
 ├── SchemaError              the code does not know this event
 │   ├── UnknownEventType
@@ -15,11 +16,13 @@ EventStoreError
 │   ├── NotOurs
 │   ├── NewerDatabase
 │   ├── OlderDatabase
-│   └── StoreDamaged
+│   ├── StoreDamaged
+│   └── StoreUnreachable     the server does not answer, or does not let us in
 ├── DamagedEvent             a stored event is no envelope
 ├── StoreBusy                others kept the log to themselves for too long
 ├── StoreUnwritable          read-only, full, or no permission
 ├── LocksUnreliable          two writers could hold the lock at once
+├── DriverMissing            the database's driver is not installed
 └── StoreClosed              used after close, or written through a reader
 """
 
@@ -90,6 +93,22 @@ class EventIdReused(EventStoreError):
         )
         self.stream = stream
         self.event_ids = event_ids
+
+
+class TransferConflict(EventStoreError):
+    """Something of another log is here already, or is of another history."""
+
+    code = "transfer_conflict"
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(
+            f"{what}: expected nothing of it in the target, found: {reason}; nothing there was "
+            "changed; name an empty database, or move one stream with --stream",
+            what=what,
+            reason=reason,
+        )
+        self.what = what
+        self.reason = reason
 
 
 class InvalidData(EventStoreError):
@@ -269,6 +288,22 @@ class StoreDamaged(DatabaseError):
         self.reason = reason
 
 
+class StoreUnreachable(DatabaseError):
+    """The server does not answer, or does not let us in; a connection that was lost stays so."""
+
+    code = "store_unreachable"
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(
+            f"{address}: expected the database server to answer, found: {reason}; what was "
+            "acknowledged is recorded; see that the server runs and lets you in, then repeat the "
+            "command",
+            address,
+            reason=reason,
+        )
+        self.reason = reason
+
+
 class DamagedEvent(EventStoreError):
     """A stored text that is not the envelope of an event."""
 
@@ -329,6 +364,22 @@ class LocksUnreliable(EventStoreError):
         )
         self.path = str(path)
         self.filesystem = filesystem
+
+
+class DriverMissing(EventStoreError):
+    """The program that talks to the database's server is not installed."""
+
+    code = "driver_missing"
+
+    def __init__(self, driver: str, reason: str) -> None:
+        super().__init__(
+            f"a log on PostgreSQL: expected the driver {driver}, found: {reason}; install it with "
+            "`uv tool install 'wfctl-eventstore[postgres]'` or "
+            "`pip install 'wfctl-eventstore[postgres]'`",
+            driver=driver,
+            reason=reason,
+        )
+        self.driver = driver
 
 
 class StoreClosed(EventStoreError):

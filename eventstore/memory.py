@@ -1,16 +1,28 @@
 """The event log in memory: for tests and rehearsals, as strict as the engines that last."""
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 
+from eventstore.cargo import placed
 from eventstore.chain import START, Link, Sealed, seal, stamp
 from eventstore.codec import Schema, canonical
-from eventstore.errors import EventIdReused, StoreClosed
+from eventstore.errors import EventIdReused, StoreClosed, TransferConflict
 from eventstore.event import NewEvent, RecordedEvent
 from eventstore.expectation import Command, require_name, require_same, require_version
-from eventstore.store import Appended, Claim, Expected, Head, Raw, Refusal, StoredFold
+from eventstore.store import (
+    Appended,
+    Cargo,
+    Claim,
+    Claimed,
+    Expected,
+    Head,
+    Raw,
+    Refusal,
+    StoredFold,
+)
 from eventstore.verification import Finding, Row, findings
 
 
@@ -85,7 +97,7 @@ class MemoryStore:
             type=event.type,
             recorded_at=recorded_at,
             hash=link.hash,
-            text=link.text.decode(),
+            text=link.text,
         )
         self._log.append(row)
         self._streams[stream].append(row)
@@ -108,6 +120,12 @@ class MemoryStore:
         require_same(claim, known)
         return self._answer(known)
 
+    def claim(self, command_id: str) -> Claim | None:
+        """See EventStore."""
+        self._require_open()
+        known = self._commands.get(command_id)
+        return None if known is None else Claim(command_id, known.digest)
+
     def read(
         self, stream: str, *, after: int = 0, upto: int | None = None
     ) -> Iterator[RecordedEvent]:
@@ -121,11 +139,44 @@ class MemoryStore:
         end = None if limit is None else after + limit
         return (self._decode(row) for row in islice(iter(self._log), after, end))
 
+    def wait(self, after: int, timeout: float) -> int:
+        """See EventStore; nobody else can append meanwhile."""
+        self._require_open()
+        if len(self._log) <= after:
+            time.sleep(timeout)
+        return len(self._log)
+
     def raw(self, stream: str, *, after: int = 0) -> Iterator[Raw]:
         """See EventStore."""
         self._require_open()
         rows = islice(self.rows(stream), after, None)
         return (Raw(row.position, row.text, row.hash) for row in rows)
+
+    def all_raw(self) -> Iterator[Raw]:
+        """See EventStore."""
+        self._require_open()
+        return (Raw(row.position, row.text, row.hash) for row in self._log)
+
+    def commands(self) -> Iterator[Claimed]:
+        """See EventStore."""
+        self._require_open()
+        return (Claimed(id_, *self._commands[id_]) for id_ in sorted(self._commands))
+
+    def take_in(self, cargo: Cargo) -> None:
+        """See EventStore."""
+        self._require_open()
+        rows = placed(cargo.events, len(self._log))
+        here = [row.event_id for row in rows if row.event_id in self._event_ids]
+        here += [c.command_id for c in cargo.commands if c.command_id in self._commands]
+        if here:
+            raise TransferConflict(f"cargo of {len(rows)} events", f"{here[0]} is here")
+        for row in rows:
+            self._log.append(row)
+            self._streams[row.stream].append(row)
+            self._event_ids.add(row.event_id)
+        self._commands |= {command.command_id: Command(*command[1:]) for command in cargo.commands}
+        self._refusals += cargo.refusals
+        self._folds |= {(fold.stream, fold.reducer): fold for fold in cargo.folds}
 
     def rows(self, stream: str) -> Iterator[Row]:
         """Every column of a stream's rows, in order of version."""

@@ -2,16 +2,17 @@
 
 import sqlite3
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import orjson
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
+from eventstore.cargo import all_commands, all_raw, all_refusals, in_the_way, unpacked
 from eventstore.chain import START, Link, Sealed, Stamp, seal, stamp
 from eventstore.codec import Schema, canonical
 from eventstore.connection import reader, reading, translated
@@ -26,7 +27,18 @@ from eventstore.expectation import Command, require_name, require_same, require_
 from eventstore.filesystem import kind_of
 from eventstore.journal import Journal, journal_for, of_mode
 from eventstore.statements import Statements
-from eventstore.store import Appended, Claim, Expected, Head, Raw, Refusal, StoredFold
+from eventstore.store import (
+    Appended,
+    Cargo,
+    Claim,
+    Claimed,
+    Expected,
+    Head,
+    Raw,
+    Refusal,
+    StoredFold,
+)
+from eventstore.tip import Tip
 from eventstore.verification import Finding, Row, findings
 from eventstore.writer import Writer
 
@@ -36,6 +48,8 @@ _Key = TypeVar("_Key", int, str)
 # or keeps the log from being folded into the file.
 _CHUNK = 1000
 _WAIT = 30.0
+# Between two looks of one who waits for the next event.
+_LOOK_SECONDS = 0.1
 
 
 def open_store(
@@ -114,11 +128,12 @@ class SqliteStore:
         self._writer = writer
         self._closed = False
         self._sql = _statements()
+        self._tip: Tip | None = None
 
-    def _transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+    def _transaction(self) -> Writer:
         if self._writer is None or self._closed:
             raise StoreClosed("closed" if self._closed else "open for reading only")
-        return self._writer.transaction()
+        return self._writer
 
     def append(
         self,
@@ -133,51 +148,53 @@ class SqliteStore:
         for event in events:
             self._schema.check_new(event)
         with self._transaction() as connection:
-            before = connection.execute(self._sql.before, (stream, claim.command_id)).fetchone()
-            position, version, hash_, *command = before
-            if command[0] is not None:
-                known = Command(*command)
-                require_same(claim, known, stream)
-                return self._answer(known)
-            after = Link(version, hash_) if version else START
-            require_version(stream, expected, after.version)
+            tip, self._tip = self._tip_for(connection, stream), None
+            if not self._is_new(connection, claim, tip, len(events)):
+                return self._repeated(connection, stream, claim)
+            require_version(stream, expected, tip.head.version)
             marked = stamp(stream, claim.command_id, self._clock())
-            sealed = seal(events, after, marked)
-            first = (position or 0) + 1
-            self._insert_events(connection, marked, sealed, first)
-            self._insert_command(connection, stream, claim, after.version, len(sealed))
-            return Appended(self._decoded(sealed, first), False)
+            sealed = seal(events, tip.head, marked)
+            self._insert_events(connection, marked, sealed, tip.position + 1)
+        self._tip = tip.moved(sealed)
+        return Appended(self._decoded(sealed, tip.position + 1), False)
+
+    def _tip_for(self, connection: sqlite3.Connection, stream: str) -> Tip:
+        (changes,) = connection.execute("PRAGMA data_version").fetchone()
+        tip = self._tip
+        if tip is not None and tip.changes == changes and tip.stream == stream:
+            return tip
+        position, version, hash_ = connection.execute(self._sql.tip, (stream,)).fetchone()
+        return Tip(changes, stream, position or 0, Link(version, hash_) if version else START)
+
+    def _is_new(self, connection: sqlite3.Connection, claim: Claim, tip: Tip, number: int) -> bool:
+        """Claim the command, unless somebody has."""
+        last = tip.head.version
+        row = (claim.command_id, tip.stream, claim.digest, last + 1, last + number)
+        return connection.execute(self._sql.claim, row).rowcount == 1
+
+    def _repeated(self, connection: sqlite3.Connection, stream: str, claim: Claim) -> Appended:
+        known = self._command(connection, claim.command_id)
+        if known is None:
+            raise StoreDamaged(self.path, f"command {claim.command_id} is in an index alone")
+        require_same(claim, known, stream)
+        return self._answer(known)
 
     def _insert_events(
         self, connection: sqlite3.Connection, marked: Stamp, sealed: Sequence[Sealed], first: int
     ) -> None:
-        rows = (
-            (
-                position,
-                marked.stream,
-                link.version,
-                link.event.event_id,
-                link.event.type,
-                marked.recorded_at,
-                link.hash,
-                link.text.decode(),
-            )
-            for position, link in enumerate(sealed, first)
-        )
+        stream, recorded_at = marked.stream, marked.recorded_at
+        rows = [
+            (position, stream, version, event.event_id, event.type, recorded_at, hash_, text)
+            for position, (version, event, text, hash_) in enumerate(sealed, first)
+        ]
         try:
             connection.executemany(self._sql.insert_event, rows)
         except sqlite3.IntegrityError as error:
             raise EventIdReused(marked.stream, [link.event.event_id for link in sealed]) from error
 
-    def _insert_command(
-        self, connection: sqlite3.Connection, stream: str, claim: Claim, after: int, number: int
-    ) -> None:
-        row = (claim.command_id, stream, claim.digest, after + 1, after + number)
-        connection.execute(self._sql.insert_command, row)
-
-    def _decoded(self, sealed: Sequence[Sealed], first: int) -> tuple[RecordedEvent, ...]:
+    def _decoded(self, sealed: Sequence[Sealed], first: int) -> Iterator[RecordedEvent]:
         decode = self._schema.decode
-        return tuple(decode(n, link.hash, link.text) for n, link in enumerate(sealed, first))
+        return (decode(n, link.hash, link.text) for n, link in enumerate(sealed, first))
 
     def _command(self, connection: sqlite3.Connection, command_id: str) -> Command | None:
         row = connection.execute(self._sql.command, (command_id,)).fetchone()
@@ -195,6 +212,12 @@ class SqliteStore:
             return None
         require_same(claim, known)
         return self._answer(known)
+
+    def claim(self, command_id: str) -> Claim | None:
+        """See EventStore."""
+        with self._reading() as connection:
+            known = self._command(connection, command_id)
+        return None if known is None else Claim(command_id, known.digest)
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -239,11 +262,47 @@ class SqliteStore:
             after = self._onward(after, rows[-1][0])
             left -= len(rows)
 
+    def wait(self, after: int, timeout: float) -> int:
+        """See EventStore."""
+        end = time.monotonic() + timeout
+        while True:
+            ((seen,),) = self._fetch("PRAGMA data_version", ())
+            ((last,),) = self._fetch(self._sql.last, ())
+            if last > after or time.monotonic() >= end:
+                return int(last)
+            self._wait_for_others(seen, end)
+
+    def _wait_for_others(self, seen: int, end: float) -> None:
+        """Return once the file is not as it was `seen`: a look at one number, no query."""
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(_LOOK_SECONDS, left))
+            if self._fetch("PRAGMA data_version", ()) != [(seen,)]:
+                return
+
     def raw(self, stream: str, *, after: int = 0) -> Iterator[Raw]:
         """See EventStore."""
         for rows in self._chunks(stream, after, sys.maxsize):
             for _, position, hash_, text in rows:
                 yield Raw(position, text, hash_)
+
+    def all_raw(self) -> Iterator[Raw]:
+        """See EventStore."""
+        return all_raw(self._fetch, self._sql)
+
+    def commands(self) -> Iterator[Claimed]:
+        """See EventStore."""
+        return all_commands(self._fetch, self._sql)
+
+    def take_in(self, cargo: Cargo) -> None:
+        """See EventStore."""
+        with self._transaction() as connection:
+            self._tip = None
+            ((last,),) = connection.execute(self._sql.last).fetchall()
+            try:
+                for statement, rows in unpacked(cargo, self._sql, last):
+                    connection.executemany(statement, rows)
+            except sqlite3.IntegrityError as error:
+                raise in_the_way(cargo, error) from error
 
     def rows(self, stream: str) -> Iterator[Row]:
         """Every column of a stream's rows, in order of version; damaged text is kept as found."""
@@ -315,14 +374,7 @@ class SqliteStore:
 
     def refusals(self, stream: str | None = None) -> Iterator[Refusal]:
         """See EventStore."""
-        after = 0
-        while rows := self._fetch(self._sql.refusals, (after, _CHUNK)):
-            for row in rows:
-                at, name, actor, command, code, message, data = row[1:]
-                refusal = Refusal(at, name, actor, command, code, message, orjson.loads(data))
-                if stream in (None, refusal.stream):
-                    yield refusal
-            after = self._onward(after, rows[-1][0])
+        return all_refusals(self._fetch, self._sql, stream)
 
     def close(self) -> None:
         """See EventStore."""

@@ -18,6 +18,7 @@ from sqlalchemy import (
     select,
     true,
 )
+from sqlalchemy.dialects.sqlite import insert as upsert
 from sqlalchemy.sql.elements import ClauseElement
 
 from eventstore.tables import commands, events, folds, refusals
@@ -57,9 +58,28 @@ class Statements:
         return self._text(select(*columns).select_from(joined))
 
     @cached_property
+    def tip(self) -> str:
+        """stream -> last position of the log, version and hash of the stream's head.
+
+        Each is null where there is none.
+        """
+        last = select(func.max(events.c.position).label("position")).subquery()
+        found = select(events.c.version, events.c.hash).where(
+            events.c.stream == bindparam("stream")
+        )
+        newest = _first(found.order_by(events.c.version.desc()), literal_column("1")).subquery()
+        columns = (last.c.position, newest.c.version, newest.c.hash)
+        return self._text(select(*columns).select_from(last.outerjoin(newest, true())))
+
+    @cached_property
     def extent(self) -> str:
         """Nothing -> number of events, last position (null in an empty log)."""
         return self._text(select(func.count(), func.max(events.c.position)).select_from(events))
+
+    @cached_property
+    def last(self) -> str:
+        """Nothing -> last position, 0 in an empty log."""
+        return self._text(select(func.coalesce(func.max(events.c.position), literal_column("0"))))
 
     @cached_property
     def command(self) -> str:
@@ -73,9 +93,27 @@ class Statements:
         return self._text(insert(events))
 
     @cached_property
+    def insert_next(self) -> str:
+        """stream, version, event id, type, recorded at, hash, body -> the position, next in order.
+
+        For a writer whose turn it is.
+        """
+        given = [c for c in events.c if c.name != "position"]
+        after = func.coalesce(func.max(events.c.position), literal_column("0"))
+        values = (bindparam(c.name, type_=c.type) for c in given)
+        found = select(after + literal_column("1"), *values)
+        numbered = insert(events).from_select([events.c.position, *given], found)
+        return self._text(numbered.returning(events.c.position))
+
+    @cached_property
     def insert_command(self) -> str:
         """command id, stream, digest, first version, last version."""
         return self._text(insert(commands))
+
+    @cached_property
+    def claim(self) -> str:
+        """command id, stream, digest, first version, last version; no row where the id is known."""
+        return self._text(upsert(commands).on_conflict_do_nothing(index_elements=["command_id"]))
 
     @cached_property
     def read(self) -> str:
@@ -93,6 +131,12 @@ class Statements:
         found = select(events.c.position, events.c.hash, events.c.body)
         later = found.where(events.c.position > bindparam("after"))
         return self._text(_first(later.order_by(events.c.position), bindparam("limit")))
+
+    @cached_property
+    def commands(self) -> str:
+        """command id, limit -> every column of the commands after it."""
+        found = select(commands).where(commands.c.command_id > bindparam("after"))
+        return self._text(_first(found.order_by(commands.c.command_id), bindparam("limit")))
 
     @cached_property
     def rows(self) -> str:

@@ -1,6 +1,6 @@
 """The port to an event log. Its docstrings are the specification; tests/eventstore proves them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
@@ -24,11 +24,21 @@ class Claim(NamedTuple):
     digest: str
 
 
-class Appended(NamedTuple):
+class Appended:
     """The events of a command; `repeated` when an earlier append recorded them."""
 
-    events: tuple[RecordedEvent, ...]
-    repeated: bool
+    __slots__ = ("_events", "repeated")
+
+    def __init__(self, events: Iterable[RecordedEvent], repeated: bool) -> None:
+        self._events = events
+        self.repeated = repeated
+
+    @property
+    def events(self) -> tuple[RecordedEvent, ...]:
+        """As `read` gives them; an iterable is drawn at the first look, as many never look."""
+        if not isinstance(self._events, tuple):
+            self._events = tuple(self._events)
+        return self._events
 
 
 class Head(NamedTuple):
@@ -69,6 +79,25 @@ class Refusal(NamedTuple):
     data: dict[str, Any]
 
 
+class Claimed(NamedTuple):
+    """A claimed command and the versions that it recorded; none if first is after last."""
+
+    command_id: str
+    stream: str
+    digest: str
+    first_version: int
+    last_version: int
+
+
+class Cargo(NamedTuple):
+    """What one log takes in from another, in one transaction."""
+
+    events: Sequence[Raw] = ()
+    commands: Sequence[Claimed] = ()
+    refusals: Sequence[Refusal] = ()
+    folds: Sequence[StoredFold] = ()
+
+
 class EventStore(Protocol):
     """An append-only log of streams, used by one thread at a time."""
 
@@ -89,13 +118,18 @@ class EventStore(Protocol):
         ever sees a position before all smaller ones. Time and offset are taken inside.
 
         Raises CommandConflict, WrongExpectedVersion, EventIdReused, InvalidData, SchemaError,
-        StoreBusy (after the bounded wait), StoreUnwritable. After an error nothing is recorded,
-        unless the machine failed while it was committing: repeat with the same claim to know.
+        StoreBusy (after the bounded wait), StoreUnwritable, StoreUnreachable. After an error
+        nothing is recorded, unless the machine failed, or the server went away, while it was
+        committing: repeat with the same claim to know.
         """
         ...
 
     def claimed(self, claim: Claim) -> Appended | None:
         """The first answer to a command, None if it is new. Raises CommandConflict."""
+        ...
+
+    def claim(self, command_id: str) -> Claim | None:
+        """The claim under which a command was recorded, None where none was."""
         ...
 
     def read(
@@ -112,8 +146,31 @@ class EventStore(Protocol):
         """Events of all streams with position > after, in order of position, at most `limit`."""
         ...
 
+    def wait(self, after: int, timeout: float) -> int:
+        """The last position of the log, as soon as it is beyond `after`; at most `timeout` seconds.
+
+        Wakes within half a second of an append by whatever process, without busy polling.
+        """
+        ...
+
     def raw(self, stream: str, *, after: int = 0) -> Iterator[Raw]:
         """The stored events of a stream as they were hashed, in order, undecoded."""
+        ...
+
+    def all_raw(self) -> Iterator[Raw]:
+        """The stored events of all streams as they were hashed, in order of position."""
+        ...
+
+    def commands(self) -> Iterator[Claimed]:
+        """Every claimed command, in order of its id."""
+        ...
+
+    def take_in(self, cargo: Cargo) -> None:
+        """Record what another log holds, as it was hashed there, in one transaction.
+
+        Positions are new, in the order given; that the events continue their streams is for the
+        caller to see to. Raises TransferConflict where something of it is here already.
+        """
         ...
 
     def head(self, stream: str) -> Head | None:

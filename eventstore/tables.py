@@ -14,12 +14,17 @@ from sqlalchemy import (
 )
 
 # The newest migration, so that a normal open needs one SELECT and no Alembic.
-HEAD = "0001"
+HEAD = "0002"
 # "wfct" in ASCII: how a SQLite file says whose it is.
 APPLICATION_ID = 0x77666374
+# How a PostgreSQL database says it: the comment on the table of events.
+MARK = "wfctl event log"
 
 # SQLite numbers rows by itself only for a column declared exactly INTEGER.
 _POSITION = BigInteger().with_variant(Integer(), "sqlite")
+
+# Names in the order of their bytes on every engine, whatever language a server speaks.
+_NAME = Text().with_variant(Text(collation="C"), "postgresql")
 
 metadata = MetaData()
 
@@ -27,7 +32,7 @@ events = Table(
     "events",
     metadata,
     Column("position", _POSITION, primary_key=True),
-    Column("stream", Text, nullable=False),
+    Column("stream", _NAME, nullable=False),
     Column("version", BigInteger, nullable=False),
     Column("event_id", Text, nullable=False),
     Column("type", Text, nullable=False),
@@ -42,8 +47,8 @@ events = Table(
 commands = Table(
     "commands",
     metadata,
-    Column("command_id", Text, primary_key=True),
-    Column("stream", Text, nullable=False),
+    Column("command_id", _NAME, primary_key=True),
+    Column("stream", _NAME, nullable=False),
     Column("digest", Text, nullable=False),
     Column("first_version", BigInteger, nullable=False),
     Column("last_version", BigInteger, nullable=False),
@@ -55,7 +60,7 @@ refusals = Table(
     metadata,
     Column("id", _POSITION, primary_key=True),
     Column("at", Text, nullable=False),
-    Column("stream", Text, nullable=False),
+    Column("stream", _NAME, nullable=False),
     Column("actor", Text, nullable=False),
     Column("command", Text, nullable=False),
     Column("code", Text, nullable=False),
@@ -66,19 +71,36 @@ refusals = Table(
 folds = Table(
     "folds",
     metadata,
-    Column("stream", Text, primary_key=True),
+    Column("stream", _NAME, primary_key=True),
     Column("reducer", Text, primary_key=True),
     Column("reducer_version", BigInteger, nullable=False),
     Column("version", BigInteger, nullable=False),
     Column("state", LargeBinary, nullable=False),
 )
 
-SQLITE_TRIGGERS = tuple(
-    f"CREATE TRIGGER events_no_{verb} BEFORE {verb.upper()} ON events "
-    "BEGIN SELECT RAISE(ABORT, 'events are append-only'); END"
-    for verb in ("update", "delete")
+_APPEND_ONLY = "events are append-only"
+
+_SQLITE = (
+    *(
+        f"CREATE TRIGGER events_no_{verb} BEFORE {verb.upper()} ON events "
+        f"BEGIN SELECT RAISE(ABORT, '{_APPEND_ONLY}'); END"
+        for verb in ("update", "delete")
+    ),
+    f"PRAGMA application_id = {APPLICATION_ID}",
 )
 
-for _statement in (*SQLITE_TRIGGERS, f"PRAGMA application_id = {APPLICATION_ID}"):
-    _made = DDL(_statement)  # type: ignore[no-untyped-call]
-    event.listen(metadata, "after_create", _made.execute_if(dialect="sqlite"))
+_REFUSE = "CREATE FUNCTION events_refuse() RETURNS trigger LANGUAGE plpgsql"
+_POSTGRESQL = (
+    f"{_REFUSE} AS $$ BEGIN RAISE EXCEPTION '{_APPEND_ONLY}'; END $$",
+    *(
+        f"CREATE TRIGGER events_no_{verb} BEFORE {verb.upper()} ON events "
+        "FOR EACH STATEMENT EXECUTE FUNCTION events_refuse()"
+        for verb in ("update", "delete", "truncate")
+    ),
+    f"COMMENT ON TABLE events IS '{MARK}'",
+)
+
+for _dialect, _statements in (("sqlite", _SQLITE), ("postgresql", _POSTGRESQL)):
+    for _statement in _statements:
+        _made = DDL(_statement)  # type: ignore[no-untyped-call]
+        event.listen(metadata, "after_create", _made.execute_if(dialect=_dialect))

@@ -3,8 +3,6 @@
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from eventstore.connection import meaning, reading
@@ -70,20 +68,28 @@ class Writer:
         (found,) = self.connection.execute(f"PRAGMA journal_mode={mode}").fetchone()
         return str(found)
 
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All that happens inside, or nothing; in turn with other writers."""
-        connection = self.connection
+    def __enter__(self) -> sqlite3.Connection:
+        """Begin a transaction: all that happens until the exit, or nothing; in turn with others."""
         self._lock.acquire(self._wait)
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            yield connection
-            connection.execute("COMMIT")
+            self.connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
+            self._lock.release()
             raise meaning(error, self.path, self._wait) from error
+        return self.connection
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Commit, or undo everything where an error came; the engine's errors become ours."""
+        try:
+            if error is None:
+                self.connection.execute("COMMIT")
+            elif isinstance(error, sqlite3.Error):
+                raise meaning(error, self.path, self._wait) from error
+        except sqlite3.Error as failed:
+            raise meaning(failed, self.path, self._wait) from failed
         finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
             self._lock.release()
 
     def close(self) -> None:

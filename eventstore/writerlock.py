@@ -35,12 +35,12 @@ class WriterLock:
 
     def acquire(self, wait: float) -> None:
         """Hold the lock within `wait` seconds. Raises StoreBusy."""
+        if self.granted():
+            return
         if not self._polled(min(wait, _PATIENCE)) and not self._queued(max(wait - _PATIENCE, 0)):
             raise StoreBusy(wait)
 
     def _polled(self, patience: float) -> bool:
-        if self.granted():
-            return True
         end, pause = time.monotonic() + patience, _PAUSE
         while time.monotonic() < end:
             time.sleep(pause)

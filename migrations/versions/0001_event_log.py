@@ -9,23 +9,26 @@ branch_labels = None
 depends_on = None
 
 _POSITION = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+_NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Make every table, and on SQLite the triggers and the mark of ownership."""
+    """Make every table, and the engine's triggers and mark of ownership."""
     _events()
     _commands()
     _refusals()
     _folds()
     if op.get_bind().dialect.name == "sqlite":
         _sqlite()
+    else:
+        _postgresql()
 
 
 def _events() -> None:
     op.create_table(
         "events",
         sa.Column("position", _POSITION, primary_key=True),
-        sa.Column("stream", sa.Text, nullable=False),
+        sa.Column("stream", _NAME, nullable=False),
         sa.Column("version", sa.BigInteger, nullable=False),
         sa.Column("event_id", sa.Text, nullable=False),
         sa.Column("type", sa.Text, nullable=False),
@@ -40,8 +43,8 @@ def _events() -> None:
 def _commands() -> None:
     op.create_table(
         "commands",
-        sa.Column("command_id", sa.Text, primary_key=True),
-        sa.Column("stream", sa.Text, nullable=False),
+        sa.Column("command_id", _NAME, primary_key=True),
+        sa.Column("stream", _NAME, nullable=False),
         sa.Column("digest", sa.Text, nullable=False),
         sa.Column("first_version", sa.BigInteger, nullable=False),
         sa.Column("last_version", sa.BigInteger, nullable=False),
@@ -54,7 +57,7 @@ def _refusals() -> None:
         "refusals",
         sa.Column("id", _POSITION, primary_key=True),
         sa.Column("at", sa.Text, nullable=False),
-        sa.Column("stream", sa.Text, nullable=False),
+        sa.Column("stream", _NAME, nullable=False),
         sa.Column("actor", sa.Text, nullable=False),
         sa.Column("command", sa.Text, nullable=False),
         sa.Column("code", sa.Text, nullable=False),
@@ -66,7 +69,7 @@ def _refusals() -> None:
 def _folds() -> None:
     op.create_table(
         "folds",
-        sa.Column("stream", sa.Text, primary_key=True),
+        sa.Column("stream", _NAME, primary_key=True),
         sa.Column("reducer", sa.Text, primary_key=True),
         sa.Column("reducer_version", sa.BigInteger, nullable=False),
         sa.Column("version", sa.BigInteger, nullable=False),
@@ -81,3 +84,16 @@ def _sqlite() -> None:
             "BEGIN SELECT RAISE(ABORT, 'events are append-only'); END"
         )
     op.execute(f"PRAGMA application_id = {0x77666374}")
+
+
+def _postgresql() -> None:
+    op.execute(
+        "CREATE FUNCTION events_refuse() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'events are append-only'; END $$"
+    )
+    for verb in ("update", "delete", "truncate"):
+        op.execute(
+            f"CREATE TRIGGER events_no_{verb} BEFORE {verb.upper()} ON events "
+            "FOR EACH STATEMENT EXECUTE FUNCTION events_refuse()"
+        )
+    op.execute("COMMENT ON TABLE events IS 'wfctl event log'")

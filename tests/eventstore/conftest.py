@@ -1,18 +1,31 @@
 """The contract's store: every test that asks for `store` runs over every engine."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from eventstore.store import EventStore
-from tests.eventstore.support import ENGINES, fresh_database
+from tests.eventstore.support import ENGINES, Log, fresh_database, opened
 
 
-@pytest.fixture(params=sorted(ENGINES))
+@pytest.fixture(params=[*sorted(ENGINES), "postgresql"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventStore]:
     """An empty store of each engine in turn."""
-    yield from ENGINES[request.param](tmp_path)
+    if request.param == "postgresql":
+        with closing(opened(request.getfixturevalue("server").log())) as made:
+            yield made
+    else:
+        yield from ENGINES[request.param](tmp_path)
+
+
+@pytest.fixture(params=["wal", "truncate", "postgresql"])
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> Log:
+    """An empty log of each engine that many processes can share."""
+    if request.param == "postgresql":
+        return Log(request.getfixturevalue("server").log(), request.param)
+    return Log(str(fresh_database(tmp_path)), request.param)
 
 
 @pytest.fixture

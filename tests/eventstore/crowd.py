@@ -11,17 +11,16 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from eventstore.store import Claim, Expected
-from tests.eventstore.support import note, sqlite_store
+from tests.eventstore.support import note, opened
 
 
-def write(path: Path, journal: str, writer: int, appends: int, stream: str) -> dict[str, Any]:
+def write(address: str, journal: str, writer: int, appends: int, stream: str) -> dict[str, Any]:
     """Append one event at a time; the command and the event are named by writer and number."""
     longest = 0.0
-    with closing(sqlite_store(path, journal)) as store:
+    with closing(opened(address, journal)) as store:
         began = time.perf_counter()
         for number in range(appends):
             name = f"{writer}-{number}"
@@ -33,10 +32,10 @@ def write(path: Path, journal: str, writer: int, appends: int, stream: str) -> d
     return {"longest": longest, "began": began, "ended": ended}
 
 
-def tail(path: Path, journal: str, total: int) -> dict[str, Any]:
+def tail(address: str, journal: str, total: int) -> dict[str, Any]:
     """Follow the log until it holds `total` events; say where a position was left out."""
     seen, holes, looks = 0, [], 0
-    with closing(sqlite_store(path, journal)) as store:
+    with closing(opened(address, journal)) as store:
         while seen < total:
             looks += 1
             for event in store.read_all(after=seen):
@@ -62,13 +61,15 @@ def fork(work: Callable[[], dict[str, Any]], gate: int) -> tuple[int, int]:
         os._exit(code)
 
 
-def main(path: Path, journal: str, writers: int, appends: int, streams: int, readers: int) -> None:
+def main(
+    address: str, journal: str, writers: int, appends: int, streams: int, readers: int
+) -> None:
     """Start everybody, let them go at once, and print what they report."""
     gate, opener = os.pipe()
     os.set_inheritable(gate, True)
     names = (f"stream-{writer % streams}" for writer in range(writers))
-    jobs = [partial(write, path, journal, w, appends, name) for w, name in enumerate(names)]
-    jobs += [partial(tail, path, journal, writers * appends)] * readers
+    jobs = [partial(write, address, journal, w, appends, name) for w, name in enumerate(names)]
+    jobs += [partial(tail, address, journal, writers * appends)] * readers
     children = [fork(job, gate) for job in jobs]
     os.write(opener, b"x" * len(children))
     reports = [report(*child) for child in children]
@@ -87,4 +88,4 @@ def report(child: int, reading: int) -> Any:
 
 if __name__ == "__main__":
     database, mode, *numbers = sys.argv[1:]
-    main(Path(database), mode, *(int(number) for number in numbers))
+    main(database, mode, *(int(number) for number in numbers))

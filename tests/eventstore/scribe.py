@@ -8,15 +8,14 @@ import os
 import sys
 from contextlib import closing
 from itertools import count
-from pathlib import Path
 
 from eventstore.store import Claim, Expected
-from tests.eventstore.support import note, sqlite_store
+from tests.eventstore.support import note, opened
 
 
-def main(path: Path, journal: str) -> None:
+def main(address: str, journal: str) -> None:
     """Append batches of one to five events for ever."""
-    with closing(sqlite_store(path, journal)) as store:
+    with closing(opened(address, journal)) as store:
         for number in count():
             name = f"{os.getpid()}-{number}"
             batch = [note("x" * 300, event_id=f"{name}-{n}") for n in range(number % 5 + 1)]
@@ -25,4 +24,4 @@ def main(path: Path, journal: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(sys.argv[1], sys.argv[2])

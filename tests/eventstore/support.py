@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from eventstore.address import is_server
 from eventstore.codec import Schema
 from eventstore.event import Actor, NewEvent
 from eventstore.memory import MemoryStore
@@ -68,6 +69,27 @@ def sqlite_store(path: Path, journal: str | None = None, **options: Any) -> Sqli
     """A store on the database at `path` with the tests' schema and clock."""
     values: dict[str, Any] = {"schema": SCHEMA, "clock": ticking(), "journal": journal}
     return open_store(path, **(values | options))
+
+
+def opened(address: Path | str, journal: str | None = None, **options: Any) -> EventStore:
+    """A store on the log at a path or URL."""
+    if is_server(str(address)):
+        from eventstore.postgres import open_server  # many processes of the tests never need it
+
+        values: dict[str, Any] = {"schema": SCHEMA, "clock": ticking()}
+        return open_server(str(address), **(values | options))
+    return sqlite_store(Path(address), journal, **options)
+
+
+class Log(NamedTuple):
+    """Where a log is, and its journal or engine."""
+
+    address: str
+    journal: str
+
+    def opened(self, **options: Any) -> EventStore:
+        """A store on it."""
+        return opened(self.address, self.journal, **options)
 
 
 def wal(folder: Path) -> Iterator[EventStore]:

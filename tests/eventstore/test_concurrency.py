@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.eventstore.support import sqlite_store
+from migrations.upgrade import upgrade
+from tests.eventstore.support import Log, claim, notes, sqlite_store
 
 # The aim is half a second; a loaded machine gets ten times that before the mechanism is doubted.
 LONGEST_WAIT_SECONDS = 5.0
 
 
-def crowd(database: Path, journal: str, *numbers: int) -> Any:
+def crowd(log: Log, *numbers: int) -> Any:
     """Run writers, appends each, streams, readers; give back what they report."""
-    arguments = [str(database), journal, *map(str, numbers)]
+    arguments = [*log, *map(str, numbers)]
     command = [sys.executable, "-m", "tests.eventstore.crowd", *arguments]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -26,12 +29,11 @@ def crowd(database: Path, journal: str, *numbers: int) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("journal", ["wal", "truncate"])
 @pytest.mark.parametrize("streams", [1, 40])
-def test_forty_processes_append_without_failure(database: Path, journal: str, streams: int) -> None:
+def test_forty_processes_append_without_failure(log: Log, streams: int) -> None:
     """Each of a thousand events is there once, in gapless streams of a sound chain."""
-    crowd(database, journal, 40, 25, streams, 0)
-    with closing(sqlite_store(database, journal)) as store:
+    crowd(log, 40, 25, streams, 0)
+    with closing(log.opened()) as store:
         events = list(store.read_all())
         assert list(store.verify()) == []
     assert [event.position for event in events] == list(range(1, 1001))
@@ -47,24 +49,41 @@ def test_many_open_a_new_database_at_once(database: Path, tmp_path: Path, journa
         folder = tmp_path / f"try-{number}"
         folder.mkdir()
         path = Path(shutil.copy(database, folder))
-        crowd(path, journal, 12, 1, 1, 0)
+        crowd(Log(str(path), journal), 12, 1, 1, 0)
         with closing(sqlite_store(path, journal)) as store:
             assert [event.version for event in store.read("stream-0")] == list(range(1, 13))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("journal", ["wal", "truncate"])
-def test_readers_that_follow_never_see_a_gap(database: Path, journal: str) -> None:
+def test_readers_that_follow_never_see_a_gap(log: Log) -> None:
     """While eight processes write, every position comes after all smaller ones."""
-    reports = crowd(database, journal, 8, 100, 3, 2)["readers"]
+    reports = crowd(log, 8, 100, 3, 2)["readers"]
     assert [report["seen"] for report in reports] == [800, 800]
     assert [report["holes"] for report in reports] == [[], []]
     assert min(report["looks"] for report in reports) > 1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("journal", ["wal", "truncate"])
-def test_no_writer_waits_long(database: Path, journal: str) -> None:
+def test_no_writer_waits_long(log: Log) -> None:
     """Eight that never rest still let each other in."""
-    reports = crowd(database, journal, 8, 150, 1, 0)["writers"]
+    reports = crowd(log, 8, 150, 1, 0)["writers"]
     assert max(report["longest"] for report in reports) < LONGEST_WAIT_SECONDS
+
+
+@settings(max_examples=40, deadline=None)
+@given(turns=st.lists(st.tuples(st.integers(0, 1), st.sampled_from("vw")), max_size=12))
+@pytest.mark.parametrize("journal", ["wal", "truncate"])
+def test_stores_that_take_turns_know_each_others_events(
+    tmp_path_factory: pytest.TempPathFactory, journal: str, turns: list[tuple[int, str]]
+) -> None:
+    """In any order, each appends right after what the other one recorded."""
+    path = tmp_path_factory.mktemp("turns") / "events.db"
+    upgrade(path)
+    lengths = {"v": 0, "w": 0}
+    with closing(sqlite_store(path, journal)) as one, closing(sqlite_store(path, journal)) as two:
+        for number, stream in turns:
+            store = (one, two)[number]
+            store.append(stream, notes(1), expected=lengths[stream], claim=claim())
+            lengths[stream] += 1
+        assert [event.position for event in one.read_all()] == list(range(1, len(turns) + 1))
+        assert list(two.verify()) == []

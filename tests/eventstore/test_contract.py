@@ -156,7 +156,7 @@ class TestClaims:
         first = store.append("w", notes(2), expected=0, claim=asked)
         put(store, "w", 1)
         again = store.append("w", notes(2), expected=0, claim=asked)
-        assert again == (first.events, True)
+        assert (again.events, again.repeated) == (first.events, True)
         assert len(list(store.read("w"))) == 3
 
     def test_another_content_under_the_same_id_is_a_conflict(self, store: EventStore) -> None:
@@ -179,7 +179,26 @@ class TestClaims:
         asked = claim()
         assert store.claimed(asked) is None
         first = store.append("w", notes(2), expected=0, claim=asked)
-        assert store.claimed(asked) == (first.events, True)
+        known = store.claimed(asked)
+        assert known is not None
+        assert (known.events, known.repeated) == (first.events, True)
+
+    def test_the_claim_of_a_command_can_be_read(self, store: EventStore) -> None:
+        """For a hand-over: what was done stays done elsewhere."""
+        asked = claim()
+        assert store.claim(asked.command_id) is None
+        store.append("w", notes(2), expected=0, claim=asked)
+        assert store.claim(asked.command_id) == asked
+
+    def test_a_refused_append_claims_nothing(self, store: EventStore) -> None:
+        """The same command may come again with what it should have expected."""
+        put(store, "w", 2)
+        asked = claim()
+        with pytest.raises(WrongExpectedVersion):
+            store.append("w", notes(1), expected=1, claim=asked)
+        assert store.claimed(asked) is None
+        again = store.append("w", notes(1), expected=2, claim=asked)
+        assert (again.repeated, [found.version for found in again.events]) == (False, [3])
 
 
 class TestReading:

@@ -15,15 +15,16 @@ from eventstore.errors import NewerDatabase, NotOurs, StoreBusy
 from eventstore.store import Expected
 from eventstore.tables import HEAD, metadata
 from migrations.upgrade import SCRIPTS, current, upgrade
+from projections.history_tables import history
 from tests.eventstore.support import claim, notes, sqlite_store
 
 BROKEN = """
 import os, signal
 from alembic import op
-revision, down_revision, branch_labels, depends_on = "0002", "0001", None, None
+revision, down_revision, branch_labels, depends_on = "0003", "0002", None, None
 def upgrade():
     op.execute("CREATE TABLE half (done INTEGER)")
-    op.execute("DROP TRIGGER events_no_update")
+    op.execute("{drop}")
     {end}
 """
 
@@ -37,11 +38,11 @@ def schema_of(path: Path) -> set[tuple[str, ...]]:
     return {row for row in rows if "alembic_version" not in row[2]} | {("mark", str(mark))}
 
 
-def scripts_with(folder: Path, end: str) -> Path:
+def scripts_with(folder: Path, end: str, drop: str = "DROP TRIGGER events_no_update") -> Path:
     """The real migrations and one more that ends as told."""
     scripts = folder / "scripts"
     shutil.copytree(SCRIPTS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    (scripts / "versions" / "0002_half.py").write_text(BROKEN.format(end=end))
+    (scripts / "versions" / "0003_half.py").write_text(BROKEN.format(end=end, drop=drop))
     return scripts
 
 
@@ -51,6 +52,7 @@ def test_a_migrated_database_is_a_fresh_one(tmp_path: Path) -> None:
     upgrade(migrated)
     engine = create_engine(f"sqlite:///{fresh}")
     metadata.create_all(engine)
+    history.create_all(engine)
     engine.dispose()
     assert schema_of(migrated) == schema_of(fresh)
 
@@ -82,11 +84,11 @@ def test_several_at_once_make_one_database(tmp_path: Path) -> None:
     assert current(path) == HEAD
 
 
-def subprocess_upgrade(path: Path, scripts: Path = SCRIPTS) -> int:
+def subprocess_upgrade(path: Path | str, scripts: Path = SCRIPTS) -> int:
     """Exit code of an upgrade in a process of its own."""
     program = (
         "import sys; from pathlib import Path; from migrations.upgrade import upgrade; "
-        "upgrade(Path(sys.argv[1]), scripts=Path(sys.argv[2]))"
+        "upgrade(sys.argv[1], scripts=Path(sys.argv[2]))"
     )
     command = [sys.executable, "-c", program, str(path), str(scripts)]
     return subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode
@@ -121,10 +123,10 @@ def test_an_interrupted_making_can_be_done_again(tmp_path: Path) -> None:
 
 def test_a_newer_database_is_refused_by_the_upgrade_too(database: Path, tmp_path: Path) -> None:
     """There is no way back, and the error says both versions."""
-    assert upgrade(database, scripts=scripts_with(tmp_path, "pass")) == "0002"
+    assert upgrade(database, scripts=scripts_with(tmp_path, "pass")) == "0003"
     with pytest.raises(NewerDatabase) as caught:
         upgrade(database)
-    assert (caught.value.found, caught.value.known) == ("0002", HEAD)
+    assert (caught.value.found, caught.value.known) == ("0003", HEAD)
     with pytest.raises(NewerDatabase):
         sqlite_store(database)
     with pytest.raises(NewerDatabase):
@@ -140,6 +142,16 @@ def test_a_foreign_database_is_not_upgraded(tmp_path: Path) -> None:
     with pytest.raises(NotOurs):
         upgrade(path)
     assert path.read_bytes() == before
+
+
+def test_looking_at_the_version_waits_for_no_writer(database: Path) -> None:
+    """Not even for one that keeps its turn; and no byte is changed."""
+    sqlite_store(database, "wal").close()
+    with closing(sqlite3.connect(database, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        before = database.read_bytes()
+        assert current(database, wait=0.1) == HEAD
+        assert database.read_bytes() == before
 
 
 def test_an_upgrade_waits_only_so_long(database: Path) -> None:

@@ -19,7 +19,8 @@ from hypothesis.stateful import (
 from eventstore.errors import CommandConflict, EventStoreError, InvalidData, WrongExpectedVersion
 from eventstore.memory import MemoryStore
 from eventstore.store import Claim, EventStore, Expected
-from tests.eventstore.support import SCHEMA, fresh_database, note, sqlite_store, ticking
+from tests.eventstore.support import SCHEMA, fresh_database, note, opened, sqlite_store, ticking
+from tests.server import Server
 
 STREAMS = st.sampled_from(["a", "b", "c"])
 KEYS = st.sampled_from([f"key-{n}" for n in range(6)])
@@ -171,6 +172,22 @@ class RollbackLog(FileLog):
     """The same with a rollback journal."""
 
     journal = "truncate"
+
+
+@pytest.mark.slow
+def test_the_log_on_a_server_equals_its_model(server: Server) -> None:
+    """Two stores on one database, each history in a schema of its own."""
+
+    class ServerLog(Log):
+        def __init__(self) -> None:
+            super().__init__()
+            self.url = server.log()
+
+        def open(self) -> EventStore:
+            return opened(self.url)
+
+    chosen = settings(max_examples=8, stateful_step_count=30, deadline=None)
+    run_state_machine_as_test(ServerLog, settings=chosen)
 
 
 @pytest.mark.slow

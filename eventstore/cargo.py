@@ -1,0 +1,77 @@
+"""What one log takes in from another, as rows of the tables."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import orjson
+
+from eventstore.codec import canonical
+from eventstore.errors import DamagedEvent, TransferConflict
+from eventstore.statements import Statements
+from eventstore.store import Cargo, Claimed, Raw, Refusal
+from eventstore.verification import Row
+
+Fetch = Callable[[str, tuple[Any, ...]], list[Any]]
+
+_CHUNK = 1000
+
+
+def placed(events: Iterable[Raw], last: int) -> list[Row]:
+    """The rows of events that come after position `last`. Raises DamagedEvent."""
+    return [_row(raw, position) for position, raw in enumerate(events, last + 1)]
+
+
+def _row(raw: Raw, position: int) -> Row:
+    try:
+        body = orjson.loads(raw.text)
+        place = (position, body["stream"], body["version"], body["event_id"])
+        return Row(*place, body["type"], body["recorded_at"], raw.hash, raw.text)
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedEvent(raw.position, str(error)) from error
+
+
+def unpacked(cargo: Cargo, sql: Statements, last: int) -> Iterator[tuple[str, list[Any]]]:
+    """The statements that record the cargo in a log that ends at position `last`."""
+    yield sql.insert_event, placed(cargo.events, last)
+    yield sql.insert_command, list(cargo.commands)
+    yield sql.insert_refusal, [_refusal(refusal) for refusal in cargo.refusals]
+    yield sql.delete_fold, [(fold.stream, fold.reducer) for fold in cargo.folds]
+    yield sql.insert_fold, list(cargo.folds)
+
+
+def _refusal(refusal: Refusal) -> tuple[Any, ...]:
+    return (*refusal[:-1], canonical(refusal.data, "refusal").decode())
+
+
+def all_raw(fetch: Fetch, sql: Statements) -> Iterator[Raw]:
+    """The stored events of all streams in order of position."""
+    after = 0
+    while rows := fetch(sql.read_all, (after, _CHUNK)):
+        for position, hash_, text in rows:
+            yield Raw(position, text, hash_)
+        after = rows[-1][0]
+
+
+def all_commands(fetch: Fetch, sql: Statements) -> Iterator[Claimed]:
+    """Every claimed command in order of its id."""
+    after = ""
+    while rows := fetch(sql.commands, (after, _CHUNK)):
+        yield from (Claimed(*row) for row in rows)
+        after = rows[-1][0]
+
+
+def all_refusals(fetch: Fetch, sql: Statements, stream: str | None) -> Iterator[Refusal]:
+    """Kept refusals, of all streams or of one, in the order they were recorded."""
+    after = 0
+    while rows := fetch(sql.refusals, (after, _CHUNK)):
+        for _, at, name, actor, command, code, message, data in rows:
+            refusal = Refusal(at, name, actor, command, code, message, orjson.loads(data))
+            if stream in (None, refusal.stream):
+                yield refusal
+        after = rows[-1][0]
+
+
+def in_the_way(cargo: Cargo, error: Exception) -> TransferConflict:
+    """What to say where the engine has something of the cargo already."""
+    reason = str(error).strip().rpartition("\n")[2]
+    return TransferConflict(f"{len(cargo.events)} events, {len(cargo.commands)} commands", reason)

@@ -1,0 +1,31 @@
+"""The engine that keeps a log, by its address."""
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+from eventstore.address import is_server
+from eventstore.codec import Schema
+from eventstore.sqlite import open_store
+from eventstore.store import EventStore
+
+
+def open_log(
+    address: Path | str,
+    *,
+    schema: Schema,
+    clock: Callable[[], datetime],
+    read_only: bool = False,
+    journal: str | None = None,
+) -> EventStore:
+    """Open the log at a path, or at the URL of a database on a server.
+
+    `journal` is for SQLite alone. Raises as `open_store` and `open_server` do.
+    """
+    if isinstance(address, Path):
+        return open_store(address, schema=schema, clock=clock, read_only=read_only, journal=journal)
+    if not is_server(address):
+        raise ValueError(f"expected the URL of a server, found {address.partition(':')[0]!r}")
+    from eventstore.postgres import open_server  # a log in a file must not pay for the driver
+
+    return open_server(address, schema=schema, clock=clock, read_only=read_only)

@@ -1,0 +1,190 @@
+"""A log moved to another place: streamed, checked on the way and in the end, taken up again."""
+
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from itertools import islice, zip_longest
+from typing import Any, NamedTuple, Protocol
+
+import orjson
+
+from eventstore.chain import START, Link
+from eventstore.errors import DamagedEvent, TransferConflict
+from eventstore.store import Cargo, Claimed, EventStore, Raw, Refusal, StoredFold
+
+_BATCH = 1000
+# Where the target keeps how far a copy has come: a fold of no stream.
+_MARK = ("", "copy", 1)
+
+
+class Source(Protocol):
+    """What can be copied: a log, or an archive of one."""
+
+    def all_raw(self) -> Iterator[Raw]:
+        """See EventStore."""
+        ...
+
+    def streams(self) -> Iterator[str]:
+        """See EventStore."""
+        ...
+
+    def commands(self) -> Iterator[Claimed]:
+        """See EventStore."""
+        ...
+
+    def refusals(self, stream: str | None = None) -> Iterator[Refusal]:
+        """See EventStore."""
+        ...
+
+
+class Copied(NamedTuple):
+    """How much the target has of the source, and how much of it was there before."""
+
+    streams: int
+    events: int
+    commands: int
+    refusals: int
+    before: int
+
+
+class Step(NamedTuple):
+    """An event with its place."""
+
+    stream: str
+    version: int
+    raw: Raw
+
+
+class Chains:
+    """The ends of the chains of several streams, each event checked as it is added."""
+
+    def __init__(self) -> None:
+        self.heads: dict[str, Link] = {}
+
+    def added(self, raw: Raw) -> Step:
+        """The place of an event that continues its chain. Raises DamagedEvent."""
+        body = _body(raw)
+        stream = str(body.get("stream"))
+        head = self.heads.get(stream, START)
+        if sha256(raw.text.encode()).hexdigest() != raw.hash:
+            raise DamagedEvent(raw.position, "a text that is not the one that was hashed")
+        if (body.get("version"), body.get("prev_hash")) != (head.version + 1, head.hash):
+            reason = f"no link to version {head.version} of {stream} in its chain"
+            raise DamagedEvent(raw.position, reason)
+        self.heads[stream] = Link(head.version + 1, raw.hash)
+        return Step(stream, head.version + 1, raw)
+
+
+def _body(raw: Raw) -> dict[str, Any]:
+    try:
+        body = orjson.loads(raw.text)
+    except orjson.JSONDecodeError as error:
+        raise DamagedEvent(raw.position, str(error)) from error
+    return body if isinstance(body, dict) else {}
+
+
+def steps(source: Source, chains: Chains, only: str | None = None) -> Iterator[Step]:
+    """The events of a source, or of one stream of it, each checked. Raises DamagedEvent."""
+    for raw in source.all_raw():
+        if only is None or _body(raw).get("stream") == only:
+            yield chains.added(raw)
+
+
+def copy(source: Source, target: EventStore, *, only: str | None = None) -> Copied:
+    """Copy a log, or `only` one stream of it, event for event into the target.
+
+    An interrupted copy of the same source is taken up where it ended; until a copy is complete
+    nobody may write to its streams. At the end the chains and the order in the target are checked.
+    Raises TransferConflict where the target has one of the streams from elsewhere, DamagedEvent
+    where the source is not whole.
+    """
+    first = next(steps(source, Chains(), only), None)
+    if first is None:
+        return Copied(0, 0, 0, 0, 0)
+    mark = {"first": first.raw.hash, "stream": only}
+    if not _is_unfinished(target, mark):
+        require_vacant(source, target, only)
+        target.save_fold(_marked(mark, done=False))
+    chains, before = Chains(), _Before(target)
+    for batch in _batches(steps(source, chains, only)):
+        target.take_in(Cargo([step.raw for step in batch if not before.has(step)]))
+    _check(source, target, chains.heads, only)
+    return _completed(source, target, chains.heads, mark, before.count)
+
+
+class _Before:
+    """What the target has already of the streams that are copied."""
+
+    def __init__(self, target: EventStore) -> None:
+        self._target = target
+        self._heads: dict[str, Link] = {}
+        self.count = 0
+
+    def has(self, step: Step) -> bool:
+        """Whether the event is there; raises TransferConflict where another is in its place."""
+        if step.stream not in self._heads:
+            head = self._target.head(step.stream)
+            self._heads[step.stream] = Link(head.version, head.hash) if head else START
+        head_there = self._heads[step.stream]
+        if step.version == head_there.version and step.raw.hash != head_there.hash:
+            raise TransferConflict(step.stream, f"another history up to version {step.version}")
+        there = step.version <= head_there.version
+        self.count += there
+        return there
+
+
+def _batches(found: Iterator[Step]) -> Iterator[list[Step]]:
+    while batch := list(islice(found, _BATCH)):
+        yield batch
+
+
+def _marked(mark: Mapping[str, Any], *, done: bool) -> StoredFold:
+    stream, reducer, version = _MARK
+    return StoredFold(stream, reducer, version, 0, orjson.dumps({**mark, "done": done}))
+
+
+def _is_unfinished(target: EventStore, mark: Mapping[str, Any]) -> bool:
+    """Whether this very copy was begun; another that was begun must be completed first."""
+    fold = target.load_fold(*_MARK)
+    found = orjson.loads(fold.state) if fold is not None else {"done": True}
+    if found["done"]:
+        return False
+    if found != {**mark, "done": False}:
+        raise TransferConflict("the log", "an unfinished copy of another one; complete that first")
+    return True
+
+
+def require_vacant(source: Source, target: EventStore, only: str | None) -> None:
+    """Raises TransferConflict where a stream to be copied is in the target."""
+    for stream in source.streams():
+        head = target.head(stream) if only in (None, stream) else None
+        if head is not None:
+            raise TransferConflict(stream, f"{head.version} events of it")
+
+
+def _check(source: Source, target: EventStore, heads: Mapping[str, Link], only: str | None) -> None:
+    for stream, head in heads.items():
+        wrong = next(target.verify(stream, anchors={stream: head}), None)
+        if wrong is not None:
+            raise TransferConflict(stream, wrong.message)
+    given = islice(steps(source, Chains(), only), sum(head.version for head in heads.values()))
+    taken = (raw for raw in target.all_raw() if _body(raw).get("stream") in heads)
+    for step, raw in zip_longest(given, taken):
+        if step is None or raw is None or step.raw.hash != raw.hash:
+            raise TransferConflict("the order of events", f"{raw} in the place of {step}")
+
+
+def _completed(
+    source: Source, target: EventStore, heads: Mapping[str, Link], mark: dict[str, Any], before: int
+) -> Copied:
+    """Add what is kept beside the events, once, with the word that the copy is complete."""
+    only = mark["stream"]
+    commands = [
+        command
+        for command in source.commands()
+        if only in (None, command.stream)
+        and command.last_version <= heads.get(command.stream, START).version
+    ]
+    refusals = list(source.refusals(only))
+    target.take_in(Cargo((), commands, refusals, [_marked(mark, done=True)]))
+    events = sum(head.version for head in heads.values())
+    return Copied(len(heads), events, len(commands), len(refusals), before)

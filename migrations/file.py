@@ -1,0 +1,77 @@
+"""The database in a SQLite file, as a migration sees it."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection, create_engine, event
+from sqlalchemy import Engine as Alchemy
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from eventstore.connection import connect, meaning, unidentified_reader
+from eventstore.errors import NotOurs
+from eventstore.tables import APPLICATION_ID
+
+
+class DatabaseFile:
+    """A SQLite file."""
+
+    def __init__(self, path: Path, wait: float) -> None:
+        self.path = path
+        self._wait = wait
+
+    @property
+    def place(self) -> str:
+        """See Engine."""
+        return str(self.path)
+
+    def exists(self) -> bool:
+        """See Engine."""
+        return self.path.exists()
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """See Engine."""
+        engine = _engine(lambda: connect(self.path, "mode=rwc", self._wait))
+
+        @event.listens_for(engine, "begin")
+        def _begin(connection: Connection) -> None:
+            # The driver would begin only at the first row written, after tables were made.
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+        with self._translated(engine), engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """See Engine."""
+        engine = _engine(lambda: unidentified_reader(self.path, self._wait))
+        with self._translated(engine), engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _translated(self, engine: Alchemy) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            if isinstance(error.orig, sqlite3.Error):
+                raise meaning(error.orig, self.path, self._wait) from error
+            raise
+        except sqlite3.Error as error:
+            raise meaning(error, self.path, self._wait) from error
+        finally:
+            engine.dispose()
+
+    def require_ours(self, connection: Connection) -> None:
+        """See Engine."""
+        tables = connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
+        application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
+        if tables and application != APPLICATION_ID:
+            found = f"application id {application:#x} instead of {APPLICATION_ID:#x}"
+            raise NotOurs(self.path, found)
+
+
+def _engine(creator: Callable[[], sqlite3.Connection]) -> Alchemy:
+    return create_engine("sqlite://", creator=creator, poolclass=NullPool)

@@ -1,0 +1,41 @@
+"""What tests of several rooms share, and what is told after a run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.crash import table
+from tests.server import Server, started
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """A PostgreSQL server, started where a test asks for it first."""
+    running = started()
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the kill matrix as it was struck; WFCTL_MATRIX=keep writes it into docs/recovery.md."""
+    rows = table.rows_of(_outcomes(terminalreporter))
+    if not rows:
+        return
+    terminalreporter.section("kill matrix")
+    for cell, columns in rows.items():
+        terminalreporter.write_line(f"{cell} | {columns}")
+    if os.environ.get("WFCTL_MATRIX") == "keep":
+        page = table.PAGE.read_text(encoding="utf-8")
+        table.PAGE.write_text(table.written(page, rows), encoding="utf-8")
+
+
+def _outcomes(reporter: pytest.TerminalReporter) -> Iterator[str]:
+    for reports in reporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", None) == "call":
+                yield from (str(v) for k, v in report.user_properties if k == "cell")

@@ -1,0 +1,112 @@
+"""A reader that follows: every event, in order, soon, and no work while there is none."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import IO, NamedTuple
+
+import pytest
+
+from eventstore.store import EventStore, Expected
+from eventstore.subscription import subscribed
+from tests.eventstore.support import Log, claim, notes
+
+#: The aim is half a second; a loaded machine gets ten times that.
+WAKES_WITHIN_SECONDS = 5.0
+
+
+class Seen(NamedTuple):
+    """What a follower said of an event."""
+
+    position: int
+    event_id: str
+    at: float
+
+
+class Follower(NamedTuple):
+    """A process that follows."""
+
+    process: int
+    lines: IO[str]
+
+    def next(self) -> Seen:
+        """Return the next thing that it sees."""
+        position, event_id, at = self.lines.readline().split()
+        return Seen(int(position), event_id, float(at))
+
+
+@contextmanager
+def follower(log: Log, after: int = 0) -> Iterator[Follower]:
+    """Start a process that follows from a position, and kill it in the end."""
+    command = [sys.executable, "-m", "tests.eventstore.follower", log.address, str(after)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            found = Follower(process.pid, process.stdout)
+            found.next()
+            yield found
+        finally:
+            process.kill()
+
+
+def processor_seconds(process: int) -> float:
+    """Return what a process has used of processors so far."""
+    with open(f"/proc/{process}/stat") as file:  # noqa: PTH123 - not a file on a disk
+        fields = file.read().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_what_is_there_comes_first(store: EventStore) -> None:
+    """From the beginning, from a position, and of one stream from a version."""
+    store.append("a", notes(2), expected=0, claim=claim())
+    store.append("b", notes(1), expected=0, claim=claim())
+    store.append("a", notes(1), expected=2, claim=claim())
+    assert [e.position for e in islice(subscribed(store), 4)] == [1, 2, 3, 4]
+    assert [e.position for e in islice(subscribed(store, after=2), 2)] == [3, 4]
+    assert [e.version for e in islice(subscribed(store, stream="a", after=1), 2)] == [2, 3]
+
+
+def test_a_wait_ends_with_its_time(store: EventStore) -> None:
+    """It says where the log ends, whether something came or not."""
+    assert store.wait(0, 0.01) == 0
+    store.append("a", notes(2), expected=0, claim=claim())
+    assert store.wait(0, 60) == 2
+    assert store.wait(2, 0.01) == 2
+
+
+@pytest.mark.slow
+def test_a_follower_wakes_soon_and_sleeps_otherwise(log: Log) -> None:
+    """In another process: within half a second of each append, and next to no work in between."""
+    store = log.opened()
+    with follower(log) as reader:
+        late = []
+        for number in range(5):
+            event = notes(1)
+            store.append("w", event, expected=number, claim=claim())
+            appended = time.time()
+            seen = reader.next()
+            assert (seen.position, seen.event_id) == (number + 1, event[0].event_id)
+            late.append(seen.at - appended)
+        used = processor_seconds(reader.process)
+        time.sleep(1)
+        assert processor_seconds(reader.process) - used < 0.2
+    store.close()
+    assert max(late) < WAKES_WITHIN_SECONDS
+
+
+@pytest.mark.slow
+def test_a_follower_that_is_killed_goes_on_from_its_checkpoint(log: Log) -> None:
+    """Nothing between the two is left out."""
+    store = log.opened()
+    with follower(log) as reader:
+        store.append("w", notes(3), expected=0, claim=claim())
+        seen = [reader.next().position for _ in range(3)]
+    store.append("w", notes(3), expected=Expected.ANY, claim=claim())
+    with follower(log, after=seen[1]) as reader:
+        seen = [reader.next().position for _ in range(4)]
+    store.close()
+    assert seen == [3, 4, 5, 6]

