@@ -1,9 +1,11 @@
-"""What follows from an event by itself: readied and blocked stages, a completed workflow."""
+"""What follows by itself: charges, readied and blocked stages, a completed workflow."""
 
 from __future__ import annotations
 
 from typing import Literal, cast
 
+from lifecycle.budget import charges
+from lifecycle.completion import report_path
 from lifecycle.payload import Payload, StageBlocked, StageReadied, WorkflowCompleted
 from lifecycle.status import BLOCKING, Status
 from lifecycle.workflow import Stage, Workflow
@@ -12,14 +14,15 @@ _HELD = frozenset({Status.PENDING, Status.INVALIDATED})
 _WAITING = _HELD | {Status.READY, Status.FAILED}
 
 
-def consequences(state: Workflow) -> list[Payload]:
-    """Return what is due in ``state`` and was not recorded yet, in array order."""
-    found: list[Payload] = []
+def consequences(state: Workflow, at: str) -> list[Payload]:
+    """Return what is due in ``state`` at ``at`` and was not recorded yet, in array order."""
+    found: list[Payload] = [*charges(state)]
     for stage in state.stages.values():
         if stage.status in _WAITING:
             found += _of_stage(state, stage)
     if state.is_finished and state.workflow_status != "completed":
-        found.append(WorkflowCompleted(stages=len(state.stages)))
+        report = report_path(state, at)
+        found.append(WorkflowCompleted(stages=len(state.stages), report=report))
     return found
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from lifecycle import decide_drift as drifting
+from lifecycle import decide_sessions as sessions
 from lifecycle import decide_stages as stages
 from lifecycle import payload as p
 from lifecycle.consequences import consequences
@@ -51,7 +52,7 @@ def decide_all(
         events = _primary(draft, command)
         if events or draft is None:
             draft = _folded(draft, events, at)
-            due = consequences(draft)
+            due = consequences(draft, at)
             draft = _folded(draft, due, at)
             events = [*events, *due]
         planned += [(event, at) for event in events]
@@ -80,7 +81,7 @@ def _folded(draft: Workflow | None, events: Decision, at: str) -> Workflow:
     """Fold events into the draft, which is changed; one is made where there is none."""
     head = draft.head if draft is not None else 0
     facts = [
-        Fact(event.type, event.model_dump(mode="json"), at, head + number, _DECIDED)
+        Fact(event.type, event.as_json(), at, head + number, _DECIDED)
         for number, event in enumerate(events, 1)
     ]
     for _, folded in steps(draft, facts, frozenset({_DECIDED})):
@@ -152,16 +153,6 @@ def _reject(state: Workflow, command: p.AmendmentRejected) -> Decision:
     return decide_amendments.reject(state, command)
 
 
-def _session_start(state: Workflow, command: p.SessionStarted) -> Decision:
-    return [p.SessionStarted(number=state.session.count + 1)]
-
-
-def _session_end(state: Workflow, command: p.SessionEnded) -> Decision:
-    if not state.session.is_open:
-        raise NoCommand("no session is open; `wfctl session start` begins one.", type=command.type)
-    return [command]
-
-
 _RULES: dict[str, Callable[[Workflow, Any], Decision]] = {
     "workflow.created": _exists,
     "workflow.imported": _exists,
@@ -177,6 +168,7 @@ _RULES: dict[str, Callable[[Workflow, Any], Decision]] = {
     "stage.skipped": _by_amendment,
     "attempt.observed": stages.observe,
     "attempt.relaunched": stages.relaunch,
+    "attempt.stopped": stages.stop,
     "outputs.recorded": stages.record_outputs,
     "checkpoint.recorded": stages.record_checkpoint,
     "note.logged": drifting.note,
@@ -185,7 +177,7 @@ _RULES: dict[str, Callable[[Workflow, Any], Decision]] = {
     "amendment.proposed": _propose,
     "amendment.approved": _approve,
     "amendment.rejected": _reject,
-    "session.started": _session_start,
-    "session.ended": _session_end,
+    "session.started": sessions.start,
+    "session.ended": sessions.end,
     "cost.charged": _as_asked,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lifecycle import payload as p
 from lifecycle.errors import (
     AttemptMismatch,
@@ -9,6 +11,7 @@ from lifecycle.errors import (
     IllegalTransition,
     MissingEvidence,
     NeedsConsent,
+    NothingToBuildFrom,
     RetryLimitReached,
 )
 from lifecycle.payload import Payload
@@ -65,6 +68,8 @@ def start_attempt(state: Workflow, command: p.AttemptStarted) -> Decision:
     prepared: Decision = []
     if command.recovers is not None:
         _may_recover(stage, command.recovers)
+    elif command.diagnostic:
+        prepared = _diagnostic(state, stage)
     elif stage.status is Status.READY:
         prepared = prepare(
             state, p.StagePrepared(stage=stage.id, detail=f"{command.mode} dispatch")
@@ -74,8 +79,18 @@ def start_attempt(state: Workflow, command: p.AttemptStarted) -> Decision:
         why = f"no attempt can start while it is {stage.status}"
         raise AttemptMismatch(stage.id, newest.id if newest else None, None, why)
     _met(state, stage)
-    number = f"att-{len(stage.attempts) + 1:04d}"
-    return [*prepared, command.model_copy(update={"attempt": number})]
+    known: dict[str, Any] = {"attempt": f"att-{len(stage.attempts) + 1:04d}"}
+    if command.recovers is not None:
+        # What takes the place of a diagnostic run is one, and nothing else is.
+        known["diagnostic"] = stage.attempts[-1].diagnostic
+    return [*prepared, command.model_copy(update=known)]
+
+
+def _diagnostic(state: Workflow, stage: Stage) -> Decision:
+    """A diagnostic run follows a failure, and counts as a retry."""
+    fix = "none yet: a diagnostic run, for log and err alone"
+    retried = retry(state, p.StageRetried(stage=stage.id, fix=fix))
+    return [*retried, p.StagePrepared(stage=stage.id, detail="diagnostic run")]
 
 
 def _no_amendment_pending(state: Workflow, stage: Stage) -> None:
@@ -127,13 +142,18 @@ def _under_way(stage: Stage, named: str | None) -> Attempt:
 
 
 def launch(state: Workflow, command: p.StageLaunched) -> Decision:
-    """preparing → running; a recovered attempt of a running stage keeps the status."""
+    """preparing → running; a recovered attempt of a running stage keeps the status.
+
+    One that was launched before is recorded again where its jobs are others since.
+    """
     stage = state.stage(command.stage)
-    recovered = stage.status is Status.RUNNING and stage.attempts[-1].launched_at is None
-    if not recovered:
+    if stage.status is not Status.RUNNING:
         _may_become(stage, Status.RUNNING, command.type)
-    _under_way(stage, command.attempt)
-    return [command]
+    attempt = _under_way(stage, command.attempt)
+    again = attempt.launched_at is not None
+    if again and command.job_ids in ([], attempt.job_ids):
+        _may_become(stage, Status.RUNNING, command.type)
+    return [command.model_copy(update={"again": again})]
 
 
 def compute(state: Workflow, command: p.StageComputed) -> Decision:
@@ -141,6 +161,14 @@ def compute(state: Workflow, command: p.StageComputed) -> Decision:
     stage = state.stage(command.stage)
     _may_become(stage, Status.POST_PROCESSING, command.type)
     attempt = _under_way(stage, command.attempt)
+    if attempt.diagnostic:
+        raise IllegalTransition(
+            stage.id,
+            stage.status.value,
+            Status.POST_PROCESSING.value,
+            f"{attempt.id} is a diagnostic run, which ends in failed whatever its exit code",
+            ["failed"],
+        )
     if stage.status is Status.PREPARING and attempt.mode != "sync":
         raise IllegalTransition(
             stage.id,
@@ -164,14 +192,15 @@ def complete(state: Workflow, command: p.StageCompleted) -> Decision:
     stage = state.stage(command.stage)
     _may_become(stage, Status.COMPLETED, command.type)
     _up_to_date(stage)
-    broken = [check.name for check in command.checks if not check.passed]
+    broken = [check for check in command.checks if not check.passed]
     if broken or not (command.checks or command.evidence):
-        found = f"checks that failed: {', '.join(broken)}" if broken else "neither"
+        names = "; ".join(f"{check.name}: {check.detail}" for check in broken)
+        found = f"checks that failed: {names}" if broken else "neither"
         raise MissingEvidence(
             f"{stage.id}: completed means verified against its success criteria; expected checks "
             f"that passed or evidence, found {found}.",
             stage=stage.id,
-            failed_checks=broken,
+            failed_checks=[check.name for check in broken],
         )
     return [command]
 
@@ -199,11 +228,15 @@ def fail(state: Workflow, command: p.StageFailed) -> Decision:
         )
     if command.attempt is not None and stage.status is not Status.POST_PROCESSING:
         _under_way(stage, command.attempt)
-    return [command]
+    # What is over needs no stopping.
+    return [command.model_copy(update={"stop": command.stop and stage.open_attempt is not None})]
 
 
 def retry(state: Workflow, command: p.StageRetried) -> Decision:
-    """failed → ready, counted, as long as the backend's limit is not reached."""
+    """failed → ready, counted, as long as the backend's limit is not reached.
+
+    A fix that changed what only an amendment may change waits for that amendment.
+    """
     stage = state.stage(command.stage)
     _may_become(stage, Status.READY, command.type)
     kind = state.backend_type(stage)
@@ -211,7 +244,24 @@ def retry(state: Workflow, command: p.StageRetried) -> Decision:
     if stage.retry_count >= limit:
         raise RetryLimitReached(stage.id, stage.retry_count, limit, kind)
     _met(state, stage)
+    _not_by_hand(state, stage)
+    if command.regenerate and not stage.parameters.get("command"):
+        raise NothingToBuildFrom(stage.id)
     return [command.model_copy(update={"retry": stage.retry_count + 1})]
+
+
+def _not_by_hand(state: Workflow, stage: Stage) -> None:
+    """Raise `NeedsConsent` where somebody edited the stage's definition in the file."""
+    named = [name for drift in state.drifts for name in drift.touches]
+    own = [name for name in named if name.startswith(f"{stage.id}.")]
+    if own:
+        raise NeedsConsent(
+            f"{stage.id}: {', '.join(own)} was changed by hand, and a fix that changes it is an "
+            "amendment. `wfctl drift adopt` proposes it, `wfctl drift revert` dismisses it; then "
+            "retry.",
+            stage=stage.id,
+            fields=own,
+        )
 
 
 def observe(state: Workflow, command: p.AttemptObserved) -> Decision:
@@ -228,6 +278,17 @@ def relaunch(state: Workflow, command: p.AttemptRelaunched) -> Decision:
     """Attach a monitor to the attempt under way again."""
     _under_way(state.stage(command.stage), command.attempt)
     return [command]
+
+
+def stop(state: Workflow, command: p.AttemptStopped) -> Decision:
+    """Record that nothing is left of an attempt that is over; said once."""
+    stage = state.stage(command.stage)
+    attempt = next((one for one in stage.attempts if one.id == command.attempt), None)
+    if attempt is None or attempt.is_open:
+        under_way = stage.open_attempt.id if stage.open_attempt else None
+        why = "only an attempt that is over is stopped; record its failure first"
+        raise AttemptMismatch(stage.id, under_way, command.attempt, why)
+    return [] if attempt.stopped_at is not None else [command]
 
 
 def record_outputs(state: Workflow, command: p.OutputsRecorded) -> Decision:

@@ -9,12 +9,14 @@ LifecycleError
 │   ├── DependenciesNotMet    a dependency is not completed
 │   ├── AttemptMismatch       not the attempt that is under way
 │   ├── RetryLimitReached     no retry left
+│   ├── NothingToBuildFrom    a submission to be built anew, of a stage without a command
 │   ├── AlreadyExists         a second workflow in one stream
 │   ├── NoWorkflow            nothing was created yet
 │   ├── InvalidAmendment      a proposal that reaches too far, or changes nothing
 │   ├── StaleAmendment        proposed on a state that is no more
 │   ├── ImpactChanged         what was agreed to is not what would happen now
 │   ├── AmendmentDecided      approved or rejected before
+│   ├── NotFinished           a session that claims a completion that is not so
 │   └── NoCommand             recorded only as a consequence, or by another command
 ├── UnknownAmendment          no such amendment
 └── NeedsConsent              only a person may decide this
@@ -155,6 +157,19 @@ class RetryLimitReached(Refused):
         )
 
 
+class NothingToBuildFrom(Refused):
+    """A submission is to be built anew, and the stage's parameters name no command."""
+
+    code = "nothing_to_build_from"
+
+    def __init__(self, stage: str) -> None:
+        super().__init__(
+            f"{stage}: expected parameters.command to build submission.json from, found none. "
+            f"Correct {stage}/submission.json itself and retry without --regenerate.",
+            stage=stage,
+        )
+
+
 class AlreadyExists(Refused):
     """A workflow was created in this stream before."""
 
@@ -177,6 +192,19 @@ class NoCommand(Refused):
     """An event type that no command of its own yields."""
 
     code = "no_command"
+
+
+class NotFinished(Refused):
+    """A session cannot end as completed while stages are unfinished."""
+
+    code = "not_finished"
+
+    def __init__(self, stages: list[str]) -> None:
+        super().__init__(
+            f"the session ends as completed once every stage is completed or skipped; unfinished: "
+            f"{', '.join(stages)}. Name another reason.",
+            stages=stages,
+        )
 
 
 class UnknownAmendment(LifecycleError):

@@ -18,7 +18,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: The fold's own version: a stored state folded by another is not used.
-REDUCER = 2
+REDUCER = 5
 
 
 def evolve(
@@ -82,6 +82,8 @@ def _create(event: Event) -> Workflow:
 
 def _completed_workflow(draft: Workflow, event: Event) -> None:
     draft.workflow_status = "completed"
+    draft.completions += 1
+    draft.report = event.data.get("report")
 
 
 def _reopened(draft: Workflow, event: Event) -> None:
@@ -89,17 +91,34 @@ def _reopened(draft: Workflow, event: Event) -> None:
 
 
 def _session_started(draft: Workflow, event: Event) -> None:
-    draft.session = Session(count=event.data["number"], id=event.occurred_at, is_open=True)
+    draft.session = Session(
+        count=event.data["number"],
+        id=event.occurred_at,
+        is_open=True,
+        driven=event.data.get("driven", False),
+        report=event.data.get("report"),
+    )
+    _charge_no_more(draft)
 
 
 def _session_ended(draft: Workflow, event: Event) -> None:
     reason = event.data["reason"]
     draft.session.is_open = False
     draft.session.exit_reason = None if reason == "waiting" else reason
+    _charge_no_more(draft)
+
+
+def _charge_no_more(draft: Workflow) -> None:
+    """What a session left uncharged is not for another to pay."""
+    for stage in draft.stages.values():
+        stage.uncharged = False
 
 
 def _charged(draft: Workflow, event: Event) -> None:
     draft.session.cost += event.data["weight"]
+    stage = draft.stages.get(event.data["stage"])
+    if stage is not None:
+        stage.uncharged = False
 
 
 _APPLY: dict[str, Apply] = {
@@ -120,6 +139,7 @@ _APPLY: dict[str, Apply] = {
     "stage.blocked": stages.blocked,
     "attempt.observed": stages.observed,
     "attempt.relaunched": stages.relaunched,
+    "attempt.stopped": stages.stopped,
     "outputs.recorded": stages.outputs,
     "outputs.archived": stages.archived,
     "checkpoint.recorded": stages.checkpoint,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lifecycle.document import STAGE_FIELDS, WORKFLOW_FIELDS
+from lifecycle.document import DEFINITIONAL, STAGE_FIELDS, WORKFLOW_FIELDS
 from lifecycle.event import Event
 from lifecycle.layout import restore
 from lifecycle.workflow import Drift, Workflow
@@ -16,8 +16,25 @@ def detected(draft: Workflow, event: Event) -> None:
     if data.get("kept_as") is None or not (data["differences"] or data["kind"] == "unreadable"):
         return
     draft.drifts.append(
-        Drift(event.version, data["file"], data["kind"], data["base"], data["kept_as"])
+        Drift(
+            event.version,
+            data["file"],
+            data["kind"],
+            data["base"],
+            data["kept_as"],
+            [_name(d) for d in data["differences"] if _is_definitional(d)],
+        )
     )
+
+
+def _is_definitional(difference: dict[str, Any]) -> bool:
+    """Whether it changes what only an amendment may change of a stage that stays."""
+    path = difference.get("path") or [None]
+    return difference.get("stage") is not None and path[0] in DEFINITIONAL
+
+
+def _name(difference: dict[str, Any]) -> str:
+    return ".".join([difference["stage"], *map(str, difference["path"])])
 
 
 def adopted(draft: Workflow, event: Event) -> None:

@@ -13,6 +13,7 @@ def readied(draft: Workflow, event: Event) -> None:
     if stage.status is not Status.PENDING:
         stage.running_process = None
     if event.data.get("reset"):
+        stage.fix = None
         stage.started_at = stage.completed_at = None
         stage.retry_count = 0
     stage.status = Status.READY
@@ -71,7 +72,7 @@ def launched(draft: Workflow, event: Event) -> None:
     stage = draft.stages[data["stage"]]
     stage.status = Status.RUNNING
     attempt = stage.attempts[-1]
-    attempt.launched_at = event.occurred_at
+    attempt.launched_at = attempt.launched_at or event.occurred_at
     attempt.mode = data["mode"]
     attempt.session = data.get("session")
     attempt.submission_hash = data.get("submission_hash")
@@ -82,7 +83,7 @@ def launched(draft: Workflow, event: Event) -> None:
     stage.running_process = {
         **(stage.running_process or {}),
         "tmux_session": data.get("session"),
-        "launched_at": event.occurred_at,
+        "launched_at": attempt.launched_at,
     }
 
 
@@ -104,6 +105,7 @@ def completed(draft: Workflow, event: Event) -> None:
     stage = draft.stages[event.data["stage"]]
     stage.status = Status.COMPLETED
     stage.completed_at = event.occurred_at
+    stage.uncharged = draft.session.is_open
     if stage.attempts:
         stage.attempts[-1].outcome = "completed"
 
@@ -113,11 +115,15 @@ def failed(draft: Workflow, event: Event) -> None:
     stage = draft.stages[event.data["stage"]]
     stage.status = Status.FAILED
     stage.last_error = event.data["error"]
+    stage.category = event.data.get("category")
+    stage.because = event.data.get("because")
     stage.rerun_by = event.data.get("superseded_by")
+    stage.uncharged = draft.session.is_open and stage.rerun_by is None
     if stage.attempts and stage.attempts[-1].outcome in (None, "computed"):
         superseded = event.data.get("superseded_by") is not None
         stage.attempts[-1].exit_code = event.data.get("exit_code")
         _end(stage.attempts[-1], event, "superseded" if superseded else "failed")
+        stage.attempts[-1].stop = superseded or bool(event.data.get("stop"))
 
 
 def retried(draft: Workflow, event: Event) -> None:
@@ -125,6 +131,7 @@ def retried(draft: Workflow, event: Event) -> None:
     stage = draft.stages[event.data["stage"]]
     stage.status = Status.READY
     stage.retry_count = event.data["retry"]
+    stage.fix = event.data["fix"]
     stage.running_process = None
     stage.blocked_by = {}
     stage.rerun_by = None
@@ -167,6 +174,13 @@ def relaunched(draft: Workflow, event: Event) -> None:
     attempt = draft.stages[event.data["stage"]].attempts[-1]
     attempt.relaunches += 1
     attempt.session = event.data.get("session")
+
+
+def stopped(draft: Workflow, event: Event) -> None:
+    """Nothing is left of an attempt."""
+    for attempt in draft.stages[event.data["stage"]].attempts:
+        if attempt.id == event.data["attempt"]:
+            attempt.stopped_at = event.occurred_at
 
 
 def outputs(draft: Workflow, event: Event) -> None:

@@ -60,16 +60,26 @@ class AttemptStarted(StagePayload):
 
 
 class StageLaunched(AttemptPayload):
-    """The attempt's processes run; what its runner told of itself."""
+    """The attempt's processes run; what its runner told of itself.
+
+    ``again``: it was recorded as launched before, and its jobs are others since, or known at last.
+    """
 
     type: ClassVar[str] = "stage.launched"
+    schema_version: ClassVar[int] = 2
     mode: Literal["tmux", "setsid"]
     session: str | None = None
     submission_hash: str | None = None
     job_ids: list[str] = []
+    #: The scratch copy that the jobs work in, on the machine where they run.
+    work_dir: str | None = None
     host: str | None = None
     boot_id: str | None = None
+    #: Of the machine that the jobs were handed to, where that is another one than the monitor's.
+    job_host: str | None = None
+    job_boot_id: str | None = None
     dpdispatcher_version: str | None = None
+    again: bool = False  # decided
 
 
 class StageComputed(AttemptPayload):
@@ -88,12 +98,15 @@ class Check(BaseModel):
     name: str
     passed: bool
     detail: str = ""
+    #: What was seen on the way and is no reason to fail, such as warnings in a log.
+    findings: list[str] = []
 
 
 class StageCompleted(StagePayload):
     """The outputs were verified against the success criteria."""
 
     type: ClassVar[str] = "stage.completed"
+    schema_version: ClassVar[int] = 2
     attempt: AttemptId | None = None
     detail: str | None = None
     checks: list[Check] = []
@@ -102,15 +115,28 @@ class StageCompleted(StagePayload):
     outputs: list[FileDigest] = []
 
 
+#: What went wrong, as far as the evidence tells.
+Category = Literal["input", "resource", "scheduler", "missing_output", "software", "unknown"]
+
+
 class StageFailed(StagePayload):
-    """The stage failed; ``error`` goes into ``last_error``."""
+    """The stage failed; ``error`` goes into ``last_error``.
+
+    ``category`` and ``because`` are a diagnosis: what kind of failure the evidence shows, and the
+    line that shows it. None where nobody looked. ``stop``: its attempt is to be ended where
+    it runs; `AttemptStopped` says when it was.
+    """
 
     type: ClassVar[str] = "stage.failed"
+    schema_version: ClassVar[int] = 2
     error: Text
     attempt: AttemptId | None = None
     exit_code: int | None = None
     checks: list[Check] = []
     superseded_by: AmendmentId | None = None
+    category: Category | None = None
+    because: str | None = None
+    stop: bool = False
 
 
 class StageRetried(StagePayload):
@@ -164,6 +190,17 @@ class AttemptRelaunched(AttemptPayload):
     mode: Literal["sync", "tmux", "setsid"]
     session: str | None = None
     reason: str
+
+
+class AttemptStopped(AttemptPayload):
+    """An attempt that is over was looked for where it ran: nothing of it is left.
+
+    ``ended`` names what was ended, ``reason`` says why.
+    """
+
+    type: ClassVar[str] = "attempt.stopped"
+    ended: list[str]
+    reason: Text
 
 
 class OutputsRecorded(StagePayload):

@@ -2,7 +2,13 @@
 
 from typing import ClassVar, Literal
 
-from lifecycle.payload_base import Document, Payload, StageId, StagePayload, Text
+from lifecycle.payload_base import (
+    Document,
+    Payload,
+    StageId,
+    StagePayload,
+    Text,
+)
 
 
 class WorkflowCreated(Payload):
@@ -103,7 +109,14 @@ class SessionStarted(Payload):
     """An executor's session began."""
 
     type: ClassVar[str] = "session.started"
+    schema_version: ClassVar[int] = 2
     number: int | None = None  # decided: the workflow's count, this one included
+    #: A loop keeps the session, and ends it.
+    driven: bool = False
+    #: What ``init.sh`` came to: its SHA-256, the seconds it took, the file with its output.
+    environment: Document | None = None
+    #: Where the workflow's report is to be written, relative to the root; None: the usual place.
+    report: Text | None = None
 
 
 ExitReason = Literal["budget_exhausted", "completed", "blocked", "waiting"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Annotated, Any, cast
 
@@ -69,7 +70,8 @@ def create(plan: Any, *, created: str, **facts: Any) -> WorkflowCreated:
     Raises `InvalidPlan` with every problem that was found.
     """
     model = _validated(plan)
-    problems = [*_unknown(plan), *_graph(model), *_backends(model), *_statuses(model)]
+    problems = [*_unknown(plan), *_graph(model), *_backends(model), *_connections(model)]
+    problems += _statuses(model)
     if problems:
         raise InvalidPlan(problems)
     document = _document(model, plan, created)
@@ -88,7 +90,7 @@ def definition_problems(plan: dict[str, Any]) -> list[str]:
         model = _validated(plan)
     except InvalidPlan as error:
         return list(error.data["problems"])
-    return [*_graph(model), *_backends(model)]
+    return [*_graph(model), *_backends(model), *_connections(model)]
 
 
 def defined_stage(definition: dict[str, Any]) -> dict[str, Any]:
@@ -191,6 +193,32 @@ def _backends(plan: Plan) -> list[str]:
         for place, name in names.items()
         if name not in plan.backend_profiles
     ]
+
+
+def _connections(plan: Plan) -> list[str]:
+    """Refuse what lets one into a machine: the plan is recorded and shown for good."""
+    return [
+        f"{place}: remote_profile does not belong into a plan; put the machine into a file of its "
+        "own and name it in config_path"
+        for place, holder in _holders(plan)
+        if not _harmless(holder.get("remote_profile") or {})
+    ]
+
+
+def _holders(plan: Plan) -> Iterator[tuple[str, dict[str, JsonValue]]]:
+    """Yield each part of a plan in which a machine could be described, and its place."""
+    for name, profile in plan.backend_profiles.items():
+        yield f"backend_profiles.{name}", profile
+        config = profile.get("config")
+        yield f"backend_profiles.{name}", config if isinstance(config, dict) else {}
+    for stage in plan.stages:
+        overrides = stage.parameters.get("resource_overrides")
+        place = f"{stage.id}.parameters.resource_overrides"
+        yield place, overrides if isinstance(overrides, dict) else {}
+
+
+def _harmless(settings: JsonValue) -> bool:
+    return isinstance(settings, dict) and set(settings) <= {"symlink"}
 
 
 def _statuses(plan: Plan) -> list[str]:

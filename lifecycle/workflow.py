@@ -41,6 +41,9 @@ class Attempt:
     ended_at: str | None = None
     outcome: str | None = None
     exit_code: int | None = None
+    #: Whether it is to be ended where it runs, and when it was seen that nothing is left of it.
+    stop: bool = False
+    stopped_at: str | None = None
     #: Somebody else launched it, before the workflow was imported.
     taken_over: bool = False
     #: The amendment that changed what the attempt had been started from.
@@ -50,6 +53,17 @@ class Attempt:
     def is_open(self) -> bool:
         """Whether nothing has been decided of its end yet."""
         return self.ended_at is None
+
+    @property
+    def is_to_stop(self) -> bool:
+        """Whether it was to be ended and is not seen to be."""
+        return self.stop and self.stopped_at is None
+
+    @property
+    def may_run_on(self) -> bool:
+        """Whether its end was said by somebody who did not see its jobs end."""
+        seen = self.action in ("succeeded", "failed") or self.stopped_at is not None
+        return not (seen or self.is_open or self.taken_over)
 
 
 @dataclass(slots=True)
@@ -69,6 +83,9 @@ class Stage:
     completed_at: str | None = None
     retry_count: int = 0
     last_error: str | None = None
+    #: The diagnosis of the last failure: its category, and the line that shows it.
+    category: str | None = None
+    because: str | None = None
     running_process: dict[str, Any] | None = None
     checkpoint: Any = None
     #: Fields that nobody specified, kept as they came.
@@ -83,6 +100,10 @@ class Stage:
     keep_as: str | None = None
     #: The submission is to be built anew: what it was built from has changed.
     regenerate: bool = False
+    #: What the newest retry put right.
+    fix: str | None = None
+    #: Its work has ended in this session, and was not charged yet.
+    uncharged: bool = False
 
     @property
     def attempt(self) -> Attempt | None:
@@ -128,6 +149,10 @@ class Session:
     cost: float = 0
     exit_reason: str | None = None
     is_open: bool = False
+    #: A loop keeps it: open without a loop at work, it has died.
+    driven: bool = False
+    #: Where the report is to be written, relative to the root; None for the usual place.
+    report: str | None = None
 
 
 @dataclass(slots=True)
@@ -142,6 +167,8 @@ class Drift:
     kind: str
     base: int
     kept_as: str
+    #: The definitional fields of stages that it changes, as in ``stage-2.parameters.dt``.
+    touches: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -165,6 +192,9 @@ class Workflow:
     purpose: str | None = None
     consent: str = "terminal"
     signers: list[str] = field(default_factory=list)
+    #: How often it was completed, and where the report of the last time is kept.
+    completions: int = 0
+    report: str | None = None
     root: dict[str, Any] = field(default_factory=dict)
     drifts: list[Drift] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)

@@ -165,3 +165,22 @@ def test_a_plan_is_an_object(plan: Any) -> None:
 def test_a_number_that_json_does_not_have_is_refused(value: float) -> None:
     """Given NaN among the parameters, the plan is refused."""
     assert broken(stages=stages(parameters={"tolerance": value}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"backend_profiles": {"far": {"remote_profile": {"password": "x"}}}},
+        {"backend_profiles": {"far": {"config": {"remote_profile": {"password": "x"}}}}},
+        {
+            "stages": stages(
+                parameters={"resource_overrides": {"remote_profile": {"password": "x"}}}
+            )
+        },
+    ],
+    ids=["profile", "config", "overrides"],
+)
+def test_what_lets_one_into_a_machine_is_refused(changes: dict[str, Any]) -> None:
+    """Wherever it stands: a plan is recorded and shown for good."""
+    [problem] = [text for text in broken(**changes) if "remote_profile" in text]
+    assert "config_path" in problem

@@ -203,6 +203,40 @@ def test_a_recovered_attempt_is_launched_while_the_stage_stays_running() -> None
         decide(state, s.launched("stage-1", "att-0002"), s.AT)
 
 
+def test_jobs_that_are_others_since_are_recorded_and_move_no_time() -> None:
+    """Given a launch, when other jobs are told, then they count, and its time stays the first."""
+    state = s.given(*s.through("stage-1", Status.RUNNING))
+    told = s.launched("stage-1").model_copy(update={"job_ids": ["12"]})
+    decision = decide(state, told, s.AT)
+    assert [payload.model_dump()["again"] for payload in decision] == [True]
+    found = after(state, decision, "2026-03-31T11:00:00.000000Z").stage("stage-1")
+    assert (found.attempts[-1].job_ids, found.attempts[-1].launched_at) == (["12"], s.AT)
+    assert found.running_process is not None
+    assert found.running_process["launched_at"] == s.AT
+
+
+def test_an_attempt_is_to_be_stopped_until_it_is_seen_to_be() -> None:
+    """Given a failure that asks for it, when it is said to be stopped, then once and for all."""
+    stopped = p.AttemptStopped(
+        stage="stage-1", attempt="att-0001", ended=["job 12"], reason="asked for"
+    )
+    running = s.given(*s.through("stage-1", Status.RUNNING))
+    with pytest.raises(AttemptMismatch, match="over"):
+        decide(running, stopped, s.AT)
+    failed = s.recorded(running, s.failed("stage-1").model_copy(update={"stop": True}))
+    assert failed.stage("stage-1").attempts[-1].is_to_stop
+    seen = after(failed, decide(failed, stopped, s.AT), s.AT)
+    assert not seen.stage("stage-1").attempts[-1].is_to_stop
+    assert decide(seen, stopped, s.AT) == []
+
+
+def test_what_is_over_needs_no_stopping() -> None:
+    """Given a computed stage, when it fails and is to be stopped, then nothing is left to stop."""
+    state = s.given(*s.through("stage-1", Status.POST_PROCESSING))
+    decision = decide(state, s.failed("stage-1").model_copy(update={"stop": True}), s.AT)
+    assert decision[0].model_dump()["stop"] is False
+
+
 def test_an_observation_that_says_nothing_new_yields_nothing() -> None:
     """Given a verdict, when the same comes again, then no event; when another, then one."""
     state = s.given(
@@ -258,3 +292,26 @@ def test_sessions_are_numbered_by_the_log() -> None:
     for number in (1, 2):
         state = after(state, decide(state, p.SessionStarted(), s.AT), s.AT)
         assert (state.session.count, state.session.cost) == (number, 0)
+
+
+def test_a_diagnostic_run_counts_as_a_retry_and_cannot_compute() -> None:
+    """It follows a failure, and whatever its exit code is, it ends in failed."""
+    state = s.given(*s.through("stage-1", Status.FAILED))
+    decision = decide(state, s.attempt("stage-1", diagnostic=True), s.AT)
+    assert s.types(decision) == ["stage.retried", "stage.prepared", "attempt.started"]
+    running = s.given(
+        *s.through("stage-1", Status.FAILED),
+        s.attempt("stage-1", diagnostic=True),
+        s.launched("stage-1", "att-0002"),
+    )
+    assert running.stages["stage-1"].retry_count == 1
+    with pytest.raises(IllegalTransition):
+        decide(running, s.computed("stage-1", "att-0002"), s.AT)
+    assert s.types(decide(running, s.failed("stage-1"), s.AT)) == ["stage.failed"]
+
+
+@pytest.mark.parametrize("status", [Status.READY, Status.RUNNING, Status.COMPLETED])
+def test_a_diagnostic_run_needs_a_failure(status: Status) -> None:
+    """There is nothing to be diagnosed before one."""
+    with pytest.raises(IllegalTransition):
+        decide(s.given(*s.through("stage-1", status)), s.attempt("stage-1", diagnostic=True), s.AT)

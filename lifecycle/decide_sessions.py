@@ -1,0 +1,64 @@
+"""The rules of sessions. Source: the staged-workflow protocol ("A session")."""
+
+from __future__ import annotations
+
+from lifecycle import payload as p
+from lifecycle.budget import budget_of
+from lifecycle.errors import InvalidPayload, NoCommand, NotFinished
+from lifecycle.hindrance import hindrances
+from lifecycle.payload import Payload
+from lifecycle.status import FINISHED
+from lifecycle.workflow import Session, Workflow
+
+Decision = list[Payload]
+
+
+def start(state: Workflow, command: p.SessionStarted) -> Decision:
+    """A session of the next number; how the one before it ended is said first.
+
+    The log alone numbers sessions. One that was open still has died: nothing ends it any more.
+    """
+    if command.report is not None and not _is_inside(command.report):
+        problem = f"report: expected a path below the root, found {command.report!r}"
+        raise InvalidPayload(command.type, [problem])
+    number = state.session.count + 1
+    return [*_previous(state), command.model_copy(update={"number": number})]
+
+
+def _is_inside(path: str) -> bool:
+    return not path.startswith("/") and ".." not in path.split("/")
+
+
+def _previous(state: Workflow) -> Decision:
+    before = state.session
+    if before.count == 0:
+        return []
+    ended = f"Previous session ended: exit_reason={before.exit_reason or 'null'}"
+    notes = [f"{ended}, {_cost(state, before)}"]
+    if before.is_open:
+        notes.append(f"WARNING: session {before.count} has no end in the log: it died")
+    return [p.NoteLogged(text=text) for text in notes]
+
+
+def _cost(state: Workflow, session: Session) -> str:
+    return f"cost={session.cost:g}/{budget_of(state):g}"
+
+
+def end(state: Workflow, command: p.SessionEnded) -> Decision:
+    """The end of the open session, and before it the reason that the protocol spells out."""
+    if not state.session.is_open:
+        raise NoCommand("no session is open; `wfctl session start` begins one.", type=command.type)
+    if command.reason == "completed" and not state.is_finished:
+        unfinished = [s.id for s in state.stages.values() if s.status not in FINISHED]
+        raise NotFinished(unfinished)
+    return [*_reasons(state, command), command]
+
+
+def _reasons(state: Workflow, command: p.SessionEnded) -> Decision:
+    if command.reason == "budget_exhausted":
+        cost, budget = state.session.cost, budget_of(state)
+        text = f"Session ending: budget exhausted (cost={cost:g}, budget={budget:g})"
+        return [p.NoteLogged(text=text)]
+    if command.reason == "blocked":
+        return [p.NoteLogged(text=f"Session ending: blocked. {one}") for one in hindrances(state)]
+    return []

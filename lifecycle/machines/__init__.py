@@ -1,0 +1,1 @@
+"""Phase machines: definitions as data, their guards, and the rules that run any of them."""

@@ -1,0 +1,191 @@
+"""What may happen to a machine: (state, command) → events, or a refusal. Pure.
+
+A command is the payload of the event it asks for; the event returned is completed. What was found
+of files comes in with the command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lifecycle.errors import NeedsConsent
+from lifecycle.event import Fact
+from lifecycle.layout import layout_of
+from lifecycle.machines import payload as p
+from lifecycle.machines.decide_fields import check_fields, record, update
+from lifecycle.machines.decide_tasks import change_task
+from lifecycle.machines.definition import CANCELLED, load, trusted
+from lifecycle.machines.errors import (
+    AlreadyCancelled,
+    InvalidInput,
+    InvalidTransition,
+    StateAlreadyExists,
+    StateNotFound,
+)
+from lifecycle.machines.evolve import evolve
+from lifecycle.machines.guard import FileFact
+from lifecycle.machines.machine import Machine
+from lifecycle.machines.transition import Files, transition
+from lifecycle.payload_base import Payload
+from lifecycle.payload_drift import DriftAdopted, DriftReverted
+
+Decision = list[Payload]
+
+#: Stands for the hash of what is decided but not recorded; a recorded hash is never this.
+_DECIDED = "decided"
+
+
+def decide(
+    state: Machine | None, command: Payload, at: str, files: Files | None = None
+) -> Decision:
+    """Return the events that ``command`` yields in ``state``; an empty list changes nothing.
+
+    ``at`` is when it is so (UTC, ISO 8601); ``files`` is what was found for the patterns that
+    guards look at. Raises a `MachineError`, or `NeedsConsent`; the state is never changed.
+    """
+    if state is None:
+        return _begin(command)
+    rule = _RULES.get(command.type)
+    if rule is None:
+        raise InvalidInput(f"{command.type} is no command of a machine", type=command.type)
+    return rule(state, command, at, files or {})
+
+
+def after(state: Machine | None, events: Sequence[Payload], at: str) -> Machine:
+    """Return the state as it would be once ``events`` are recorded at ``at``."""
+    head = state.head if state is not None else 0
+    facts = [
+        Fact(event.type, event.model_dump(mode="json"), at, head + number, _DECIDED)
+        for number, event in enumerate(events, 1)
+    ]
+    result = evolve(state, facts, frozenset({_DECIDED}))
+    if result is None:
+        raise StateNotFound("?", [])
+    return result
+
+
+def _begin(command: Payload) -> Decision:
+    if isinstance(command, p.MachineImported):
+        trusted(command.definition, command.machine)
+        return [_in_order(command)]
+    if not isinstance(command, p.MachineCreated):
+        raise StateNotFound(getattr(command, "machine", "?"), [])
+    definition = load(command.definition, command.machine)
+    check_id(definition.id_pattern, command.machine)
+    check_fields(definition, command.document)
+    return [_in_order(command)]
+
+
+def _in_order(command: p.MachineCreated | p.MachineImported) -> Payload:
+    """Return the command with the order of its definition's keys: that of the phases counts."""
+    return command.model_copy(update={"definition_layout": layout_of(command.definition)})
+
+
+def check_id(pattern: str, id_: str) -> None:
+    """Raise `InvalidInput` for an id that the definition does not allow."""
+    if re.fullmatch(pattern.removeprefix("^").removesuffix("$"), id_) is None:
+        raise InvalidInput(
+            f"the id {id_!r} is not of the form that this type wants: {pattern}",
+            id=id_,
+            expected=pattern,
+        )
+
+
+def _exists(state: Machine, command: Payload, at: str, files: Files) -> Decision:
+    raise StateAlreadyExists(
+        state.id,
+        f"is here already, in phase {state.phase} at version {state.head}; "
+        f"`wfctl machine get {state.id}` shows it.",
+    )
+
+
+def _update(state: Machine, command: p.MachineUpdated, at: str, files: Files) -> Decision:
+    return update(state, command)
+
+
+def _record(state: Machine, command: p.MachineRecorded, at: str, files: Files) -> Decision:
+    return record(state, command)
+
+
+def _task(state: Machine, command: p.MachineTaskChanged, at: str, files: Files) -> Decision:
+    return change_task(state, command, at)
+
+
+def _transition(state: Machine, command: p.MachineTransitioned, at: str, files: Files) -> Decision:
+    if command.to == CANCELLED and state.phase != CANCELLED:
+        return _cancel(state, p.MachineCancelled(reason=command.reason), at, files)
+    return transition(state, command, files)
+
+
+def _checkpoint(state: Machine, command: p.MachineCheckpointed, at: str, files: Files) -> Decision:
+    return [command.model_copy(update={"phase": state.phase})]
+
+
+def _approve(state: Machine, command: p.MachineApproved, at: str, files: Files) -> Decision:
+    check_approval(state, command.approval)
+    if command.approval in state.approvals:
+        return []
+    if not command.proof:
+        raise NeedsConsent(
+            f"{command.approval} is a person's decision and takes a proof of consent: a person "
+            f"runs `wfctl machine approve {state.id} {command.approval}`.",
+            machine=state.id,
+            approval=command.approval,
+        )
+    return [command.model_copy(update={"phase": state.phase})]
+
+
+def check_approval(state: Machine, name: str) -> None:
+    """Raise where the approval is none of the machine's, or not of its phase."""
+    known = state.definition.approvals
+    if name not in known:
+        raise InvalidInput(
+            f"no approval {name!r}; {state.definition.id} has: {', '.join(known) or 'none'}",
+            approval=name,
+            known=list(known),
+        )
+    if known[name].phase != state.phase:
+        raise InvalidTransition(
+            state.phase, None, f"{name} is given in the phase {known[name].phase}", []
+        )
+
+
+def _cancel(state: Machine, command: p.MachineCancelled, at: str, files: Files) -> Decision:
+    if state.phase == CANCELLED:
+        raise AlreadyCancelled(state.id, state.cancelled_at)
+    if state.is_final:
+        raise InvalidTransition(state.phase, CANCELLED, "nothing leaves a final phase", [])
+    return [command.model_copy(update={"left": state.phase})]
+
+
+def _close(
+    state: Machine, command: DriftAdopted | DriftReverted, at: str, files: Files
+) -> Decision:
+    waiting = [d for d in state.drifts if d.file == command.file]
+    chosen = [d for d in waiting if command.detected in (None, d.version)]
+    if not chosen:
+        raise InvalidInput(
+            f"no change of {command.file} waits for a decision",
+            file=command.file,
+            waiting={str(d.version): d.file for d in state.drifts},
+        )
+    return [command.model_copy(update={"detected": chosen[-1].version})]
+
+
+Rule = Callable[[Machine, Any, str, Mapping[str, FileFact]], Decision]
+
+_RULES: dict[str, Rule] = {
+    "machine.created": _exists,
+    "machine.imported": _exists,
+    "machine.updated": _update,
+    "machine.transitioned": _transition,
+    "machine.recorded": _record,
+    "machine.task_changed": _task,
+    "machine.checkpointed": _checkpoint,
+    "machine.approved": _approve,
+    "machine.cancelled": _cancel,
+    "drift.adopted": _close,
+    "drift.reverted": _close,
+}

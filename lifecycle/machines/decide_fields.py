@@ -1,0 +1,172 @@
+"""The rules of fields and of recorded events: what may be written, and in which shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lifecycle.layout import layout_of
+from lifecycle.machines import payload as p
+from lifecycle.machines.definition import Definition, EventKind
+from lifecycle.machines.errors import InvalidInput, InvalidTransition, ReservedField
+from lifecycle.machines.machine import Machine
+from lifecycle.machines.path import Steps, leaves, look, parse, put, written
+from lifecycle.machines.shape import misfits
+from lifecycle.payload_base import Payload
+
+#: Event types that clients know by other names, and the command that records each.
+ELSEWHERE = {
+    "workflow.transition": "transition",
+    "state.patched": "update",
+    "checkpoint": "checkpoint",
+    "task.added": "task",
+    "task.started": "task",
+    "task.completed": "task",
+    "task.failed": "task",
+}
+
+
+def update(state: Machine, command: p.MachineUpdated) -> list[Payload]:
+    """Accept new values for fields; nothing where each field has its value already."""
+    trial = state.draft()
+    for change in command.changes:
+        steps = parse(change.path)
+        _check_reserved(state, steps, change.value)
+        put(trial.document, steps, change.value)
+    _check_kept(state, trial)
+    _check_shape(state.definition, trial.document, state.document)
+    same = layout_of(trial.document) == layout_of(state.document)
+    if same and trial.document == state.document and _are_known(state, command.digests):
+        return []
+    return [command]
+
+
+def _are_known(state: Machine, digests: dict[str, str]) -> bool:
+    return all(state.digests.get(file) == digest for file, digest in digests.items())
+
+
+def _check_reserved(state: Machine, steps: Steps, value: Any) -> None:
+    for path in (steps, *leaves(value, steps)):
+        refuse_reserved(state.definition, path, state.id)
+
+
+def _check_kept(state: Machine, trial: Machine) -> None:
+    """Refuse what takes reserved fields away with the object that holds them."""
+    for name, instead in state.definition.all_reserved().items():
+        steps = parse(name)
+        if look(trial.document, steps) != look(state.document, steps):
+            raise ReservedField(
+                name, f"{name} is written by the engine", instead.replace("{id}", state.id)
+            )
+    _check_attempts(state, trial)
+
+
+def _check_attempts(state: Machine, trial: Machine) -> None:
+    """Where attempts are counted, a task's status goes through the command that counts them."""
+    tasks = state.definition.tasks
+    if tasks is None or tasks.attempts_field is None:
+        return
+    for task in state.tasks:
+        id_: Any = task.get("id")
+        now = trial.task(id_) or {}
+        used = task.get(tasks.attempts_field)
+        lost = used and used != now.get(tasks.attempts_field)
+        moved = now and now.get("status") != task.get("status")
+        if state.task(id_) is task and (lost or moved):
+            raise ReservedField(
+                f"{tasks.path}.status",
+                f"the attempts of {id_} are counted by the engine",
+                f"wfctl machine task {state.id} {id_} --status …",
+            )
+
+
+def refuse_reserved(definition: Definition, path: Steps, machine: str) -> None:
+    """Raise `ReservedField` for a path that only the engine writes."""
+    for name, instead in definition.all_reserved().items():
+        parts = parse(name)
+        if path[: len(parts)] == parts:
+            rule = f"{name} is written by the engine"
+            raise ReservedField(written(path), rule, instead.replace("{id}", machine))
+    if _is_attempts(definition, path):
+        rule = "attempts are counted by the engine"
+        raise ReservedField(written(path), rule, f"wfctl machine task {machine} TASK --status …")
+    if any(isinstance(step, str) and step.startswith("_") for step in path):
+        plain = written(
+            tuple(step.lstrip("_") or "name" if isinstance(step, str) else step for step in path)
+        )
+        raise ReservedField(
+            written(path),
+            "every segment that begins with _ is the engine's",
+            f"wfctl machine update {machine} {plain}=…",
+        )
+
+
+def _is_attempts(definition: Definition, path: Steps) -> bool:
+    tasks = definition.tasks
+    if tasks is None or tasks.attempts_field is None:
+        return False
+    return (path[:1], path[2:]) == ((tasks.path,), (tasks.attempts_field,))
+
+
+def _check_shape(definition: Definition, document: dict[str, Any], before: dict[str, Any]) -> None:
+    """Refuse values of another shape; those that an import took over stay as they are."""
+    known = misfits(definition.fields, before, "")
+    found = [one for one in misfits(definition.fields, document, "") if one not in known]
+    if found:
+        raise InvalidInput(
+            f"the values do not fit the state of {definition.id}: {'; '.join(found)}. "
+            f"`wfctl machine describe {definition.id}` shows its fields.",
+            problems=found,
+        )
+
+
+def check_fields(definition: Definition, document: dict[str, Any]) -> None:
+    """Raise where a first state holds reserved fields or values that do not fit."""
+    for path in leaves(document):
+        refuse_reserved(definition, path, "ID")
+    _check_shape(definition, document, {})
+
+
+def record(state: Machine, command: p.MachineRecorded) -> list[Payload]:
+    """Accept an event that the definition names, with data of its shape."""
+    kind = _kind_of(state, command.name)
+    problems = misfits(kind.data, command.data, "")
+    unknown = [key for key in command.data if key not in kind.data]
+    problems += [f"{key}: {command.name} has no such data" for key in unknown]
+    problems += [f"{key}: this is missing" for key in kind.required if not command.data.get(key)]
+    if problems:
+        raise InvalidInput(
+            f"the data does not fit {command.name}: {'; '.join(problems)}. Expected: {kind.data}",
+            name=command.name,
+            problems=problems,
+        )
+    _check_moment(state, command.name, kind)
+    return [command.model_copy(update={"phase": state.phase})]
+
+
+def _kind_of(state: Machine, name: str) -> EventKind:
+    kind = state.definition.events.get(name)
+    if kind is not None:
+        return kind
+    if name in ELSEWHERE:
+        raise InvalidInput(
+            f"{name} is recorded by `wfctl machine {ELSEWHERE[name]} {state.id} …`", name=name
+        )
+    raise InvalidInput(
+        f"no event {name!r}; {state.definition.id} has: "
+        f"{', '.join(state.definition.events) or 'none'}",
+        name=name,
+        known=list(state.definition.events),
+    )
+
+
+def _check_moment(state: Machine, name: str, kind: EventKind) -> None:
+    if not kind.after:
+        return
+    if state.is_final or state.status not in kind.after:
+        why = f"it is recorded where the phase is {' or '.join(kind.after)}, here it is "
+        now = [
+            other
+            for other, one in state.definition.events.items()
+            if state.status in one.after and not state.is_final
+        ]
+        raise InvalidTransition(state.phase, name, f"{why}{state.status}", now)

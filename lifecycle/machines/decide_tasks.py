@@ -1,0 +1,119 @@
+"""The rules of tasks: statuses, times, attempts."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from lifecycle.machines.decide_fields import refuse_reserved
+from lifecycle.machines.definition import Tasks
+from lifecycle.machines.errors import CircuitOpen, InvalidInput
+from lifecycle.machines.machine import Document, Machine
+from lifecycle.machines.path import leaves, merged
+from lifecycle.machines.payload import MachineTaskChanged
+from lifecycle.machines.shape import below, misfits
+from lifecycle.payload_base import Payload
+
+
+def change_task(state: Machine, command: MachineTaskChanged, at: str) -> list[Payload]:
+    """Accept a new task or a changed one, with the times and attempts that follow."""
+    tasks = _tasks_of(state)
+    _check(state, tasks, command)
+    before = state.task(command.task)
+    changes = dict(command.changes)
+    if before is None:
+        changes = {"status": tasks.statuses[0], **changes}
+    changes |= _following(state, tasks, command.task, before or {}, changes, at)
+    if before is not None and merged(before, changes) == before:
+        return []
+    return [command.model_copy(update={"changes": changes})]
+
+
+def _tasks_of(state: Machine) -> Tasks:
+    if state.definition.tasks is None:
+        raise InvalidInput(
+            f"{state.definition.id} keeps no tasks; `wfctl machine describe "
+            f"{state.definition.id}` shows what it records.",
+            machine=state.id,
+        )
+    return state.definition.tasks
+
+
+def _check(state: Machine, tasks: Tasks, command: MachineTaskChanged) -> None:
+    if re.fullmatch(tasks.pattern.removeprefix("^").removesuffix("$"), command.task) is None:
+        raise InvalidInput(
+            f"the task id {command.task!r} is not of the form {tasks.pattern}", task=command.task
+        )
+    listed = state.document.get(tasks.path)
+    if listed is not None and not isinstance(listed, list):
+        raise InvalidInput(
+            f"{tasks.path} is not a list, found {listed!r:.80}; "
+            f"`wfctl machine update {state.id} {tasks.path}=[]` begins one in its place.",
+            path=tasks.path,
+        )
+    for path in leaves(command.changes):
+        refuse_reserved(state.definition, (tasks.path, 0, *path), state.id)
+    status = command.changes.get("status")
+    problems = misfits(below(state.definition.fields, (tasks.path, 0)), command.changes, "")
+    if status is not None and status not in tasks.statuses:
+        problems.append(f"status: expected one of {', '.join(tasks.statuses)}, found {status!r}")
+    if command.changes.get("id", command.task) != command.task:
+        problems.append("id: a task keeps its id")
+    if problems:
+        raise InvalidInput(
+            f"{command.task}: {'; '.join(problems)}", task=command.task, problems=problems
+        )
+
+
+def _following(
+    state: Machine, tasks: Tasks, id_: str, before: Document, changes: Document, at: str
+) -> Document:
+    """Return the fields that follow from a change of status."""
+    was, now = before.get("status"), changes.get("status")
+    if now is None or now == was:
+        return {}
+    found: Document = {}
+    if now == tasks.running:
+        _check_attempts(state, tasks, id_, before)
+        found[tasks.started_field] = _seconds(at)
+        if before.get(tasks.completed_field) is not None:
+            found[tasks.completed_field] = None
+    if now == tasks.done:
+        found[tasks.completed_field] = _seconds(at)
+    idle = (None, tasks.failed, tasks.statuses[0])
+    has_run = was == tasks.running or before.get(tasks.started_field) is not None
+    if has_run and was not in idle and now in idle:
+        found |= _one_more(tasks, before)
+    return {key: value for key, value in found.items() if key not in changes}
+
+
+def _one_more(tasks: Tasks, before: Document) -> Document:
+    """An attempt that came to nothing counts."""
+    if tasks.attempts_field is None:
+        return {}
+    return {tasks.attempts_field: _attempts(tasks, before) + 1}
+
+
+def _attempts(tasks: Tasks, before: Document) -> int:
+    found: Any = before.get(tasks.attempts_field or "")
+    return found if isinstance(found, int) else 0
+
+
+def _check_attempts(state: Machine, tasks: Tasks, id_: str, before: Document) -> None:
+    used = _attempts(tasks, before)
+    if tasks.beyond in state.approvals:
+        return
+    if tasks.most_attempts is not None and used >= tasks.most_attempts:
+        raise CircuitOpen(
+            f"attempts of {id_}",
+            used,
+            tasks.most_attempts,
+            f"`wfctl machine approve {state.id} {tasks.beyond}` lets it run again."
+            if tasks.beyond
+            else "Look at its last error.",
+            task=id_,
+        )
+
+
+def _seconds(at: str) -> str:
+    return at[:19] + "Z"

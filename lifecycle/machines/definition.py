@@ -1,0 +1,243 @@
+"""A definition: a phase machine as closed data; the engine runs it, the docs are made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
+
+from lifecycle.machines.errors import InvalidDefinition
+from lifecycle.machines.guard import Guard, HasFile, parts
+from lifecycle.machines.path import look, parse
+
+#: Every machine has this final phase; any phase that is not final leads to it.
+CANCELLED = "cancelled"
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
+Words = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
+
+
+_KEEPS = "a machine keeps it; wfctl machine init ID begins another"
+_WRITES = "the engine writes it"
+_MOVES = "wfctl machine transition {id} PHASE"
+_STANDS = "wfctl machine append {id} TYPE"
+#: The fields of a protocol's files that nobody else writes, and what is done instead.
+_ENGINE: dict[str, dict[str, str]] = {
+    "exarchos": {
+        "phase": _MOVES,
+        **dict.fromkeys(("workflowType", "featureId"), _KEEPS),
+        **dict.fromkeys(("createdAt", "updatedAt", "version"), _WRITES),
+    },
+    "dotagent": {
+        **dict.fromkeys(("current_phase", "completed_phases"), _MOVES),
+        **dict.fromkeys(("workflow_id", "started_at"), _KEEPS),
+        **dict.fromkeys(("last_updated", "interruption_safe"), _WRITES),
+        "phase_status": _STANDS,
+        "user_checkpoints": "wfctl machine approve {id} APPROVAL",
+    },
+    "conductor": {
+        "track_id": _KEEPS,
+        "loop_state.current_step": _MOVES,
+        "loop_state.fix_cycle_count": _WRITES,
+        **{f"loop_state.{name}": _STANDS for name in ("step_status", "step_started_at")},
+        "loop_state.checkpoints": _STANDS,
+    },
+}
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
+
+
+class Phase(_Part):
+    """A phase; ``track`` names the group it belongs to.
+
+    ``person``: a person is expected here. ``status`` is the phase's status on entry where it is
+    not the usual one. ``output`` is the file that the phase yields, ``options`` the pattern of
+    the files that a person chooses among. ``due``: minutes after which progress is late.
+    """
+
+    asks: str = ""
+    final: bool = False
+    track: Name | None = None
+    person: bool = False
+    agent: str | None = None
+    status: str | None = None
+    output: str | None = None
+    options: str | None = None
+    due: Annotated[int, Field(gt=0)] | None = None
+
+
+class Transition(_Part):
+    """A way from one phase to another.
+
+    ``loop`` counts it; ``resets`` names loops whose count begins anew, where a person decided.
+    ``unbounded`` says that the protocol sets no limit to a cycle through here.
+    """
+
+    source: Annotated[Name, Field(alias="from")]
+    to: Name
+    guard: Guard | None = None
+    loop: Name | None = None
+    resets: list[Name] = []
+    unbounded: bool = False
+
+
+class Loop(_Part):
+    """A cycle that may be taken ``limit`` times; once more leads to ``on_limit`` instead.
+
+    ``limit_from`` is a field that holds another limit for one machine.
+    """
+
+    limit: Annotated[int, Field(ge=1, le=1_000)]
+    on_limit: Name
+    limit_from: str | None = None
+
+
+class Approval(_Part):
+    """What a person decides in a phase."""
+
+    phase: Name
+    asks: Words
+
+
+class Statuses(_Part):
+    """How a phase may stand: the statuses, and the one it begins with."""
+
+    initial: str
+    values: list[str]
+
+
+class EventKind(_Part):
+    """An event that may be recorded: the shape of its data and what it does.
+
+    ``status`` is what it sets the phase's status to, where that is one of ``after``. ``starts``
+    and ``completes`` say that the phase's work begins or is done with it. The data of an event
+    ``of_phase`` belongs to the phase it was recorded in.
+    """
+
+    says: str
+    data: dict[str, JsonValue] = {}
+    required: list[str] = []
+    status: str | None = None
+    after: list[str] = []
+    of_phase: bool = False
+    starts: bool = False
+    completes: bool = False
+
+
+class Tasks(_Part):
+    """Where the tasks are and what they go through. ``*_field`` are the names of their fields.
+
+    ``beyond`` is the approval with which a task may run more than ``most_attempts`` times.
+    """
+
+    path: str = "tasks"
+    pattern: str = r"^\S+$"
+    statuses: list[str]
+    running: str
+    done: str
+    failed: str
+    started_field: str = "started_at"
+    completed_field: str = "completed_at"
+    attempts_field: str | None = None
+    most_attempts: int | None = None
+    beyond: Name | None = None
+
+
+class Blocker(_Part):
+    """What holds the work up while its guard is met; it clears when that is solved."""
+
+    when: Guard
+    says: Words
+
+
+class Definition(_Part):
+    """A whole machine."""
+
+    id: Name
+    version: Annotated[int, Field(ge=1)] = 1
+    title: Words
+    protocol: Literal["exarchos", "dotagent", "conductor"] = "exarchos"
+    id_pattern: str = r"^[a-z0-9-]+$"
+    initial: Name
+    phases: dict[Name, Phase]
+    transitions: list[Transition]
+    loops: dict[Name, Loop] = {}
+    approvals: dict[Name, Approval] = {}
+    fields: dict[str, JsonValue] = {}
+    defaults: dict[str, JsonValue] = {}
+    reserved: dict[str, str] = {}
+    statuses: Statuses | None = None
+    events: dict[str, EventKind] = {}
+    tasks: Tasks | None = None
+    blockers: list[Blocker] = []
+    files: dict[str, str]
+
+    def all_reserved(self) -> dict[str, str]:
+        """Return the fields that only the engine writes, those of the protocol too."""
+        return self.reserved | {
+            field: instead
+            for field, instead in _ENGINE[self.protocol].items()
+            if field not in self.reserved
+        }
+
+    def ways(self, phase: str) -> list[Transition]:
+        """Return the transitions from a phase, in the order they are written."""
+        return [way for way in self.transitions if way.source == phase]
+
+    def is_final(self, phase: str) -> bool:
+        """Whether nothing leaves the phase."""
+        return phase == CANCELLED or self.phases[phase].final
+
+    def approval_in(self, phase: str) -> str | None:
+        """Return the approval that is given in a phase, None where there is none."""
+        return next((name for name, one in self.approvals.items() if one.phase == phase), None)
+
+    def files_looked_at(self, phase: str) -> set[str]:
+        """Return the patterns of the files that guards of a phase look at."""
+        return {
+            part.file
+            for way in self.ways(phase)
+            for part in parts(way.guard)
+            if isinstance(part, HasFile)
+        }
+
+    def limit_of(self, loop: str, document: Mapping[str, Any]) -> int:
+        """Return how often a loop may be taken."""
+        known = self.loops[loop]
+        own = look(document, parse(known.limit_from)) if known.limit_from else None
+        usable = isinstance(own, int) and not isinstance(own, bool) and own >= 1
+        return own if usable and own is not None else known.limit
+
+    def dumped(self) -> dict[str, Any]:
+        """Return the definition as data that `load` reads."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+def load(data: Any, name: str = "given") -> Definition:
+    """Return the definition that ``data`` (decoded JSON, YAML or TOML) holds.
+
+    Raises `InvalidDefinition` with every problem that was found.
+    """
+    from lifecycle.machines.soundness import problems
+
+    definition = trusted(data, name)
+    found = problems(definition)
+    if found:
+        raise InvalidDefinition(definition.id, found)
+    return definition
+
+
+def trusted(data: Any, name: str = "given") -> Definition:
+    """Return a definition that was found sound before, as from the log."""
+    try:
+        return Definition.model_validate(data)
+    except ValidationError as error:
+        raise InvalidDefinition(name, [_problem(e) for e in error.errors()]) from error
+
+
+def _problem(error: Any) -> str:
+    place = ".".join(str(step) for step in error["loc"]) or "the whole"
+    return f"{place}: {error['msg'][0].lower()}{error['msg'][1:]} (found {error['input']!r:.80})"

@@ -1,0 +1,159 @@
+"""The errors of phase machines.
+
+MachineError
+├── InvalidDefinition    a definition that cannot run, with every reason
+├── InvalidInput         a path, a value or a name that cannot be
+│   └── ReservedField    a field that only the engine writes
+├── InvalidTransition    no way from here to there
+├── GuardFailed          a way that is not open; lists every unmet condition
+│   └── ApprovalMissing  what is missing is a person's approval, and nothing else
+├── CircuitOpen          a limit is reached; a person decides
+├── AlreadyCancelled     cancelled before
+├── StateNotFound        no machine of this id
+└── StateAlreadyExists   a machine of this id, or one that writes the same files
+
+The codes are those that clients of the three protocols know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lifecycle.errors import LifecycleError
+
+Unmet = dict[str, Any]
+
+
+class MachineError(LifecycleError):
+    """Base of what the rules of machines raise."""
+
+    code = "MACHINE_ERROR"
+
+
+class InvalidDefinition(MachineError):
+    """A definition that cannot run; ``data["problems"]`` lists every reason."""
+
+    code = "INVALID_DEFINITION"
+
+    def __init__(self, name: str, problems: Sequence[str]) -> None:
+        lines = "\n".join(f"  - {problem}" for problem in problems)
+        super().__init__(
+            f"the definition {name} cannot run:\n{lines}\nCorrect it; nothing was written.",
+            definition=name,
+            problems=list(problems),
+        )
+
+
+class InvalidInput(MachineError):
+    """A path, a value or a name that cannot be what it should be."""
+
+    code = "INVALID_INPUT"
+
+
+class ReservedField(InvalidInput):
+    """A field that only the engine writes."""
+
+    code = "RESERVED_FIELD"
+
+    def __init__(self, path: str, rule: str, instead: str) -> None:
+        super().__init__(
+            f"{path} is reserved: {rule}. Instead: {instead}",
+            rejectedPath=path,
+            rule=rule,
+            alternateWritePath=instead,
+        )
+
+
+class InvalidTransition(MachineError):
+    """There is no way from the phase to the target."""
+
+    code = "INVALID_TRANSITION"
+
+    def __init__(self, phase: str, target: str | None, why: str, valid: Sequence[str]) -> None:
+        super().__init__(
+            f"from {phase} to {target or '(the open way)'}: {why}. From here it may go to: "
+            f"{', '.join(valid) or 'nothing'}.",
+            phase=phase,
+            target=target,
+            validTargets=list(valid),
+        )
+
+
+class GuardFailed(MachineError):
+    """The way is not open; ``data["unmet"]`` lists every unmet condition."""
+
+    code = "GUARD_FAILED"
+
+    def __init__(
+        self,
+        phase: str,
+        target: str | None,
+        unmet: Sequence[Unmet],
+        valid: Sequence[str],
+        lacking: dict[str, Any],
+    ) -> None:
+        lines = "\n".join(f"  - {one['condition']} (found {one['found']!r:.80})" for one in unmet)
+        super().__init__(
+            f"{phase} may not go to {target or 'any phase'} yet; not met:\n{lines}\n"
+            f"Targets from here: {', '.join(valid)}.",
+            phase=phase,
+            target=target,
+            unmet=list(unmet),
+            validTargets=list(valid),
+            expectedShape=lacking,
+        )
+
+
+class ApprovalMissing(GuardFailed):
+    """Everything else is met: a person's approval is what is missing."""
+
+
+class CircuitOpen(MachineError):
+    """A limit is reached, and only a person may go on."""
+
+    code = "CIRCUIT_OPEN"
+
+    def __init__(self, what: str, count: int, limit: int, instead: str, **data: Any) -> None:
+        super().__init__(
+            f"{what}: {count} of {limit} are used up; a person decides. {instead}",
+            count=count,
+            limit=limit,
+            **data,
+        )
+
+
+class AlreadyCancelled(MachineError):
+    """The machine was cancelled before."""
+
+    code = "ALREADY_CANCELLED"
+
+    def __init__(self, machine: str, at: str | None) -> None:
+        super().__init__(
+            f"{machine} was cancelled {at}; a cancelled machine stays so, begin a new one.",
+            machine=machine,
+            cancelledAt=at,
+        )
+
+
+class StateNotFound(MachineError):
+    """No machine of this id."""
+
+    code = "STATE_NOT_FOUND"
+
+    def __init__(self, machine: str, known: Sequence[str]) -> None:
+        super().__init__(
+            f"no machine {machine!r} here; there is: {', '.join(known) or 'none'}. "
+            "`wfctl machine init ID --type TYPE` makes one.",
+            machine=machine,
+            known=list(known),
+        )
+
+
+class StateAlreadyExists(MachineError):
+    """A machine of this id is here, or another one that writes the same files."""
+
+    code = "STATE_ALREADY_EXISTS"
+
+    def __init__(self, machine: str, why: str) -> None:
+        super().__init__(f"{machine}: {why}", machine=machine)

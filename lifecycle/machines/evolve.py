@@ -1,0 +1,208 @@
+"""The fold of machines: (state, event) → state. Pure; it never refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import TypeVar
+
+from lifecycle.errors import NoWorkflow
+from lifecycle.event import Event
+from lifecycle.layout import restore
+from lifecycle.machines.definition import CANCELLED, trusted
+from lifecycle.machines.machine import Given, Handoff, Machine, Move, Visit
+from lifecycle.machines.path import merged, parse, put
+from lifecycle.workflow import Drift
+
+E = TypeVar("E", bound=Event)
+Apply = Callable[[Machine, Event], None]
+
+
+def evolve(
+    state: Machine | None, events: Iterable[Event], accepted: Container[str] = frozenset()
+) -> Machine | None:
+    """Return the state after ``events``; ``state`` itself is left as it was.
+
+    ``accepted`` holds the hashes of the approvals whose proof of consent was verified.
+    """
+    result = state.draft() if state is not None else None
+    for _, folded in steps(result, events, accepted):
+        result = folded
+    return result
+
+
+def steps(
+    draft: Machine | None, events: Iterable[E], accepted: Container[str] = frozenset()
+) -> Iterator[tuple[E, Machine]]:
+    """Yield each event with the state after it: one object, changed in place, the caller's own.
+
+    Raises `NoWorkflow` where the first event begins no machine.
+    """
+    for event in events:
+        if draft is None:
+            draft = _begun(event)
+        elif event.type != "machine.approved":
+            apply = _APPLY.get(event.type)
+            if apply is not None:
+                apply(draft, event)
+        elif event.hash in accepted:
+            _approved(draft, event)
+        draft.head = event.version
+        draft.updated = max(draft.updated, event.occurred_at)
+        yield event, draft
+
+
+def _begun(event: Event) -> Machine:
+    if event.type not in ("machine.created", "machine.imported"):
+        raise NoWorkflow(
+            f"the first event is {event.type}; expected machine.created or machine.imported",
+            type=event.type,
+        )
+    data = event.data
+    definition = trusted(restore(data["definition"], data["definition_layout"]), data["machine"])
+    phase = data.get("phase", definition.initial)
+    machine = Machine(
+        id=data["machine"],
+        definition=definition,
+        phase=phase,
+        status=None,
+        created=data.get("created") or event.occurred_at,
+        updated=event.occurred_at,
+        document=restore(data["document"], data["layout"]),
+        consent=data["consent"],
+        signers=data["signers"],
+    )
+    _enter(machine, phase, event.occurred_at)
+    if event.type == "machine.imported":
+        _take_over(machine, event)
+    return machine
+
+
+def _take_over(machine: Machine, event: Event) -> None:
+    data = event.data
+    for visit in data["visits"]:
+        machine.visits.pop(visit["phase"], None)
+        machine.visits[visit["phase"]] = Visit(**visit)
+    machine.status = machine.visit.status = data["status"]
+    machine.counts = dict(data["counts"])
+    machine.findings = list(data["findings"])
+    machine.given = [Given(None, one["phase"], one["at"]) for one in data["given"]]
+
+
+def _enter(draft: Machine, phase: str, at: str) -> None:
+    definition = draft.definition
+    status = definition.statuses.initial if definition.statuses is not None else None
+    if phase != CANCELLED and definition.phases[phase].status is not None:
+        status = definition.phases[phase].status
+    draft.phase, draft.status = phase, status
+    draft.visits.pop(phase, None)
+    draft.visits[phase] = Visit(phase, at, status)
+    draft.approvals = []
+
+
+def _leave(draft: Machine, at: str) -> None:
+    draft.visit.left_at = at
+
+
+def _updated(draft: Machine, event: Event) -> None:
+    for change in restore(event.data["changes"], event.data["layout"]):
+        put(draft.document, parse(change["path"]), change["value"])
+    draft.digests.update(event.data["digests"])
+
+
+def _transitioned(draft: Machine, event: Event) -> None:
+    data, at = event.data, event.occurred_at
+    move = Move(
+        draft.phase,
+        data["to"],
+        at,
+        data["reason"],
+        data["loop"],
+        data["count"],
+        data["limit"],
+        data["asked"],
+    )
+    if move.loop is not None and move.count is not None:
+        draft.counts[move.loop] = move.count
+    for loop in data["resets"]:
+        draft.counts.pop(loop, None)
+    draft.moves.append(move)
+    _leave(draft, at)
+    _enter(draft, data["to"], at)
+
+
+def _recorded(draft: Machine, event: Event) -> None:
+    name, at = event.data["name"], event.occurred_at
+    draft.events[name] = draft.events.get(name, 0) + 1
+    kind = draft.definition.events.get(name)
+    if kind is None or not kind.of_phase:
+        draft.notes.append({"name": name, "at": at, "data": event.data["data"]})
+        return
+    visit = draft.visit
+    visit.data = merged(visit.data, event.data["data"])
+    visit.updated_at = at
+    if kind.starts:
+        visit.started_at, visit.completed_at = at, None
+    if kind.completes:
+        visit.completed_at = at
+    if kind.status is not None:
+        draft.status = visit.status = kind.status
+
+
+def _task_changed(draft: Machine, event: Event) -> None:
+    tasks = draft.definition.tasks
+    if tasks is None:
+        return
+    found = draft.task(event.data["task"])
+    if found is None:
+        listed = draft.document.get(tasks.path)
+        items = listed if isinstance(listed, list) else []
+        draft.document[tasks.path] = [*items, {"id": event.data["task"], **event.data["changes"]}]
+    else:
+        found.update(merged(found, event.data["changes"]))
+
+
+def _checkpointed(draft: Machine, event: Event) -> None:
+    data = event.data
+    draft.handoff = Handoff(data["summary"], data["next"], draft.phase, event.occurred_at)
+
+
+def _approved(draft: Machine, event: Event) -> None:
+    data = event.data
+    if data["phase"] != draft.phase or data["approval"] in draft.approvals:
+        return
+    draft.approvals.append(data["approval"])
+    draft.given.append(
+        Given(data["approval"], draft.phase, event.occurred_at, data["approved_by"], data["choice"])
+    )
+
+
+def _cancelled(draft: Machine, event: Event) -> None:
+    at = event.occurred_at
+    draft.moves.append(Move(draft.phase, CANCELLED, at, event.data["reason"]))
+    _leave(draft, at)
+    _enter(draft, CANCELLED, at)
+    draft.cancelled_at = at
+
+
+def _drift_detected(draft: Machine, event: Event) -> None:
+    data = event.data
+    if data["kept_as"] is not None:
+        drift = Drift(event.version, data["file"], data["kind"], data["base"], data["kept_as"])
+        draft.drifts.append(drift)
+
+
+def _drift_closed(draft: Machine, event: Event) -> None:
+    draft.drifts = [drift for drift in draft.drifts if drift.version != event.data["detected"]]
+
+
+_APPLY: dict[str, Apply] = {
+    "machine.updated": _updated,
+    "machine.transitioned": _transitioned,
+    "machine.recorded": _recorded,
+    "machine.task_changed": _task_changed,
+    "machine.checkpointed": _checkpointed,
+    "machine.cancelled": _cancelled,
+    "drift.detected": _drift_detected,
+    "drift.adopted": _drift_closed,
+    "drift.reverted": _drift_closed,
+}

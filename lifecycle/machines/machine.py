@@ -1,0 +1,156 @@
+"""The state of one phase machine: what its events add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+from lifecycle.machines.definition import Definition
+from lifecycle.machines.guard import Facts, FileFact
+from lifecycle.workflow import Drift
+
+Document = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Visit:
+    """A stay in a phase. Times are UTC; ``data`` is what was recorded of the phase."""
+
+    phase: str
+    entered_at: str
+    status: str | None = None
+    started_at: str | None = None
+    completed_at: str | None = None
+    updated_at: str | None = None
+    left_at: str | None = None
+    data: Document = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Move:
+    """A change of phase; ``loop`` with ``count`` and ``limit`` where one was counted."""
+
+    source: str
+    to: str
+    at: str
+    reason: str | None = None
+    loop: str | None = None
+    count: int | None = None
+    limit: int | None = None
+    asked: str | None = None
+
+    @property
+    def is_diverted(self) -> bool:
+        """Whether a limit led here instead of where it was asked for."""
+        return self.asked is not None
+
+
+@dataclass(slots=True)
+class Given:
+    """An approval that a person gave, with what was chosen."""
+
+    approval: str | None
+    phase: str
+    at: str
+    by: str | None = None
+    choice: str | None = None
+
+
+@dataclass(slots=True)
+class Handoff:
+    """What a checkpoint says to whoever comes next."""
+
+    summary: str
+    next: list[str]
+    phase: str
+    at: str
+
+
+@dataclass(slots=True)
+class Machine:
+    """A machine as of version ``head`` of its stream."""
+
+    id: str
+    definition: Definition
+    phase: str
+    status: str | None
+    created: str
+    updated: str
+    document: Document = field(default_factory=dict)
+    head: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    events: dict[str, int] = field(default_factory=dict)
+    visits: dict[str, Visit] = field(default_factory=dict)
+    moves: list[Move] = field(default_factory=list)
+    given: list[Given] = field(default_factory=list)
+    #: Approvals that count in the present stay.
+    approvals: list[str] = field(default_factory=list)
+    #: The log of what the definition's events said, but those of phases: name, at, data.
+    notes: list[Document] = field(default_factory=list)
+    handoff: Handoff | None = None
+    cancelled_at: str | None = None
+    consent: str = "terminal"
+    signers: list[str] = field(default_factory=list)
+    drifts: list[Drift] = field(default_factory=list)
+    #: Files that artifacts name → their SHA-256 when they were recorded.
+    digests: dict[str, str] = field(default_factory=dict)
+    findings: list[Document] = field(default_factory=list)
+
+    def draft(self) -> Machine:
+        """Return a copy that a fold may change without touching this one."""
+        return deepcopy(self, {id(self.definition): self.definition})
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing leaves the phase."""
+        return self.definition.is_final(self.phase)
+
+    @property
+    def visit(self) -> Visit:
+        """The present stay."""
+        return self.visits[self.phase]
+
+    @property
+    def last_move(self) -> Move | None:
+        """How the machine came into its phase, None where it began there."""
+        return self.moves[-1] if self.moves else None
+
+    @property
+    def working_phase(self) -> str:
+        """The phase whose work is in hand: where it was cancelled or held up, the one before."""
+        phases = self.definition.phases
+        for move in reversed(self.moves):
+            if self.phase in phases and not self._is_exit(self.phase):
+                return self.phase
+            if move.source in phases and not self._is_exit(move.source):
+                return move.source
+        return self.phase
+
+    def _is_exit(self, phase: str) -> bool:
+        return any(loop.on_limit == phase for loop in self.definition.loops.values())
+
+    def facts(self, files: Mapping[str, FileFact]) -> Facts:
+        """Return what guards look at."""
+        return Facts(
+            document=self.document,
+            defaults=self.definition.defaults,
+            counts=self.counts,
+            events=self.events,
+            approvals=frozenset(self.approvals),
+            status=self.status,
+            files=files,
+        )
+
+    @property
+    def tasks(self) -> list[Document]:
+        """The tasks, those that are objects."""
+        if self.definition.tasks is None:
+            return []
+        found = self.document.get(self.definition.tasks.path)
+        return [task for task in found if isinstance(task, dict)] if isinstance(found, list) else []
+
+    def task(self, id_: str) -> Document | None:
+        """Return a task, None where there is none of this id."""
+        return next((task for task in self.tasks if task.get("id") == id_), None)

@@ -1,0 +1,128 @@
+"""Dot paths into a document: ``artifacts.design``, ``tasks[0].status``.
+
+Brackets hold a number and nothing else. Source: the phase-machine protocols.
+"""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+from itertools import pairwise
+from typing import Any
+
+from lifecycle.machines.errors import InvalidInput
+
+Steps = tuple[str | int, ...]
+"""A path in parts: text for a field, a number (from 0) for an item of a list."""
+
+_SEGMENT = re.compile(r"([^.\[\]\s]+)((?:\[\d+\])*)")
+_MOST_ITEMS = 100_000
+
+
+def parse(text: str) -> Steps:
+    """Return the parts of a path; raises `InvalidInput` for what is no path."""
+    steps: list[str | int] = []
+    for segment in text.split("."):
+        found = _SEGMENT.fullmatch(segment)
+        if found is None:
+            raise InvalidInput(
+                f"{text!r} is no path: expected fields parted by dots, with numbers in brackets "
+                f"for items of a list (tasks[0].status), found {segment!r}",
+                path=text,
+            )
+        steps.append(found[1])
+        steps += [min(int(n), _MOST_ITEMS) for n in re.findall(r"\d+", found[2])]
+    return tuple(steps)
+
+
+def written(steps: Steps) -> str:
+    """Return a path as it is written."""
+    text = ""
+    for step in steps:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def look(document: Any, steps: Steps) -> Any:
+    """Return what stands at a path, None where nothing does."""
+    for step in steps:
+        if isinstance(step, int):
+            document = document[step] if _holds(document, step) else None
+        else:
+            document = document.get(step) if isinstance(document, dict) else None
+    return document
+
+
+def _holds(value: Any, index: int) -> bool:
+    return isinstance(value, list) and index < len(value)
+
+
+def put(document: dict[str, Any], steps: Steps, value: Any) -> None:
+    """Write ``value`` at a path of ``document``, in place.
+
+    Missing objects on the way are made; objects merge deep, anything else is replaced; one slot
+    past the end of a list appends. Raises `InvalidInput` where something else is in the way.
+    """
+    here: Any = document
+    for number, (step, following) in enumerate(pairwise(steps), 1):
+        here = _enter(here, step, [] if isinstance(following, int) else {}, steps[:number])
+    last = steps[-1]
+    _set(here, last, merged(_at(here, last, steps), value))
+
+
+def _enter(here: Any, step: str | int, empty: Any, upto: Steps) -> Any:
+    found = _at(here, step, upto)
+    if found is None:
+        _set(here, step, empty)
+        return empty
+    if type(found) is not type(empty):
+        wanted = "a list" if empty == [] else "an object"
+        raise InvalidInput(
+            f"{written(upto)} is {_kind(found)}, expected {wanted}; write it whole instead",
+            path=written(upto),
+        )
+    return found
+
+
+def _at(here: Any, step: str | int, upto: Steps) -> Any:
+    if isinstance(step, str):
+        return here.get(step)
+    if step > len(here):
+        raise InvalidInput(
+            f"{written(upto)}: the list has {len(here)} items; [{len(here)}] appends, further "
+            "is refused",
+            path=written(upto),
+            length=len(here),
+        )
+    return here[step] if step < len(here) else None
+
+
+def _set(here: Any, step: str | int, value: Any) -> None:
+    if isinstance(step, int) and step == len(here):
+        here.append(value)
+    else:
+        here[step] = value
+
+
+def merged(old: Any, new: Any) -> Any:
+    """Return ``new`` over ``old``: objects merge deep, anything else is replaced."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return deepcopy(new)
+    return {**old, **{key: merged(old.get(key), value) for key, value in new.items()}}
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "text", bool: "true or false"}
+    return names.get(type(value), "a number")
+
+
+def leaves(value: Any, steps: Steps = ()) -> list[Steps]:
+    """Return the path of every object key below ``value``."""
+    found: list[Steps] = []
+    if isinstance(value, dict):
+        for key, child in value.items():
+            found += [(*steps, key), *leaves(child, (*steps, key))]
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            found += leaves(child, (*steps, index))
+    return found

@@ -1,0 +1,173 @@
+"""The data of the events of phase machines.
+
+As with stages, a command is the payload of the event that it asks for; what is marked "decided"
+is filled in by the rules.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
+
+from lifecycle.machines.errors import InvalidInput
+from lifecycle.payload_base import Document, Payload, Text
+from lifecycle.payload_drift import DriftAdopted, DriftDetected, DriftReverted
+
+Layout = dict[str, list[str]]
+MachineId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
+Consent = Literal["terminal", "signature", "trust"]
+
+
+class MachineCreated(Payload):
+    """A machine begins, by a definition that stays with it."""
+
+    type: ClassVar[str] = "machine.created"
+    machine: MachineId
+    definition: Document
+    #: As ``layout``, of the definition: its phases have an order. Decided.
+    definition_layout: Layout = Field(default_factory=dict)
+    document: Document = Field(default_factory=dict)
+    #: JSON pointer of an object in ``document`` → its keys in the order they were written in.
+    layout: Layout = Field(default_factory=dict)
+    consent: Consent = "terminal"
+    signers: list[str] = Field(default_factory=list)
+    root: Document = Field(default_factory=dict)
+
+
+class MachineImported(Payload):
+    """A machine that was kept by hand is taken over as it was; no rule decided on it."""
+
+    type: ClassVar[str] = "machine.imported"
+    machine: MachineId
+    definition: Document
+    #: As ``layout``, of the definition: its phases have an order. Decided.
+    definition_layout: Layout = Field(default_factory=dict)
+    phase: str
+    status: str | None = None
+    document: Document = Field(default_factory=dict)
+    layout: Layout = Field(default_factory=dict)
+    #: Loop → how often it had been taken.
+    counts: dict[str, int] = Field(default_factory=dict)
+    #: One object a phase that was entered: phase, status, times, agent, data.
+    visits: list[Document] = Field(default_factory=list)
+    #: Approvals that the files speak of: ``{"phase": …, "at": …}``.
+    given: list[Document] = Field(default_factory=list)
+    findings: list[Document] = Field(default_factory=list)
+    created: str | None = None
+    consent: Consent = "terminal"
+    signers: list[str] = Field(default_factory=list)
+    root: Document = Field(default_factory=dict)
+
+
+class Change(BaseModel):
+    """A value for a dot path."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    path: str
+    value: JsonValue = None
+
+
+def change_of(path: str, value: Any) -> Change:
+    """Return a change; raises `InvalidInput` for a value that is too deep, or no JSON."""
+    try:
+        return Change(path=path, value=value)
+    except ValidationError as error:
+        why = error.errors()[0]["msg"]
+        raise InvalidInput(f"{path}: the log cannot hold the value: {why}", path=path) from error
+
+
+class MachineUpdated(Payload):
+    """Fields of the machine's state changed; never its phase."""
+
+    type: ClassVar[str] = "machine.updated"
+    changes: list[Change]
+    #: JSON pointer of an object in ``changes`` → its keys in the order they were written in.
+    layout: Layout = Field(default_factory=dict)
+    #: Files of the root that the new values name → their SHA-256 in hex, as they were then.
+    digests: dict[str, str] = Field(default_factory=dict)
+
+
+class MachineTransitioned(Payload):
+    """The machine came into another phase; nothing else changed."""
+
+    type: ClassVar[str] = "machine.transitioned"
+    to: str | None = None  # without one: the way that is open
+    reason: Text | None = None
+    left: str | None = None  # decided: the phase before
+    asked: str | None = None  # decided: the target, where a limit led elsewhere
+    loop: str | None = None  # decided
+    count: int | None = None  # decided: how often the loop was taken by then
+    limit: int | None = None  # decided
+    resets: list[str] = Field(default_factory=list)  # decided: loops that begin anew
+    #: Decided: pattern → the files with content that were found, where the guard looked at some.
+    files: dict[str, list[str]] = Field(default_factory=dict)
+
+
+class MachineRecorded(Payload):
+    """An event that the definition names; guards may look for it."""
+
+    type: ClassVar[str] = "machine.recorded"
+    name: Text
+    data: Document = Field(default_factory=dict)
+    phase: str | None = None  # decided: the phase it was recorded in
+
+
+class MachineTaskChanged(Payload):
+    """A task is new, or fields of it changed."""
+
+    type: ClassVar[str] = "machine.task_changed"
+    task: Text
+    changes: Document  # decided: with the times and the attempts that follow
+    reason: Text | None = None
+
+
+class MachineCheckpointed(Payload):
+    """A hand-off: what was done, and what is next."""
+
+    type: ClassVar[str] = "machine.checkpointed"
+    summary: Text
+    next: list[Text] = Field(default_factory=list)
+    phase: str | None = None  # decided
+
+
+class MachineApproved(Payload):
+    """A person agreed; takes effect only with an accepted proof of consent."""
+
+    type: ClassVar[str] = "machine.approved"
+    approval: Text
+    choice: Text | None = None
+    phase: str | None = None  # decided
+    approved_by: str = "user"
+    proof: Document = Field(default_factory=dict)
+
+
+class MachineCancelled(Payload):
+    """The machine was given up."""
+
+    type: ClassVar[str] = "machine.cancelled"
+    reason: Text | None = None
+    left: str | None = None  # decided: the phase before
+
+
+#: The events that are only of machines: type → payload.
+OWN: dict[str, type[Payload]] = {
+    payload.type: payload
+    for payload in (
+        MachineCreated,
+        MachineImported,
+        MachineUpdated,
+        MachineTransitioned,
+        MachineRecorded,
+        MachineTaskChanged,
+        MachineCheckpointed,
+        MachineApproved,
+        MachineCancelled,
+    )
+}
+
+#: The closed union of the stream of a machine.
+PAYLOADS: dict[str, type[Payload]] = {
+    **OWN,
+    **{payload.type: payload for payload in (DriftDetected, DriftAdopted, DriftReverted)},
+}

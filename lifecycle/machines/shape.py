@@ -1,0 +1,108 @@
+"""Shapes: what a field of a machine's state may hold, as data.
+
+``text``, ``flag``, ``number``, ``list``, ``object``, ``any``; ``"a|b|c"`` one of these texts;
+an object of shapes; ``[shape]`` a list of it; ``{"*": shape}`` an object with any keys. Every
+field may be missing or null, and fields that no shape names are kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lifecycle.machines.path import Steps
+
+Shape = Any
+"""A name, a choice, an object of shapes, or a list with one shape."""
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "text": (str,),
+    "flag": (bool,),
+    "number": (int, float),
+    "list": (list,),
+    "object": (dict,),
+    "any": (object,),
+}
+_SCHEMAS: dict[str, dict[str, Any]] = {
+    "text": {"type": ["string", "null"]},
+    "flag": {"type": ["boolean", "null"]},
+    "number": {"type": ["number", "null"]},
+    "list": {"type": ["array", "null"]},
+    "object": {"type": ["object", "null"]},
+    "any": {},
+}
+
+
+def faults(shape: Shape, place: str) -> list[str]:
+    """Return what is wrong with a shape itself."""
+    if isinstance(shape, str):
+        known = shape in _TYPES or "|" in shape
+        return [] if known else [f"{place}: no shape {shape!r}; there is {', '.join(_TYPES)}, a|b"]
+    if isinstance(shape, dict):
+        return [fault for key, child in shape.items() for fault in faults(child, f"{place}.{key}")]
+    if isinstance(shape, list) and len(shape) == 1:
+        return faults(shape[0], f"{place}[]")
+    return [f"{place}: expected a name, an object, or a list with one shape"]
+
+
+def below(shape: Shape, steps: Steps) -> Shape | None:
+    """Return the shape at a path, None where the shape knows of nothing there."""
+    for step in steps:
+        if shape in ("any", "object", "list"):
+            return "any"
+        if isinstance(step, int):
+            shape = shape[0] if isinstance(shape, list) else None
+        else:
+            shape = shape.get(step, shape.get("*")) if isinstance(shape, dict) else None
+        if shape is None:
+            return None
+    return shape
+
+
+def misfits(shape: Shape, value: Any, place: str) -> list[str]:
+    """Return where a value is not of a shape; unknown fields fit."""
+    if value is None:
+        return []
+    if isinstance(shape, str):
+        return [] if _fits(shape, value) else [f"{place}: expected {shape}, found {value!r:.80}"]
+    if isinstance(shape, list):
+        if not isinstance(value, list):
+            return [f"{place}: expected a list, found {value!r:.80}"]
+        return [m for i, item in enumerate(value) for m in misfits(shape[0], item, f"{place}[{i}]")]
+    if not isinstance(value, dict):
+        return [f"{place}: expected an object, found {value!r:.80}"]
+    return [
+        misfit
+        for key, child in value.items()
+        if (known := shape.get(key, shape.get("*"))) is not None
+        for misfit in misfits(known, child, f"{place}.{key}" if place else key)
+    ]
+
+
+def _fits(shape: str, value: Any) -> bool:
+    if "|" in shape:
+        return value in shape.split("|")
+    if shape == "number" and isinstance(value, bool):
+        return False
+    return isinstance(value, _TYPES[shape])
+
+
+def schema_of(shape: Shape) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a shape."""
+    if isinstance(shape, str):
+        return {"enum": [*shape.split("|"), None]} if "|" in shape else dict(_SCHEMAS[shape])
+    if isinstance(shape, list):
+        return {"type": ["array", "null"], "items": schema_of(shape[0])}
+    named = {key: schema_of(child) for key, child in shape.items() if key != "*"}
+    found: dict[str, Any] = {"type": ["object", "null"]}
+    if named:
+        found["properties"] = named
+    if "*" in shape:
+        found["additionalProperties"] = schema_of(shape["*"])
+    return found
+
+
+def around(steps: Steps, shape: Shape) -> Any:
+    """Return the shape with the objects and lists that lead to it."""
+    for step in reversed(steps):
+        shape = [shape] if isinstance(step, int) else {step: shape}
+    return shape

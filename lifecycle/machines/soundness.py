@@ -1,0 +1,242 @@
+"""What makes a definition sound: it is checked whole when it is loaded.
+
+Refused are phases that cannot be reached or left, guards on what the machine does not have, and
+loops without an exit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from lifecycle.dependencies import downstream, find_cycle
+from lifecycle.machines import guard as g
+from lifecycle.machines.definition import CANCELLED, Definition, Transition
+from lifecycle.machines.errors import InvalidInput
+from lifecycle.machines.path import parse
+from lifecycle.machines.shape import below, faults, misfits
+
+#: The files that a protocol writes.
+_ROLES = {
+    "exarchos": ("state",),
+    "dotagent": ("phase", "execution", "archive"),
+    "conductor": ("metadata",),
+}
+
+
+def problems(definition: Definition) -> list[str]:
+    """Return everything that is wrong with a definition."""
+    named = [*_names(definition), *_shapes(definition), *_patterns(definition)]
+    guards = [
+        problem for place, one in _guards(definition) for problem in _guard(definition, place, one)
+    ]
+    if named:
+        return [*named, *guards]
+    return [*guards, *_reach(definition), *_loops(definition)]
+
+
+def _names(definition: Definition) -> Iterator[str]:
+    yield from _phases(definition)
+    yield from _statuses(definition)
+    for way in definition.transitions:
+        yield from _way(definition, way)
+    twice = Counter((way.source, way.to) for way in definition.transitions)
+    yield from (
+        f"transitions: {a} -> {b} appears {n} times" for (a, b), n in twice.items() if n > 1
+    )
+    for name, loop in definition.loops.items():
+        if loop.on_limit not in definition.phases:
+            yield f"loops.{name}.on_limit: no phase {loop.on_limit!r}"
+        if all(way.loop != name for way in definition.transitions):
+            yield f"loops.{name}: no transition counts it"
+    beyond = definition.tasks.beyond if definition.tasks is not None else None
+    if beyond is not None and beyond not in definition.approvals:
+        yield f"tasks.beyond: no approval {beyond!r}"
+    for name, approval in definition.approvals.items():
+        if approval.phase not in definition.phases:
+            yield f"approvals.{name}.phase: no phase {approval.phase!r}"
+
+
+def _phases(definition: Definition) -> Iterator[str]:
+    if definition.initial not in definition.phases:
+        yield f"initial: no phase {definition.initial!r}"
+    if CANCELLED in definition.phases:
+        yield f"phases.{CANCELLED}: every machine has it by itself"
+    if not any(phase.final for phase in definition.phases.values()):
+        yield "phases: none is final"
+
+
+def _statuses(definition: Definition) -> Iterator[str]:
+    known = definition.statuses.values if definition.statuses is not None else []
+    named = [(f"phases.{name}", phase.status) for name, phase in definition.phases.items()]
+    for name, kind in definition.events.items():
+        named += [(f"events.{name}", status) for status in (kind.status, *kind.after)]
+        yield from (f"events.{name}: no data {r!r}" for r in kind.required if r not in kind.data)
+    if definition.statuses is not None:
+        named.append(("statuses.initial", definition.statuses.initial))
+    yield from (
+        f"{place}: no status {status!r}" for place, status in named if status not in (None, *known)
+    )
+
+
+def _way(definition: Definition, way: Transition) -> Iterator[str]:
+    place = f"transitions: {way.source} -> {way.to}"
+    for phase in (way.source, way.to):
+        if phase not in definition.phases:
+            yield f"{place}: no phase {phase!r}"
+    if way.source in definition.phases and definition.phases[way.source].final:
+        yield f"{place}: nothing leaves a final phase"
+    for loop in filter(None, (way.loop, *way.resets)):
+        if loop not in definition.loops:
+            yield f"{place}: no loop {loop!r}"
+
+
+def _shapes(definition: Definition) -> list[str]:
+    found = faults(definition.fields, "fields")
+    for name, kind in definition.events.items():
+        found += faults(kind.data, f"events.{name}.data")
+    return found or misfits(definition.fields, definition.defaults, "defaults")
+
+
+def _patterns(definition: Definition) -> Iterator[str]:
+    named = {"id_pattern": definition.id_pattern}
+    if definition.tasks is not None:
+        named["tasks.pattern"] = definition.tasks.pattern
+    for place, pattern in named.items():
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            yield f"{place}: no regular expression: {error}"
+    yield from _paths(definition)
+
+
+def _paths(definition: Definition) -> Iterator[str]:
+    """Say which files are not where a machine may write or look, and which are not named."""
+    for role in _ROLES[definition.protocol]:
+        if role not in definition.files:
+            yield f"files.{role}: the protocol {definition.protocol} writes this file; name it"
+    listed = [(f"files.{role}", path) for role, path in definition.files.items()]
+    for name, phase in definition.phases.items():
+        shown = {"output": phase.output, "options": phase.options}
+        listed += [(f"phases.{name}.{key}", path) for key, path in shown.items() if path]
+    for place, guard in _guards(definition):
+        listed += [(place, part.file) for part in g.parts(guard) if isinstance(part, g.HasFile)]
+    for place, path in listed:
+        if not _is_inside(path):
+            yield f"{place}: expected the path of a file inside the root, found {path!r}"
+
+
+def _is_inside(path: str) -> bool:
+    parts = path.split("/")
+    plain = all(part not in ("", ".", "..") and "\0" not in part for part in parts)
+    # `**` is a whole part or nothing that a pattern may hold.
+    return plain and parts[0] != ".wfctl" and all("**" not in p or p == "**" for p in parts)
+
+
+def _guards(definition: Definition) -> Iterator[tuple[str, g.Guard | None]]:
+    for way in definition.transitions:
+        yield f"transitions: {way.source} -> {way.to}", way.guard
+    for index, blocker in enumerate(definition.blockers):
+        yield f"blockers[{index}]", blocker.when
+
+
+def _guard(definition: Definition, place: str, guard: g.Guard | None) -> Iterator[str]:
+    for part in g.parts(guard):
+        path = g.path_of(part)
+        if path is not None:
+            yield from _field(definition, place, path)
+        why = _unknown(definition, part)
+        if why is not None:
+            yield f"{place}: {why}"
+
+
+def _field(definition: Definition, place: str, path: str) -> Iterator[str]:
+    try:
+        if below(definition.fields, parse(path)) is None:
+            yield f"{place}: the guard looks at {path}, which is not among the fields"
+    except InvalidInput as error:
+        yield f"{place}: {error.message}"
+
+
+def _unknown(definition: Definition, part: g.Guard) -> str | None:
+    match part:
+        case g.Counter(counter=name) if name not in definition.loops:
+            return f"no loop {name!r}"
+        case g.Recorded(recorded=name) if name not in definition.events:
+            return f"no event {name!r}"
+        case g.Approved(approved=name) if name not in definition.approvals:
+            return f"no approval {name!r}"
+        case g.StatusIs(phase_status=name) if not _is_status(definition, name):
+            return f"no status {name!r}"
+        case _:
+            return None
+
+
+def _is_status(definition: Definition, name: str) -> bool:
+    return definition.statuses is not None and name in definition.statuses.values
+
+
+def _arrows(definition: Definition, ways: Iterable[Transition]) -> dict[str, list[str]]:
+    """Return for each phase the phases that lead to it."""
+    found: dict[str, list[str]] = {phase: [] for phase in definition.phases}
+    for way in ways:
+        found[way.to].append(way.source)
+        if way.loop is not None:
+            found[definition.loops[way.loop].on_limit].append(way.source)
+    return found
+
+
+def _reach(definition: Definition) -> Iterator[str]:
+    into = _arrows(definition, definition.transitions)
+    reached = downstream(into, [definition.initial]) | {definition.initial}
+    yield from (f"phases.{name}: no way leads here" for name in into if name not in reached)
+    onward: dict[str, list[str]] = {phase: [] for phase in into}
+    for phase, sources in into.items():
+        for source in sources:
+            onward[source].append(phase)
+    final = [name for name, phase in definition.phases.items() if phase.final]
+    ends = downstream(onward, final) | set(final)
+    yield from (
+        f"phases.{name}: no way leads from here to an end" for name in into if name not in ends
+    )
+
+
+def _loops(definition: Definition) -> Iterator[str]:
+    """A cycle ends by being counted, or waits for a person; a limit leads out of its cycle."""
+    free = [way for way in definition.transitions if not _is_held(way) and way.loop is None]
+    cycle = find_cycle(_onward(definition, [way for way in free if not way.unbounded]))
+    if cycle is not None:
+        yield f"transitions: {' -> '.join(cycle)} is a loop without an exit: nothing counts it"
+    unattended = [way for way in definition.transitions if not _is_held(way)]
+    into = _arrows(definition, unattended)
+    for way in definition.transitions:
+        if way.loop is None:
+            continue
+        out = definition.loops[way.loop].on_limit
+        if way.source in downstream(into, [out]) | {out}:
+            yield f"loops.{way.loop}.on_limit: {out} leads back into the loop; it is no exit"
+
+
+def _onward(definition: Definition, ways: list[Transition]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {phase: [] for phase in definition.phases}
+    for way in ways:
+        found[way.source].append(way.to)
+    return found
+
+
+def _is_held(way: Transition) -> bool:
+    """Whether a person must agree to take the way."""
+    return any(isinstance(part, g.Approved) for part in _needed(way.guard))
+
+
+def _needed(guard: g.Guard | None) -> Iterator[g.Guard]:
+    """Yield the conditions without which the guard is never met."""
+    match guard:
+        case None:
+            return
+        case g.All(all=inner):
+            for part in inner:
+                yield from _needed(part)
+        case _:
+            yield guard

@@ -1,0 +1,131 @@
+"""From phase to phase: which ways are open, and where a limit leads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lifecycle.machines.definition import CANCELLED, Transition
+from lifecycle.machines.errors import (
+    ApprovalMissing,
+    CircuitOpen,
+    GuardFailed,
+    InvalidTransition,
+    MachineError,
+    Unmet,
+)
+from lifecycle.machines.guard import FileFact, HasFile, parts, unmet
+from lifecycle.machines.machine import Machine
+from lifecycle.machines.path import merged, parse
+from lifecycle.machines.payload import MachineTransitioned
+from lifecycle.machines.shape import around, below
+from lifecycle.payload_base import Payload
+
+Files = Mapping[str, FileFact]
+"""Pattern of a file → what was found for it."""
+
+
+def transition(state: Machine, command: MachineTransitioned, files: Files) -> list[Payload]:
+    """Return the change of phase that is asked for, none where the machine is there already."""
+    if command.to == state.phase:
+        return []
+    if state.is_final:
+        raise InvalidTransition(state.phase, command.to, "nothing leaves a final phase", [])
+    way = _open_way(state, files) if command.to is None else _way_to(state, command.to)
+    missing = unmet(way.guard, state.facts(files))
+    if missing:
+        raise refusal(state, way, missing)
+    return [_taken(state, way, command, files)]
+
+
+def targets(state: Machine) -> list[str]:
+    """Return the phases that may come next, open or not."""
+    if state.is_final:
+        return []
+    return [*(way.to for way in state.definition.ways(state.phase)), CANCELLED]
+
+
+def _way_to(state: Machine, target: str) -> Transition:
+    for way in state.definition.ways(state.phase):
+        if way.to == target:
+            return way
+    known = target in state.definition.phases or target == CANCELLED
+    why = "there is no such way" if known else f"no phase {target!r}"
+    raise InvalidTransition(state.phase, target, why, targets(state))
+
+
+def open_ways(state: Machine, files: Files) -> list[Transition]:
+    """Return the ways whose guard is met, in the order they are written."""
+    if state.is_final:
+        return []
+    facts = state.facts(files)
+    return [way for way in state.definition.ways(state.phase) if not unmet(way.guard, facts)]
+
+
+def _open_way(state: Machine, files: Files) -> Transition:
+    found = open_ways(state, files)
+    if len(found) == 1:
+        return found[0]
+    ways = state.definition.ways(state.phase)
+    if found:
+        names = [way.to for way in found]
+        raise InvalidTransition(state.phase, None, "more than one way is open; name one", names)
+    if len(ways) == 1:
+        raise refusal(state, ways[0], unmet(ways[0].guard, state.facts(files)))
+    missing = [
+        {**one, "target": way.to} for way in ways for one in unmet(way.guard, state.facts(files))
+    ]
+    raise GuardFailed(state.phase, None, missing, targets(state), lacking(state, missing))
+
+
+def refusal(state: Machine, way: Transition, missing: list[Unmet]) -> MachineError:
+    """Return why a way is not open: every condition, the targets, the shape that is lacking."""
+    move = state.last_move
+    waits = [one for one in missing if one["kind"] == "approved"]
+    if waits and move is not None and move.is_diverted and move.loop is not None:
+        return CircuitOpen(
+            f"loop {move.loop}",
+            move.count or 0,
+            move.limit or 0,
+            f"A person runs `wfctl machine approve {state.id} "
+            f"{state.definition.approval_in(state.phase)}`.",
+            loop=move.loop,
+            unmet=missing,
+            validTargets=targets(state),
+        )
+    kind = ApprovalMissing if len(waits) == len(missing) else GuardFailed
+    return kind(state.phase, way.to, missing, targets(state), lacking(state, missing))
+
+
+def lacking(state: Machine, missing: list[Unmet]) -> dict[str, Any]:
+    """Return the shape of the fields that unmet conditions look at."""
+    found: dict[str, Any] = {}
+    for one in missing:
+        if one["path"] is not None:
+            steps = parse(one["path"])
+            found = merged(found, around(steps, below(state.definition.fields, steps)))
+    return found
+
+
+def _taken(
+    state: Machine, way: Transition, command: MachineTransitioned, files: Files
+) -> MachineTransitioned:
+    fields: dict[str, Any] = {"left": state.phase, "to": way.to, "resets": way.resets}
+    fields["files"] = {
+        part.file: list(files[part.file].found)
+        for part in parts(way.guard)
+        if isinstance(part, HasFile) and part.file in files
+    }
+    if way.loop is not None:
+        fields |= _counted(state, way, way.loop)
+    return command.model_copy(update=fields)
+
+
+def _counted(state: Machine, way: Transition, loop: str) -> dict[str, Any]:
+    """Return the loop's count, and its exit where the limit was reached before."""
+    count = state.counts.get(loop, 0)
+    limit = state.definition.limit_of(loop, state.document)
+    if count < limit:
+        return {"loop": loop, "count": count + 1, "limit": limit}
+    exit_ = state.definition.loops[loop].on_limit
+    return {"loop": loop, "count": count, "limit": limit, "to": exit_, "asked": way.to}
