@@ -190,6 +190,8 @@ def _attempt_started(data: dict[str, Any], state: Workflow) -> str | None:
 
 
 def _launched(data: dict[str, Any], state: Workflow) -> str:
+    if data.get("again"):
+        return f"{data['stage']}: {data['attempt']} runs as job {', '.join(data['job_ids'])}"
     where = f"tmux: {data['session']}" if data.get("session") else data["mode"]
     return f"{data['stage']}: status -> running ({where})"
 
@@ -204,7 +206,9 @@ def _completed(data: dict[str, Any], state: Workflow) -> str:
 
 
 def _failed(data: dict[str, Any], state: Workflow) -> str:
-    return _status(data, state, "failed", data["error"])
+    category = data.get("category")
+    told = f"; category: {category.replace('_', ' ')}" if category else ""
+    return _status(data, state, "failed", f"{data['error']}{told}")
 
 
 def _retried(data: dict[str, Any], state: Workflow) -> str:
@@ -232,6 +236,11 @@ def _observed(data: dict[str, Any], state: Workflow) -> str:
 
 def _relaunched(data: dict[str, Any], state: Workflow) -> str:
     return f"Recovering {data['stage']}: re-launching DPDispatcher"
+
+
+def _stopped(data: dict[str, Any], state: Workflow) -> str:
+    ended = f"{', '.join(data['ended'])} ended" if data["ended"] else "nothing was at work"
+    return f"{data['stage']}: {data['attempt']} stopped ({data['reason']}): {ended}"
 
 
 def _outputs(data: dict[str, Any], state: Workflow) -> str:
@@ -322,6 +331,7 @@ _MESSAGES: dict[str, Callable[[dict[str, Any], Workflow], str | None]] = {
     "stage.blocked": _blocked,
     "attempt.observed": _observed,
     "attempt.relaunched": _relaunched,
+    "attempt.stopped": _stopped,
     "outputs.recorded": _outputs,
     "outputs.archived": _archived,
     "checkpoint.recorded": _checkpoint,

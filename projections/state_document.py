@@ -31,7 +31,24 @@ def document(state: Workflow) -> dict[str, Any]:
     return as_it_came(_document(state), _document(workflow_of(state.source)), state.source)
 
 
+def part(state: Workflow, name: str, default: Any = None) -> Any:
+    """Return the entry of a stage, or a field of the workflow, as wfctl itself spells it.
+
+    ``default`` where there is none. Of an import it is not what the document shows, but differs
+    wherever that differs, as long as no further version is imported.
+    """
+    if name in state.stages:
+        return _stage(state.stages[name])
+    return {**_fields(state), **state.extra}.get(name, default)
+
+
 def _document(state: Workflow) -> dict[str, Any]:
+    fields = _fields(state)
+    stages = [_stage(stage) for stage in state.stages.values()]
+    return {**fields, "stages": stages, **state.extra}
+
+
+def _fields(state: Workflow) -> dict[str, Any]:
     fields = {
         "workflow_id": state.id,
         "version": state.version,
@@ -44,13 +61,12 @@ def _document(state: Workflow) -> dict[str, Any]:
         "session_config": _session_config(state),
         "default_backend": state.default_backend,
         "backend_profiles": state.backend_profiles,
-        "stages": [_stage(stage) for stage in state.stages.values()],
     }
     if state.workflow_status is None:
         del fields["workflow_status"]
     if not state.session_config and state.session.count == 0:
         del fields["session_config"]
-    return {**fields, **state.extra}
+    return fields
 
 
 def _session_config(state: Workflow) -> dict[str, Any]:

@@ -10,6 +10,15 @@ from datetime import datetime, timedelta, timezone
 
 #: Characters of a time in the log's form.
 _LOG_FORM = 27
+_UNITS = (
+    ("year", 31_556_952),
+    ("month", 2_629_746),
+    ("week", 604_800),
+    ("day", 86_400),
+    ("hour", 3600),
+    ("minute", 60),
+    ("second", 1),
+)
 
 
 def utc_seconds(moment: str | None) -> str | None:
@@ -27,3 +36,25 @@ def local_seconds(moment: str, offset: str) -> str:
     shift = timedelta(hours=hours, minutes=minutes)
     zone = timezone(-shift if offset[0] == "-" else shift)
     return datetime.fromisoformat(moment[:19] + "+00:00").astimezone(zone).isoformat()
+
+
+def ago(moment: str, now: str) -> str:
+    """Return how long before ``now`` a UTC time of the log was: ``2 hours ago``, ``just now``."""
+    seconds = int((parsed(now) - parsed(moment)).total_seconds())
+    for unit, length in _UNITS:
+        number = abs(seconds) // length
+        if number:
+            words = f"{number} {unit}{'s' if number > 1 else ''}"
+            return f"{words} ago" if seconds > 0 else f"in {words}"
+    return "just now"
+
+
+def parsed(moment: str) -> datetime:
+    """Return a time of the log as an aware one."""
+    return datetime.fromisoformat(moment)
+
+
+def age(moment: str, now: str) -> int:
+    """Return the whole seconds from one UTC time (``…Z``) to another, at least 0."""
+    passed = datetime.fromisoformat(now) - datetime.fromisoformat(moment)
+    return max(int(passed.total_seconds()), 0)

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lifecycle.payload import PAYLOADS, Payload
+from lifecycle.payload import Payload
+from lifecycle.schema import EVERY
 
 FOLDER = Path(__file__).parent / "events"
 
@@ -58,13 +59,13 @@ def _without_words(value: Any) -> Any:
 
 def write(type_: str, version: int, data: dict[str, Any]) -> None:
     """Write the example of a type's present version, with the schema it has now."""
-    kept = {"data": data, "schema": schema_of(PAYLOADS[type_])}
+    kept = {"data": data, "schema": schema_of(EVERY[type_])}
     text = json.dumps(kept, indent=2, ensure_ascii=False)
     path_of(type_, version).write_text(text + "\n", "utf-8")
 
 
 if __name__ == "__main__":
     for example in examples():
-        payload = PAYLOADS.get(example.type)
+        payload = EVERY.get(example.type)
         if payload is not None and payload.schema_version == example.version:
             write(example.type, example.version, example.data)

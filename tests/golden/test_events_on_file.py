@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from eventstore.codec import Schema
-from lifecycle.payload import PAYLOADS
-from lifecycle.schema import UPCASTERS, VERSIONS, payload_of
+from lifecycle.schema import EVERY, UPCASTERS, VERSIONS
 from tests.golden.events_on_file import OnFile, examples, path_of, schema_of
 
-EVERY = list(examples())
+EXAMPLES = list(examples())
 HOW = "raise schema_version, add an upcaster, and keep an example of the new version"
 
 
@@ -28,37 +27,37 @@ def lifted(example: OnFile) -> dict[str, Any]:
     return Schema(VERSIONS, UPCASTERS).decode(1, "", json.dumps(body)).data
 
 
-@pytest.mark.parametrize("type_", sorted(PAYLOADS))
+@pytest.mark.parametrize("type_", sorted(EVERY))
 def test_every_type_has_an_example_of_each_of_its_versions(type_: str) -> None:
     """From the first version on, without a gap."""
-    for version in range(1, PAYLOADS[type_].schema_version + 1):
+    for version in range(1, EVERY[type_].schema_version + 1):
         assert path_of(type_, version).exists(), HOW
 
 
 def test_every_example_is_of_a_type_that_there_is() -> None:
     """A type is never taken away: its events are in somebody's log."""
-    assert {example.type for example in EVERY} == set(PAYLOADS)
-    assert all(example.version <= VERSIONS[example.type] for example in EVERY)
+    assert {example.type for example in EXAMPLES} == set(EVERY)
+    assert all(example.version <= VERSIONS[example.type] for example in EXAMPLES)
 
 
-@pytest.mark.parametrize("example", EVERY, ids=lambda example: example.path.stem)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.path.stem)
 def test_every_example_is_lifted_to_what_is_written_today(example: OnFile) -> None:
     """Old data reads as if it had been written now, and is left whole."""
-    payload = payload_of(example.type, lifted(example))
+    payload = EVERY[example.type].model_validate(lifted(example))
     assert payload.model_dump(mode="json") == lifted(example)
 
 
-@pytest.mark.parametrize("type_", sorted(PAYLOADS))
+@pytest.mark.parametrize("type_", sorted(EVERY))
 def test_a_model_is_what_its_version_says(type_: str) -> None:
     """A field that comes, goes or changes makes a new version."""
-    model = PAYLOADS[type_]
-    (kept,) = [e for e in EVERY if (e.type, e.version) == (type_, model.schema_version)]
+    model = EVERY[type_]
+    (kept,) = [e for e in EXAMPLES if (e.type, e.version) == (type_, model.schema_version)]
     assert schema_of(model) == kept.schema, HOW
 
 
-@pytest.mark.parametrize("type_", sorted(PAYLOADS))
+@pytest.mark.parametrize("type_", sorted(EVERY))
 def test_an_example_shows_every_field(type_: str) -> None:
     """Else a field could change and no example would tell."""
-    model = PAYLOADS[type_]
-    (kept,) = [e for e in EVERY if (e.type, e.version) == (type_, model.schema_version)]
+    model = EVERY[type_]
+    (kept,) = [e for e in EXAMPLES if (e.type, e.version) == (type_, model.schema_version)]
     assert set(kept.data) == set(model.model_fields)

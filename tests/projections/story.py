@@ -82,7 +82,6 @@ COMMANDS: list[Payload] = [
     computed("stage-1", 1),
     p.OutputsRecorded(stage="stage-1", outputs=["stage-1/out.txt", "stage-1/box.txt"]),
     p.StageCompleted(stage="stage-1", attempt="att-0001", evidence="I looked."),
-    p.CostCharged(stage="stage-1", weight=1, work_class="sync"),
     p.NoteLogged(text="Now the long one."),
     attempt("stage-2", 1, "tmux"),
     launched("stage-2", 1),
@@ -97,7 +96,6 @@ COMMANDS: list[Payload] = [
     launched("stage-2", 3),
     computed("stage-2", 3),
     p.StageCompleted(stage="stage-2", evidence="I looked again."),
-    p.CostCharged(stage="stage-2", weight=2, work_class="error_cycle"),
     p.SessionEnded(reason="budget_exhausted", next="stage-3"),
 ]
 

@@ -73,6 +73,10 @@ SPELLING: dict[str, tuple[list[Payload], str]] = {
         [attempt(), p.StageLaunched(**ATTEMPT, mode="setsid")],
         "stage-1: status -> running (setsid)",
     ),
+    "stage.launched again": (
+        [attempt(), LAUNCHED, p.StageLaunched(**ATTEMPT, mode="tmux", job_ids=["12"], again=True)],
+        "stage-1: att-0001 runs as job 12",
+    ),
     "stage.computed": (
         [attempt(), p.StageComputed(**ATTEMPT, exit_code=0)],
         "stage-1 (Build): status -> post_processing (att-0001, exit 0)",
@@ -88,6 +92,14 @@ SPELLING: dict[str, tuple[list[Payload], str]] = {
     "stage.failed": (
         [p.StageFailed(**HERE, error="exit 3")],
         "stage-1 (Build): status -> failed (exit 3)",
+    ),
+    "attempt.stopped": (
+        [
+            attempt(),
+            p.StageFailed(**HERE, error="too long", stop=True),
+            p.AttemptStopped(**ATTEMPT, ended=["process 4711", "job 12"], reason="asked for"),
+        ],
+        "stage-1: att-0001 stopped (asked for): process 4711, job 12 ended",
     ),
     "stage.retried": (
         [p.StageRetried(**HERE, fix="more memory", retry=2)],

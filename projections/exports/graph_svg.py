@@ -1,0 +1,120 @@
+"""``svg``: the graph of the stages, coloured by status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from lifecycle.workflow import Stage, Workflow
+from projections.exports import palette
+from projections.exports.graph import Layout, Point, layout
+from projections.exports.source import Source
+from projections.exports.svg import element, text, title, wrapped
+
+_WIDTH, _HEIGHT = 224, 78
+_ACROSS, _DOWN = 24, 44
+_MARGIN = 12
+#: Columns of a name that fit on a card, in the widest of the usual fonts.
+_NAME = 22
+
+_STYLE = (
+    ".wf-graph{font:13px system-ui,sans-serif}"
+    ".wf-graph .ground{fill:var(--card)}"
+    ".wf-graph .card{fill:var(--card);stroke-width:1.5}"
+    ".wf-graph .edge{fill:none;stroke:var(--edge);stroke-width:1.5}"
+    ".wf-graph .tip{fill:var(--edge)}"
+    ".wf-graph .name{fill:var(--ink);font-weight:600}"
+    ".wf-graph .note{font-size:12px}"
+)
+
+
+def export(source: Source) -> Iterator[str]:
+    """Yield the picture of the state at the source's end."""
+    yield '<?xml version="1.0" encoding="UTF-8"?>\n'
+    yield drawing(source.state())
+    yield "\n"
+
+
+def drawing(state: Workflow) -> str:
+    """Return the ``svg`` element of a state."""
+    places = layout({stage.id: stage.depends_on for stage in state.stages.values()})
+    width = places.width * (_WIDTH + _ACROSS) - _ACROSS + 2 * _MARGIN
+    height = places.height * (_HEIGHT + _DOWN) - _DOWN + 2 * _MARGIN
+    counts = f"{len(state.stages)} stages of {state.id}"
+    parts = [
+        title(f"{counts}, coloured by status"),
+        element("style", palette.variables(".wf-graph") + _STYLE),
+        element("rect", width=width, height=height, class_="ground"),
+        *(_edge(points) for points in places.edges.values()),
+        *(_card(stage, _corner(places, stage)) for stage in state.stages.values()),
+    ]
+    return element(
+        "svg",
+        "\n".join(["", *parts, ""]),
+        xmlns="http://www.w3.org/2000/svg",
+        class_="wf-graph",
+        role="img",
+        width=width,
+        height=height,
+        viewBox=f"0 0 {width} {height}",
+    )
+
+
+def _corner(places: Layout, stage: Stage) -> Point:
+    x, y = places.nodes[stage.id]
+    return _MARGIN + x * (_WIDTH + _ACROSS), _MARGIN + y * (_HEIGHT + _DOWN)
+
+
+def _card(stage: Stage, corner: Point) -> str:
+    x, y = corner
+    color = f"var(--{stage.status.value})"
+    dashed = "5 4" if stage.status.value in ("pending", "skipped") else None
+    parts = [
+        title(f"{stage.id} {stage.name}: {stage.status.value}"),
+        element(
+            "rect", x=x, y=y, width=_WIDTH, height=_HEIGHT, rx=8, class_="card",
+            stroke=color, stroke_dasharray=dashed,
+        ),
+        element("rect", x=x, y=y + 8, width=4, height=_HEIGHT - 16, fill=color),
+        *_label(stage, x + 16, y, color),
+    ]  # fmt: skip
+    return element("g", "".join(parts), class_="stage", data_stage=stage.id)
+
+
+def _label(stage: Stage, x: float, y: float, color: str) -> list[str]:
+    """Return the name in one line or two, and below it the id with the status."""
+    lines = wrapped(stage.name, _NAME)
+    top = y + (26 if len(lines) > 1 else 34)
+    names = [text(line, x=x, y=top + 17 * n, class_="name") for n, line in enumerate(lines)]
+    note = f"{stage.id} · {_status(stage)}"
+    return [*names, text(note, x=x, y=top + 17 * len(lines) + 3, class_="note", fill=color)]
+
+
+def _status(stage: Stage) -> str:
+    shown = stage.status.value.replace("_", "-")
+    return f"{shown} · retry {stage.retry_count}" if stage.retry_count else shown
+
+
+def _edge(points: Sequence[Point]) -> str:
+    """Return a curve from the foot of a card to the head of another."""
+    ways = [_middle(point) for point in points]
+    (x, y), *rest = ways
+    y += _HEIGHT / 2
+    path = [f"M{x:g} {y:g}"]
+    for number, (to_x, to_y) in enumerate(rest, 1):
+        end = to_y - _HEIGHT / 2 - (6 if number == len(rest) else 0)
+        bend = (end - y) / 2
+        path.append(f"C{x:g} {y + bend:g} {to_x:g} {end - bend:g} {to_x:g} {end:g}")
+        x, y = to_x, end
+        if number < len(rest):
+            y += _HEIGHT
+            path.append(f"L{x:g} {y:g}")
+    tip = f"M{x - 4:g} {y:g}h8l-4 6z"
+    return element("path", class_="edge", d="".join(path)) + element("path", class_="tip", d=tip)
+
+
+def _middle(point: Point) -> Point:
+    x, y = point
+    return (
+        _MARGIN + x * (_WIDTH + _ACROSS) + _WIDTH / 2,
+        _MARGIN + y * (_HEIGHT + _DOWN) + _HEIGHT / 2,
+    )

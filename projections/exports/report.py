@@ -1,0 +1,112 @@
+"""``report``: one HTML page that needs no network and no script."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from lifecycle.status import Status
+from lifecycle.workflow import Attempt, Stage, Workflow
+from projections.exports import palette
+from projections.exports.facts import Facts
+from projections.exports.graph_svg import drawing as graph
+from projections.exports.source import Source
+from projections.exports.spans import SpanFold, Spans
+from projections.exports.timeline_svg import drawing as timeline
+from projections.next_actions import next_actions
+from projections.times import utc_seconds
+
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def export(source: Source) -> Iterator[str]:
+    """Yield the page of everything up to the source's end."""
+    facts, spans = Facts(), SpanFold()
+    for event, state in source.steps():
+        facts.add(event, state)
+        spans.add(event, state)
+    template = _environment().get_template("report.html.j2")
+    return template.generate(**_context(source.state(), facts, spans.found))
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("projections", "exports/templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(seconds=utc_seconds, words=_words, pretty=_pretty, flat=_flat)
+    return made
+
+
+def _context(state: Workflow, facts: Facts, spans: Spans) -> dict[str, Any]:
+    return {
+        "state": state,
+        "facts": facts,
+        "spans": spans,
+        "counts": _counts(state),
+        "next": next_actions(state),
+        "colors": Markup(palette.variables(":root")),  # ours, escaped where it was made
+        "graph": Markup(graph(state)),  # ours, escaped where it was made
+        "timeline": Markup(timeline(spans)),  # ours, escaped where it was made
+        "lasted": _lasted(spans.first, spans.last),
+        "took": _took,
+        "fields": _fields,
+        "judgement": facts.judgements.get,
+    }
+
+
+def _counts(state: Workflow) -> list[tuple[str, int]]:
+    """Return how many stages stand where, in the order of the protocol."""
+    statuses = [stage.status for stage in state.stages.values()]
+    return [(s.value, statuses.count(s)) for s in Status if s in statuses]
+
+
+def _fields(stage: Stage) -> list[tuple[str, str]]:
+    """Return what defines a stage, what is empty left out."""
+    listed = {
+        "depends on": ", ".join(stage.depends_on),
+        "backend": stage.backend or "",
+        "inputs": "\n".join(stage.inputs),
+        "outputs": "\n".join(stage.outputs),
+        "success criteria": stage.success_criteria,
+    }
+    listed |= {str(key): _flat(value) for key, value in stage.parameters.items()}
+    return [(name, value) for name, value in listed.items() if value]
+
+
+def _took(attempt: Attempt) -> str:
+    return _lasted(attempt.started_at, attempt.ended_at) if attempt.ended_at else "under way"
+
+
+def _lasted(start: str, end: str) -> str:
+    """Return the time between two of the log's, in its two largest units."""
+    try:
+        seconds = int((datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds())
+    except (TypeError, ValueError):
+        return "unknown"  # typed by hand in an imported file
+    parts = []
+    for size, unit in _UNITS:
+        number, seconds = divmod(max(seconds, 0), size)
+        if number:
+            parts.append(f"{number} {unit}")
+    return " ".join(parts[:2]) or "under 1 s"
+
+
+def _words(value: str) -> str:
+    return value.replace("_", " ").replace("post processing", "post-processing")
+
+
+def _flat(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _pretty(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)

@@ -1,0 +1,143 @@
+"""What each stage did when: the phases of its life, and the moments worth a mark.
+
+Times are ``occurred_at``. Where somebody else's history runs backwards, a phase begins no earlier
+than the one before it did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from eventstore.event import RecordedEvent
+from lifecycle.status import Status
+from lifecycle.workflow import Workflow
+from projections.exports.source import Steps, touched
+
+#: Status → what the stage does in it; other statuses are no phase.
+PHASES = {
+    Status.READY: "queue",
+    Status.PREPARING: "compute",
+    Status.RUNNING: "compute",
+    Status.POST_PROCESSING: "verify",
+}
+#: Events after which stages may be there, or be called, as they were not before.
+_DEFINING = ("workflow.", "state.", "amendment.")
+_DECIDED = ("amendment.approved", "amendment.rejected")
+
+
+@dataclass(slots=True)
+class Span:
+    """A phase: queue, compute, verify or person. ``end`` is None while it lasts."""
+
+    stage: str | None
+    phase: str
+    start: str
+    end: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment: failed, completed, proposed, approved or rejected."""
+
+    stage: str | None
+    kind: str
+    at: str
+    label: str
+
+
+@dataclass(slots=True)
+class Spans:
+    """All phases and marks of a workflow, from ``first`` to ``last``."""
+
+    first: str = ""
+    last: str = ""
+    spans: list[Span] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
+
+
+def spans(steps: Steps) -> Spans:
+    """Return what the events say of the stages' time."""
+    fold = SpanFold()
+    for event, state in steps:
+        fold.add(event, state)
+    return fold.found
+
+
+class SpanFold:
+    """The fold that `spans` runs, for whoever reads the events anyway."""
+
+    def __init__(self) -> None:
+        self.found = Spans()
+        self._open: dict[str, Span] = {}
+        self._pending: dict[str, Span] = {}
+        self._status: dict[str, Status] = {}
+
+    def add(self, event: RecordedEvent, state: Workflow) -> None:
+        """Take in an event and the state after it."""
+        found, at = self.found, event.occurred_at
+        found.first = min(found.first or at, at)
+        found.last = max(found.last, at)
+        for id_ in touched(event, state):
+            self._stage(id_, state, at)
+        if event.type == "attempt.observed":
+            self._observed(event, at)
+        if event.type.startswith("amendment."):
+            self._amendment(event, state, at)
+        if event.type.startswith(_DEFINING):
+            found.names = {stage.id: stage.name for stage in state.stages.values()}
+
+    def _stage(self, id_: str, state: Workflow, at: str) -> None:
+        stage = state.stages[id_]
+        before = self._status.get(id_)
+        if stage.status is before:
+            return
+        self._status[id_] = stage.status
+        if stage.status is Status.FAILED:
+            self._mark(id_, "failed", at, stage.last_error or "failed")
+        elif stage.status is Status.COMPLETED and before is not None:
+            self._mark(id_, "completed", at, "completed")
+        self._change(id_, PHASES.get(stage.status), at)
+
+    def _change(self, id_: str, phase: str | None, at: str) -> None:
+        """End the phase of a stage and begin another, unless it goes on."""
+        now = self._open.get(id_)
+        if now is not None and now.phase == phase:
+            return
+        if now is not None:
+            now.end = max(now.start, at)
+            del self._open[id_]
+        if phase is not None:
+            began = max(at, now.end) if now is not None and now.end is not None else at
+            self._open[id_] = Span(id_, phase, began)
+            self.found.spans.append(self._open[id_])
+
+    def _observed(self, event: RecordedEvent, at: str) -> None:
+        """A job that its scheduler holds back is in the queue, whatever its stage is called."""
+        jobs: list[dict[str, Any]] = event.data["evidence"].get("jobs") or []
+        now = self._open.get(event.data["stage"])
+        if now is None or now.phase == "verify" or not all("started" in job for job in jobs):
+            return
+        if jobs and event.data["action"] == "wait":
+            started = any(job["started"] for job in jobs)
+            self._change(event.data["stage"], "compute" if started else "queue", at)
+
+    def _amendment(self, event: RecordedEvent, state: Workflow, at: str) -> None:
+        id_ = str(event.data.get("amendment"))
+        amendment = state.amendments.get(id_)
+        if amendment is None:
+            return
+        if event.type == "amendment.proposed" and id_ not in self._pending:
+            self._pending[id_] = Span(amendment.stage, "person", at)
+            self.found.spans.append(self._pending[id_])
+            self._mark(amendment.stage, "proposed", at, f"{id_} proposed: {amendment.description}")
+        elif event.type in _DECIDED and event.type.endswith(amendment.status):
+            waited = self._pending.get(id_)
+            if waited is not None and waited.end is None:
+                waited.end = max(waited.start, at)
+                label = f"{id_} {amendment.status}: {amendment.description}"
+                self._mark(amendment.stage, amendment.status, at, label)
+
+    def _mark(self, stage: str | None, kind: str, at: str, label: str) -> None:
+        self.found.marks.append(Mark(stage, kind, at, " ".join(label.split())[:200]))

@@ -1,0 +1,1 @@
+"""What phase machines look like: the files of their protocols, and pages about them."""

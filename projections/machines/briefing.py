@@ -1,0 +1,159 @@
+"""What somebody must know who comes back to a machine, within a bound of bytes."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lifecycle.machines.guard import FileFact, unmet
+from lifecycle.machines.machine import Machine
+from projections.machines.blockers import blockers
+from projections.machines.next_actions import machine_actions
+from projections.times import utc_seconds
+
+Document = dict[str, Any]
+#: The bound in bytes where none is given, and the least that makes sense.
+BOUND, LEAST = 16_384, 1_024
+#: Longest texts and longest lists, tried one after another until the whole fits.
+_CUTS = ((2_000, 200), (500, 60), (200, 25), (80, 10), (40, 4), (24, 2), (12, 1))
+#: Parts that are left out last, where nothing else helps.
+_SPARED = frozenset({"v", "workflow", "nextAction", "cut"})
+
+
+def briefing(
+    machine: Machine, files: Mapping[str, FileFact], drift: Sequence[Document], bound: int = BOUND
+) -> Document:
+    """Return the document; ``cut`` says what was left out to stay within the bound."""
+    actions = [action._asdict() for action in machine_actions(machine, files)]
+    whole: Document = {
+        "v": 1,
+        "workflow": _workflow(machine),
+        "phase": _phase(machine, files),
+        "taskProgress": _tasks(machine),
+        "decisions": _decisions(machine),
+        "artifacts": machine.document.get("artifacts") or {},
+        "blockers": blockers(machine, files),
+        "handoff": _handoff(machine),
+        "nextAction": actions[0] if actions else None,
+        "drift": list(drift),
+        "cut": [],
+    }
+    return bounded(whole, max(bound, LEAST))
+
+
+def _workflow(machine: Machine) -> Document:
+    return {
+        "id": machine.id,
+        "type": machine.definition.id,
+        "phase": machine.phase,
+        "status": machine.status,
+        "version": machine.head,
+        "updated": utc_seconds(machine.updated),
+        "loops": dict(machine.counts),
+    }
+
+
+def _phase(machine: Machine, files: Mapping[str, FileFact]) -> Document:
+    if machine.is_final:
+        return {"asks": "", "person": False, "mayGoTo": []}
+    phase = machine.definition.phases[machine.phase]
+    facts = machine.facts(files)
+    ways = [
+        {"to": way.to, "needs": [one["condition"] for one in unmet(way.guard, facts)]}
+        for way in machine.definition.ways(machine.phase)
+    ]
+    return {"asks": phase.asks, "person": phase.person, "mayGoTo": ways}
+
+
+def _tasks(machine: Machine) -> Document:
+    done = machine.definition.tasks.done if machine.definition.tasks is not None else None
+    counted = Counter(str(task.get("status")) for task in machine.tasks)
+    left = [
+        {"id": task.get("id"), "title": task.get("title"), "status": task.get("status")}
+        for task in machine.tasks
+        if task.get("status") != done
+    ]
+    return {"total": len(machine.tasks), "byStatus": dict(counted), "open": left}
+
+
+def _decisions(machine: Machine) -> list[Document]:
+    """Return what was decided on the way, the newest first."""
+    found = [
+        {"at": note["at"], "what": note["data"]["text"], "why": note["data"].get("reason")}
+        for note in machine.notes
+        if note["name"] == "decision.recorded"
+    ]
+    found += [
+        {"at": given.at, "what": f"approved: {given.approval or given.phase}", "by": given.by}
+        for given in machine.given
+    ]
+    found += [
+        {"at": move.at, "what": f"{move.source} -> {move.to}", "why": move.reason}
+        for move in machine.moves
+        if move.reason is not None or move.is_diverted
+    ]
+    return sorted(found, key=lambda one: str(one["at"]), reverse=True)
+
+
+def _handoff(machine: Machine) -> Document | None:
+    if machine.handoff is None:
+        return None
+    return {
+        "summary": machine.handoff.summary,
+        "nextSteps": machine.handoff.next,
+        "phase": machine.handoff.phase,
+        "at": utc_seconds(machine.handoff.at),
+    }
+
+
+def size_of(document: Document) -> int:
+    """Return how many bytes a document takes, as it is printed."""
+    return len(json.dumps(document, indent=2, ensure_ascii=False).encode())
+
+
+def bounded(whole: Document, bound: int) -> Document:
+    """Return the document within ``bound`` bytes, saying in ``cut`` what was left out."""
+    if size_of(whole) <= bound:
+        return whole
+    shorter = whole
+    for text, items in _CUTS:
+        cut: Counter[str] = Counter()
+        shorter = {key: _cut(value, key, text, items, cut) for key, value in whole.items()}
+        shorter["cut"] = _told(cut)
+        if size_of(shorter) <= bound:
+            return shorter
+    return _without_parts(shorter, bound)
+
+
+def _told(cut: Counter[str]) -> list[str]:
+    """Return what was cut, the largest first; of many places only the number."""
+    lines = [f"{place}: {number} left out" for place, number in cut.most_common(8)]
+    more = len(cut) - len(lines)
+    return [*lines, f"{more} more places"] if more > 0 else lines
+
+
+def _without_parts(shorter: Document, bound: int) -> Document:
+    """Leave out whole parts, the longest first."""
+    parts = sorted(shorter.keys() - _SPARED, key=lambda key: len(json.dumps(shorter[key])))
+    while parts and size_of(shorter) > bound:
+        name = parts.pop()
+        shorter = {**shorter, name: None, "cut": [*shorter["cut"][:4], f"{name}: all left out"]}
+    return shorter
+
+
+def _cut(value: Any, place: str, text: int, items: int, cut: Counter[str]) -> Any:
+    if isinstance(value, str) and len(value) > text:
+        cut[f"{place} (characters)"] += len(value) - text
+        return value[:text] + "…"
+    if isinstance(value, list):
+        if len(value) > items:
+            cut[f"{place} (items)"] += len(value) - items
+        return [_cut(one, place, text, items, cut) for one in value[:items]]
+    if isinstance(value, dict):
+        kept = list(value.items())[: max(items, 12)]
+        if len(value) > len(kept):
+            cut[f"{place} (fields)"] += len(value) - len(kept)
+        return {key[:text]: _cut(one, f"{place}.{key}"[:80], text, items, cut) for key, one in kept}
+    return value

@@ -1,0 +1,85 @@
+"""What the events of a machine say, in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+Data = dict[str, Any]
+
+
+def message(type_: str, data: Data) -> str:
+    """Return an event as people read it."""
+    spell = _SPELLED.get(type_)
+    return spell(data) if spell is not None else f"{type_} {data.get('file', '')}".rstrip()
+
+
+def _because(data: Data) -> str:
+    return f": {data['reason']}" if data.get("reason") else ""
+
+
+def _created(data: Data) -> str:
+    return f"{data['machine']} begins as {data['definition']['id']}"
+
+
+def _imported(data: Data) -> str:
+    return f"{data['machine']} taken over in {data['phase']}, {len(data['findings'])} findings"
+
+
+def _updated(data: Data) -> str:
+    written = (f"{change['path']} = {_short(change['value'])}" for change in data["changes"])
+    return f"set {', '.join(written)}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _transitioned(data: Data) -> str:
+    text = f"{data['left']} -> {data['to']}"
+    if data["asked"] is not None:
+        text += (
+            f" instead of {data['asked']}: {data['loop']} is used up "
+            f"({data['count']} of {data['limit']})"
+        )
+    elif data["loop"] is not None:
+        text += f" ({data['loop']} {data['count']} of {data['limit']})"
+    return text + _because(data)
+
+
+def _recorded(data: Data) -> str:
+    name = str(data["name"])
+    return name + (f" {_short(data['data'])}" if data["data"] else "")
+
+
+def _task(data: Data) -> str:
+    changed = ", ".join(f"{key} {_short(value)}" for key, value in data["changes"].items())
+    return f"{data['task']}: {changed}{_because(data)}"
+
+
+def _checkpointed(data: Data) -> str:
+    return f"hand-off: {data['summary']}"
+
+
+def _approved(data: Data) -> str:
+    choice = f", choosing {data['choice']}" if data["choice"] else ""
+    return f"{data['approval']} approved by {data['approved_by']}{choice}"
+
+
+def _cancelled(data: Data) -> str:
+    return f"cancelled in {data['left']}{_because(data)}"
+
+
+_SPELLED: dict[str, Callable[[Data], str]] = {
+    "machine.created": _created,
+    "machine.imported": _imported,
+    "machine.updated": _updated,
+    "machine.transitioned": _transitioned,
+    "machine.recorded": _recorded,
+    "machine.task_changed": _task,
+    "machine.checkpointed": _checkpointed,
+    "machine.approved": _approved,
+    "machine.cancelled": _cancelled,
+}
