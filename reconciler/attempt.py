@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Attempt:
     """One submission and one run of a stage.
 
@@ -30,12 +31,12 @@ class Attempt:
         """The tmux session's name, spelled as tmux spells it."""
         return f"dpdisp_{self.stage}_{self.workflow}".replace(".", "_").replace(":", "_")
 
-    @property
+    @cached_property
     def stage_folder(self) -> Path:
         """The stage's job directory."""
         return self.root / self.stage
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         """What belongs to this attempt alone."""
         return self.stage_folder / ".attempts" / self.id
@@ -64,6 +65,21 @@ class Attempt:
     def launch_record(self) -> Path:
         """Where and with what the attempt was first launched; its age is the launch's."""
         return self.folder / "launch.json"
+
+    @property
+    def machine_record(self) -> Path:
+        """Where the attempt's jobs run, without anything that lets one in."""
+        return self.folder / "machine.json"
+
+    @property
+    def place_record(self) -> Path:
+        """Which machine the attempt's folder was made on, where that is another one."""
+        return self.folder / "place.json"
+
+    @property
+    def barrier(self) -> Path:
+        """Keeps every job that comes late from starting its command."""
+        return self.folder / "stopped"
 
     @property
     def monitor_record(self) -> Path:

@@ -15,8 +15,8 @@ from lifecycle.workflow import Stage, Workflow
 from projections.next_actions import NextAction
 from reconciler.contradictions import Contradiction
 from reconciler.evidence import Evidence, Presence
+from reconciler.finding import Finding
 from reconciler.markers import Seen
-from reconciler.reconcile import Finding
 from reconciler.subjects import shortened
 from reconciler.verdict import Action
 from service.meanwhile import Happened
@@ -68,7 +68,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What waits for a person: ``kind`` is amendment, drift, judgement, failure or launch."""
+    """What waits for a person: ``kind`` is amendment, drift, judgement, stop, failure or launch."""
 
     kind: str
     subjects: tuple[str, ...]
@@ -170,6 +170,7 @@ def in_brief(evidence: Evidence) -> list[str]:
     """Return the evidence in a few words a source, without the time it was looked at."""
     lines = [f"monitor {_answer(evidence.monitor_locked, 'at work', 'gone')}"]
     lines += [_job(job.id, job.exit_code, job.lock_held, job.started) for job in evidence.jobs]
+    lines += _away(evidence)
     if evidence.exit_marker.seen is not Seen.NONE:
         marker = evidence.exit_marker
         code = "" if marker.code is None else f" {marker.code}"
@@ -177,6 +178,17 @@ def in_brief(evidence: Evidence) -> list[str]:
     if evidence.boot_recorded not in (None, evidence.boot_now):
         lines.append("the machine was started anew since")
     return lines + _outputs(evidence)
+
+
+def _away(evidence: Evidence) -> list[str]:
+    """Say what a scheduler and another machine tell, or why they do not."""
+    if evidence.silence is not None:
+        return [f"no answer: {' '.join(evidence.silence.split())[:_REASON]}"]
+    listed = (evidence.queue.listed if evidence.queue is not None else None) or ()
+    lines = [f"{evidence.scheduler} lists {one.id} as {one.state}" for one in listed]
+    if evidence.far is not None:
+        lines.append(f"its files lie on {evidence.far.host}")
+    return lines
 
 
 def _answer(held: bool | None, yes: str, no: str) -> str:
@@ -213,6 +225,11 @@ def waiting_of(state: Workflow) -> list[Waiting]:
     ]
     stages = state.stages.values()
     found += [Waiting("judgement", (s.id,), s.success_criteria) for s in stages if _is_to_judge(s)]
+    found += [
+        Waiting("stop", (s.id,), f"{s.attempts[-1].id} is over and not seen to be stopped")
+        for s in stages
+        if s.attempts and s.attempts[-1].is_to_stop
+    ]
     found += [_failure(state, stage) for stage in stages if stage.status is Status.FAILED]
     return found
 

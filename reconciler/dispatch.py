@@ -9,16 +9,19 @@ from typing import Any
 
 from lifecycle import payload as p
 from lifecycle.errors import Refused
+from lifecycle.status import Status
 from lifecycle.workflow import Stage, Workflow
-from reconciler import processes, submission, tmux
+from reconciler import processes, shape, submission, tmux
 from reconciler.archive import keep
 from reconciler.attempt import Attempt
+from reconciler.diagnostic import kept_diagnostic
 from reconciler.errors import AlreadyMonitored
 from reconciler.jobs import Jobs
-from reconciler.markers import check_inputs, clear_stale, set_aside
+from reconciler.markers import check_inputs, clear_stale, digests, set_aside
 from reconciler.parameters import environment
 from reconciler.runner import Facts, Mode
-from reconciler.superseded import stop_superseded
+from reconciler.stopping import stop_all, stop_earlier
+from reconciler.traces import forward
 from service.service import Outcome, WriteOptions
 
 #: Seconds that a launch may take to say what its submission is called.
@@ -40,22 +43,13 @@ class NoStageCommand(Refused):
         )
 
 
-class RemoteBackend(Refused):
-    """A backend that this version does not launch on."""
-
-    code = "backend_not_supported"
-
-    def __init__(self, stage: str, backend: str, kind: str) -> None:
-        super().__init__(
-            f"{stage} runs on the {kind} backend {backend!r}; this version launches on local "
-            "Shell backends only.",
-            stage=stage,
-            backend=backend,
-        )
-
-
-def dispatch(jobs: Jobs, id_: str, *, sync: bool, options: WriteOptions) -> Outcome:
+def dispatch(
+    jobs: Jobs, id_: str, *, sync: bool, options: WriteOptions, diagnostic: bool = False
+) -> Outcome:
     """Launch an attempt of the stage; ``sync`` says that the caller waits for its end.
+
+    A ``diagnostic`` one of a failed stage counts as a retry, brings back log and err alone, and
+    ends in failed.
 
     Raises what the rules and the runner raise; before `attempt.started` is recorded nothing
     runs, and after it nothing is lost.
@@ -63,25 +57,28 @@ def dispatch(jobs: Jobs, id_: str, *, sync: bool, options: WriteOptions) -> Outc
     state = jobs.service.state()
     stage = state.stage(id_)
     mode = _mode(jobs, sync)
-    options = replace(options, content={"dispatch": id_, "sync": sync})
+    content = {"dispatch": id_, "sync": sync} | ({"diagnostic": True} if diagnostic else {})
+    options = replace(options, content=content)
     if options.dry_run:
-        return jobs.service.handle(_asked(jobs, state, stage, mode), options=options)
-    stop_superseded(jobs)
+        asked = _asked(jobs, state, stage, mode, diagnostic)
+        return jobs.service.handle(asked, options=options)
+    stop_all(jobs)
     with jobs.sole(id_):
-        return _dispatch(jobs, id_, mode, options)
+        return _dispatch(jobs, id_, mode, options, diagnostic)
 
 
-def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions) -> Outcome:
+def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnostic: bool) -> Outcome:
     first = jobs.service.first_answer(options)
     if first is not None:
         return first
     state = jobs.service.state()
     stage = state.stage(id_)
-    jobs.service.rehearse(_asked(jobs, state, stage, mode))
+    jobs.service.rehearse(_asked(jobs, state, stage, mode, diagnostic))
+    stop_earlier(jobs, stage)
     previous = stage.attempt.id if stage.attempt else None
     _make_room(jobs, stage, previous)
-    attempt = jobs.attempt(state, stage, _next_id(stage))
-    command = prepare(jobs, state, stage, attempt, mode)
+    attempt = jobs.attempt(state, stage, _next_id(stage), diagnostic=diagnostic)
+    command = prepare(jobs, state, stage, attempt, mode, diagnostic=diagnostic)
     outcome = jobs.service.handle(command, options=options)
     jobs.tell(outcome)
     clear_stale(jobs.root, stage.id, stage.outputs, previous)
@@ -96,7 +93,7 @@ def _make_room(jobs: Jobs, stage: Stage, previous: str | None) -> None:
     prepared = f"{stage.id}/submission.json"
     anew = stage.regenerate and stage.parameters.get("command")
     if anew and set_aside(jobs.root, stage.id, prepared, previous):
-        jobs.say(f"{prepared} was made for earlier parameters; it is built anew")
+        jobs.say(f"{prepared} was made for earlier parameters; it is built anew", stage=stage.id)
 
 
 def _mode(jobs: Jobs, sync: bool) -> Mode:
@@ -112,10 +109,12 @@ def _next_id(stage: Stage) -> str:
     return f"att-{len(stage.attempts) + 1:04d}"
 
 
-def _asked(jobs: Jobs, state: Workflow, stage: Stage, mode: Mode) -> p.AttemptStarted:
+def _asked(
+    jobs: Jobs, state: Workflow, stage: Stage, mode: Mode, diagnostic: bool
+) -> p.AttemptStarted:
     """Return the command as far as it is known before anything is prepared."""
-    attempt = jobs.attempt(state, stage, _next_id(stage))
-    return _command(attempt, mode, "0" * 64)
+    attempt = jobs.attempt(state, stage, _next_id(stage), diagnostic=diagnostic)
+    return _command(attempt, mode, "0" * 64, diagnostic=diagnostic)
 
 
 def _command(attempt: Attempt, mode: Mode, sha256: str, **known: Any) -> p.AttemptStarted:
@@ -141,13 +140,29 @@ def prepare(
     attempt: Attempt,
     mode: Mode,
     recovers: str | None = None,
+    diagnostic: bool = False,
 ) -> p.AttemptStarted:
-    """Write and check what the attempt submits; return the command that records it."""
-    inputs = check_inputs(jobs.root, stage.inputs)
+    """Write and check what the attempt submits; return the command that records it.
+
+    What it computes from is recorded as it is now: the inputs and what its dependencies have left,
+    which must not be empty, and all else that its submission sends.
+    """
+    needed = list(dict.fromkeys([*stage.inputs, *_left_by_dependencies(state, stage)]))
+    inputs = check_inputs(jobs.root, needed)
     given = submission_of(jobs, state, stage)
+    if diagnostic:
+        given = kept_diagnostic(attempt, given)
     sha256 = jobs.runner.prepare(attempt, given)
-    digests = [p.FileDigest(path=i.path, size=i.size, sha256=i.sha256) for i in inputs]
-    return _command(attempt, mode, sha256, inputs=digests, recovers=recovers)
+    sent = digests(jobs.root, [path for path in forward(attempt) if path not in needed])
+    used = [p.FileDigest(path=i.path, size=i.size, sha256=i.sha256) for i in (*inputs, *sent)]
+    known = {"inputs": used, "recovers": recovers, "diagnostic": diagnostic}
+    return _command(attempt, mode, sha256, **known)
+
+
+def _left_by_dependencies(state: Workflow, stage: Stage) -> list[str]:
+    """Return the outputs of the stages that this one depends on, skipped ones aside."""
+    done = [state.stages[id_] for id_ in stage.depends_on]
+    return [path for one in done if one.status is Status.COMPLETED for path in one.outputs]
 
 
 def has_command(jobs: Jobs, stage: Stage) -> bool:
@@ -158,10 +173,6 @@ def has_command(jobs: Jobs, stage: Stage) -> bool:
 
 def submission_of(jobs: Jobs, state: Workflow, stage: Stage) -> dict[str, Any]:
     """Return the submission as it was prepared, else as the stage's parameters describe it."""
-    backend = stage.backend or state.default_backend
-    kind = state.backend_type(stage)
-    if kind != "local":
-        raise RemoteBackend(stage.id, backend, kind)
     if not has_command(jobs, stage):
         raise NoStageCommand([stage.id])
     prepared = jobs.root / stage.id / "submission.json"
@@ -174,7 +185,10 @@ def submission_of(jobs: Jobs, state: Workflow, stage: Stage) -> dict[str, Any]:
 
 
 def _job(stage: Stage) -> submission.StageJob:
-    given = stage.parameters
+    given = {name: value for name, value in stage.parameters.items() if value is not None}
+    shape.text(given, ["command"], "parameters.")
+    shape.texts(given, ["forward_files", "backward_files"], "parameters.")
+    shape.objects(given, ["resource_overrides"], "parameters.")
     backward = given.get("backward_files")
     return submission.StageJob(
         stage=stage.id,
@@ -187,11 +201,14 @@ def _job(stage: Stage) -> submission.StageJob:
     )
 
 
-def launch(jobs: Jobs, attempt: Attempt, mode: Mode) -> None:
-    """Start a monitor of an attempt and record that it was launched."""
+def launch(jobs: Jobs, attempt: Attempt, mode: Mode, *, known: bool = False) -> None:
+    """Start a monitor of an attempt and record that it was launched.
+
+    ``known`` says that it was launched and recorded before: then its new jobs are recorded alone.
+    """
     mode = attach(jobs, attempt, mode)
     if mode is not Mode.SYNC:
-        _record_launch(jobs, attempt, mode)
+        _record_launch(jobs, attempt, mode, known)
 
 
 def attach(jobs: Jobs, attempt: Attempt, mode: Mode) -> Mode:
@@ -204,15 +221,15 @@ def attach(jobs: Jobs, attempt: Attempt, mode: Mode) -> Mode:
     except AlreadyMonitored:
         return mode
     if launched.note:
-        jobs.say(launched.note)
+        jobs.say(launched.note, stage=attempt.stage, attempt=attempt.id)
     return mode if launched.mode is detached else launched.mode
 
 
-def _record_launch(jobs: Jobs, attempt: Attempt, mode: Mode) -> None:
+def _record_launch(jobs: Jobs, attempt: Attempt, mode: Mode, known: bool) -> None:
     """Wait until the runner knows its submission, and record what it told."""
     facts = _facts(jobs, attempt)
     # A monitor that died before it submitted has launched nothing: the reconciler goes on.
-    if facts.job_ids or not jobs.runner.wait(attempt, timeout=0):
+    if facts.job_ids or not (known or jobs.runner.wait(attempt, timeout=0)):
         jobs.record(launched(attempt, mode, facts))
 
 
@@ -225,8 +242,11 @@ def launched(attempt: Attempt, mode: Mode, facts: Facts) -> p.StageLaunched:
         session=attempt.session if mode is Mode.TMUX else None,
         submission_hash=facts.submission_hash,
         job_ids=list(facts.job_ids),
+        work_dir=facts.work_dir,
         host=facts.host,
         boot_id=facts.boot_id,
+        job_host=facts.job_host,
+        job_boot_id=facts.job_boot_id,
         dpdispatcher_version=facts.dpdispatcher_version,
     )
 

@@ -5,17 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
+import secrets
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from reconciler import processes, submission, tmux, traces, wrapper
+from reconciler import machine, processes, program, submission, tmux, traces, wrapper
 from reconciler.attempt import Attempt
-from reconciler.errors import AlreadyMonitored, LaunchFailed, ProgramMissing, RejectedSubmission
+from reconciler.errors import (
+    AlreadyMonitored,
+    LaunchFailed,
+    MachineFileMissing,
+    RejectedSubmission,
+)
+from reconciler.far import ask
+from reconciler.forward import forwarded
 from reconciler.locks import is_held
 from reconciler.runner import Facts, Launched, Mode
 
@@ -43,11 +50,15 @@ class DPDispatcherRunner:
 
     def prepare(self, attempt: Attempt, given: Mapping[str, Any]) -> str:
         """See JobRunner."""
-        own = submission.for_attempt(given, attempt)
+        described = self._described(attempt, given.get("machine"))
+        own, where = submission.for_attempt(given, attempt, described, f"-{secrets.token_hex(4)}")
         text = json.dumps(own, indent=2, ensure_ascii=False) + "\n"
+        # What is refused leaves nothing behind, so nothing is written before all is checked.
+        tuple(forwarded(own))
+        self._check(attempt, text, submission.uses_ref(own))
         attempt.folder.mkdir(parents=True, exist_ok=True)
+        _replace(attempt.machine_record, where.to_text())
         _replace(attempt.submission, text)
-        self._check(attempt, submission.uses_ref(own))
         self._render(attempt, own)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -78,20 +89,32 @@ class DPDispatcherRunner:
         """See JobRunner."""
         return traces.failure_reason(attempt)
 
-    def _check(self, attempt: Attempt, allow_ref: bool) -> None:
-        program = self._find_program().with_name("dargs")
+    def _described(self, attempt: Attempt, given: object) -> dict[str, Any] | None:
+        """Ask what machine a reference leads to; that file is read by a process of its own."""
+        source = machine.reference(given, attempt.stage_folder) if isinstance(given, dict) else None
+        if source is None or not isinstance(given, dict):
+            return None
+        if not source.exists():
+            raise MachineFileMissing(attempt.stage, source)
+        return ask.describe(given, attempt)
+
+    def _check(self, attempt: Attempt, text: str, allow_ref: bool) -> None:
+        dargs = self._find_program().with_name("dargs")
         flags = ["--allow-ref"] if allow_ref else []
-        # Importing DPDispatcher writes a log into the current folder: into the attempt's own.
-        done = subprocess.run(
-            [program, "check", "-f", _CHECKED_AS, *flags, attempt.submission.name],
-            cwd=attempt.folder,
-            env=self._environ,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-        )
+        # Importing DPDispatcher writes a log into the current folder.
+        with TemporaryDirectory() as place:
+            copy = Path(place) / attempt.submission.name
+            copy.write_text(text, encoding="utf-8", errors="surrogateescape")
+            done = subprocess.run(
+                [dargs, "check", "-f", _CHECKED_AS, *flags, copy.name],
+                cwd=place,
+                env=self._environ,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+            )
         if done.returncode < 0:
             # Killed, it has said nothing of the submission.
             ended = f"`dargs check` was ended by signal {-done.returncode} before it answered"
@@ -103,7 +126,7 @@ class DPDispatcherRunner:
         script = wrapper.render(
             attempt,
             self._find_program(),
-            submission.scratch(own, attempt),
+            machine.of(attempt),
             submission.uses_ref(own),
             self._environ,
         )
@@ -117,7 +140,7 @@ class DPDispatcherRunner:
             "host": processes.host(),
             "boot_id": processes.boot_id(),
             "dpdisp": str(self._find_program()),
-            "dpdispatcher_version": _version(self._find_program()),
+            "dpdispatcher_version": program.version(self._find_program()),
         }
         _replace(attempt.launch_record, json.dumps(record, indent=2) + "\n")
 
@@ -168,18 +191,7 @@ class DPDispatcherRunner:
         return Launched(Mode.SETSID, pid=pid, note=note)
 
     def _find_program(self) -> Path:
-        named = self._program or self._environ.get("WFCTL_DPDISP")
-        beside = Path(sys.executable).parent / "dpdisp"
-        on_path = shutil.which("dpdisp", path=self._environ.get("PATH"))
-        looked = [named] if named else [beside, on_path]
-        for place in looked:
-            if place and os.access(place, os.X_OK):
-                return Path(place).absolute()
-        raise ProgramMissing(
-            "dpdisp",
-            (str(named),) if named else (str(beside), "PATH"),
-            "Install wfctl with its dependencies, or set WFCTL_DPDISP to the program.",
-        )
+        return program.find(self._environ, self._program)
 
 
 def _places(attempt: Attempt) -> tuple[str, str]:
@@ -221,16 +233,3 @@ def _replace(path: Path, text: str) -> None:
         stream.flush()
         os.fsync(stream.fileno())
     part.replace(path)
-
-
-def _version(program: Path) -> str | None:
-    """Ask the Python that runs the program, since importing DPDispatcher writes files."""
-    with program.open("rb") as stream:
-        first = stream.readline().decode(errors="replace")
-    if not first.startswith("#!"):
-        return None
-    ask = "from importlib.metadata import version; print(version('dpdispatcher'))"
-    done = subprocess.run(
-        [*first[2:].split(), "-c", ask], capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or None

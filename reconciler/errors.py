@@ -3,6 +3,9 @@
 ReconcilerError
 ├── InvalidSubmission        a submission file that is not JSON, or not an object
 ├── UnusableSubmission       a submission that cannot be run as an attempt
+├── InlineSecret             a password or key phrase where everybody reads it
+├── MachineFileMissing       the file that a profile's config_path names is not there
+├── MachineUnreachable       the machine of a job could not be asked
 ├── UnusableProfile          a backend profile that no submission can be built from
 ├── UnusablePath             a path of a stage that leaves the root or its folder
 ├── RejectedSubmission       DPDispatcher's own check refused it
@@ -11,6 +14,11 @@ ReconcilerError
 ├── ProgramMissing           a program that the job side runs is not installed
 ├── AlreadyMonitored         another monitor watches this stage
 ├── AlreadyDriven            another loop drives this workflow
+├── AlreadyAutonomous        another runner serves this workflow
+├── NoRunner                 no runner serves this workflow
+├── RunnerFailed             the runner did not come up, or did not end
+├── AgentMissing             no program of the name that an agent was given by
+├── EnvironmentNotReady      init.sh did not exit 0
 └── LaunchFailed             the monitor ended before it took up its work
 
 Each carries a stable ``code``, its ``message``, and its values in ``data``.
@@ -62,6 +70,47 @@ class UnusableSubmission(ReconcilerError):
             field=field,
             expected=expected,
             found=found,
+        )
+
+
+class InlineSecret(ReconcilerError):
+    """A secret that stands in a submission; its value is in no message."""
+
+    code = "inline_secret"
+
+    def __init__(self, field: str) -> None:
+        super().__init__(
+            f"submission: {field} holds a secret, which would be copied with every attempt; "
+            'expected none. Put the machine into a file of its own and name it: {"$ref": path}, '
+            "or config_path in the backend profile.",
+            field=field,
+        )
+
+
+class MachineFileMissing(ReconcilerError):
+    """The file that describes a machine is not there."""
+
+    code = "machine_file_missing"
+
+    def __init__(self, stage: str, path: Path) -> None:
+        super().__init__(
+            f"{stage}: the machine file {path} is missing; expected the file that config_path "
+            "names. Put it there, or correct config_path in the backend profile.",
+            stage=stage,
+            path=str(path),
+        )
+
+
+class MachineUnreachable(ReconcilerError):
+    """The machine of a job could not be asked; ``data["reason"]`` says why."""
+
+    code = "machine_unreachable"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"the machine of the job could not be asked: {reason}. Nothing was changed; see that "
+            "it answers and try again.",
+            reason=reason,
         )
 
 
@@ -170,6 +219,72 @@ class AlreadyDriven(ReconcilerError):
             f"another `wfctl run` drives this workflow (it holds {lock}); expected none. "
             "Let it work, `wfctl events --follow` shows what it does; or end it and run again.",
             lock=str(lock),
+        )
+
+
+class AlreadyAutonomous(ReconcilerError):
+    """Another runner serves this workflow; nothing was started."""
+
+    code = "already_autonomous"
+
+    def __init__(self, lock: Path) -> None:
+        super().__init__(
+            f"another runner serves this workflow (it holds {lock}); expected none. "
+            "`wfctl runner show` says how to watch it, `wfctl runner stop` ends it.",
+            lock=str(lock),
+        )
+
+
+class NoRunner(ReconcilerError):
+    """No runner serves this workflow."""
+
+    code = "no_runner"
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(
+            f"no runner is at work in {root}; `wfctl run --autonomous` starts one.", root=str(root)
+        )
+
+
+class RunnerFailed(ReconcilerError):
+    """The runner did not take its lock, or did not end, in time."""
+
+    code = "runner_failed"
+
+    def __init__(self, where: str, seconds: float) -> None:
+        super().__init__(
+            f"waited {seconds:g} s for the runner in vain; look at {where}.",
+            where=where,
+            seconds=seconds,
+        )
+
+
+class AgentMissing(ReconcilerError):
+    """There is no program to be the agent; nothing was started."""
+
+    code = "agent_missing"
+
+    def __init__(self, command: str) -> None:
+        super().__init__(
+            f"expected --agent to name a program on the path or by its path, found {command!r}; "
+            "nothing was started.",
+            command=command,
+        )
+
+
+class EnvironmentNotReady(ReconcilerError):
+    """``init.sh`` did not exit 0: nothing is begun in this environment."""
+
+    code = "environment_not_ready"
+
+    def __init__(self, script: str, exit_code: int, output: str, kept: str) -> None:
+        super().__init__(
+            f"{script} exited {exit_code}, expected 0; nothing was started. Its output is kept in "
+            f"{kept}; it ends:\n{output}\nCorrect the environment and start again.",
+            script=script,
+            exit_code=exit_code,
+            output=output,
+            kept=kept,
         )
 
 

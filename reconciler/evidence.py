@@ -7,7 +7,6 @@ what was recorded. A source that gave no answer is None, which is never the same
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -17,9 +16,13 @@ from pydantic import TypeAdapter
 
 from reconciler import markers, processes, tmux, traces
 from reconciler.attempt import Attempt
+from reconciler.collectors import here, there
+from reconciler.found import Far, Job
 from reconciler.locks import is_held
 from reconciler.markers import Marker
 from reconciler.processes import Process, Tenant
+from reconciler.scheduler import Queue
+from reconciler.survey import Survey, surveyed
 
 
 class Presence(StrEnum):
@@ -42,31 +45,16 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """What is known of one job.
-
-    ``started``, ``exit_code`` and ``ended_at`` (ns) are the job's own records, ``tag``,
-    ``failed_flag`` and ``state`` DPDispatcher's. ``id_alive`` goes by start time, not id alone.
-    """
-
-    name: str
-    id: str | None = None
-    id_alive: bool | None = None
-    started: bool = False
-    exit_code: int | None = None
-    ended_at: int | None = None
-    lock_held: bool | None = False
-    tag: bool = False
-    failed_flag: bool | None = None
-    state: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Evidence:
     """Everything that a verdict on an attempt may go by.
 
     ``tenants`` are the live processes in the attempt's scratch copies, ``copies`` the scratch
     copies that exist, ``recovery_file`` whether DPDispatcher has written down its submission.
+    ``scheduler`` names the one that the jobs wait for, ``queue`` is its answer where it can be
+    asked, ``far`` that of the machine where the jobs run. ``looked_twice`` says that what is
+    missing was missing at two looks, some seconds apart, ``last_chance`` that this attempt stands
+    for one that was lost, so that no other would follow it, ``moved`` that it was begun where the
+    root was before, and can only be watched.
     """
 
     observed_at: str
@@ -89,6 +77,26 @@ class Evidence:
     exit_marker: Marker
     done_marker: Marker
     outputs: tuple[Output, ...]
+    scheduler: str | None = None
+    queue: Queue | None = None
+    far: Far | None = None
+    looked_twice: bool = False
+    last_chance: bool = False
+    moved: bool = False
+
+    @property
+    def open_jobs(self) -> list[Job]:
+        """The jobs that have not been seen to end."""
+        return [job for job in self.jobs if not job.is_over and not job.is_finished]
+
+    @property
+    def silence(self) -> str | None:
+        """Why a machine or scheduler that was asked gave no answer; None where each did."""
+        if self.far is not None and self.far.error is not None:
+            return self.far.error
+        if self.queue is not None and self.queue.listed is None:
+            return self.queue.error or "the scheduler is silent"
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -110,18 +118,20 @@ def collect(
     *,
     recorded_root: str | None = None,
     recorded_host: str | None = None,
-    census: Sequence[Tenant] | None = None,
+    survey: Survey | None = None,
 ) -> Evidence:
     """Look at everything once; ``now`` is the caller's time, ISO 8601 in UTC.
 
     ``recorded_root`` and ``recorded_host`` are where the attempt was started as the log holds it,
-    without them the launch record counts. ``census`` is one look at all processes, to be shared
-    by many calls.
+    without them the launch record counts. ``survey`` is one look at what attempts have in common,
+    to be shared by many calls.
     """
+    survey = survey or surveyed([attempt])
+    where = survey.machines[attempt.tag]
     launch = traces.read_json(attempt.launch_record) or {}
     launched_at = _changed(attempt.launch_record)
     locked, watcher = is_held(attempt.monitor_lock), _watcher(attempt)
-    tenants = _tenants(attempt, census)
+    found = there(attempt, survey) if where.is_far else here(attempt, where, survey)
     return Evidence(
         observed_at=now,
         attempt=attempt.tag,
@@ -135,14 +145,17 @@ def collect(
         monitor_locked=locked,
         monitor_alive=None if watcher is None else watcher.is_alive(),
         session=_session(attempt) if not locked and watcher is None else None,
-        jobs=_jobs(attempt, tenants),
-        tenants=tenants,
-        copies=tuple(copy.name for copy in traces.scratch_copies(attempt)),
-        recovery_file=bool(_states(attempt)),
-        backward_missing=traces.backward_missing(attempt),
+        jobs=found.jobs,
+        tenants=found.tenants,
+        copies=found.copies,
+        recovery_file=found.recovery_file,
+        backward_missing=found.backward_missing,
         exit_marker=markers.read(attempt.exit_code_marker, attempt.tag),
         done_marker=markers.read(attempt.done_marker, attempt.tag),
         outputs=tuple(_output(attempt.root, path, launched_at) for path in attempt.outputs),
+        scheduler=where.batch_type if where.has_scheduler else None,
+        queue=found.queue,
+        far=found.far,
     )
 
 
@@ -153,61 +166,6 @@ def _watcher(attempt: Attempt) -> Process | None:
 
 def _session(attempt: Attempt) -> bool | None:
     return tmux.is_live(attempt.session, os.environ)
-
-
-def _tenants(attempt: Attempt, census: Sequence[Tenant] | None) -> tuple[Tenant, ...]:
-    everyone = processes.census() if census is None else census
-    return processes.below(everyone, traces.scratch_root(attempt))
-
-
-def _jobs(attempt: Attempt, tenants: Iterable[Tenant]) -> tuple[Job, ...]:
-    own = {job.name: job for job in traces.jobs(attempt)}
-    ids, states = traces.job_ids(attempt), _states(attempt)
-    live = {str(tenant.pid) for tenant in tenants}
-    names = sorted({*own, *ids, *states})
-    return tuple(_job(attempt, n, own.get(n), ids.get(n), states.get(n), live) for n in names)
-
-
-def _job(
-    attempt: Attempt,
-    name: str,
-    own: traces.Job | None,
-    id_: str | None,
-    state: int | None,
-    live: set[str],
-) -> Job:
-    shell = None if own is None else own.shell
-    return Job(
-        name=name,
-        id=id_,
-        id_alive=shell.is_alive() if shell is not None else id_ in live,
-        started=own is not None,
-        exit_code=None if own is None else own.exit_code,
-        ended_at=None if own is None else own.ended_at,
-        lock_held=is_held(traces.lock_of(attempt, name)),
-        tag=_in_a_copy(attempt, f"{name}_job_tag_finished") is not None,
-        failed_flag=_flag(_in_a_copy(attempt, f"{name}_flag_if_job_task_fail")),
-        state=state,
-    )
-
-
-def _states(attempt: Attempt) -> dict[str, int]:
-    """Return the job states that DPDispatcher wrote down, by job hash."""
-    found: dict[str, int] = {}
-    for copy in traces.scratch_copies(attempt):
-        saved = traces.read_json(copy / f"{copy.name}.json") or {}
-        for entry in saved.get("belonging_jobs", []):
-            found.update({name: int(job["job_state"]) for name, job in entry.items()})
-    return found
-
-
-def _in_a_copy(attempt: Attempt, name: str) -> Path | None:
-    places = (copy / name for copy in traces.scratch_copies(attempt))
-    return next((place for place in places if place.exists()), None)
-
-
-def _flag(path: Path | None) -> bool | None:
-    return None if path is None else path.read_text().strip() == "1"
 
 
 def _changed(path: Path) -> int | None:

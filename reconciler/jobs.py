@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 from lifecycle.payload import Payload
 from lifecycle.workflow import Stage, Workflow
 from reconciler.attempt import Attempt
 from reconciler.errors import AlreadyDriven
+from reconciler.holds import held, held_if_free
 from reconciler.runner import JobRunner
+from reconciler.submission import ERROR_LOG, OUTPUT_LOG
 from service.clock import utc_text
 from service.disk import locked
 from service.errors import RootBusy
 from service.service import Outcome, Service, WriteOptions
 
-Say = Callable[[str], None]
-"""Takes a sentence for the person who watches."""
+
+class Say(Protocol):
+    """Takes a sentence for whoever watches, and what it is about: a stage, an attempt."""
+
+    def __call__(self, text: str, *, level: str = "info", **about: Any) -> None:
+        """Say it; ``level`` is debug, info, warning or error."""
+
 
 Tell = Callable[[Outcome], None]
 """Takes what was just recorded."""
@@ -60,9 +68,18 @@ class Jobs:
         self.tell(outcome)
         return outcome
 
-    def attempt(self, state: Workflow, stage: Stage, id_: str) -> Attempt:
-        """Return where an attempt of the stage keeps its files."""
-        return Attempt(self.root, state.id, stage.id, id_, tuple(stage.outputs))
+    def attempt(
+        self, state: Workflow, stage: Stage, id_: str, *, diagnostic: bool = False
+    ) -> Attempt:
+        """Return where an attempt of the stage keeps its files.
+
+        One that is ``diagnostic``, as it is recorded or as it is to be, has no outputs but what
+        the job wrote on stdout and stderr.
+        """
+        recorded = any(known.id == id_ and known.diagnostic for known in stage.attempts)
+        logs = tuple(f"{stage.id}/{name}" for name in (OUTPUT_LOG, ERROR_LOG))
+        outputs = logs if diagnostic or recorded else tuple(stage.outputs)
+        return Attempt(self.root, state.id, stage.id, id_, outputs)
 
     @contextmanager
     def sole(self, stage: str, timeout: float = 120) -> Iterator[None]:
@@ -70,17 +87,27 @@ class Jobs:
 
         Raises `RootBusy` where another does so for longer than ``timeout`` seconds.
         """
-        # Not in the stage's folder, which is kept under another name before the stage runs again.
-        with locked(self.service.root.folder / f"{stage}.lock", timeout):
+        with held(self._holds, stage, timeout):
             yield
+
+    @contextmanager
+    def sole_of(self, stages: Sequence[str]) -> Iterator[set[str]]:
+        """As `sole`, for those of the stages that nobody else holds; yields which they are."""
+        with held_if_free(self._holds, stages) as mine:
+            yield mine
+
+    @property
+    def _holds(self) -> Path:
+        # Not in the stage's folder, which is kept under another name before the stage runs again.
+        return self.service.root.folder / "stages.lock"
 
     @contextmanager
     def driving(self) -> Iterator[None]:
         """Let no second loop drive the workflow; raises `AlreadyDriven` where one does."""
         lock = self.service.root.folder / "run.lock"
-        with ExitStack() as held:
+        with ExitStack() as taken:
             try:
-                held.enter_context(locked(lock, timeout=0))
+                taken.enter_context(locked(lock, timeout=0))
             except RootBusy as busy:
                 raise AlreadyDriven(lock) from busy
             yield

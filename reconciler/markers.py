@@ -72,7 +72,16 @@ def _number(text: str) -> int | None:
 
 def check_inputs(root: Path, inputs: Sequence[str]) -> tuple[Input, ...]:
     """Return digest and size (bytes) of each input; raises MissingInput, EmptyInput."""
-    return tuple(_input(root, path) for path in inputs)
+    found = digests(root, inputs)
+    empty = [one.path for one in found if one.size == 0]
+    if empty:
+        raise EmptyInput(empty[0])
+    return found
+
+
+def digests(root: Path, paths: Sequence[str]) -> tuple[Input, ...]:
+    """Return digest and size (bytes) of files and folders; raises MissingInput."""
+    return tuple(_input(root, path) for path in paths)
 
 
 def _input(root: Path, path: str) -> Input:
@@ -81,8 +90,6 @@ def _input(root: Path, path: str) -> Input:
         if name:
             digest.update(name.encode("utf-8", "surrogateescape") + b"\0")
         size += _feed(digest, file)
-    if size == 0:
-        raise EmptyInput(path)
     return Input(path, digest.hexdigest(), size)
 
 

@@ -1,7 +1,9 @@
 """Attempts that were begun before the root was moved: judged by what is so here.
 
-Their files name places that are gone, so no monitor is started for them and nothing is computed
-again: what they wrote down themselves counts, and the rest is left to a person.
+Their files name places that are gone, so no monitor is started for them. What computes goes on, and
+what is seen to be gone counts as lost; results that wait here are brought back by the reconciler.
+A job behind a scheduler of this machine is listed by the folder that is gone, and what waits on
+another machine is brought back by a person: of these nothing is said.
 """
 
 from __future__ import annotations
@@ -11,14 +13,30 @@ from dataclasses import replace
 from reconciler.evidence import Evidence
 from reconciler.verdict import Action, Verdict, verdict
 
-#: What needs nothing of the former place.
+#: What needs nothing of the former place, whatever host it was on.
 _DECIDED = frozenset({"MONITORED", "SUCCEEDED", "COLLECTED_UNMARKED", "TASK_FAILED"})
 
 
 def judged(evidence: Evidence) -> tuple[Evidence, Verdict]:
     """Return the evidence as of an attempt of this place, and what follows where it decides."""
-    here = replace(evidence, root_recorded=evidence.root_now, host_recorded=evidence.host_now)
+    seen = _shows_all(evidence)
+    here = replace(
+        evidence, root_recorded=evidence.root_now, host_recorded=evidence.host_now, moved=seen
+    )
     found = verdict(here)
-    if found.name in _DECIDED and found.action is not Action.UNKNOWN:
+    if found.name in _DECIDED or (seen and _is_to_be_done(here, found)):
         return here, found
     return evidence, verdict(evidence)
+
+
+def _is_to_be_done(here: Evidence, found: Verdict) -> bool:
+    uncollected = found.name == "FINISHED_NOT_COLLECTED" and here.far is None
+    return uncollected or found.action in (Action.WAIT, Action.LOST)
+
+
+def _shows_all(evidence: Evidence) -> bool:
+    """Whether a job of the attempt that is at work would be seen."""
+    if evidence.far is not None:
+        return evidence.far.error is None
+    here = evidence.host_recorded in (None, evidence.host_now)
+    return here and evidence.scheduler is None

@@ -6,6 +6,7 @@ import os
 import socket
 from bisect import bisect_left
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,27 @@ def identify(pid: int) -> Process | None:
     """Return the process of this id as a record that outlives the reuse of the id."""
     ticks = start_ticks(pid)
     return None if ticks is None else Process(pid, ticks, boot_id())
+
+
+def holders(locks: Sequence[Path]) -> tuple[Process, ...]:
+    """Return every process but this one that holds one of the locks for itself.
+
+    Whoever has the file open only to look at the lock is not among them.
+    """
+    places = {os.path.realpath(lock) for lock in locks}
+    pids = (int(path.name) for path in _PROC.iterdir() if path.name.isdigit()) if places else ()
+    found = (identify(pid) for pid in pids if pid != os.getpid() and _holds(pid, places))
+    return tuple(process for process in found if process is not None)
+
+
+def _holds(pid: int, places: AbstractSet[str]) -> bool:
+    folder = _PROC / str(pid)
+    try:
+        files = [fd.name for fd in (folder / "fd").iterdir() if str(fd.readlink()) in places]
+        return any("WRITE" in (folder / "fdinfo" / name).read_text() for name in files)
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        # Gone meanwhile, or another user's, who cannot hold a lock of this one's files for us.
+        return False
 
 
 def census() -> tuple[Tenant, ...]:

@@ -19,8 +19,9 @@ from reconciler.briefing import (
     waiting_of,
 )
 from reconciler.contradictions import Contradiction, of_evidence, of_state
+from reconciler.finding import Finding
 from reconciler.jobs import Jobs
-from reconciler.reconcile import Finding, reconcile
+from reconciler.reconcile import reconcile
 from reconciler.verdict import Action
 from service.meanwhile import Happened, happened_since
 

@@ -1,44 +1,92 @@
-"""The loop: one stage after another, until the workflow is completed or waits for somebody."""
+"""A session of the loop: begun by the resume protocol, driven, and ended with its reason."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 from lifecycle import payload as p
-from lifecycle.errors import NeedsConsent
+from lifecycle.errors import Refused
 from lifecycle.status import FINISHED, Status
-from lifecycle.workflow import Stage, Workflow
-from reconciler.dispatch import NoStageCommand, dispatch, has_command
+from projections.sessions import sessions
+from reconciler import ending
+from reconciler.agent import end_orphan
+from reconciler.dispatch import NoStageCommand, has_command
+from reconciler.ending import Ended
+from reconciler.errors import ReconcilerError
+from reconciler.interruption import Interruption
 from reconciler.jobs import Jobs
-from reconciler.reconcile import in_flight, wait
-from reconciler.verdict import Action
-from reconciler.verify import settle
-from service.service import WriteOptions
+from reconciler.loop import Loop
+from reconciler.orders import Orders
+from reconciler.session import begin
+from service.service import Outcome, WriteOptions
 
-#: Seconds below which a stage that says how long it takes is run synchronously.
-_SYNC_BELOW = 120
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """Why the loop ended, in a word and in a sentence, and the state it left."""
-
-    exit_reason: str
-    message: str
-    state: Workflow
+#: Characters of what comes next that the log is told.
+_NEXT = 1_000
 
 
-def run(jobs: Jobs) -> Ended:
-    """Drive the workflow as far as it goes without anybody.
+def run(
+    jobs: Jobs,
+    orders: Orders,
+    options: WriteOptions,
+    asked: Interruption,
+) -> Ended:
+    """Drive the workflow as far as it goes without anybody, in one session.
 
-    Whatever an earlier loop left in flight is taken up first. Raises `NoStageCommand` before
-    anything is launched where a stage says nothing to run, `AlreadyDriven` where another loop
-    is at work.
+    Whatever an earlier loop left in flight is taken up first; a session that somebody opened is
+    gone on in. Raises `NoStageCommand` before anything is launched where a stage says nothing to
+    run and no agent is there, `AlreadyDriven` where another loop is at work.
     """
+    options = replace(options, content={"run": orders.report})
+    jobs = jobs.acting_as("runner")
     with jobs.driving():
-        _check_commands(jobs)
-        _resolve(jobs.acting_as("runner"))
-        return _drive(jobs.acting_as("runner"))
+        first = jobs.service.first_answer(options)
+        if first is not None:
+            return _earlier(jobs, first)
+        if jobs.service.state().is_finished:
+            return _close(jobs, ending.completed(jobs.service.state()))
+        if orders.agent is None:
+            check_commands(jobs)
+        end_orphan(jobs)
+        _open(jobs, orders, options)
+        _resolve(jobs)
+        return _driven(jobs, Loop(jobs, orders, asked))
+
+
+def _earlier(jobs: Jobs, first: Outcome) -> Ended:
+    """Return how the run of this command id ended before."""
+    number = next(event.data.get("number", event.session) for event in reversed(first.events))
+    state = jobs.service.state()
+    for session in sessions(jobs.service.log.steps()):
+        if session.number == number:
+            text = f"this run was made before, as session {session.number}; nothing was done"
+            return Ended(session.end, text, session.next or "", state)
+    return ending.completed(state)
+
+
+def check_commands(jobs: Jobs) -> None:
+    """Raise `NoStageCommand` where a stage says nothing to run."""
+    silent = [
+        stage.id
+        for stage in jobs.service.state().stages.values()
+        if stage.status not in FINISHED
+        and stage.status is not Status.POST_PROCESSING
+        and not has_command(jobs, stage)
+    ]
+    if silent:
+        raise NoStageCommand(silent)
+
+
+def _open(jobs: Jobs, orders: Orders, options: WriteOptions) -> None:
+    """Begin a session, or go on in the one that somebody opened by hand."""
+    session = jobs.service.state().session
+    if session.is_open and not session.driven:
+        jobs.tell(
+            jobs.service.handle(
+                p.NoteLogged(text=f"The loop goes on in session {session.count}"), options=options
+            )
+        )
+        return
+    begin(jobs, options, report=orders.report, driven=True)
 
 
 def _resolve(jobs: Jobs) -> None:
@@ -51,70 +99,23 @@ def _resolve(jobs: Jobs) -> None:
             return
 
 
-def _drive(jobs: Jobs) -> Ended:
-    while True:
-        state = jobs.service.state()
-        try:
-            ended = _step(jobs, state)
-        except NeedsConsent as waiting:
-            return Ended("blocked", waiting.message, jobs.service.state())
-        if ended is not None:
-            return ended
+def _driven(jobs: Jobs, loop: Loop) -> Ended:
+    try:
+        return _close(jobs, loop.drive())
+    except (ReconcilerError, Refused) as error:
+        # What cannot be launched needs somebody; the session did not die of it.
+        _close(jobs, Ended("blocked", error.message, error.message, jobs.service.state()))
+        raise
 
 
-def _check_commands(jobs: Jobs) -> None:
-    stages = jobs.service.state().stages.values()
-    silent = [
-        stage.id
-        for stage in stages
-        if stage.status not in FINISHED
-        and stage.status is not Status.POST_PROCESSING
-        and not has_command(jobs, stage)
-    ]
-    if silent:
-        raise NoStageCommand(silent)
-
-
-def _step(jobs: Jobs, state: Workflow) -> Ended | None:
-    """Do the next thing; return how the loop ends where there is none."""
-    flying = in_flight(state)
-    if flying:
-        return _follow(jobs, flying[0])
-    for stage in state.stages.values():
-        if stage.status is Status.POST_PROCESSING:
-            settle(jobs, stage)
-            return None
-    for stage in state.stages.values():
-        if stage.status in (Status.READY, Status.PREPARING):
-            dispatch(jobs, stage.id, sync=_is_short(stage), options=WriteOptions())
-            return None
-    return _ended(state)
-
-
-def _is_short(stage: Stage) -> bool:
-    expected = stage.parameters.get("expected_seconds")
-    return isinstance(expected, int | float) and expected < _SYNC_BELOW
-
-
-def _follow(jobs: Jobs, stage: Stage) -> Ended | None:
-    """Wait for the stage's attempt and record what became of it."""
-    finding = wait(jobs, stage.id)
-    if finding is None or finding.verdict.action is not Action.UNKNOWN:
-        return None
-    message = f"{stage.id}: nothing is known of {finding.attempt}: {finding.verdict.reason}"
-    return Ended("blocked", message, jobs.service.state())
-
-
-def _ended(state: Workflow) -> Ended:
-    if state.is_finished:
-        return Ended("completed", f"all {len(state.stages)} stages are completed", state)
-    held = [
-        f"{stage.id} is {stage.status.value}" + (f" ({stage.last_error})" if _broken(stage) else "")
-        for stage in state.stages.values()
-        if stage.status not in FINISHED
-    ]
-    return Ended("blocked", "; ".join(held), state)
-
-
-def _broken(stage: Stage) -> bool:
-    return stage.status is Status.FAILED
+def _close(jobs: Jobs, ended: Ended) -> Ended:
+    """End the session, and see that a completed workflow has its report."""
+    session = jobs.service.state().session
+    if session.is_open:
+        command = p.SessionEnded.model_validate(
+            {"reason": ended.exit_reason, "next": ended.next[:_NEXT]}
+        )
+        jobs.record(command)
+    state = jobs.service.state()
+    jobs.service.write_report(state)
+    return replace(ended, state=state)

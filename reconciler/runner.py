@@ -36,7 +36,11 @@ class Launched:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the files of an attempt tell about its submission; None or empty where they do not."""
+    """What the files of an attempt tell about its submission; None or empty where they do not.
+
+    ``host`` and ``boot_id`` are the monitor's machine, ``job_host`` and ``job_boot_id`` that of
+    the jobs where it is another one.
+    """
 
     submission_hash: str | None = None
     job_hashes: tuple[str, ...] = ()
@@ -45,6 +49,8 @@ class Facts:
     dpdispatcher_version: str | None = None
     host: str | None = None
     boot_id: str | None = None
+    job_host: str | None = None
+    job_boot_id: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields by name, sequences as lists."""

@@ -1,38 +1,106 @@
-"""Ending the processes of an attempt, and seeing that they are gone."""
+"""Ending the jobs and processes of an attempt, and seeing that they are gone."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler import processes
-from reconciler.processes import Tenant
+from reconciler import machine, processes
+from reconciler.attempt import Attempt
+from reconciler.far import ask
+from reconciler.processes import Process, Tenant
 
 #: Seconds that killed processes have to be gone.
 _WITHIN = 10.0
 
 
-def stop_below(folder: Path, within: float = _WITHIN) -> tuple[Tenant, ...]:
-    """Kill every process that works in ``folder`` or below it; return those that are left.
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """What was ended, and what is left, each in words such as ``job 12`` or ``process 4711``."""
 
-    Only processes of an attempt work below its scratch folder, so nobody else is hit, and no
-    process group is: a group may hold a person's shell. A process is told by its id and its start
-    time. Looks again until none is left, since a process may start another while it is killed.
+    ended: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+def stop(attempt: Attempt) -> Stopped:
+    """End every process and queued job of an attempt where they are.
+
+    From the first moment on no job of it starts its command any more. No process group is ever
+    hit, which may hold a person's shell: a job is found by the folder that it works in, and a
+    process by that and by the locks that it inherited. Whatever a silent scheduler may hold is
+    left. Raises MachineUnreachable where nobody can say whether anything is left.
     """
-    deadline = time.monotonic() + within
+    where = machine.of(attempt)
+    if attempt.folder.is_dir():
+        attempt.barrier.touch()
+    if where.is_far or where.has_scheduler:
+        there = _stopped_there(attempt)
+    else:
+        ended, left = stop_below(Path(where.scratch))
+        there = Stopped(_words(ended), _words(left))
+    if where.is_far or there.left:
+        return there
+    held = end_holders(attempt.folder.glob("job-*.lock"))
+    return Stopped(_each((*there.ended, *held.ended)), held.left)
+
+
+def _stopped_there(attempt: Attempt) -> Stopped:
+    told = ask.stop(attempt)
+    return Stopped(
+        tuple(what for word, what in told if word == "ended"),
+        tuple(what for word, what in told if word == "left"),
+    )
+
+
+def _each(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(words))
+
+
+def end_holders(locks: Iterable[Path], within: float = _WITHIN) -> Stopped:
+    """Kill whoever holds one of the locks, wherever they work.
+
+    Whoever only looks whether a lock is held does not hold it.
+    """
+    places = list(locks)
+    deadline, ended = time.monotonic() + within, dict[int, Process]()
+    while (left := processes.holders(places)) and time.monotonic() < deadline:
+        ended |= {holder.pid: holder for holder in left}
+        for holder in left:
+            _kill(holder)
+        time.sleep(0.05)
+    return Stopped(_words(ended.values()), _words(left))
+
+
+def stop_below(
+    folder: Path, within: float = _WITHIN
+) -> tuple[tuple[Tenant, ...], tuple[Tenant, ...]]:
+    """Kill every process that works in ``folder`` or below it; return those, and who is left.
+
+    Only processes of an attempt work below its scratch folder, so nobody else is hit. A process
+    is told by its id and its start time. Looks again until none is left, since a process may
+    start another while it is killed.
+    """
+    deadline, ended = time.monotonic() + within, dict[int, Tenant]()
     while (left := processes.below(processes.census(), folder)) and time.monotonic() < deadline:
+        ended |= {tenant.pid: tenant for tenant in left}
         for tenant in left:
             _kill(tenant)
         time.sleep(0.05)
-    return left
+    return tuple(ended.values()), left
 
 
-def _kill(tenant: Tenant) -> None:
-    if processes.start_ticks(tenant.pid) != tenant.ticks:
+def _words(found: Iterable[Process | Tenant]) -> tuple[str, ...]:
+    return tuple(f"process {one.pid}" for one in found)
+
+
+def _kill(one: Process | Tenant) -> None:
+    if processes.start_ticks(one.pid) != one.ticks:
         return
     try:
-        os.kill(tenant.pid, signal.SIGKILL)
+        os.kill(one.pid, signal.SIGKILL)
     except ProcessLookupError:
         return

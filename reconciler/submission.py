@@ -10,25 +10,45 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from reconciler import directives, machine, shape
 from reconciler.attempt import Attempt
 from reconciler.errors import (
+    InlineSecret,
     InvalidSubmission,
     UnusablePath,
     UnusableProfile,
     UnusableSubmission,
 )
+from reconciler.machine import Machine
 
 #: What DPDispatcher calls the standard output and error of a task.
 OUTPUT_LOG, ERROR_LOG = "log", "err"
 
-#: The script's own name, which is `.<job hash>.sub` for a job that the shell starts.
-_SHELL_JOB = "${0##*/}"
-#: A scheduler runs a copy under another name; DPDispatcher names the job by the script.
-_SLURM_JOB = "${SLURM_JOB_NAME:-${0##*/}}"
+#: Values of a remote_profile that must not stand in a file of the workflow.
+_SECRETS = ("password", "passphrase", "totp_secret")
 
+#: The script's own name is `.<job hash>.sub` for a job that the shell starts.
+_SHELL_JOB = "${0##*/}; wfctl_job=${wfctl_job#.}; wfctl_job=${wfctl_job%.sub}"
+#: A scheduler runs a copy under another name, and people name jobs as they like; what the
+#: script writes is named by the hash.
+_QUEUED_JOB = (
+    "$(grep -o -m 1 -E '[0-9a-f]{40}_flag_if_job_task_fail' \"$0\"); wfctl_job=${wfctl_job%%_*}"
+)
+_LOCK = 'exec 9>>"$wfctl_job.lock" && flock -w 10 9 || exit 75'
+#: The file systems of clusters may know no locks; there the claim alone keeps a copy out.
+_SHARED_LOCK = (
+    'exec 9>>"$wfctl_job.lock"; flock -w 10 -E 76 9; '
+    'case $? in 0) ;; 76) exit 75 ;; *) : > "$wfctl_job.unlocked" ;; esac'
+)
+#: A signal ends a waiting shell with the exit code of whatever it ran last.
+_SIGNALS = 'for signal in 1 2 10 12 15 24; do trap "exit $((128 + signal))" "$signal"; done'
+
+#: DPDispatcher's script makes any failure of a command an exit code of 1. SIGKILL is what no
+#: program sends itself, and the code of a shell that it ended.
+_KILLED = 137
 #: Records the job's own exit code, even where no monitor is left to see it.
 _ENDED = (
-    "wfctl_ended() { code=$?; "
+    f'wfctl_ended() {{ code=$?; [ ! -e "$wfctl_job.killed" ] || code={_KILLED}; '
     '{ echo "$code"; echo "$WFCTL_ATTEMPT $(date -u +%Y-%m-%dT%H:%M:%S.%6NZ)"; } '
     '> "$wfctl_job.exit.tmp" && sync "$wfctl_job.exit.tmp" && '
     'mv "$wfctl_job.exit.tmp" "$wfctl_job.exit"; }'
@@ -58,7 +78,10 @@ class StageJob:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read a prepared submission; raises InvalidSubmission with line and column."""
+    """Read a prepared submission; raises InvalidSubmission with line and column.
+
+    Raises UnusableSubmission where a field of it has another shape than DPDispatcher expects.
+    """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
@@ -67,6 +90,7 @@ def read(path: Path) -> dict[str, Any]:
         raise InvalidSubmission(path, f"a byte that is not UTF-8 at {error.start}") from error
     if not isinstance(found, dict):
         raise InvalidSubmission(path, type(found).__name__)
+    shape.check(found)
     return found
 
 
@@ -76,7 +100,7 @@ def build(job: StageJob, profile: Mapping[str, Any]) -> dict[str, Any]:
     Raises UnusablePath for a path that is absolute or leaves the root or stage, UnusableProfile
     where the profile names no machine.
     """
-    return {
+    built = {
         "work_base": ".",
         "machine": _machine(profile),
         "resources": _resources(profile, job.resource_overrides),
@@ -92,35 +116,37 @@ def build(job: StageJob, profile: Mapping[str, Any]) -> dict[str, Any]:
             }
         ],
     }
+    shape.check(built)
+    return built
 
 
-def for_attempt(submission: Mapping[str, Any], attempt: Attempt) -> dict[str, Any]:
+def for_attempt(
+    submission: Mapping[str, Any],
+    attempt: Attempt,
+    described: Mapping[str, Any] | None = None,
+    mark: str = "",
+) -> tuple[dict[str, Any], Machine]:
     """Make the copy that one attempt submits: one run, guarded, with absolute places.
 
-    The original is left as it is. Raises UnusableSubmission.
+    ``described`` is what is known of a machine that the submission only refers to, ``mark``
+    what tells this attempt from one of the same name in a root that is gone. Returns the copy
+    and the machine it goes to; the original is left as it is. Raises UnusableSubmission.
     """
     result = copy.deepcopy(dict(submission))
-    result["machine"] = _attempt_machine(_object(result, "machine"), attempt)
-    result["resources"] = _attempt_resources(
-        _object(result, "resources"), attempt, result["machine"]
-    )
-    return result
+    given = _object(result, "machine")
+    resources = _object(result, "resources")
+    known = {**(described or {}), **given}
+    place = _place(known, attempt, mark)
+    directives.check(place.batch_type, resources)
+    result["machine"] = _attempt_machine(given, known, attempt, place)
+    result["resources"] = _attempt_resources(resources, attempt, place)
+    result["task_list"] = [_watched(task) for task in result.get("task_list", [])]
+    return result, place
 
 
 def uses_ref(submission: Mapping[str, Any]) -> bool:
     """Say whether DPDispatcher must be allowed to follow a ``$ref``."""
     return '"$ref":' in json.dumps(submission)
-
-
-def is_local(machine: Mapping[str, Any]) -> bool:
-    """Say whether the job's directory lies on this machine, as far as the submission tells."""
-    return machine.get("context_type") in ("LocalContext", "localcontext", "local")
-
-
-def scratch(submission: Mapping[str, Any], attempt: Attempt) -> Path:
-    """Return where the scratch copies of an attempt's own submission are made on this machine."""
-    machine = submission["machine"]
-    return Path(machine["remote_root"]) if is_local(machine) else attempt.work
 
 
 def _machine(profile: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,64 +220,91 @@ def _object(submission: Mapping[str, Any], name: str) -> dict[str, Any]:
     return found
 
 
-def _attempt_machine(machine: dict[str, Any], attempt: Attempt) -> dict[str, Any]:
-    if "$ref" in machine:
-        # A reference is merged shallowly, so anything said beside it would replace, not add.
-        reference = attempt.stage_folder / str(machine["$ref"])
-        return {**machine, "$ref": str(reference), "retry_count": 0}
-    context = str(machine.get("context_type"))
-    if "lazy" in context.lower():
-        raise UnusableSubmission(
-            "machine.context_type",
-            "LocalContext",
-            context,
-            "LazyLocalContext skips what an earlier attempt finished; use LocalContext.",
-        )
-    result = {**machine, "retry_count": 0, "local_root": _absolute(machine, "local_root", attempt)}
-    return {**result, **_local_places(machine, attempt)} if is_local(machine) else result
+def _place(known: Mapping[str, Any], attempt: Attempt, mark: str) -> Machine:
+    batch_type, context_type = machine.checked(known)
+    far = context_type == "SSHContext"
+    where = _far_scratch(known, attempt, mark) if far else str(_own_scratch(known, attempt))
+    return Machine(batch_type, context_type, where)
 
 
-def _local_places(machine: Mapping[str, Any], attempt: Attempt) -> dict[str, Any]:
-    profile = {**machine.get("remote_profile", {}), "symlink": False}
-    return {"remote_root": str(_own_scratch(machine, attempt)), "remote_profile": profile}
+def _far_scratch(known: Mapping[str, Any], attempt: Attempt, mark: str) -> str:
+    root = known.get("remote_root")
+    if not isinstance(root, str) or not root.startswith("/"):
+        remedy = "Name a folder of that machine which the jobs can write."
+        raise UnusableSubmission("machine.remote_root", "an absolute path", root, remedy)
+    return str(PurePosixPath(root) / f"{attempt.tag}{mark}")
 
 
-def _own_scratch(machine: Mapping[str, Any], attempt: Attempt) -> Path:
+def _own_scratch(known: Mapping[str, Any], attempt: Attempt) -> Path:
     # Each attempt has a place of its own, so whoever works below it belongs to the attempt.
-    given = attempt.root / str(machine.get("remote_root", "."))
+    given = attempt.root / str(known.get("remote_root") or ".")
     inside = given.resolve().is_relative_to(attempt.root.resolve())
     return attempt.work if inside else given / attempt.tag
 
 
-def _absolute(machine: Mapping[str, Any], name: str, attempt: Attempt) -> str:
-    return str(attempt.root / str(machine.get(name, ".")))
+def _attempt_machine(
+    given: dict[str, Any], known: Mapping[str, Any], attempt: Attempt, place: Machine
+) -> dict[str, Any]:
+    _check_secrets(given)
+    result = {
+        **given,
+        "retry_count": 0,
+        "local_root": str(attempt.root / str(known.get("local_root") or ".")),
+        "remote_root": place.scratch,
+    }
+    source = machine.reference(given, attempt.stage_folder)
+    if source is not None:
+        result["$ref"] = str(source)
+    if not place.is_far:
+        # A reference is merged shallowly: beside one to a far machine this would replace the
+        # connection settings, but here there are none.
+        result["remote_profile"] = {**given.get("remote_profile", {}), "symlink": False}
+    return result
+
+
+def _check_secrets(given: Mapping[str, Any]) -> None:
+    profile = given.get("remote_profile")
+    for name in _SECRETS if isinstance(profile, dict) else ():
+        if profile and profile.get(name):
+            raise InlineSecret(f"machine.remote_profile.{name}")
 
 
 def _attempt_resources(
-    resources: dict[str, Any], attempt: Attempt, machine: Mapping[str, Any]
+    resources: dict[str, Any], attempt: Attempt, place: Machine
 ) -> dict[str, Any]:
-    own = [*guard(attempt, machine), *resources.get("prepend_script", [])]
+    own = [*guard(attempt, place), *resources.get("prepend_script", [])]
     envs = {**resources.get("envs", {}), "WFCTL_ATTEMPT": attempt.tag}
     return {"group_size": 1, **resources, "envs": envs, "prepend_script": own}
 
 
-def guard(attempt: Attempt, machine: Mapping[str, Any]) -> list[str]:
+def _watched(task: Any) -> Any:
+    """Return a task whose command leaves word of its being killed, and ends as before."""
+    if not isinstance(task, dict) or not isinstance(task.get("command"), str):
+        return task
+    # On lines of its own, since a command may end with a comment.
+    told = (
+        f"(\n{task['command']}\n); wfctl_code=$?; "
+        f'[ "$wfctl_code" -ne {_KILLED} ] || : > "$wfctl_job.killed"; exit "$wfctl_code"'
+    )
+    return {**task, "command": told}
+
+
+def guard(attempt: Attempt, place: Machine) -> list[str]:
     """Return the lines of the job script that let a computation start once and record its end.
 
     The lock is taken before the start is claimed and is inherited by the command itself, so a
     held lock means a living computation; the trap is set by the one that starts alone. Waiting
     for the lock outlasts those who only look whether it is held.
     """
-    local = is_local(machine)
-    folder = shlex.quote(str(attempt.folder)) if local else '"$REMOTE_ROOT"'
-    job = _SLURM_JOB if machine.get("batch_type") == "Slurm" else _SHELL_JOB
+    folder = '"${REMOTE_ROOT%/*}"' if place.is_far else shlex.quote(str(attempt.folder))
     # DPDispatcher joins these lines as they are, and one bash runs the whole.
     return [
-        f"wfctl_job={job}; wfctl_job=${{wfctl_job#.}}",
-        f'wfctl_job={folder}/"job-${{wfctl_job%.sub}}"',
-        'exec 9>>"$wfctl_job.lock" && flock -w 10 9 || exit 75',
-        'mkdir "$wfctl_job.started" || exit 75',
+        f"wfctl_job={_QUEUED_JOB if place.has_scheduler else _SHELL_JOB}",
+        f'wfctl_job={folder}/"job-${{wfctl_job:?}}"',
+        _SHARED_LOCK if place.has_scheduler else _LOCK,
+        '[ ! -e "${wfctl_job%/*}/stopped" ] && mkdir "$wfctl_job.started" || exit 75',
         _ENDED,
         "trap wfctl_ended EXIT",
+        _SIGNALS,
         _CLAIM,
     ]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from glob import has_magic
 from pathlib import Path
 from typing import Any
 
-from reconciler import submission
+from reconciler import machine, submission
 from reconciler.attempt import Attempt
+from reconciler.forward import forwarded
 from reconciler.processes import Process
 from reconciler.runner import Facts
 
 _SUBMITTED = re.compile(r"job ([0-9a-f]{40}) was submitted; job_id is (\S+)")
+_TASK = re.compile(r"[0-9a-f]{40}_task_tag_finished")
 _HASH = re.compile(r"[0-9a-f]{40}")
 _ERROR_BYTES = 1000
 _ERROR_LINES = 10
@@ -53,42 +57,80 @@ def lock_of(attempt: Attempt, job: str) -> Path:
 
 
 def scratch_root(attempt: Attempt) -> Path:
-    """Return where the attempt's scratch copies are made."""
-    own = read_json(attempt.submission)
-    return attempt.work if own is None else submission.scratch(own, attempt)
+    """Return where the attempt's scratch copies are made on this machine, if they are."""
+    where = machine.of(attempt)
+    return attempt.work if where.is_far else Path(where.scratch)
 
 
 def scratch_copies(attempt: Attempt) -> tuple[Path, ...]:
     """Return the scratch copies that exist, one a submission hash."""
-    root = scratch_root(attempt)
-    if not root.is_dir():
+    return copies_below(scratch_root(attempt))
+
+
+def copies_below(folder: Path) -> tuple[Path, ...]:
+    """Return the scratch copies in a folder where attempts have theirs."""
+    if not folder.is_dir():
         return ()
-    return tuple(sorted(p for p in root.iterdir() if _HASH.fullmatch(p.name) and p.is_dir()))
+    return tuple(sorted(p for p in folder.iterdir() if _HASH.fullmatch(p.name) and p.is_dir()))
 
 
-def backward_missing(attempt: Attempt) -> tuple[str, ...]:
+def forward(attempt: Attempt) -> tuple[str, ...]:
+    """Return what the attempt's submission sends to its jobs, relative to the root if inside."""
+    own = read_json(attempt.submission)
+    return () if own is None else tuple(os.path.relpath(p, attempt.root) for p in forwarded(own))
+
+
+def backward(attempt: Attempt) -> tuple[str, ...]:
+    """Return the patterns of the files that the attempt's jobs bring back."""
+    return tuple(_backward(read_json(attempt.submission) or {}))
+
+
+def backward_missing(attempt: Attempt, copies: Sequence[Path]) -> tuple[str, ...]:
     """Return the files to bring back that lie neither in the scratch copy nor in place."""
     own = read_json(attempt.submission) or {}
     base = attempt.root / str(own.get("work_base", "."))
-    places = [base, *scratch_copies(attempt)]
+    places = [base, *copies]
     return tuple(
         pattern for pattern in _backward(own) if not any(_matches(p, pattern) for p in places)
     )
 
 
-def job_ids(attempt: Attempt) -> dict[str, str]:
+def job_ids(attempt: Attempt, copies: Sequence[Path]) -> dict[str, str]:
     """Return the scheduler's id of each submitted job by job hash; the last submission counts."""
     found = dict(_SUBMITTED.findall(_text(attempt.log)))
-    for copy in scratch_copies(attempt):
+    for copy in copies:
         for path in copy.glob("*_job_id"):
             found[path.name.removesuffix("_job_id")] = _text(path).strip()
     return found
 
 
+def states(copies: Sequence[Path]) -> dict[str, tuple[int, int]]:
+    """Return state and fail count of each job as DPDispatcher wrote them down, by job hash."""
+    found: dict[str, tuple[int, int]] = {}
+    for copy in copies:
+        saved = read_json(copy / f"{copy.name}.json") or {}
+        for entry in saved.get("belonging_jobs", []):
+            for name, job in entry.items():
+                found[name] = int(job["job_state"]), int(job.get("fail_count", 0))
+    return found
+
+
+def is_tagged(copy: Path, job: str) -> bool:
+    """Say whether a job, or else each task of it, is tagged as finished in a scratch copy.
+
+    A command outlives its job's shell, which alone would tag the job.
+    """
+    if (copy / f"{job}_job_tag_finished").exists():
+        return True
+    tasks = set(_TASK.findall(_text(copy / f".{job}.sub.run")))
+    return bool(tasks) and all(any(copy.rglob(tag)) for tag in tasks)
+
+
 def facts(attempt: Attempt) -> Facts:
     """Return what the attempt's files tell about its submission."""
     launch = read_json(attempt.launch_record) or {}
-    ids = job_ids(attempt)
+    place = read_json(attempt.place_record) or {}
+    ids = job_ids(attempt, scratch_copies(attempt))
     work = next(_works(attempt), None)
     return Facts(
         submission_hash=None if work is None else Path(work).name,
@@ -98,13 +140,15 @@ def facts(attempt: Attempt) -> Facts:
         dpdispatcher_version=launch.get("dpdispatcher_version"),
         host=launch.get("host"),
         boot_id=launch.get("boot_id"),
+        job_host=place.get("host"),
+        job_boot_id=place.get("boot_id"),
     )
 
 
 def failure_reason(attempt: Attempt) -> str:
-    """Say in a few lines why the attempt failed."""
-    lines = [*_ends(attempt), *_errors(attempt)]
-    return "\n".join(lines or _log_end(attempt) or ["no trace of a failure was left"])
+    """Say in a few lines why the attempt failed, by what lies on this machine."""
+    lines = [*_ends(attempt), *errors(attempt)]
+    return "\n".join(lines or log_end(attempt) or ["no trace of a failure was left"])
 
 
 def _backward(own: Mapping[str, Any]) -> Iterator[str]:
@@ -114,13 +158,15 @@ def _backward(own: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _matches(place: Path, pattern: str) -> bool:
-    return (place / pattern).exists() or any(place.glob(pattern))
+    return (place / pattern).exists() or (has_magic(pattern) and any(place.glob(pattern)))
 
 
 def _works(attempt: Attempt) -> Iterator[str]:
     yield from (job.scratch for job in jobs(attempt) if job.scratch)
     yield from (str(copy) for copy in scratch_copies(attempt))
-    yield from re.findall(r"^.* - INFO : at (.+)$", _text(attempt.log), re.MULTILINE)
+    yield from re.findall(
+        r"^.* - INFO : (?:at|remote path:) (.+)$", _text(attempt.log), re.MULTILINE
+    )
 
 
 def _job(place: Path) -> Job:
@@ -150,16 +196,38 @@ def _first_number(text: str) -> int | None:
 
 
 def _ends(attempt: Attempt) -> Iterator[str]:
-    ids = job_ids(attempt)
+    ids = job_ids(attempt, scratch_copies(attempt))
     for job in jobs(attempt):
         end = "has left no exit code" if job.exit_code is None else f"exited {job.exit_code}"
         yield f"job {job.name} (id {ids.get(job.name, 'unknown')}) {end}"
 
 
-def _errors(attempt: Attempt) -> Iterator[str]:
+def errors(attempt: Attempt) -> Iterator[str]:
+    """Yield the last lines that the jobs wrote on stderr."""
     for copy in scratch_copies(attempt):
         for path in sorted(copy.glob(f"**/{submission.ERROR_LOG}")):
             yield from _tail(path)
+
+
+def errors_in_place(attempt: Attempt) -> list[str]:
+    """Return the last lines of stderr where it was brought back."""
+    ours = attempt.launch_record.exists()
+    return _end_of(attempt.stage_folder / submission.ERROR_LOG).splitlines() if ours else []
+
+
+def written(attempt: Attempt) -> Iterator[tuple[str, str]]:
+    """Yield the end of what the jobs wrote, where it is on this machine, each with its name."""
+    in_place = [attempt.root] if attempt.launch_record.exists() else []
+    places = [*scratch_copies(attempt), *in_place]
+    for name in (submission.ERROR_LOG, submission.OUTPUT_LOG):
+        for place in places:
+            yield name, _end_of(place / attempt.stage / name)
+    for job in job_ids(attempt, ()):
+        yield "err", _end_of(attempt.root / f"{job}_last_err_file")
+
+
+def _end_of(path: Path) -> str:
+    return "\n".join(_tail(path)) if path.is_file() else ""
 
 
 def _tail(path: Path) -> list[str]:
@@ -169,7 +237,8 @@ def _tail(path: Path) -> list[str]:
     return text.strip().splitlines()[-_ERROR_LINES:]
 
 
-def _log_end(attempt: Attempt) -> list[str]:
+def log_end(attempt: Attempt) -> list[str]:
+    """Return the last lines of what DPDispatcher printed, else of what the monitor did."""
     text = _text(attempt.log) or _text(attempt.monitor_log)
     return text.strip().splitlines()[-_ERROR_LINES:]
 

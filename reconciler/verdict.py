@@ -13,12 +13,18 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from reconciler.evidence import Evidence, Job, Presence
+from reconciler import absence
+from reconciler.evidence import Evidence, Presence
+from reconciler.found import SIGNALLED, Job
 from reconciler.markers import Seen
+from reconciler.scheduler import EXCEEDED, TAKEN
 
-#: From here on an exit code tells the signal that ended a shell, not what its command said.
-_SIGNALLED = 128
-_STATE_FINISHED = 5
+#: What the job records of a command that SIGKILL ended.
+_KILLED = 137
+#: DPDispatcher's words for a job that its scheduler has ended with, or knows nothing of.
+_STATES_GONE = (4, 7)
+#: The exit code of a monitor that had no answer from a machine or scheduler.
+SILENT = 69
 
 
 class Action(StrEnum):
@@ -78,31 +84,15 @@ def _exit_code(e: Evidence) -> int | None:
 
 def _was_refused(e: Evidence) -> bool:
     code = _exit_code(e)
-    return code is not None and 0 < code <= _SIGNALLED
-
-
-def _is_over(job: Job) -> bool:
-    """Say whether a job wrote of its own accord that it is through, well or badly."""
-    return job.exit_code is not None and job.exit_code <= _SIGNALLED
-
-
-def _is_finished(job: Job) -> bool:
-    if job.exit_code is not None:
-        return job.exit_code == 0
-    return job.tag or job.state == _STATE_FINISHED
+    return code is not None and 0 < code <= SIGNALLED and code != SILENT
 
 
 def _all_finished(e: Evidence) -> bool:
-    return bool(e.jobs) and all(_is_finished(job) for job in e.jobs)
+    return bool(e.jobs) and all(job.is_finished for job in e.jobs)
 
 
 def _all_recorded_success(e: Evidence) -> bool:
     return bool(e.jobs) and all(job.exit_code == 0 for job in e.jobs)
-
-
-def _open(e: Evidence) -> list[Job]:
-    """Return the jobs that have not been seen to end."""
-    return [job for job in e.jobs if not _is_over(job) and not _is_finished(job)]
 
 
 def _deleted(e: Evidence) -> tuple[int, ...]:
@@ -110,7 +100,7 @@ def _deleted(e: Evidence) -> tuple[int, ...]:
 
 
 def _is_orphaned_without_folder(e: Evidence) -> bool:
-    return bool(_deleted(e)) and (bool(_open(e)) or not e.jobs)
+    return bool(_deleted(e)) and (bool(e.open_jobs) or not e.jobs)
 
 
 def _is_elsewhere(e: Evidence) -> bool:
@@ -129,23 +119,61 @@ def _is_monitored(e: Evidence) -> bool:
 
 
 def _lacks_an_answer(e: Evidence) -> bool:
-    locks = [job.lock_held for job in _open(e)]
-    return e.monitor_locked is None or e.tenants is None or None in locks
+    if e.far is not None and e.far.error is not None:
+        return True
+    if e.scheduler is None:
+        locks = [job.lock_held for job in e.open_jobs]
+        return e.monitor_locked is None or e.tenants is None or None in locks
+    # A lock may be unknown to a cluster's file system; whoever has ended needs no scheduler.
+    silent = e.queue is not None and e.queue.listed is None
+    return e.monitor_locked is None or (silent and _may_compute(e))
+
+
+def _may_compute(e: Evidence) -> bool:
+    return bool(e.open_jobs) or not e.jobs
 
 
 def _computes(e: Evidence) -> bool:
-    """Say whether a computation lives; what a job leaves behind is none."""
-    if any(job.lock_held or job.id_alive for job in _open(e)):
+    """Say whether a computation lives or waits for its turn; what a job leaves behind is none."""
+    if any(job.lock_held or job.id_alive for job in e.open_jobs):
         return True
-    return bool(e.tenants) and (bool(_open(e)) or not e.jobs)
+    return (bool(e.tenants) or _is_queued(e)) and _may_compute(e)
+
+
+def _is_queued(e: Evidence) -> bool:
+    """Say whether the scheduler lists a job that works in the attempt's folder, of any id."""
+    listed = e.queue.listed if e.queue is not None else None
+    return any(one.is_alive for one in listed or ())
+
+
+def _must_be_asked_through(e: Evidence) -> bool:
+    """Say whether only DPDispatcher can ask the scheduler, and has not said that a job is gone."""
+    asked = [job for job in e.open_jobs if job.state not in _STATES_GONE]
+    return e.scheduler is not None and e.queue is None and bool(asked)
+
+
+def _was_taken(e: Evidence) -> bool:
+    return any(job.queued in TAKEN and job.exit_code != 0 for job in e.jobs)
+
+
+def _went_too_far(e: Evidence) -> bool:
+    return any(job.queued in EXCEEDED and job.exit_code != 0 for job in e.jobs)
 
 
 def _computes_recorded(e: Evidence) -> bool:
     return _computes(e) and e.recovery_file
 
 
+def _computes_after_move(e: Evidence) -> bool:
+    return e.moved and _computes(e)
+
+
+def _was_left_behind(e: Evidence) -> bool:
+    return e.moved and not e.jobs and not _was_refused(e)
+
+
 def _has_failed(e: Evidence) -> bool:
-    return any(_is_over(job) and job.exit_code != 0 for job in e.jobs)
+    return any(job.is_over and job.exit_code != 0 for job in e.jobs)
 
 
 def _outputs_are_there(e: Evidence) -> bool:
@@ -185,11 +213,20 @@ def _has_lost_its_results(e: Evidence) -> bool:
 
 
 def _has_flagged_failure(e: Evidence) -> bool:
-    return any(job.failed_flag for job in _open(e))
+    return any(job.failed_flag and not _was_signalled(e, job) for job in e.open_jobs)
+
+
+def _was_killed(e: Evidence) -> bool:
+    return any(job.exit_code == _KILLED for job in e.jobs)
+
+
+def _was_signalled(e: Evidence, job: Job) -> bool:
+    # A scheduler signals the command and its shell at once, and the flag tells of the command.
+    return e.scheduler is not None and (job.exit_code or 0) > SIGNALLED
 
 
 def _has_lost_a_job(e: Evidence) -> bool:
-    return bool(_open(e))
+    return bool(e.open_jobs)
 
 
 def _was_rejected(e: Evidence) -> bool:
@@ -197,7 +234,7 @@ def _was_rejected(e: Evidence) -> bool:
 
 
 def _was_killed_early(e: Evidence) -> bool:
-    return not e.jobs and not e.copies and (_exit_code(e) or 0) > _SIGNALLED
+    return not e.jobs and not e.copies and (_exit_code(e) or 0) > SIGNALLED
 
 
 def _was_never_submitted(e: Evidence) -> bool:
@@ -243,6 +280,13 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(1, "MONITORED", _is_monitored, _A.WAIT, "a monitor watches it"),
     Row(2, "UNKNOWN", _lacks_an_answer, _A.UNKNOWN, "a lock or the processes gave no answer"),
+    Row(
+        3,
+        "RUNS_ON_AFTER_MOVE",
+        _computes_after_move,
+        _A.WAIT,
+        "the job runs on from before the root was moved; no monitor fits it",
+    ),
     Row(3, "ORPHAN_RUNNING", _computes_recorded, _A.ATTACH, "the job runs on without a monitor"),
     Row(
         4,
@@ -251,6 +295,15 @@ TABLE: tuple[Row, ...] = (
         _A.ATTACH,
         "the job runs on, unknown to DPDispatcher",
     ),
+    Row(
+        3,
+        "ASKED_THROUGH_DPDISPATCHER",
+        _must_be_asked_through,
+        _A.ATTACH,
+        "only DPDispatcher can ask its scheduler",
+    ),
+    Row(9, "JOB_TAKEN", _was_taken, _A.LOST, "the scheduler ended it through no fault of its own"),
+    Row(8, "LIMIT_EXCEEDED", _went_too_far, _A.FAILED, "it took more than it had asked for"),
     Row(8, "TASK_FAILED", _has_failed, _A.FAILED, "a job recorded that its task failed"),
     Row(7, "SUCCEEDED", _has_succeeded, _A.SUCCEEDED, "collected, exit code 0, outputs in place"),
     Row(
@@ -284,8 +337,40 @@ TABLE: tuple[Row, ...] = (
         _A.LOST,
         "the job ended well, but its folder and outputs are gone",
     ),
+    Row(9, "JOB_KILLED", _was_killed, _A.LOST, "its command was ended by SIGKILL from outside"),
     Row(8, "TASK_FAILED", _has_flagged_failure, _A.FAILED, "DPDispatcher flagged a failed task"),
+    Row(
+        9,
+        "VANISHED",
+        absence.has_vanished,
+        _A.UNKNOWN,
+        "it is listed no more and left no word; its records are read once more",
+    ),
+    Row(
+        9,
+        "UNSEEN",
+        absence.may_live_unseen,
+        _A.UNKNOWN,
+        "it is listed no more, but it started where no lock tells whether it lives",
+    ),
+    Row(
+        9,
+        "FORGOTTEN",
+        absence.is_forgotten,
+        _A.UNKNOWN,
+        "it waited and is listed no more, like the attempt before it",
+    ),
+    Row(
+        9, "NEVER_RAN", absence.never_ran, _A.LOST, "it waited, and its scheduler lists it no more"
+    ),
     Row(9, "JOB_LOST", _has_lost_a_job, _A.LOST, "the job died without a word of its own"),
+    Row(
+        9,
+        "LEFT_BEHIND",
+        _was_left_behind,
+        _A.LOST,
+        "nothing of it was started before the root was moved, and its files name that place",
+    ),
     Row(14, "REJECTED", _was_rejected, _A.FAILED, "DPDispatcher refused the submission"),
     Row(
         13,

@@ -5,20 +5,25 @@ from __future__ import annotations
 import os
 import subprocess
 from dataclasses import dataclass
+from typing import Any
 
 from lifecycle import payload as p
 from lifecycle.errors import NeedsConsent
 from lifecycle.payload import Check, FileDigest
 from lifecycle.status import Status
 from lifecycle.workflow import Stage
-from reconciler.errors import EmptyInput, MissingInput
+from reconciler.attempt import Attempt
+from reconciler.diagnosis import of_checks
 from reconciler.jobs import Jobs
-from reconciler.markers import check_inputs
+from reconciler.log_lines import scan
+from reconciler.output_checks import check
 from reconciler.parameters import environment
+from reconciler.submission import ERROR_LOG, OUTPUT_LOG
 from service.service import Outcome, WriteOptions
 
 #: Characters of a verify command's output that a check keeps.
 _TAIL = 2_000
+_LOOKED = " was looked through"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,38 +35,64 @@ class Verification:
     judged: bool
 
     @property
+    def decides(self) -> bool:
+        """Whether anything was checked that could have failed: a log is only looked through."""
+        return self.judged or any(not _is_log(check) for check in self.checks)
+
+    @property
     def problems(self) -> str:
         """The checks that failed, in words; empty where all passed."""
         return "; ".join(f"{c.name}: {c.detail}" for c in self.checks if not c.passed)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "passed": not self.problems,
+            "judged": self.judged,
+            "checks": [check.model_dump() for check in self.checks],
+            "outputs": [digest.model_dump() for digest in self.outputs],
+        }
+
 
 def verify(jobs: Jobs, stage: Stage) -> Verification:
-    """Check the stage's outputs, then run ``parameters.verify`` in the root.
+    """Check the stage's outputs, look through its logs, then run ``parameters.verify`` in the root.
 
-    ``judged`` says whether the success criteria themselves were decided by a command.
+    ``judged`` says whether the success criteria themselves were decided by a command, which is
+    only asked where every check before it passed. What a log says of errors and warnings is
+    reported and fails nothing.
     """
-    checks: list[Check] = []
-    digests: list[FileDigest] = []
-    for path in stage.outputs:
-        check, digest = _output(jobs, path)
-        checks.append(check)
-        digests += [digest] if digest is not None else []
+    launched_at = _launched_at(jobs, stage)
+    found = [check(jobs.root, path, launched_at) for path in stage.outputs]
+    checks = [check for checks, _ in found for check in checks]
+    checks += _logs(jobs, stage)
     command = stage.parameters.get("verify")
     if command and all(check.passed for check in checks):
         checks.append(_command(jobs, stage, str(command)))
-    return Verification(tuple(checks), tuple(digests), bool(command))
+    digests = tuple(digest for _, digest in found if digest is not None)
+    return Verification(tuple(checks), digests, bool(command))
 
 
-def _output(jobs: Jobs, path: str) -> tuple[Check, FileDigest | None]:
-    name = f"output {path}"
-    try:
-        (found,) = check_inputs(jobs.root, [path])
-    except MissingInput:
-        return Check(name=name, passed=False, detail="it is missing"), None
-    except EmptyInput:
-        return Check(name=name, passed=False, detail="it is empty"), None
-    digest = FileDigest(path=path, size=found.size, sha256=found.sha256)
-    return Check(name=name, passed=True, detail=f"{found.size} bytes"), digest
+def _launched_at(jobs: Jobs, stage: Stage) -> int | None:
+    if stage.attempt is None:
+        return None
+    record = Attempt(jobs.root, "", stage.id, stage.attempt.id).launch_record
+    # By the clock that the outputs have their times from, which need not be this machine's.
+    return record.stat().st_ctime_ns if record.exists() else None
+
+
+def _logs(jobs: Jobs, stage: Stage) -> list[Check]:
+    """Return what the logs of the job say, and those among the outputs."""
+    own = [f"{stage.id}/{name}" for name in (OUTPUT_LOG, ERROR_LOG)]
+    paths = dict.fromkeys([*own, *(path for path in stage.outputs if path.endswith(".log"))])
+    found = [(path, scan(jobs.root / path)) for path in paths if (jobs.root / path).is_file()]
+    return [
+        Check(name=f"{path}{_LOOKED}", passed=True, detail=said.words, findings=said.first)
+        for path, said in found
+    ]
+
+
+def _is_log(check: Check) -> bool:
+    return check.name.endswith(_LOOKED)
 
 
 def _command(jobs: Jobs, stage: Stage, command: str) -> Check:
@@ -98,7 +129,10 @@ def settle(jobs: Jobs, stage: Stage) -> None:
     if found.problems:
         error = f"verification failed: {found.problems}"
         checks = list(found.checks)
-        jobs.record(p.StageFailed(stage=stage.id, error=error, checks=checks))
+        category, because = of_checks(checks)
+        failure = p.StageFailed(stage=stage.id, error=error, checks=checks)
+        known = {"category": category, "because": because}
+        jobs.record(failure.model_copy(update=known))
         return
     _needs_no_judge(stage, found, None)
     jobs.record(_completed(jobs, stage, found, None))
@@ -113,7 +147,7 @@ def _completed(
         stage=stage.id,
         attempt=attempt.id if attempt else None,
         detail=evidence or _summary(stage, found),
-        checks=list(found.checks),
+        checks=list(found.checks) if evidence or found.decides else [],
         evidence=evidence,
         judged_by=f"{actor.kind}:{actor.name}" if evidence else None,
         outputs=list(found.outputs),

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Mapping
+from enum import IntEnum
 from pathlib import Path
 from string import Template
 
+from reconciler import program
 from reconciler.attempt import Attempt
+from reconciler.machine import Machine
+from reconciler.scheduler import UNHEARD
+from reconciler.verdict import SILENT
+
+
+class Watched(IntEnum):
+    """What watching an attempt came to; exit codes of the watching process."""
+
+    OVER = 0
+    NOTHING = 10
+    COLLECTED = 11
+    SILENT = SILENT
+
 
 #: What a monitor in a tmux session needs of the caller's environment: the tmux server passes on
 #: its own. Nothing here holds a secret, since the script stays on the disk.
@@ -24,9 +40,11 @@ PASSED_ON = (
     "VIRTUAL_ENV",
     "CONDA_PREFIX",
     "OMP_NUM_THREADS",
+    "SLURM_CONF",
+    "WFCTL_PATIENCE",
 )
 
-_SCRIPT = Template(r"""#!/bin/bash
+_COMMON = r"""#!/bin/bash
 # Watches one attempt of a stage. May be run again at any time: it takes up where an earlier run
 # was stopped and never starts a computation twice. Exit code 75: another monitor is at work.
 set -u
@@ -75,12 +93,40 @@ submit() { # further flags; tells its part of the log in $$printed
     touch "$$log"
     from=$$(stat -c %s "$$log")
     printf '== %s submit %s\n' "$$(now)" "$$*" >> "$$log"
-    "$$dpdisp" submit "$$@" $flags"$$attempt/submission.json" >> "$$log" 2>&1 < /dev/null
-    code=$$?
+    $at"$$dpdisp" submit "$$@" $flags"$$attempt/submission.json" $into_log
+    code=$${PIPESTATUS[0]}
     printed=$$(tail -c "+$$((from + 1))" "$$log")
     return "$$code"
 }
 
+# A monitor that was killed between submitting and writing it down left jobs that DPDispatcher does
+# not know of. Where this one saw it written down there is nothing to do.
+remember() {
+    printf '== %s remember\n' "$$(now)" >> "$$log"
+    $at$remember $flags"$$attempt/submission.json" $into_log
+}
+
+keep_error_files() {
+    local job
+    for job in "$$attempt"/job-*.started; do
+        job=$${job##*/job-}
+        job=$${job%.started}_last_err_file
+        [ -e "$$job" ] && mv "$$job" "$$attempt/"
+    done
+}
+
+read -r stat < "/proc/$$$$/stat"
+set -- $${stat##*) }
+write "$$attempt/monitor.json" "{\"pid\": $$$$, \"ticks\": $${20}, \"boot_id\": \
+\"$$(cat /proc/sys/kernel/random/boot_id)\"}" || exit 74
+keep_stale_markers
+"""
+
+#: The processes of this machine tell how its jobs go.
+_HERE = Template(
+    _COMMON
+    + r"""
+$tagging
 count() { # names that exist
     local name n=0
     for name in "$$@"; do [ -e "$$name" ] && n=$$((n + 1)); done
@@ -120,17 +166,9 @@ await_ends() {
         job=$${job%.started}
         until is_over "$$job"; do
             flock -s -w 5 "$$job.lock" true 8>&-
-            [ "$$?" -eq 1 ] || break
+            # Killed, flock has said nothing of the lock.
+            case $$? in 1 | 1[2-9][0-9]) ;; *) break ;; esac
         done
-    done
-}
-
-keep_error_files() {
-    local job
-    for job in "$$attempt"/job-*.started; do
-        job=$${job##*/job-}
-        job=$${job%.started}_last_err_file
-        [ -e "$$job" ] && mv "$$job" "$$attempt/"
     done
 }
 
@@ -143,12 +181,7 @@ all_jobs_succeeded() {
     done
 }
 
-read -r stat < "/proc/$$$$/stat"
-set -- $${stat##*) }
-write "$$attempt/monitor.json" "{\"pid\": $$$$, \"ticks\": $${20}, \"boot_id\": \
-\"$$(cat /proc/sys/kernel/random/boot_id)\"}" || exit 74
-keep_stale_markers
-
+written=
 if [ "$$(started)" -eq 0 ]; then
     await_earlier_copies
 fi
@@ -156,7 +189,10 @@ if [ "$$(started)" -eq 0 ]; then
     submit --exit-on-submit
     code=$$?
     case $$printed in
-    *'submission succeeded: '*) await_starts "$$(submitted)" ;;
+    *'submission succeeded: '*)
+        written=1
+        await_starts "$$(submitted)"
+        ;;
     *)
         # Refused, or every job was over at the first look and its results are back.
         if [ "$$code" -eq 0 ] || [ "$$(started)" -eq 0 ]; then
@@ -169,28 +205,115 @@ elif [ "$$(scratch_copies)" -eq 0 ] && all_jobs_succeeded; then
     finish 0
 fi
 await_ends
+tag_jobs $work
+[ -n "$$written" ] || remember
 submit
 code=$$?
 keep_error_files
 finish "$$code"
-""")
+"""
+)
+
+#: A scheduler or another machine is asked how the jobs go, by a process of its own.
+_ELSEWHERE = Template(
+    _COMMON
+    + r"""
+watch() {
+    PYTHONPATH=$modules$${PYTHONPATH:+:$$PYTHONPATH} \
+        $python -m reconciler.watch "$$root" $names >> "$$log" 2>&1 < /dev/null
+}
+
+submitted=
+while :; do
+    watch
+    case $$? in
+    $over)
+        [ "$$submitted" = $silent ] || remember
+        submit
+        code=$$?
+        keep_error_files
+        finish "$$code"
+        ;;
+    $collected) finish 0 ;;
+    $nothing)
+        # Told so after a submission too, DPDispatcher was refused, and its exit code says it.
+        [ -z "$$submitted" ] || finish "$$submitted"
+        submit --exit-on-submit
+        submitted=$$?
+        # Without an answer it may be queued all the same. 0: every job was over at the first look
+        # and its results are back.
+        case $$submitted$$printed in
+        *'submission succeeded: '* | $unheard) submitted=$silent ;;
+        0*) finish 0 ;;
+        esac
+        ;;
+    *) finish $silent ;;
+    esac
+done
+"""
+)
 
 
 def render(
-    attempt: Attempt, dpdisp: Path, work: Path, allow_ref: bool, environ: Mapping[str, str]
+    attempt: Attempt, dpdisp: Path, where: Machine, allow_ref: bool, environ: Mapping[str, str]
 ) -> str:
-    """Return the script for one attempt; ``work`` is where the scratch copies are made."""
-    return _SCRIPT.substitute(
-        exports=_exports(environ),
-        root=_quoted(attempt.root),
-        stage=_quoted(attempt.stage_folder),
-        folder=_quoted(attempt.folder),
-        tag=shlex.quote(attempt.tag),
-        dpdisp=_quoted(dpdisp),
-        flags="--allow-ref " if allow_ref else "",
-        work=_quoted(work),
-        work_pattern=shlex.quote(f"{_literal(str(work))}/*"),
+    """Return the script for one attempt, whose jobs run on the machine ``where``."""
+    common = {
+        "exports": _exports(environ),
+        "root": _quoted(attempt.root),
+        "stage": _quoted(attempt.stage_folder),
+        "folder": _quoted(attempt.folder),
+        "tag": shlex.quote(attempt.tag),
+        "dpdisp": _quoted(dpdisp),
+        "flags": "--allow-ref " if allow_ref else "",
+    }
+    hides = where.is_far or allow_ref
+    common["into_log"] = _hidden(attempt, dpdisp) if hides else _PLAIN
+    common["at"] = _ASIDE if hides else ""
+    common["remember"] = _remembering(dpdisp)
+    if where.is_far or where.has_scheduler:
+        return _ELSEWHERE.substitute(common, **_watching(attempt))
+    return _HERE.substitute(
+        common,
+        work=shlex.quote(where.scratch),
+        tagging=(Path(__file__).parent / "far" / "tags.sh").read_text(encoding="utf-8"),
+        work_pattern=shlex.quote(f"{_literal(where.scratch)}/*"),
     )
+
+
+_PLAIN = '>> "$log" 2>&1 < /dev/null'
+#: DPDispatcher writes what it prints, unfiltered, into a file of the current folder too.
+_ASIDE = 'ln -sfn /dev/null "$attempt/dpdispatcher.log"\n    env -C "$attempt" '
+
+
+def _hidden(attempt: Attempt, dpdisp: Path) -> str:
+    """Return how output gets into the log without the connection settings."""
+    script = Path(__file__).parent / "far" / "connection.py"
+    words = [*program.interpreter(dpdisp), str(script), str(attempt.submission)]
+    # It ends with what it reads, and must not hold the monitor's lock until then.
+    return f'2>&1 < /dev/null | {shlex.join(words)} 8>&- >> "$log"'
+
+
+def _remembering(dpdisp: Path) -> str:
+    python = program.interpreter(dpdisp)
+    if not any("python" in word for word in python):
+        # A program of the user's own stands before DPDispatcher: whose modules it has is unknown.
+        return "true"
+    return shlex.join([*python, str(Path(__file__).parent / "far" / "remember.py")])
+
+
+def _watching(attempt: Attempt) -> dict[str, object]:
+    names = (attempt.workflow, attempt.stage, attempt.id, *attempt.outputs)
+    return {
+        "python": shlex.quote(sys.executable),
+        "modules": _quoted(Path(__file__).resolve().parents[1]),
+        "names": shlex.join(names),
+        "over": int(Watched.OVER),
+        "collected": int(Watched.COLLECTED),
+        "nothing": int(Watched.NOTHING),
+        "silent": int(Watched.SILENT),
+        "unheard": " | ".join(f"*{shlex.quote(words)}*" for words in UNHEARD),
+    }
 
 
 def write(path: Path, script: str) -> None:

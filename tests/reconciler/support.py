@@ -15,7 +15,8 @@ from typing import Any
 from reconciler import processes, submission
 from reconciler.attempt import Attempt
 from reconciler.dpdisp import DPDispatcherRunner
-from reconciler.evidence import Evidence, Job, Output, Presence, collect
+from reconciler.evidence import Evidence, Output, Presence, collect
+from reconciler.found import Job
 from reconciler.markers import Marker, Seen
 from reconciler.submission import StageJob
 from reconciler.verdict import Verdict, verdict

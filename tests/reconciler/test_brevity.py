@@ -19,8 +19,8 @@ from lifecycle.workflow import Amendment, Attempt, Drift, Stage, Workflow
 from reconciler.brevity import fitted, tokens
 from reconciler.briefing import Briefing
 from reconciler.evidence import Evidence
+from reconciler.finding import Finding
 from reconciler.markers import Marker, Seen
-from reconciler.reconcile import Finding
 from reconciler.rehydrate import briefing_of
 from reconciler.subjects import shortened, spelled_out
 from reconciler.verdict import verdict

@@ -152,11 +152,15 @@ def test_an_input_of_another_stage_lies_beside_the_job(stage: Stage) -> None:
     assert (stage.root / "stage-0/x.json").read_text() == "42\n"
 
 
-def test_a_missing_forward_file_is_rejected_before_it_runs(stage: Stage) -> None:
+def test_a_forward_file_that_went_away_is_rejected_before_it_runs(stage: Stage) -> None:
     """DPDispatcher refuses the submission, and the reason is in the attempt's log."""
     attempt = stage.attempt()
     job = StageJob("stage-1", WRITE, forward_files=("no.py",), outputs=(OUTPUT,))
+    attempt.stage_folder.mkdir(exist_ok=True)
+    sent = attempt.stage_folder / "no.py"
+    sent.touch()
     stage.runner().prepare(attempt, submission.build(job, PROFILE))
+    sent.unlink()
     assert stage.runner().launch(attempt, Mode.SYNC).exit_code == 1
     assert judged(attempt).name == "REJECTED"
     assert "no.py" in stage.runner().failure_reason(attempt)

@@ -18,7 +18,6 @@ from lifecycle.status import Status
 from reconciler.jobs import Jobs
 from reconciler.reconcile import reconcile
 from service.clock import system_clock
-from service.disk import locked
 from service.service import Service
 
 FEW = 12
@@ -76,7 +75,7 @@ def test_each_end_has_its_own_time(few: Jobs) -> None:
 def test_a_stage_that_another_process_holds_is_settled_by_itself(few: Jobs) -> None:
     """It is waited for, and keeps nobody else's stage from being recorded."""
     with ExitStack() as held, jobs_of(few.root) as other:
-        held.enter_context(locked(few.service.root.folder / "stage-1.lock", 0))
+        held.enter_context(few.sole("stage-1", timeout=0))
         reconcile(replace(other, tell=lambda _: held.close()))
     assert statuses(few) == {Status.POST_PROCESSING}
     assert appends(few, "stage.computed") == 2

@@ -78,7 +78,7 @@ def test_a_whole_tmux_server_may_die(stage: Stage) -> None:
 
 @pytest.mark.parametrize("over", [True, False])
 def test_a_submission_that_was_never_written_down_runs_once(stage: Stage, over: bool) -> None:
-    """Killed before the recovery file, DPDispatcher submits a copy, which does not compute."""
+    """Killed before the recovery file, it is written down at last, and nothing is sent again."""
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, Mode.SETSID)
     until(lambda: started(attempt) and recorded(attempt))
@@ -94,6 +94,7 @@ def test_a_submission_that_was_never_written_down_runs_once(stage: Stage, over: 
     let_go(attempt)
     assert stage.runner().wait(attempt, 60)
     assert (judged(attempt).name, stage.runs(attempt)) == ("SUCCEEDED", 1)
+    assert attempt.log.read_text().count("was submitted; job_id is") == 1
 
 
 def test_a_killed_job_is_lost_and_not_failed(stage: Stage) -> None:
@@ -119,7 +120,7 @@ def test_a_command_that_outlives_its_shell_is_waited_for(stage: Stage) -> None:
     kill_monitor(attempt)
     [job] = collect(attempt, NOW).jobs
     assert (job.id_alive, job.lock_held) == (False, True)
-    assert judged(attempt).action is Action.ATTACH
+    until(lambda: judged(attempt).action is Action.ATTACH)
     end_tenants(attempt)
     assert judged(attempt).name == "JOB_LOST"
 

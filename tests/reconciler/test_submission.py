@@ -12,11 +12,13 @@ import pytest
 from reconciler import submission
 from reconciler.attempt import Attempt
 from reconciler.errors import (
+    InlineSecret,
     InvalidSubmission,
     UnusablePath,
     UnusableProfile,
     UnusableSubmission,
 )
+from reconciler.machine import Machine
 from reconciler.submission import StageJob
 from tests.reconciler.support import PROFILE
 
@@ -34,6 +36,16 @@ def built(**changes: Any) -> dict[str, Any]:
     """Build a submission from the usual stage with these changes."""
     fields = {name: getattr(JOB, name) for name in StageJob.__slots__}
     return submission.build(StageJob(**{**fields, **changes}), PROFILE)
+
+
+def attempted(given: dict[str, Any], **described: Any) -> tuple[dict[str, Any], Machine]:
+    """Return the attempt's copy of a submission and the machine it goes to."""
+    return submission.for_attempt(given, ATTEMPT, described or None, "-mark")
+
+
+def own(given: dict[str, Any], **described: Any) -> dict[str, Any]:
+    """Return the attempt's copy of a submission."""
+    return attempted(given, **described)[0]
 
 
 def test_outputs_come_back_with_log_and_err() -> None:
@@ -97,7 +109,7 @@ def test_a_profile_without_a_machine_is_refused(profile: dict[str, Any]) -> None
 
 def test_an_attempt_is_one_run_in_a_place_of_its_own() -> None:
     """The copy retries nothing, links nothing and says where everything lies."""
-    machine = submission.for_attempt(built(), ATTEMPT)["machine"]
+    machine = own(built())["machine"]
     assert machine["retry_count"] == 0
     assert machine["remote_profile"] == {"symlink": False}
     assert machine["local_root"] == "/w"
@@ -108,22 +120,22 @@ def test_a_scratch_place_outside_the_root_is_kept_and_split_by_attempt() -> None
     """A profile's own remote_root is used, with a folder for each attempt."""
     given = built()
     given["machine"]["remote_root"] = "/scratch"
-    own = submission.for_attempt(given, ATTEMPT)
-    assert own["machine"]["remote_root"] == "/scratch/wf/stage-2/att-0001"
-    assert submission.scratch(own, ATTEMPT) == Path("/scratch/wf/stage-2/att-0001")
+    copied, machine = attempted(given)
+    assert copied["machine"]["remote_root"] == "/scratch/wf/stage-2/att-0001"
+    assert machine.scratch == "/scratch/wf/stage-2/att-0001"
 
 
 def test_an_attempt_is_named_in_its_environment() -> None:
     """The attempt's tag makes the submission's hash its own."""
     given = built(resource_overrides={"envs": {"A": "1"}})
-    envs = submission.for_attempt(given, ATTEMPT)["resources"]["envs"]
+    envs = own(given)["resources"]["envs"]
     assert envs == {"A": "1", "WFCTL_ATTEMPT": "wf/stage-2/att-0001"}
 
 
 def test_the_guard_comes_before_the_lines_of_the_stage() -> None:
     """Nothing of the stage's own runs before the start is claimed."""
     given = built(resource_overrides={"prepend_script": ["module load x"]})
-    lines = submission.for_attempt(given, ATTEMPT)["resources"]["prepend_script"]
+    lines = own(given)["resources"]["prepend_script"]
     assert lines[-1] == "module load x"
     assert any("flock" in line for line in lines[:-1])
     assert any("mkdir" in line for line in lines[:-1])
@@ -133,23 +145,62 @@ def test_what_was_prepared_stays_as_it_was() -> None:
     """Making the attempt's copy leaves the original alone."""
     given = built()
     before = copy.deepcopy(given)
-    submission.for_attempt(given, ATTEMPT)
+    own(given)
     assert given == before
+
+
+FAR = {"batch_type": "Slurm", "context_type": "SSHContext", "remote_root": "/far"}
 
 
 def test_a_referenced_machine_gets_no_profile_beside_it() -> None:
     """A reference is merged shallowly: a remote_profile beside it would replace the secrets."""
     given = {**built(), "machine": {"$ref": "../hpc.json"}}
-    machine = submission.for_attempt(given, ATTEMPT)["machine"]
-    assert machine == {"$ref": "/w/stage-2/../hpc.json", "retry_count": 0}
+    assert own(given, **FAR)["machine"] == {
+        "$ref": "/w/stage-2/../hpc.json",
+        "retry_count": 0,
+        "local_root": "/w",
+        "remote_root": "/far/wf/stage-2/att-0001-mark",
+    }
 
 
-def test_a_remote_job_keeps_its_locks_in_its_own_folder() -> None:
+def test_a_referenced_machine_may_be_this_one() -> None:
+    """Where nothing connects, the inputs are copied and not linked, as for any local machine."""
+    given = {**built(), "machine": {"$ref": "../hpc.json"}}
+    machine = own(given, batch_type="Slurm", context_type="LocalContext")["machine"]
+    assert machine["remote_profile"] == {"symlink": False}
+    assert machine["remote_root"] == "/w/stage-2/.attempts/att-0001/work"
+
+
+@pytest.mark.parametrize("root", [None, "", "work", "~/work"])
+def test_a_far_root_must_be_absolute(root: str | None) -> None:
+    """A place on another machine is seen from no folder, so only a whole path names it."""
+    given = {**built(), "machine": {**FAR, "remote_root": root}}
+    with pytest.raises(UnusableSubmission, match="remote_root"):
+        own(given)
+
+
+@pytest.mark.parametrize("name", ["password", "passphrase", "totp_secret"])
+def test_a_secret_beside_the_job_is_refused_and_not_told(name: str) -> None:
+    """What opens a machine would be copied with every attempt; the error names the field only."""
+    given = {**built(), "machine": {**FAR, "remote_profile": {name: "canary-7"}}}
+    with pytest.raises(InlineSecret, match=name) as caught:
+        own(given)
+    assert "canary-7" not in f"{caught.value}{caught.value.data}"
+
+
+def test_a_remote_job_keeps_its_records_in_its_own_folder() -> None:
     """Where the job runs elsewhere, no path of this machine is in its guard."""
-    machine = {"batch_type": "Slurm", "context_type": "SSHContext", "remote_root": "/far"}
-    lines = submission.guard(ATTEMPT, machine)
+    lines = submission.guard(ATTEMPT, Machine("Slurm", "SSHContext", "/far"))
     assert not any("/w/" in line for line in lines)
-    assert any('"$REMOTE_ROOT"/"job-' in line for line in lines)
+    assert any('"${REMOTE_ROOT%/*}"/"job-' in line for line in lines)
+
+
+@pytest.mark.parametrize("batch_type", ["SlurmJobArray", "Bohrium", None])
+def test_a_batch_type_that_keeps_no_records_is_refused(batch_type: str | None) -> None:
+    """Elements of an array share one script, and a cloud has no folder: neither starts once."""
+    given = {**built(), "machine": {**FAR, "batch_type": batch_type}}
+    with pytest.raises(UnusableSubmission, match="batch_type"):
+        own(given)
 
 
 def test_a_lazy_context_is_refused() -> None:
@@ -157,7 +208,7 @@ def test_a_lazy_context_is_refused() -> None:
     given = built()
     given["machine"]["context_type"] = "LazyLocalContext"
     with pytest.raises(UnusableSubmission, match="LocalContext"):
-        submission.for_attempt(given, ATTEMPT)
+        own(given)
 
 
 @pytest.mark.parametrize("name", ["machine", "resources"])
@@ -166,7 +217,7 @@ def test_a_submission_without_its_parts_is_refused(name: str) -> None:
     given = built()
     del given[name]
     with pytest.raises(UnusableSubmission, match=name):
-        submission.for_attempt(given, ATTEMPT)
+        own(given)
 
 
 def test_a_prepared_file_is_read_as_it_is(tmp_path: Path) -> None:
@@ -192,3 +243,34 @@ def test_bad_json_is_placed_by_line_and_column(tmp_path: Path) -> None:
     with pytest.raises(InvalidSubmission) as caught:
         submission.read(path)
     assert (caught.value.data["line"], caught.value.data["column"]) == (2, 3)
+
+
+MISSHAPEN = [
+    ("task_list", []),
+    ("task_list", ["echo"]),
+    ("task_list", [{"command": 7}]),
+    ("task_list", [{"command": "x", "forward_files": "fit.py"}]),
+    ("forward_common_files", 3),
+    ("machine", {"remote_profile": "a secret"}),
+    ("resources", {"prepend_script": "module load x"}),
+    ("resources", {"custom_flags": 7}),
+    ("resources", {"envs": ["A"]}),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), MISSHAPEN)
+def test_a_prepared_file_of_another_shape_is_refused(
+    tmp_path: Path, field: str, value: object
+) -> None:
+    """The error names the field, and not what stands there: text as a list would be its letters."""
+    path = tmp_path / "submission.json"
+    path.write_text(json.dumps({**built(), field: value}))
+    with pytest.raises(UnusableSubmission, match=field) as caught:
+        submission.read(path)
+    assert "secret" not in caught.value.message
+
+
+def test_resource_overrides_of_another_shape_are_refused() -> None:
+    """They are checked as they end up in the submission."""
+    with pytest.raises(UnusableSubmission, match="prepend_script"):
+        built(resource_overrides={"prepend_script": "module load x"})

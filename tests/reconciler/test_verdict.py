@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from reconciler.evidence import Evidence
+from reconciler.found import Far, Job
 from reconciler.markers import Marker, Seen
 from reconciler.processes import Tenant
+from reconciler.scheduler import Listed, Queue
 from reconciler.verdict import TABLE, Action, verdict
 from tests.reconciler.support import (
     ABSENT,
@@ -29,6 +32,28 @@ BAD = replace(JOB, exit_code=1, ended_at=2_000, failed_flag=True)
 TAGGED = replace(JOB, tag=True)
 OTHER = Marker(Seen.OTHER, 0, "wf/stage-1/att-0000", 9_000)
 EMPTY = Marker(Seen.UNREADABLE, None, None, 9_000)
+
+NONE = Queue(1, ())
+SILENCE = Queue(1, None, "socket timed out")
+GONE = replace(JOB, state=4)
+WAITED = replace(JOB, started=False, failed_flag=None)
+
+
+def alive(state: str) -> Job:
+    """Return a job that the scheduler lists in a state, its start not claimed yet."""
+    return replace(JOB, started=False, id_alive=Listed("12", state, "/w").is_alive, queued=state)
+
+
+def queued(job: Job, queue: Queue = NONE, **changes: Any) -> Evidence:
+    """Return the evidence of an attempt that a scheduler was asked for."""
+    return submitted(job, scheduler="Slurm", queue=queue, **changes)
+
+
+def strays() -> Evidence:
+    """Return the evidence of a job whose id was never written down."""
+    listed = (Listed("12", "PENDING", "/w/stage-1/.attempts/att-0001/work/c"),)
+    return seen(copies=("c" * 40,), scheduler="Slurm", queue=Queue(1, listed))
+
 
 ROWS: list[tuple[str, Evidence, Action]] = [
     ("ELSEWHERE", seen(root_now="/moved"), Action.UNKNOWN),
@@ -57,6 +82,10 @@ ROWS: list[tuple[str, Evidence, Action]] = [
     ("SUCCEEDED", seen(exit_marker=own(0), outputs=()), Action.SUCCEEDED),
     ("TASK_FAILED", submitted(BAD), Action.FAILED),
     ("TASK_FAILED", submitted(replace(JOB, failed_flag=True)), Action.FAILED),
+    ("UNSEEN", queued(replace(JOB, lock_held=None), looked_twice=True), Action.UNKNOWN),
+    ("NEVER_RAN", queued(WAITED, looked_twice=True), Action.LOST),
+    ("FORGOTTEN", queued(WAITED, looked_twice=True, last_chance=True), Action.UNKNOWN),
+    ("JOB_KILLED", submitted(replace(JOB, exit_code=137, failed_flag=True)), Action.LOST),
     ("JOB_LOST", submitted(), Action.LOST),
     ("JOB_LOST", submitted(exit_marker=own(1)), Action.LOST),
     ("JOB_LOST", submitted(replace(JOB, exit_code=143)), Action.LOST),
@@ -69,11 +98,38 @@ ROWS: list[tuple[str, Evidence, Action]] = [
         submitted(GOOD, outputs=(IN_PLACE,), exit_marker=own(1)),
         Action.SUCCEEDED,
     ),
+    ("ORPHAN_RUNNING", queued(alive("PENDING")), Action.ATTACH),
+    ("ORPHAN_RUNNING", queued(alive("SOME_NEW_STATE")), Action.ATTACH),
+    ("ORPHAN_RUNNING_UNRECORDED", strays(), Action.ATTACH),
+    ("UNKNOWN", queued(JOB, queue=SILENCE), Action.UNKNOWN),
+    ("UNKNOWN", seen(scheduler="Slurm", queue=SILENCE), Action.UNKNOWN),
+    ("UNKNOWN", seen(far=Far(0, "refused"), tenants=None), Action.UNKNOWN),
+    ("FINISHED_NOT_COLLECTED", queued(GOOD, queue=SILENCE), Action.ATTACH),
+    ("VANISHED", queued(JOB), Action.UNKNOWN),
+    ("VANISHED", submitted(far=Far(1, host="far")), Action.UNKNOWN),
+    ("JOB_LOST", queued(JOB, looked_twice=True), Action.LOST),
+    ("JOB_TAKEN", queued(replace(JOB, queued="CANCELLED")), Action.LOST),
+    ("JOB_TAKEN", queued(replace(BAD, queued="NODE_FAIL")), Action.LOST),
+    ("LIMIT_EXCEEDED", queued(replace(JOB, queued="TIMEOUT", exit_code=143)), Action.FAILED),
+    ("ASKED_THROUGH_DPDISPATCHER", submitted(scheduler="PBS"), Action.ATTACH),
+    ("JOB_LOST", submitted(GONE, scheduler="PBS", looked_twice=True), Action.LOST),
+    ("REJECTED", seen(scheduler="Slurm", queue=NONE, exit_marker=own(1)), Action.FAILED),
+    ("NEVER_STARTED", seen(scheduler="Slurm", queue=NONE, exit_marker=own(69)), Action.LAUNCH),
     ("NEVER_STARTED", seen(), Action.LAUNCH),
     ("NEVER_SUBMITTED", seen(copies=("c",)), Action.LAUNCH),
     ("MONITOR_KILLED_EARLY", seen(exit_marker=own(137)), Action.LAUNCH),
     ("REJECTED", seen(exit_marker=own(1)), Action.FAILED),
     ("REJECTED", seen(exit_marker=own(1), copies=("c",)), Action.FAILED),
+    (
+        "RUNS_ON_AFTER_MOVE",
+        submitted(replace(JOB, id_alive=True, lock_held=True), moved=True),
+        Action.WAIT,
+    ),
+    ("FINISHED_NOT_COLLECTED", submitted(GOOD, moved=True), Action.ATTACH),
+    ("JOB_LOST", submitted(moved=True), Action.LOST),
+    ("LEFT_BEHIND", seen(moved=True), Action.LOST),
+    ("LEFT_BEHIND", seen(moved=True, exit_marker=own(137)), Action.LOST),
+    ("REJECTED", seen(moved=True, exit_marker=own(1)), Action.FAILED),
 ]
 
 
@@ -114,6 +170,26 @@ RACES: list[tuple[str, Evidence, str]] = [
     ("the machine was started anew", submitted(boot_now="c"), "JOB_LOST"),
     ("tmux lost its socket", submitted(HELD, monitor_locked=True, session=False), "MONITORED"),
     ("a session kept open by a setting", submitted(HELD, session=True), "ORPHAN_RUNNING"),
+    (
+        "a job that wrote its end while the scheduler still lists it",
+        queued(replace(GOOD, id_alive=True, queued="COMPLETING")),
+        "FINISHED_NOT_COLLECTED",
+    ),
+    (
+        "a cancelled job whose command had just failed of the same signal",
+        queued(replace(JOB, exit_code=143, failed_flag=True), looked_twice=True),
+        "JOB_LOST",
+    ),
+    (
+        "a job that the scheduler forgot while it holds its lock",
+        queued(replace(JOB, lock_held=True)),
+        "ORPHAN_RUNNING",
+    ),
+    (
+        "a file system without locks under a scheduler",
+        queued(replace(alive("RUNNING"), lock_held=None)),
+        "ORPHAN_RUNNING",
+    ),
     (
         "a finished job still listed",
         submitted(replace(TAGGED, id_alive=True)),

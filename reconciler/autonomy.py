@@ -1,0 +1,179 @@
+"""The autonomous runner: session after session, while no one is watching.
+
+Source of its limits and of what ends it: the staged-workflow protocol ("The autonomous runner").
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from lifecycle import payload as p
+from lifecycle.errors import LifecycleError
+from lifecycle.status import Status
+from reconciler.errors import AlreadyAutonomous
+from reconciler.interruption import Interruption
+from reconciler.jobs import Jobs
+from reconciler.orders import PAUSE
+from service.disk import locked
+from service.errors import RootBusy
+
+#: The variable by which a loop knows that the runner started it.
+CHILD = "WFCTL_RUNNER"
+LOCK = "runner.lock"
+
+_GLANCE = 0.2
+#: Seconds that a look at the lock may hold it, and that a session has to end when it must.
+_LOOK = 2.0
+_GRACE = 60.0
+#: A session of another loop is under way; and those codes that no further session changes.
+_DRIVEN = 4
+_HOPELESS = frozenset({2, 3, 5})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """At most ``sessions``, each of so many ``seconds``, ``between`` seconds apart.
+
+    ``rapid`` sessions in a row that took less than ``rapid_seconds`` and completed no stage end
+    it.
+    """
+
+    sessions: int = 20
+    seconds: float = 7200.0
+    between: float = 15.0
+    rapid: int = 3
+    rapid_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """How one session went: its exit code, its reason where it gave one, the seconds it took."""
+
+    exit_code: int
+    reason: str | None
+    seconds: float
+
+    def is_last(self) -> str | None:
+        """Say why no session follows this one; None where one does."""
+        if self.reason in ("completed", "blocked"):
+            return self.reason
+        if self.exit_code in _HOPELESS:
+            return f"a session that cannot begin (exit {self.exit_code})"
+        return None
+
+
+class Runner:
+    """Starts loops until there is no more to do. It alone holds the lock for as long as it lives.
+
+    ``words`` call a loop; it is told its time limit with one more option.
+    """
+
+    def __init__(self, jobs: Jobs, words: list[str], limits: Limits, asked: Interruption) -> None:
+        self.jobs = jobs.acting_as("runner")
+        self.words = words
+        self.limits = limits
+        self.asked = asked
+
+    def serve(self, begun: Callable[[], None]) -> str:
+        """Run sessions; return why it ended. ``begun`` is called once the lock is held.
+
+        Raises `AlreadyAutonomous` where another runs.
+        """
+        lock = self.jobs.service.root.folder / LOCK
+        try:
+            with locked(lock, timeout=_LOOK):
+                begun()
+                why = self._sessions()
+                self.jobs.record(p.NoteLogged(text=f"Autonomous runner ended: {why}"))
+                return why
+        except RootBusy as busy:
+            raise AlreadyAutonomous(lock) from busy
+
+    def _sessions(self) -> str:
+        rapid = number = 0
+        while number < self.limits.sessions:
+            self._pause((self.jobs.root / PAUSE).exists)
+            if self.asked.signal is not None:
+                return "somebody asked it to stop"
+            before = self._completed()
+            if before is None:
+                return "the workflow's state cannot be read"
+            done = self._session()
+            if done.exit_code == _DRIVEN:
+                # The loop of a runner that was killed is still at work: it is let end.
+                self._sleep(1.0)
+                continue
+            last = done.is_last()
+            if last is not None:
+                return last
+            number += 1
+            futile = done.seconds < self.limits.rapid_seconds and self._completed() == before
+            rapid = rapid + 1 if futile else 0
+            if rapid >= self.limits.rapid:
+                return f"{rapid} sessions in a row that did nothing"
+            if number < self.limits.sessions:
+                self._sleep(self.limits.between)
+        return f"{number} sessions, the most there may be"
+
+    def _completed(self) -> int | None:
+        """Return how many stages are completed, None where the state cannot be read."""
+        try:
+            stages = self.jobs.service.state().stages.values()
+        except LifecycleError as error:
+            self.jobs.say(f"runner: {error.message}")
+            return None
+        return sum(stage.status is Status.COMPLETED for stage in stages)
+
+    def _session(self) -> Session:
+        began = time.monotonic()
+        limit = f"--time-limit={self.limits.seconds:g}"
+        process = subprocess.Popen(
+            [*self.words, limit],
+            cwd=self.jobs.root,
+            env={**os.environ, CHILD: "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            # What the terminal sends to the runner reaches the loop through the runner alone.
+            start_new_session=True,
+        )
+        self._attend(process, began)
+        printed, _ = process.communicate()
+        return Session(process.returncode, _reason(printed), time.monotonic() - began)
+
+    def _attend(self, process: subprocess.Popen[str], began: float) -> None:
+        told: float | None = None
+        while process.poll() is None:
+            now = time.monotonic()
+            late = now - began > self.limits.seconds + _GRACE
+            if told is None and (late or self.asked.signal is not None):
+                told = now
+                process.send_signal(signal.SIGTERM)
+            if told is not None and now - told > _GRACE:
+                process.kill()
+            time.sleep(_GLANCE)
+
+    def _sleep(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        self._pause(lambda: time.monotonic() < end)
+
+    def _pause(self, holds: Callable[[], bool]) -> None:
+        """Wait while something holds and nobody asks to stop."""
+        while holds() and self.asked.signal is None:
+            time.sleep(_GLANCE)
+
+
+def _reason(printed: str) -> str | None:
+    """Return the exit reason that a loop printed; None where it printed none: it died."""
+    with suppress(ValueError, KeyError, TypeError):
+        found: Mapping[str, Any] = json.loads(printed)
+        return str(found["data"]["exit_reason"])
+    return None

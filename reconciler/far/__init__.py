@@ -1,0 +1,1 @@
+"""Reaching machines where jobs run: a helper process that holds the credentials, and scripts."""

@@ -1,0 +1,176 @@
+"""Asking the machine of a job, in one round trip for all attempts that run there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from reconciler import machine, program, traces
+from reconciler.attempt import Attempt
+from reconciler.errors import MachineUnreachable, ReconcilerError
+from reconciler.far.answer import Answer, read, read_queue
+from reconciler.machine import Machine
+from reconciler.scheduler import Queue
+
+_HERE = Path(__file__).parent
+#: Seconds for the far side to answer, and for the helper to say so.
+_ANSWER_WITHIN, _HELPER_WITHIN = 40, 50
+#: Seconds for the processes and jobs of an attempt to end; Slurm itself waits 30 by default
+#: before it kills what a signal did not end.
+_END_WITHIN = 60
+
+
+def describe(given: Mapping[str, Any], attempt: Attempt) -> dict[str, Any]:
+    """Return batch type, context type and roots of a machine that is taken from a file.
+
+    Raises MachineUnreachable where the file cannot be read, ProgramMissing.
+    """
+    source = machine.reference(given, attempt.stage_folder)
+    return _helper({"machine": {**given, "$ref": str(source)}}, attempt.root)
+
+
+def answers(attempts: Iterable[Attempt]) -> dict[str, Answer]:
+    """Look at attempts whose jobs run on other machines; the answers are by tag."""
+    found: dict[str, Answer] = {}
+    for group in _by_machine(attempts):
+        found.update(_looked_at(group))
+    return found
+
+
+def queue_here(places: Sequence[str]) -> Queue:
+    """Ask the scheduler of this machine about the jobs that work below the folders."""
+    done = _bash(f"{_script('probe.sh')}\n{_call('queue', places)}")
+    return read_queue(done)
+
+
+def make_place(attempt: Attempt) -> dict[str, str]:
+    """Make the attempt's folder on the machine of its jobs; return that one's host and boot_id.
+
+    Raises MachineUnreachable.
+    """
+    place = PurePosixPath(machine.of(attempt).scratch)
+    base = place.parents[len(PurePosixPath(attempt.tag).parts) - 1]
+    # The folder that the machine's file names may be new, but not the one above it: that would
+    # hide a mistyped path.
+    script = (
+        f"cd / && {{ [ -d {_quoted(base)} ] || mkdir {_quoted(base)}; }} "
+        f"&& mkdir -p {_quoted(place)} && uname -n && cat /proc/sys/kernel/random/boot_id"
+    )
+    host, boot_id = _run(attempt, script).split()
+    return {"host": host, "boot_id": boot_id}
+
+
+def tag_jobs(attempt: Attempt) -> None:
+    """Let DPDispatcher know of each job whose tasks all ended well; raises MachineUnreachable."""
+    where = machine.of(attempt)
+    script = f"{_script('tags.sh')}\n{_call('tag_jobs', [where.scratch])}"
+    _run(attempt, script) if where.is_far else _bash(script)
+
+
+def stop(attempt: Attempt) -> list[list[str]]:
+    """End every job and process of an attempt where they run.
+
+    Returns pairs: ``ended`` or ``left``, and what. Raises MachineUnreachable where that cannot be
+    known.
+    """
+    where = machine.of(attempt)
+    kind = where.batch_type.lower() if where.has_scheduler else "none"
+    script = f"{_script('stop.sh')}\n{_call('stop', [where.scratch, kind, str(_END_WITHIN)])}"
+    printed = _run(attempt, script, _END_WITHIN) if where.is_far else _bash(script)
+    return [line.split("\t") for line in printed.splitlines()]
+
+
+def _by_machine(attempts: Iterable[Attempt]) -> list[list[Attempt]]:
+    groups: dict[str, list[Attempt]] = {}
+    for attempt in attempts:
+        given = dict(_machine(attempt))
+        given.pop("remote_root", None)
+        groups.setdefault(json.dumps(given, sort_keys=True), []).append(attempt)
+    return list(groups.values())
+
+
+def _looked_at(group: Sequence[Attempt]) -> dict[str, Answer]:
+    try:
+        found = read(_run(group[0], _look(group)))
+    except ReconcilerError as error:
+        return {attempt.tag: Answer(error=error.message) for attempt in group}
+    missing = Answer(error="the far side left it out")
+    return {attempt.tag: found.get(attempt.tag, missing) for attempt in group}
+
+
+def _look(group: Sequence[Attempt]) -> str:
+    places: list[tuple[Attempt, Machine]] = [(one, machine.of(one)) for one in group]
+    queued = [where.scratch for _, where in places if where.has_slurm]
+    calls = [_call("queue", queued)] if queued else []
+    calls.append(_call("processes", []))
+    calls += [
+        _call("attempt", [one.tag, where.scratch, *traces.backward(one)]) for one, where in places
+    ]
+    return "\n".join([_script("tags.sh"), _script("probe.sh"), *calls])
+
+
+def _machine(attempt: Attempt) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = (traces.read_json(attempt.submission) or {}).get("machine", {})
+    return found
+
+
+def _run(attempt: Attempt, script: str, longer: int = 0) -> str:
+    """Run a script on the machine of the attempt's jobs; return what it printed.
+
+    ``longer`` is how many seconds it may take beyond those of an answer.
+    """
+    within = _ANSWER_WITHIN + longer
+    request = {"machine": _machine(attempt), "script": script, "timeout": within}
+    answer = _helper(request, attempt.root, longer)
+    if answer["code"] != 0:
+        raise MachineUnreachable(f"bash exited {answer['code']}: {answer['err'].strip()[-500:]}")
+    return str(answer["out"])
+
+
+def _helper(request: Mapping[str, Any], root: Path, longer: int = 0) -> dict[str, Any]:
+    python = program.interpreter(program.find(os.environ))
+    try:
+        done = subprocess.run(
+            [*python, str(_HERE / "connection.py")],
+            cwd=root,
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            timeout=_HELPER_WITHIN + longer,
+            check=True,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise MachineUnreachable(f"no answer within {_HELPER_WITHIN + longer} s") from error
+    except subprocess.CalledProcessError as error:
+        # What it printed on stderr may hold what must not be told.
+        raise MachineUnreachable(f"the helper exited {error.returncode}") from error
+    answer: dict[str, Any] = json.loads(done.stdout)
+    if "error" in answer:
+        raise MachineUnreachable(str(answer["error"]))
+    return answer
+
+
+def _bash(script: str) -> str:
+    done = subprocess.run(
+        ["bash", "-s"], input=script, capture_output=True, text=True, errors="replace", check=False
+    )
+    return done.stdout
+
+
+def _script(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+def _call(function: str, arguments: Iterable[str]) -> str:
+    words = " ".join(shlex.quote(word) for word in arguments)
+    # The script itself comes on stdin, which nothing that it runs may read.
+    return f"{function} {words} < /dev/null"
+
+
+def _quoted(path: PurePosixPath) -> str:
+    return shlex.quote(str(path))

@@ -1,0 +1,137 @@
+"""Reaches the machine that a submission names, as DPDispatcher would.
+
+Run as a process of its own, by the Python that has DPDispatcher: this is the only place where
+credentials are read, and nothing of them leaves it. It takes one JSON request on stdin and gives
+one JSON answer on stdout, ``{"error": …}`` where it could not. Called with a submission as its
+argument it passes text on instead, from stdin to stdout, without what the machine's connection
+settings hold.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+#: What may be told of a machine; everything else of its description stays here.
+_TOLD = ("batch_type", "context_type", "local_root", "remote_root")
+_REFERENCES = 8
+
+
+def main() -> int:
+    """Answer the request on stdin, or pass the text on stdin on."""
+    if len(sys.argv) > 1:
+        return _pass_on(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["machine"])
+    answers = sys.stdout
+    # DPDispatcher logs to stdout, where the answer alone belongs.
+    sys.stdout = sys.stderr
+    request = json.load(sys.stdin)
+    machine: dict[str, Any] = {}
+    try:
+        machine = resolved(request["machine"])
+        answer = _run(machine, request) if "script" in request else _described(machine)
+    except Exception as error:  # noqa: BLE001 - whatever it was, it is the answer
+        answer = {"error": redacted(f"{type(error).__name__}: {error}", machine)}
+    json.dump(answer, answers)
+    return 0
+
+
+def _pass_on(machine: dict[str, Any]) -> int:
+    try:
+        machine = resolved(machine)
+    except (OSError, ValueError, TypeError) as error:
+        # Nothing could be told from a secret, so nothing is passed on.
+        print(f"nothing of what follows is shown: {type(error).__name__}", flush=True)
+        for _ in sys.stdin:
+            pass
+        return 1
+    for line in sys.stdin:
+        print(redacted(line, machine), end="", flush=True)
+    return 0
+
+
+def resolved(machine: dict[str, Any]) -> dict[str, Any]:
+    """Follow the references of a machine; what stands beside one wins over it."""
+    for _ in range(_REFERENCES):
+        if "$ref" not in machine:
+            return machine
+        path = Path(machine["$ref"])
+        beside = {key: value for key, value in machine.items() if key != "$ref"}
+        machine = {**_loaded(path), **beside}
+        if "$ref" in machine:
+            machine["$ref"] = str(path.parent / machine["$ref"])
+    raise ValueError(f"more than {_REFERENCES} references, one after another")
+
+
+def _loaded(path: Path) -> dict[str, Any]:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix.lower() == ".json":
+        found = json.loads(text)
+    else:
+        import yaml
+
+        found = yaml.safe_load(text)
+    if not isinstance(found, dict):
+        raise TypeError(f"{path} must hold an object, found {type(found).__name__}")
+    return found
+
+
+def redacted(text: str, machine: dict[str, Any]) -> str:
+    """Return the text without any value of the machine's connection settings."""
+    settings = machine.get("remote_profile")
+    if isinstance(settings, dict):
+        # A name of a user is in every path of a home, and in no way a secret.
+        settings = {key: value for key, value in settings.items() if key != "username"}
+    for value in sorted(_values(settings), key=len, reverse=True):
+        text = text.replace(value, "***")
+    return text
+
+
+def _values(settings: Any) -> list[str]:
+    if isinstance(settings, dict):
+        return [value for entry in settings.values() for value in _values(entry)]
+    if isinstance(settings, list):
+        return [value for entry in settings for value in _values(entry)]
+    # A short word or number could stand anywhere; no secret is that short. A command is told in
+    # other words by those who run it, so each word of it counts too.
+    words = [word.strip("'\";") for word in str(settings).split()]
+    return [str(settings), *(w for w in words if len(w) > 7)] if len(str(settings)) > 3 else []
+
+
+def _described(machine: dict[str, Any]) -> dict[str, Any]:
+    return {name: machine.get(name) for name in _TOLD}
+
+
+def _run(machine: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+    session = _session(machine.get("remote_profile", {}))
+    try:
+        stdin, stdout, stderr = session.exec_command("exec bash -s")
+        stdout.channel.settimeout(request["timeout"])
+        stdin.write(request["script"])
+        stdin.channel.shutdown_write()
+        out = stdout.read().decode(errors="replace")
+        code = stdout.channel.recv_exit_status()
+        err = stderr.read().decode(errors="replace")
+    finally:
+        session.close()
+    return {"code": code, "out": out, "err": redacted(err, machine)}
+
+
+def _session(profile: dict[str, Any]) -> Any:
+    here = Path.cwd()
+    with TemporaryDirectory() as place:
+        # Importing DPDispatcher writes a log into the current folder.
+        os.chdir(place)
+        from dpdispatcher.contexts.ssh_context import SSHSession
+        from dpdispatcher.dlog import dlog
+
+        dlog.handlers.clear()
+        os.chdir(here)
+    return SSHSession(**profile)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

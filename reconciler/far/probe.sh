@@ -1,0 +1,101 @@
+# Looks at attempts where their jobs run and changes nothing. A line a finding: a kind, then
+# values, between tabs; free text in base64. The scheduler is asked before any record is read, so
+# that a job which ends in between is seen as ended.
+
+text() { base64 -w 0; }
+
+ids_of() { # scratch …
+    local scratch
+    for scratch in "$@"; do
+        grep -h . "$scratch"/*/*_job_id 2>/dev/null
+    done
+    echo
+}
+
+# A job is the attempt's by the folder it works in; one of a known id is told too, so that an id
+# which the scheduler has given to somebody else is seen.
+queue() { # scratch …
+    local asked code said
+    asked=$(date +%s%N)
+    said=$(timeout 25 squeue -h -t all -u "$(id -un)" -o '%i|%T|%Z' 2>&1)
+    code=$?
+    if [ "$code" = 0 ] && grep -qavE '^[^|]+\|[A-Z_]+\|/|^$' <<<"$said"; then
+        code=1 said='squeue exited 0 with what is no list of jobs'
+    fi
+    printf 'queue\t%s\t%s\t%s\n' "$asked" "$code" "$([ "$code" = 0 ] || tail -n 1 <<<"$said" | text)"
+    [ "$code" = 0 ] || return 0
+    # The list of ids comes first, then the folders, then what the scheduler said.
+    awk -F '|' -v OFS='\t' '
+        FNR == 1 { part++ }
+        part == 1 { ids[$1]; next }
+        part == 2 { folders[$0]; next }
+        {
+            folder = substr($0, length($1) + length($2) + 3)
+            ours = ($1 in ids)
+            for (f = folder; f != "" && !ours; sub("/[^/]*$", "", f)) ours = f in folders
+            if (ours) print "listed", $1, $2, folder
+        }' <(ids_of "$@") <(readlink -f -- "$@"; echo /nowhere) - <<<"$said"
+}
+
+processes() {
+    find /proc/[0-9]*/cwd -maxdepth 0 -printf 'cwd\t%h\t%l\n' 2>/dev/null
+    # The name stands in parentheses and may hold anything; state and start time come after it.
+    cat /proc/[0-9]*/stat 2>/dev/null | awk -v OFS='\t' '{
+        pid = $1; sub(/^.*\) /, ""); print "stat", pid, $1, $20 }'
+}
+
+held() { # lock
+    [ -e "$1" ] || { echo free; return; }
+    flock -n -s -E 75 "$1" true 2>/dev/null
+    case $? in 0) echo free ;; 75) echo held ;; *) echo unknown ;; esac
+}
+
+job() { # started folder
+    local base=${1%.started} name code= ended=
+    name=${base##*/job-}
+    [ -e "$base.exit" ] && read -r code <"$base.exit" && ended=$(stat -c %.9Y "$base.exit")
+    printf 'job\t%s\t%s\t%s\t%s\t%s\t%s\n' "$name" "$(stat -c %.9Y "$1")" \
+        "$([ -e "$base.unlocked" ] && echo unknown || held "$base.lock")" "$code" "$ended" "$(text <"$1/record" 2>/dev/null)"
+}
+
+copy() { # folder
+    local file name hash=${1##*/}
+    printf 'copy\t%s\n' "$hash"
+    for file in "$1"/*_job_id "$1"/*_job_tag_finished "$1"/*_flag_if_job_task_fail; do
+        [ -e "$file" ] || continue
+        name=${file##*/}
+        printf '%s\t%s\t%s\n' "${name#*_}" "${name%%_*}" "$(head -c 100 "$file" | tr -d '\n\t')"
+    done
+    for file in "$1"/.*.sub.run; do
+        name=${file##*/.}
+        [ -e "$file" ] && tasks_are_tagged "$1" "$file" &&
+            printf 'job_tag_finished\t%s\t\n' "${name%.sub.run}"
+    done
+    # Of the recovery file only these lines are told: it holds the connection settings too.
+    [ -e "$1/$hash.json" ] && printf 'recovery\t%s\n' "$hash" && sed -nE \
+        's/^ *"([0-9a-f]{40})": \{$/of\t\1/p; s/^ *"(job_state|fail_count)": ([0-9]+),?$/\1\t\2/p' \
+        "$1/$hash.json"
+    find "$1" -type f \( -name err -o -name '*_last_err_file' \) -size +0 2>/dev/null | head -n 5 |
+        while read -r file; do printf 'err\t%s\n' "$(tail -c 1000 "$file" | text)"; done
+}
+
+attempt() { # tag, scratch, patterns that must be there …
+    local scratch=$2 place pattern found
+    printf 'attempt\t%s\n' "$1"
+    [ -d "$scratch" ] || { printf 'none\n'; return; }
+    printf 'place\t%s\n' "$(readlink -fn "$scratch" | text)"
+    shift 2
+    for place in "$scratch"/job-*.started; do
+        [ -e "$place" ] && job "$place"
+    done
+    for place in "$scratch"/*/; do
+        place=${place%/}
+        [[ ${place##*/} =~ ^[0-9a-f]{40}$ ]] && copy "$place"
+    done
+    for pattern in "$@"; do
+        found=$(cd "$scratch" && compgen -G "*/$pattern" | head -n 1)
+        [ -n "$found" ] || printf 'absent\t%s\n' "$(printf %s "$pattern" | text)"
+    done
+}
+
+printf 'here\t%s\t%s\t%s\n' "$(uname -n)" "$(cat /proc/sys/kernel/random/boot_id)" "$(date +%s%N)"

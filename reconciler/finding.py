@@ -1,0 +1,142 @@
+"""A finding: what was seen of the attempt of a stage, and the verdict on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lifecycle.decide_stages import can_recover
+from lifecycle.status import Status
+from lifecycle.workflow import Stage, Workflow
+from reconciler import moved, taken_over
+from reconciler.attempt import Attempt
+from reconciler.evidence import Evidence, collect
+from reconciler.jobs import Jobs
+from reconciler.survey import Survey, surveyed
+from reconciler.verdict import Action, Verdict, verdict
+from reconciler.watch import AGAIN
+from service.place import was_here
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was seen of one attempt, and what is to be done about it."""
+
+    stage: str
+    attempt: str
+    evidence: Evidence
+    verdict: Verdict
+    steps: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "stage": self.stage,
+            "attempt": self.attempt,
+            "verdict": self.verdict.to_dict(),
+            "action": self.verdict.action.value,
+            "steps": list(self.steps),
+            "evidence": self.evidence.to_dict(),
+        }
+
+
+def in_flight(state: Workflow) -> list[Stage]:
+    """Return the stages with an attempt whose end is not recorded, in array order."""
+    return [stage for stage in state.stages.values() if is_in_flight(stage)]
+
+
+def is_in_flight(stage: Stage) -> bool:
+    """Say whether the stage has an attempt whose end is not recorded."""
+    under_way = stage.status in (Status.PREPARING, Status.RUNNING)
+    return under_way and stage.open_attempt is not None
+
+
+def look(jobs: Jobs, state: Workflow, stage: Stage, *, again: bool = False) -> Finding:
+    """Collect the evidence on the stage's attempt and judge it.
+
+    ``again`` says that what is missing now was missing at an earlier look too.
+    """
+    if again:
+        return _look_once(jobs, state, [stage], again=True)[stage.id]
+    return look_at_all(jobs, state, [stage])[0]
+
+
+def look_at_all(jobs: Jobs, state: Workflow, stages: Sequence[Stage]) -> list[Finding]:
+    """Look at each; what is missing for the first time is looked for again, some seconds later.
+
+    A scheduler forgets a job, and another machine shows a file, in their own time.
+    """
+    found = _look_once(jobs, state, stages, again=False)
+    missing = [stage for stage in stages if found[stage.id].verdict.name == "VANISHED"]
+    if missing:
+        time.sleep(AGAIN)
+        found |= _look_once(jobs, state, missing, again=True)
+    return [found[stage.id] for stage in stages]
+
+
+def _look_once(
+    jobs: Jobs, state: Workflow, stages: Sequence[Stage], *, again: bool
+) -> dict[str, Finding]:
+    survey = surveyed([newest_attempt(jobs, state, stage) for stage in stages])
+    return {stage.id: _finding(jobs, state, stage, survey, again=again) for stage in stages}
+
+
+def _finding(jobs: Jobs, state: Workflow, stage: Stage, survey: Survey, *, again: bool) -> Finding:
+    recorded = stage.attempts[-1]
+    evidence = collect(
+        newest_attempt(jobs, state, stage),
+        jobs.now(),
+        recorded_root=recorded.root,
+        recorded_host=recorded.host,
+        survey=survey,
+    )
+    evidence = replace(evidence, looked_twice=again, last_chance=not can_recover(stage))
+    if recorded.taken_over:
+        evidence = taken_over.evidence_of(evidence, stage, jobs.root)
+        found = taken_over.verdict_of(evidence, state, stage)
+    else:
+        found = verdict(evidence)
+    if found.name == "ELSEWHERE" and was_here(jobs.service.root, recorded.root, recorded.host):
+        evidence, found = moved.judged(evidence)
+    steps = tuple(_spelled(stage, evidence, found))
+    return Finding(stage.id, recorded.id, evidence, found, steps)
+
+
+def newest_attempt(jobs: Jobs, state: Workflow, stage: Stage) -> Attempt:
+    """Return where the newest attempt of the stage keeps its files."""
+    return jobs.attempt(state, stage, stage.attempts[-1].id)
+
+
+def _spelled(stage: Stage, evidence: Evidence, found: Verdict) -> list[str]:
+    """Say in words what a verdict leads to."""
+    again = "start a new attempt, not counted as a retry"
+    words = {
+        Action.WAIT: "wait for it",
+        Action.ATTACH: "attach a monitor to it; nothing is computed again",
+        Action.LAUNCH: "launch it",
+        Action.SUCCEEDED: "record that it was computed",
+        Action.FAILED: "record that it failed",
+        Action.LOST: again if can_recover(stage) else "record that it failed: lost twice",
+        Action.UNKNOWN: "change nothing, ask again later",
+    }
+    steps = [words[found.action]]
+    if lacks_launch(stage, evidence, found):
+        steps.insert(0, "record that it was launched")
+    return steps
+
+
+def _was_launched(found: Verdict) -> bool:
+    return found.action in (Action.WAIT, Action.ATTACH, Action.SUCCEEDED)
+
+
+def lacks_launch(stage: Stage, evidence: Evidence, found: Verdict) -> bool:
+    """Say whether an attempt that was launched is not recorded as such, or without its jobs."""
+    recorded = stage.attempts[-1]
+    known = recorded.launched_at is not None and (recorded.job_ids or not _has_ids(evidence))
+    return not known and _was_launched(found) and recorded.mode != "sync"
+
+
+def _has_ids(evidence: Evidence) -> bool:
+    return any(job.id for job in evidence.jobs)

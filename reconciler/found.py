@@ -1,0 +1,76 @@
+"""What collectors find of an attempt: plain values, each None where nothing could be known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reconciler.processes import Tenant
+from reconciler.scheduler import Queue
+
+#: From here on an exit code tells the signal that ended a shell, not what its command said.
+SIGNALLED = 128
+#: DPDispatcher's word for a job whose task has ended well.
+_STATE_FINISHED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is known of one job.
+
+    ``started``, ``exit_code`` and ``ended_at`` (ns) are the job's own records, ``tag``,
+    ``failed_flag`` and ``state`` DPDispatcher's. ``id_alive`` goes by start time, not id alone.
+    """
+
+    name: str
+    id: str | None = None
+    id_alive: bool | None = None
+    started: bool = False
+    exit_code: int | None = None
+    ended_at: int | None = None
+    lock_held: bool | None = False
+    tag: bool = False
+    failed_flag: bool | None = None
+    state: int | None = None
+    fail_count: int | None = None
+    #: What the scheduler calls it, None where it does not list it.
+    queued: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it wrote of its own accord that it is through, well or badly."""
+        return self.exit_code is not None and self.exit_code <= SIGNALLED
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it ended well, by its own record or else by DPDispatcher's."""
+        if self.exit_code is not None:
+            return self.exit_code == 0
+        return self.tag or self.state == _STATE_FINISHED
+
+
+@dataclass(frozen=True, slots=True)
+class Far:
+    """What the machine of the jobs answered, where that is another one.
+
+    ``asked_at`` is in ns since the epoch by its own clock, ``error`` says why there was no
+    answer, ``errors`` holds the end of what the jobs wrote on stderr.
+    """
+
+    asked_at: int
+    error: str | None = None
+    host: str | None = None
+    boot_id: str | None = None
+    errors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the files, processes and the queue tell, wherever they are."""
+
+    jobs: tuple[Job, ...] = ()
+    tenants: tuple[Tenant, ...] | None = None
+    copies: tuple[str, ...] = ()
+    recovery_file: bool = False
+    backward_missing: tuple[str, ...] = ()
+    queue: Queue | None = None
+    far: Far | None = None

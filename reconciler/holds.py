@@ -1,0 +1,64 @@
+"""Holding stages: one file for all of them, one byte of it for each.
+
+The locks are those of an open file description: they end with the process that took them, and one
+open file is enough for any number of stages.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from service.errors import RootBusy
+
+#: Seconds between two tries.
+_PAUSE = 0.005
+
+
+@contextmanager
+def held(path: Path, stage: str, timeout: float) -> Iterator[None]:
+    """Hold a stage; raises `RootBusy` where another does for longer than ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
+    with _opened(path) as file:
+        while not _is_taken(file, _place(stage)):
+            if time.monotonic() >= deadline:
+                raise RootBusy(path, timeout)
+            time.sleep(_PAUSE)
+        yield
+
+
+@contextmanager
+def held_if_free(path: Path, stages: Iterable[str]) -> Iterator[set[str]]:
+    """Hold those of the stages that nobody else holds, and yield which they are."""
+    with _opened(path) as file:
+        yield {stage for stage in stages if _is_taken(file, _place(stage))}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def _place(stage: str) -> int:
+    """Return the byte of ``stage-N``: the N-th."""
+    return int(stage.rpartition("-")[2])
+
+
+def _is_taken(file: int, place: int) -> bool:
+    """Try to lock a byte; says whether that was possible."""
+    # struct flock of fcntl(2): type, whence, start, length, and a process id that must be 0.
+    wanted = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
+    try:
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, wanted)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Outputs as files of a known type: whether they can be read, and whether their numbers are."""

@@ -1,0 +1,50 @@
+"""A scheduler and a far machine, both on loopback, and a workflow that may use them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.support import PLACE, Slurm, Sshd, alone, free_port, need, script
+from tests.crash.conftest import workflow as plain_workflow
+from tests.crash.support import Workflow
+
+plain = plain_workflow
+
+
+@pytest.fixture(scope="session")
+def slurm_conf() -> Path:
+    """Start Slurm, or find it running, one worker at a time; return its configuration."""
+    need("slurm")
+    PLACE.mkdir(exist_ok=True)
+    with alone(PLACE / "starting"):
+        script("start-slurm.sh", PLACE / "slurm")
+    return PLACE / "slurm" / "slurm.conf"
+
+
+@pytest.fixture
+def slurm(slurm_conf: Path, tmp_path: Path) -> Slurm:
+    """Give the test a configuration of its own for the clients of the one Slurm."""
+    return Slurm(Path(shutil.copy(slurm_conf, tmp_path / "slurm.conf")))
+
+
+@pytest.fixture
+def workflow(plain: Workflow, slurm: Slurm) -> Iterator[Workflow]:
+    """Make an empty root whose commands find Slurm; no job of it stays there."""
+    yield replace(plain, environ={**plain.environ, **slurm.environ})
+    for id_ in slurm.jobs(plain.root.parent):
+        slurm.ask("scancel", id_)
+
+
+@pytest.fixture
+def sshd(tmp_path: Path, slurm: Slurm) -> Iterator[Sshd]:
+    """Start an sshd for this test alone, so that it may be stopped."""
+    need("sshd")
+    made = Sshd(tmp_path / "sshd", free_port())
+    made.start(**slurm.environ)
+    yield made
+    script("start-sshd.sh", made.folder, made.port, "stop")

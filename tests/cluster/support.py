@@ -1,0 +1,210 @@
+"""Workflows on a real scheduler and over a real sshd, and the daemons themselves."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crash.support import Workflow, until
+
+HERE = Path(__file__).parent
+#: The daemons outlive a run of the tests, since nobody knows which run is the last.
+PLACE = Path("/var/tmp/wfctl-cluster")
+NEEDED = {
+    "slurm": ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scancel", "srun"),
+    "sshd": ("sshd", "ssh", "ssh-keygen"),
+}
+
+
+def need(what: str) -> None:
+    """Skip the test where the machine cannot; in CI that is a failure."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    missing = [name for name in NEEDED[what] if shutil.which(name, path=path) is None]
+    reason = f"{', '.join(missing)} not installed" if missing else ""
+    if os.geteuid() != 0:
+        reason = "only root can start the daemons"
+    if reason and os.environ.get("CI") == "true":
+        pytest.fail(f"{what}: {reason}; CI must be able to")
+    if reason:
+        pytest.skip(f"{what}: {reason}")
+
+
+def script(name: str, *arguments: object, **environ: str) -> None:
+    """Run one of the scripts beside this file; it must succeed."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    done = subprocess.run(
+        ["bash", HERE / name, *map(str, arguments)],
+        env={**os.environ, "PATH": path, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, (name, done.stdout, done.stderr)
+
+
+@contextmanager
+def alone(place: Path) -> Iterator[None]:
+    """Let no other worker start a daemon meanwhile."""
+    with place.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """A running Slurm of one node, as the clients of this configuration see it."""
+
+    conf: Path
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What its clients need."""
+        return {"SLURM_CONF": str(self.conf)}
+
+    def ask(self, *command: str) -> str:
+        """Run one of its clients; it must succeed."""
+        environ = {**os.environ, **self.environ}
+        return subprocess.run(
+            command, env=environ, capture_output=True, text=True, check=True
+        ).stdout
+
+    def jobs(self, root: Path) -> list[str]:
+        """Return the ids of the live jobs that work below a folder."""
+        listed = self.ask("squeue", "-h", "-o", "%i|%Z").splitlines()
+        pairs = [line.split("|", 1) for line in listed]
+        return [id_ for id_, folder in pairs if Path(folder).is_relative_to(root.resolve())]
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Let the controller answer none of this test's clients meanwhile."""
+        text = self.conf.read_text()
+        # Nobody listens on the first port.
+        self.conf.write_text(re.sub("SlurmctldPort=[0-9]+", "SlurmctldPort=1", text))
+        try:
+            yield
+        finally:
+            self.conf.write_text(text)
+
+
+@dataclass(frozen=True)
+class Sshd:
+    """A running sshd of its own, on loopback."""
+
+    folder: Path
+    port: int
+
+    def start(self, **environ: str) -> None:
+        """Start it, or see that it runs."""
+        script("start-sshd.sh", self.folder, self.port, **environ)
+
+    def stop(self) -> None:
+        """End the daemon and every connection to it."""
+        pid = int((self.folder / "sshd.pid").read_text())
+        for one in [pid, *_below(pid)]:
+            os.kill(one, signal.SIGKILL)
+        until(lambda: not Path(f"/proc/{pid}").exists())
+
+    def drop(self) -> list[int]:
+        """End every connection to it, and nothing else; return their processes."""
+        found = _below(int((self.folder / "sshd.pid").read_text()))
+        for one in found:
+            os.kill(one, signal.SIGKILL)
+        return found
+
+    def profile(self) -> dict[str, Any]:
+        """Return the connection settings as DPDispatcher takes them."""
+        return {
+            "hostname": "127.0.0.1",
+            "username": "root",
+            "port": self.port,
+            "key_filename": str(self.folder / "id_ed25519"),
+        }
+
+
+def _below(pid: int) -> list[int]:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    own = [int(word) for word in path.read_text().split()] if path.exists() else []
+    # What a session started is the job, which outlives its connection.
+    return [child for child in own if "sshd" in Path(f"/proc/{child}/comm").read_text()]
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on just now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def write_machine(workflow: Workflow, machine: Mapping[str, Any]) -> str:
+    """Write a machine file outside the root; return its path."""
+    path = workflow.root.parent / "machine.json"
+    path.write_text(json.dumps({"local_root": ".", **machine}))
+    return str(path)
+
+
+def init(workflow: Workflow, machine: str, *stages: Mapping[str, Any], **resources: Any) -> None:
+    """Make a workflow whose stages run on the machine of a file."""
+    profile = {
+        "type": "remote",
+        "batch_type": "Slurm",
+        "config_path": machine,
+        "resource_defaults": {"number_node": 1, "cpu_per_node": 1, "group_size": 1, **resources},
+    }
+    plan = {
+        "workflow_id": "w-far",
+        "purpose": "far",
+        "default_backend": "far",
+        "backend_profiles": {"far": profile},
+        "stages": stages,
+    }
+    (workflow.root / "plan.json").write_text(json.dumps(plan))
+    workflow.succeed("init", "plan.json")
+
+
+def traced(workflow: Workflow, command: str, id_: str = "stage-1") -> dict[str, Any]:
+    """Return a stage whose command leaves a line in the trace before anything else."""
+    trace = workflow.root / "trace"
+    return {
+        "id": id_,
+        "name": f"the {id_}",
+        "outputs": [f"{id_}/out.txt"],
+        "parameters": {"command": f'echo "$WFCTL_ATTEMPT" >> "{trace}"; {command}'},
+    }
+
+
+def waiting(workflow: Workflow) -> str:
+    """Return a command that computes until it is let go."""
+    return f'while [ ! -e "{workflow.root}/go" ]; do sleep 0.1; done; echo 1 > out.txt'
+
+
+def let_go(workflow: Workflow) -> None:
+    """Let the commands that wait end."""
+    (workflow.root / "go").touch()
+
+
+def watched(workflow: Workflow) -> bool:
+    """Say whether DPDispatcher has submitted and a monitor watches the job run."""
+    log = workflow.root / "stage-1/.attempts/att-0001/dpdisp.log"
+    return log.exists() and "it waits or runs" in log.read_text()
+
+
+def verdicts(workflow: Workflow) -> list[str]:
+    """Return the names of the verdicts that were recorded, in order."""
+    return [event["data"]["verdict"] for event in workflow.events("attempt.observed")]
+
+
+#: Lets a monitor be done with silence at once.
+PROMPT = {"WFCTL_PATIENCE": "1"}

@@ -1,0 +1,184 @@
+"""Stages on a real Slurm: every job runs once, and what its end was is told right."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.support import (
+    PROMPT,
+    Slurm,
+    init,
+    let_go,
+    traced,
+    verdicts,
+    waiting,
+    watched,
+    write_machine,
+)
+from tests.crash.support import PATIENCE, Workflow, ending, until
+from tests.crash.victims import Victim, strike
+
+pytestmark = pytest.mark.slow
+HERE = {"batch_type": "Slurm", "context_type": "LocalContext", "remote_root": "."}
+ONCE = ["w-far/stage-1/att-0001"]
+TWICE = [*ONCE, "w-far/stage-1/att-0002"]
+
+
+def prepared(workflow: Workflow, command: str, **resources: object) -> Workflow:
+    """Make a workflow of one stage on Slurm."""
+    init(workflow, write_machine(workflow, HERE), traced(workflow, command), **resources)
+    return workflow
+
+
+def check_completed(workflow: Workflow, trace: list[str]) -> None:
+    """Check that the stage is completed without a retry, its command run as the trace says."""
+    found = workflow.stage("stage-1")
+    assert (found["status"], found["retry_count"]) == ("completed", 0)
+    assert (workflow.root / "stage-1/out.txt").read_text() == "1\n"
+    assert workflow.trace() == trace
+
+
+def test_a_stage_runs_on_slurm(workflow: Workflow) -> None:
+    """The job is submitted once, its result is brought back, and its launch is recorded."""
+    prepared(workflow, "echo 1 > out.txt").succeed("run")
+    check_completed(workflow, ONCE)
+    [launched] = workflow.events("stage.launched")
+    found = launched["data"]
+    assert found["job_ids"][0].isdigit()
+    assert found["work_dir"].endswith(found["submission_hash"])
+    assert found["dpdispatcher_version"].startswith("1.1")
+
+
+def test_a_job_that_fails_says_why(workflow: Workflow) -> None:
+    """Its id, its end and the last lines of its stderr are the stage's last error."""
+    done = prepared(workflow, "echo the tap is dry >&2; exit 3").call("run")
+    assert done.returncode == 6, done
+    found = workflow.stage("stage-1")
+    assert found["status"] == "failed"
+    [id_] = workflow.events("stage.launched")[0]["data"]["job_ids"]
+    assert f"(id {id_}) exited 1, " in found["last_error"]
+    assert "the tap is dry" in found["last_error"]
+    assert workflow.trace() == ONCE
+
+
+def test_a_partition_that_does_not_exist_is_a_refusal(workflow: Workflow) -> None:
+    """What the scheduler refuses was never started, and its own words say why."""
+    done = prepared(workflow, "echo 1 > out.txt", queue_name="nowhere").call("run")
+    assert done.returncode == 6, done
+    assert verdicts(workflow)[-1] == "REJECTED"
+    assert "invalid partition" in workflow.stage("stage-1")["last_error"]
+    assert workflow.trace() == []
+
+
+@pytest.mark.parametrize("victim", [Victim.MONITOR, Victim.SESSION])
+def test_a_job_outlives_whoever_watches_it(workflow: Workflow, victim: Victim) -> None:
+    """The job runs on in Slurm, and another monitor brings its result back."""
+    prepared(workflow, waiting(workflow))
+    with ending(workflow.start("run")) as run:
+        until(workflow.trace)
+        until(lambda: workflow.committed("stage.launched"))
+        strike(workflow, victim)
+        if victim is Victim.SESSION:
+            run.wait(PATIENCE)
+            workflow.succeed("rehydrate")
+        until(lambda: "ORPHAN_RUNNING" in verdicts(workflow))
+        let_go(workflow)
+        if victim is Victim.MONITOR:
+            assert run.wait(PATIENCE) == 0, workflow.said()
+    workflow.succeed("run")
+    check_completed(workflow, ONCE)
+
+
+def test_a_pending_job_is_alive(workflow: Workflow, slurm: Slurm) -> None:
+    """A job that waits for its turn is waited for, though nothing of it has started."""
+    prepared(workflow, "echo 1 > out.txt", custom_flags=["#SBATCH --begin=now+3600"])
+    workflow.succeed("dispatch", "stage-1")
+    [id_] = slurm.jobs(workflow.root)
+    strike(workflow, Victim.SESSION)
+    workflow.succeed("rehydrate")
+    assert verdicts(workflow)[-1] == "ORPHAN_RUNNING"
+    assert slurm.jobs(workflow.root) == [id_]
+    slurm.ask("scontrol", "update", f"jobid={id_}", "starttime=now")
+    workflow.succeed("run")
+    check_completed(workflow, ONCE)
+
+
+def test_a_job_submitted_and_not_written_down_is_found_by_its_folder(
+    workflow: Workflow, slurm: Slurm
+) -> None:
+    """Killed before the id is on disk, the next monitor waits and submits no second job."""
+    prepared(workflow, waiting(workflow))
+    workflow.succeed("dispatch", "stage-1")
+    until(workflow.trace)
+    strike(workflow, Victim.SESSION)
+    for path in workflow.root.glob("stage-1/.attempts/*/work/*/*"):
+        if path.name.endswith(("_job_id", ".json")):
+            path.unlink()
+    workflow.succeed("rehydrate")
+    assert len(slurm.jobs(workflow.root)) == 1
+    let_go(workflow)
+    workflow.succeed("run")
+    check_completed(workflow, ONCE)
+
+
+def test_a_cancelled_job_is_lost_and_gets_one_new_attempt(workflow: Workflow, slurm: Slurm) -> None:
+    """Cancelled by somebody, it is no failure of the stage; its successor computes."""
+    prepared(workflow, waiting(workflow))
+    with ending(workflow.start("run", **PROMPT)) as run:
+        until(workflow.trace)
+        slurm.ask("scancel", *slurm.jobs(workflow.root))
+        until(lambda: workflow.trace() == TWICE)
+        let_go(workflow)
+        assert run.wait(PATIENCE) == 0, workflow.said()
+    check_completed(workflow, TWICE)
+
+
+def test_a_job_cancelled_twice_is_a_failure(workflow: Workflow, slurm: Slurm) -> None:
+    """One new attempt is what a lost job gets; the second loss is the stage's failure."""
+    prepared(workflow, waiting(workflow))
+    with ending(workflow.start("run", **PROMPT)) as run:
+        until(lambda: workflow.trace() == ONCE)
+        slurm.ask("scancel", *slurm.jobs(workflow.root))
+        until(lambda: workflow.trace() == TWICE)
+        slurm.ask("scancel", *slurm.jobs(workflow.root))
+        assert run.wait(PATIENCE) == 6, workflow.said()
+    found = workflow.stage("stage-1")
+    assert (found["status"], found["retry_count"]) == ("failed", 0)
+    assert "lost twice" in found["last_error"]
+    assert workflow.trace() == TWICE
+
+
+@pytest.mark.long
+def test_a_job_past_its_time_has_failed(workflow: Workflow) -> None:
+    """It would take as long again, so the scheduler's end of it is not repeated."""
+    prepared(workflow, waiting(workflow), custom_flags=["#SBATCH --time=0:01"])
+    with ending(workflow.start("run", **PROMPT)) as run:
+        # Slurm looks for such jobs twice a minute, and counts in whole minutes.
+        assert run.wait(240) == 6
+    assert "TIMEOUT" in workflow.stage("stage-1")["last_error"]
+    assert workflow.trace() == ONCE
+
+
+def test_a_silent_scheduler_is_asked_again(workflow: Workflow, slurm: Slurm) -> None:
+    """While it gives no answer nothing is known and nothing changes; then the result is there."""
+    prepared(workflow, waiting(workflow))
+    with ending(workflow.start("run", WFCTL_PATIENCE="1")) as run:
+        until(lambda: watched(workflow))
+        with slurm.silent():
+            until(lambda: "UNKNOWN" in verdicts(workflow))
+            assert workflow.stage("stage-1")["status"] == "running"
+        let_go(workflow)
+        assert run.wait(PATIENCE) == 0, workflow.said()
+    check_completed(workflow, ONCE)
+
+
+@pytest.mark.long
+def test_a_diagnostic_run_brings_log_and_err_back_from_slurm(workflow: Workflow) -> None:
+    """The job ends well for Slurm, and the stage in failed, with what its command said."""
+    prepared(workflow, "echo so far; echo the tap is dry >&2; exit 3").call("run")
+    workflow.succeed("stage", "diagnose", "stage-1", "--submit", "--sync")
+    found = workflow.stage("stage-1")
+    assert (found["status"], found["retry_count"]) == ("failed", 1)
+    assert (workflow.root / "stage-1/log").read_text() == "so far\n"
+    assert (workflow.root / "stage-1/err").read_text().endswith("diagnostic run: exit code 3\n")
+    assert workflow.events("stage.failed")[-1]["data"]["category"] == "unknown"

@@ -1,0 +1,174 @@
+"""Stages on a machine that is reached over SSH, with and without a scheduler there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.stop import stop_below
+from tests.cluster.support import (
+    PROMPT,
+    Slurm,
+    Sshd,
+    init,
+    let_go,
+    traced,
+    verdicts,
+    waiting,
+    watched,
+    write_machine,
+)
+from tests.crash.support import PATIENCE, Workflow, ending, until
+from tests.crash.victims import Victim, strike
+
+pytestmark = pytest.mark.slow
+ONCE = ["w-far/stage-1/att-0001"]
+TWICE = [*ONCE, "w-far/stage-1/att-0002"]
+
+
+def machine(sshd: Sshd, far: Path, batch_type: str = "Shell") -> dict[str, Any]:
+    """Return a machine that is reached through an sshd."""
+    return {
+        "batch_type": batch_type,
+        "context_type": "SSHContext",
+        "remote_root": str(far),
+        "remote_profile": sshd.profile(),
+    }
+
+
+def check_completed(workflow: Workflow, trace: list[str]) -> None:
+    """Check that the stage is completed without a retry, its command run as the trace says."""
+    found = workflow.stage("stage-1")
+    assert (found["status"], found["retry_count"]) == ("completed", 0)
+    assert (workflow.root / "stage-1/out.txt").read_text() == "1\n"
+    assert workflow.trace() == trace
+
+
+@pytest.mark.parametrize("batch_type", ["Shell", "Slurm"])
+def test_a_stage_runs_over_ssh(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str
+) -> None:
+    """The job runs once on the far side, and its result is brought back."""
+    path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
+    init(workflow, path, traced(workflow, "echo 1 > out.txt"))
+    workflow.succeed("run")
+    check_completed(workflow, ONCE)
+    [launched] = workflow.events("stage.launched")
+    found = launched["data"]
+    assert found["job_ids"][0].isdigit()
+    assert found["work_dir"].startswith(str(tmp_path / "far"))
+    assert Path(found["work_dir"]).name == found["submission_hash"]
+
+
+@pytest.mark.parametrize("batch_type", ["Shell", "Slurm"])
+def test_a_far_machine_that_is_gone_for_a_while_costs_nothing(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path, slurm: Slurm, batch_type: str
+) -> None:
+    """The monitor dies, the job does not; nothing is known until the machine answers again."""
+    path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
+    init(workflow, path, traced(workflow, waiting(workflow)))
+    with ending(workflow.start("run", **PROMPT)) as run:
+        until(lambda: watched(workflow))
+        sshd.stop()
+        until(lambda: "UNKNOWN" in verdicts(workflow))
+        assert workflow.stage("stage-1")["status"] == "running"
+        let_go(workflow)
+        sshd.start(**slurm.environ)
+        assert run.wait(PATIENCE) == 0, workflow.said()
+    check_completed(workflow, ONCE)
+
+
+def test_a_far_machine_that_is_gone_at_the_launch_is_no_failure(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path, slurm: Slurm
+) -> None:
+    """Nothing was submitted and nothing has failed; the launch is made up for later."""
+    path = write_machine(workflow, machine(sshd, tmp_path / "far"))
+    init(workflow, path, traced(workflow, "echo 1 > out.txt"))
+    sshd.stop()
+    with ending(workflow.start("run", **PROMPT)) as run:
+        until(lambda: "UNKNOWN" in verdicts(workflow))
+        sshd.start(**slurm.environ)
+        assert run.wait(PATIENCE) == 0, workflow.said()
+    check_completed(workflow, ONCE)
+
+
+def test_a_far_job_outlives_the_session_that_launched_it(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path
+) -> None:
+    """Killed with its monitor, a session comes back to a job that ran on."""
+    path = write_machine(workflow, machine(sshd, tmp_path / "far"))
+    init(workflow, path, traced(workflow, waiting(workflow)))
+    with ending(workflow.start("run")) as run:
+        until(lambda: watched(workflow))
+        strike(workflow, Victim.SESSION)
+        run.wait(PATIENCE)
+    workflow.succeed("rehydrate")
+    assert verdicts(workflow)[-1] == "ORPHAN_RUNNING"
+    let_go(workflow)
+    workflow.succeed("run")
+    check_completed(workflow, ONCE)
+
+
+def test_a_far_job_that_was_killed_gets_one_new_attempt(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path
+) -> None:
+    """Every process of it dead, it is lost; its successor computes."""
+    path = write_machine(workflow, machine(sshd, tmp_path / "far"))
+    init(workflow, path, traced(workflow, waiting(workflow)))
+    with ending(workflow.start("run", **PROMPT)) as run:
+        until(lambda: watched(workflow))
+        assert stop_below(tmp_path / "far")[1] == ()
+        until(lambda: workflow.trace() == TWICE)
+        let_go(workflow)
+        assert run.wait(PATIENCE) == 0, workflow.said()
+    check_completed(workflow, TWICE)
+
+
+def test_a_far_job_that_fails_says_why(workflow: Workflow, sshd: Sshd, tmp_path: Path) -> None:
+    """Its id, its end and the last lines of its stderr come back from the far side."""
+    path = write_machine(workflow, machine(sshd, tmp_path / "far"))
+    init(workflow, path, traced(workflow, "echo the tap is dry >&2; exit 3"))
+    assert workflow.call("run").returncode == 6
+    found = workflow.stage("stage-1")
+    [id_] = workflow.events("stage.launched")[0]["data"]["job_ids"]
+    assert f"(id {id_}) exited 1, " in found["last_error"]
+    assert "the tap is dry" in found["last_error"]
+
+
+def test_a_missing_machine_file_stops_a_launch_and_not_a_plan(workflow: Workflow) -> None:
+    """The plan is taken with a warning; a dispatch names the path and starts nothing."""
+    plan = {
+        "workflow_id": "w-far",
+        "default_backend": "far",
+        "backend_profiles": {"far": {"type": "remote", "config_path": "nowhere.json"}},
+        "stages": [traced(workflow, "true")],
+    }
+    (workflow.root / "plan.json").write_text(json.dumps(plan))
+    made = workflow.call("init", "plan.json")
+    assert made.returncode == 0
+    assert "nowhere.json is missing" in made.stderr
+    done = workflow.call("dispatch", "stage-1")
+    assert done.returncode == 5
+    assert "nowhere.json is missing" in done.stderr
+    assert workflow.events("attempt.started") == []
+
+
+def test_a_machine_file_that_went_away_leaves_a_job_unknown(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path
+) -> None:
+    """Without it the far side cannot be asked, which says nothing of the job."""
+    path = write_machine(workflow, machine(sshd, tmp_path / "far"))
+    init(workflow, path, traced(workflow, waiting(workflow)))
+    workflow.succeed("dispatch", "stage-1")
+    until(workflow.trace)
+    strike(workflow, Victim.SESSION)
+    Path(path).rename(f"{path}.aside")
+    workflow.succeed("reconcile")
+    assert verdicts(workflow)[-1] == "UNKNOWN"
+    Path(f"{path}.aside").rename(path)
+    let_go(workflow)
+    workflow.succeed("run")
+    check_completed(workflow, ONCE)

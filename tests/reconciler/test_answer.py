@@ -1,0 +1,152 @@
+"""The probe's lines, from a real run of it over folders made by hand, read back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from reconciler.far import ask
+from reconciler.far.answer import Answer, read
+from reconciler.scheduler import Listed
+
+PROBE = Path(ask.__file__).with_name("probe.sh")
+HASH, JOB = "c" * 40, "a" * 40
+STATE = """{
+    "machine": {"remote_profile": {"password": "canary-9"}},
+    "belonging_jobs": [
+        {
+            "%s": {
+                "job_state": 4,
+                "fail_count": 1,
+                "job_id": "12"
+            }
+        }
+    ]
+}
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Make an attempt's folder with one job that has claimed its start."""
+    place = tmp_path / "a far päth"
+    (place / HASH / "stage-1").mkdir(parents=True)
+    (place / HASH / f"{JOB}_job_id").write_text("12")
+    (place / f"job-{JOB}.started").mkdir()
+    (place / f"job-{JOB}.started" / "record").write_text("/x\n1\n2\nb\nh\n")
+    return place
+
+
+def probed(place: Path, *patterns: str, queue: str | None = None) -> tuple[Answer, str]:
+    """Run the probe over a folder, with a squeue that says what it is told."""
+    tools = place.parent / "tools"
+    tools.mkdir(exist_ok=True)
+    (tools / "squeue").write_text(queue or "#!/bin/sh\n")
+    (tools / "squeue").chmod(0o755)
+    calls = ['queue "$1"'] if queue is not None else []
+    script = "\n".join([PROBE.read_text(), *calls, "processes", 'attempt t "$@"'])
+    done = subprocess.run(
+        ["bash", "-c", script, "probe", place, *patterns],
+        env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    return read(done.stdout)["t"], done.stdout
+
+
+def test_a_job_is_read_back(place: Path) -> None:
+    """Its claim, its id and its free lock come back; nothing else is made up."""
+    answer, _ = probed(place)
+    job = answer.jobs[JOB]
+    assert (job.id, job.started, job.exit_code, job.lock_held) == ("12", True, None, False)
+    assert (answer.place, answer.copies, answer.queue) == (str(place), [HASH], None)
+
+
+def test_an_end_is_read_back_with_its_time(place: Path) -> None:
+    """The exit code is the file's first line, its time the file's own, to the nanosecond."""
+    ending = place / f"job-{JOB}.exit"
+    ending.write_text("3\nwf/stage-1/att-0001 2026-05-04T12:00:00Z\n")
+    os.utime(ending, ns=(0, 1_777_000_000_123_456_789))
+    job = probed(place)[0].jobs[JOB]
+    assert (job.exit_code, job.ended_at) == (3, 1_777_000_000_123_456_789)
+
+
+def test_half_an_end_is_none(place: Path) -> None:
+    """An empty record of an end says nothing."""
+    (place / f"job-{JOB}.exit").write_text("")
+    assert probed(place)[0].jobs[JOB].exit_code is None
+
+
+def test_a_held_lock_is_seen(place: Path) -> None:
+    """While somebody computes, the lock says so."""
+    lock = place / f"job-{JOB}.lock"
+    with subprocess.Popen(["flock", lock, "sh", "-c", "echo; read x"], stdin=-1, stdout=-1) as one:
+        assert one.stdout is not None
+        one.stdout.readline()
+        assert probed(place)[0].jobs[JOB].lock_held is True
+        one.communicate(b"\n")
+    assert probed(place)[0].jobs[JOB].lock_held is False
+
+
+def test_the_recovery_file_is_read_without_what_it_hides(place: Path) -> None:
+    """State and fail count are told, and nothing of the connection."""
+    (place / HASH / f"{HASH}.json").write_text(STATE % JOB)
+    answer, printed = probed(place)
+    assert answer.has_recovery_file
+    assert (answer.jobs[JOB].state, answer.jobs[JOB].fail_count) == (4, 1)
+    assert "canary-9" not in printed
+
+
+def test_missing_files_are_told_by_pattern(place: Path) -> None:
+    """Of the files to bring back those are named that no scratch copy holds."""
+    (place / HASH / "stage-1" / "out 1.txt").write_text("x")
+    answer, _ = probed(place, "stage-1/out*.txt", "stage-1/b.txt", "stage-1/out 1.txt")
+    assert answer.absent == ["stage-1/b.txt"]
+
+
+def test_processes_in_the_folder_are_told(place: Path) -> None:
+    """Whoever works there is found by the folder, with the time it was started at."""
+    with subprocess.Popen(["sleep", "60"], cwd=place / HASH) as one:
+        [tenant] = probed(place)[0].tenants
+        one.kill()
+    assert (tenant.pid, tenant.folder) == (one.pid, f"{place}/{HASH}")
+    assert tenant.ticks > 0
+
+
+def test_a_folder_that_is_not_there_is_an_answer(tmp_path: Path) -> None:
+    """Nothing was made yet, and that is known."""
+    answer, _ = probed(tmp_path / "nowhere")
+    assert (answer.error, answer.place, answer.jobs, answer.copies) == (None, None, {}, [])
+
+
+def listing(*lines: str) -> str:
+    """Return a squeue that lists these lines."""
+    return "#!/bin/sh\ncat <<'END'\n" + "\n".join(lines) + "\nEND\n"
+
+
+def test_a_job_is_found_by_folder_though_its_id_was_lost(place: Path) -> None:
+    """Any job that works below the attempt's folder is the attempt's."""
+    answer, _ = probed(place, queue=listing(f"99|PENDING|{place}/{HASH}", "7|RUNNING|/else"))
+    assert answer.queue is not None
+    assert answer.queue.listed == (Listed("99", "PENDING", f"{place}/{HASH}"),)
+
+
+def test_a_known_id_in_another_folder_is_somebody_elses(place: Path) -> None:
+    """Ids are given again; one that works elsewhere does not speak for this attempt."""
+    answer, _ = probed(place, queue=listing("12|RUNNING|/else"))
+    assert answer.queue is not None
+    assert answer.queue.listed == ()
+
+
+@pytest.mark.parametrize("said", ["", "slurm_load_jobs error: Socket timed out"])
+def test_a_scheduler_that_fails_has_given_no_answer(place: Path, said: str) -> None:
+    """Whatever it printed, an exit code that is not 0 is no list."""
+    answer, _ = probed(place, queue=f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
+    assert answer.queue is not None
+    assert answer.queue.listed is None
+    assert said in (answer.queue.error or "")

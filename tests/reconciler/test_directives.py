@@ -1,0 +1,75 @@
+"""Lines for the scheduler that people add: read by it, and not twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reconciler import directives
+from reconciler.errors import UnusableSubmission
+
+GOOD = [
+    ("Slurm", "#SBATCH --mem=4G"),
+    ("Slurm", "#SBATCH -n 4"),
+    ("Slurm", "#SBATCH --time=1:00:00 --account=me"),
+    ("PBS", "#PBS -l walltime=1:00:00"),
+    ("Torque", "#PBS -A me"),
+    ("LSF", "#BSUB -W 60"),
+    ("SGE", "#$ -l h_rt=3600"),
+]
+WRONG = [
+    ("Slurm", "--mem=4G"),
+    ("Slurm", "# SBATCH --mem=4G"),
+    ("Slurm", "#SBATCH--mem=4G"),
+    ("Slurm", "#PBS -l mem=4gb"),
+    ("Slurm", "#SBATCH --mem=4G\nrm x"),
+    ("Slurm", "#SBATCH --comment=it's"),
+    ("PBS", "#SBATCH --mem=4G"),
+    ("LSF", "#PBS -W 60"),
+    ("SGE", "#SBATCH -l h_rt=1"),
+    ("Shell", "#SBATCH --mem=4G"),
+]
+DOUBLE = [
+    ("Slurm", "#SBATCH --nodes=2", {}),
+    ("Slurm", "#SBATCH -N 2", {}),
+    ("Slurm", "#SBATCH -N2", {}),
+    ("Slurm", "#SBATCH --mem=4G --ntasks-per-node 4", {}),
+    ("Slurm", "#SBATCH --partition=long", {"queue_name": "debug"}),
+    ("Slurm", "#SBATCH --gres=gpu:1", {"gpu_per_node": 1}),
+    ("Slurm", "#SBATCH --array=0-3", {}),
+    ("Slurm", "#SBATCH --chdir=/tmp", {}),
+    ("PBS", "#PBS -l select=1:ncpus=4", {}),
+    ("Torque", "#PBS -l nodes=1:ppn=4", {}),
+    ("LSF", "#BSUB -n 4", {}),
+    ("SGE", "#$ -pe mpi 4", {}),
+]
+
+
+@pytest.mark.parametrize(("batch_type", "line"), GOOD)
+def test_a_directive_of_the_scheduler_is_taken(batch_type: str, line: str) -> None:
+    """A line that the scheduler reads and nobody else writes is passed on."""
+    directives.check(batch_type, {"custom_flags": [line]})
+
+
+@pytest.mark.parametrize(("batch_type", "line"), WRONG)
+def test_a_line_that_the_scheduler_would_not_read_is_refused(batch_type: str, line: str) -> None:
+    """Without its scheduler's prefix a line would be a comment, or be run."""
+    with pytest.raises(UnusableSubmission, match="custom_flags") as caught:
+        directives.check(batch_type, {"custom_flags": [line]})
+    assert caught.value.data["found"] == line
+
+
+@pytest.mark.parametrize(("batch_type", "line", "resources"), DOUBLE)
+def test_a_directive_that_is_generated_is_refused(
+    batch_type: str, line: str, resources: dict[str, Any]
+) -> None:
+    """Which of two would count depends on the scheduler; the resource is what to set."""
+    with pytest.raises(UnusableSubmission, match="generated from the resources"):
+        directives.check(batch_type, {**resources, "custom_flags": [line]})
+
+
+@pytest.mark.parametrize("line", ["#SBATCH --partition=long", "#SBATCH --gres=gpu:1"])
+def test_a_directive_that_is_not_generated_here_is_taken(line: str) -> None:
+    """Without the resource DPDispatcher writes no such line, so a person may."""
+    directives.check("Slurm", {"custom_flags": [line]})

@@ -1,0 +1,94 @@
+"""Ending jobs in the queues of schedulers that are not to be had here: their programs stand in.
+
+What they print is spelled as their manuals have it: long lines broken, homes shortened.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from reconciler.attempt import Attempt
+from reconciler.machine import Machine
+from reconciler.stop import stop
+
+#: Program → its script; each job is a file of its id that holds the folder it works in.
+PBS = {
+    "qselect": "ls $JOBS",
+    "qstat": (
+        'f=$(cat $JOBS/$2) || exit 153; echo "Job Id: $2"; echo "    job_state = R"; '
+        'printf "    Variable_List = PBS_O_HOME=/root,\\n\\tPBS_O_WORKDIR=%s\\n\\t%s,PBS_O_Q=q\\n"'
+        ' "${f:0:20}" "${f:20}"'
+    ),
+    "qdel": "rm $JOBS/$1",
+}
+SGE = {
+    "qstat": (
+        'if [ "$1" = -j ]; then echo "job_number: $2"; echo "sge_o_workdir:    $(cat $JOBS/$2)"; '
+        'else ls $JOBS | sed "1i job-ID prior name user\\n-----" ; fi'
+    ),
+    "qdel": "rm $JOBS/$1",
+}
+LSF = {
+    "bjobs": (
+        'if [ "$1" = -l ]; then f=$(cat $JOBS/$2); f=${f/#$HOME/'
+        "'$HOME'"
+        '}; printf "Job <%s>, CWD <%s\\n                     %s>, 1 Task\\n" '
+        '"$2" "${f:0:15}" "${f:15}"; '
+        'elif [ -n "$(ls $JOBS)" ]; then echo "JOBID USER STAT"; ls $JOBS; '
+        'else echo "No unfinished job found" >&2; exit 255; fi'
+    ),
+    "bkill": "rm $JOBS/$1",
+}
+KINDS = {"PBS": PBS, "Torque": PBS, "SGE": SGE, "LSF": LSF}
+
+
+@pytest.fixture
+def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Attempt:
+    """Make an attempt's folders, below a home."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    made = Attempt(tmp_path / "a root", "w", "stage-1", "att-0001")
+    (made.work / "hash").mkdir(parents=True)
+    return made
+
+
+def installed(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a scheduler's programs on the path; return the folder of its jobs."""
+    tools, jobs = tmp_path / "tools", tmp_path / "jobs"
+    tools.mkdir()
+    jobs.mkdir()
+    for name, script in KINDS[kind].items():
+        (tools / name).write_text(f"#!/bin/bash\n{script}\n")
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("JOBS", str(jobs))
+    monkeypatch.setenv("PATH", str(tools), prepend=os.pathsep)
+    return jobs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_job_in_a_queue_is_cancelled_by_its_folder(
+    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Given one of the attempt and one of a folder with a longer name, one ends."""
+    jobs = installed(kind, tmp_path, monkeypatch)
+    attempt.machine_record.write_text(Machine(kind, "LocalContext", str(attempt.work)).to_text())
+    (jobs / "12").write_text(str(attempt.work / "hash"))
+    (jobs / "13").write_text(f"{attempt.work}-2/hash")
+    assert stop(attempt).ended == ("job 12",)
+    assert [job.name for job in jobs.iterdir()] == ["13"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_silent_queue_leaves_it_open(
+    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Whoever does not answer may hold a job."""
+    installed(kind, tmp_path, monkeypatch)
+    for name in KINDS[kind]:
+        (tmp_path / "tools" / name).write_text("#!/bin/sh\nexit 1\n")
+    attempt.machine_record.write_text(Machine(kind, "LocalContext", str(attempt.work)).to_text())
+    assert stop(attempt).left == ("what the scheduler is silent about",)

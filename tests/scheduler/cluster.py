@@ -1,0 +1,138 @@
+"""A cluster that is a folder: what its scheduler says may be a lie, what happens is the truth."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.crash.support import until
+
+TOOLS = ("squeue", "sbatch", "scancel", "sacct")
+LIES = {
+    "squeue": ("silent", "broken", "forget", "garbage", "half", "other", "stale", "slow"),
+    "sbatch": ("silent", "empty", "taken", "mute", "garbage", "other"),
+    "scancel": ("silent", "forget"),
+}
+#: What a job finds on a node that is another machine, with a file system that knows no locks.
+_NODE = {
+    "flock": "echo 'flock: Function not implemented' >&2; exit 71",
+    "uname": "echo node-7",
+    "cat": 'case $1 in /proc/*/boot_id) echo node-7-boot ;; *) exec /bin/cat "$@" ;; esac',
+}
+#: And what somebody who looks for its processes finds.
+_LOOKER = {"readlink": 'case $1 in /proc/*) exit 1 ;; *) exec /bin/readlink "$@" ;; esac'}
+
+
+@dataclass
+class Cluster:
+    """Jobs as they really are; each runs its own real script where it is told to."""
+
+    folder: Path
+    has_locks: bool = True
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("bin", "jobs", "lies", "nodes"):
+            (self.folder / name).mkdir(parents=True)
+        for tool in TOOLS:
+            shutil.copy(Path(__file__).with_name("standin.sh"), self.folder / "bin" / tool)
+            (self.folder / "bin" / tool).chmod(0o755)
+        if not self.has_locks:
+            _programs(self.folder / "nodes", _NODE)
+            _programs(self.folder / "bin", _LOOKER)
+
+    @property
+    def path(self) -> str:
+        """The PATH on which this cluster's scheduler is."""
+        return f"{self.folder / 'bin'}:{os.environ['PATH']}"
+
+    def lie(self, tool: str, lies: Iterable[str]) -> None:
+        """Let the next calls of a tool lie, one each."""
+        with (self.folder / "lies" / tool).open("a") as told:
+            told.writelines(f"{lie}\n" for lie in lies)
+
+    def tell_the_truth(self) -> None:
+        """Let nobody lie any more."""
+        for path in (self.folder / "lies").iterdir():
+            path.unlink()
+
+    def jobs(self, *states: str) -> list[str]:
+        """Return the ids of the jobs in these states, the oldest first."""
+        found = sorted((path for path in (self.folder / "jobs").iterdir()), key=lambda p: p.name)
+        return [path.name for path in found if self.state(path.name) in states]
+
+    def state(self, id_: str) -> str:
+        """Return what is so of a job; nothing once the scheduler has forgotten it."""
+        path = self._file(id_, "state")
+        return path.read_text().strip() if path.exists() else ""
+
+    def start(self, id_: str, **environ: str) -> None:
+        """Run the script of a job that waits."""
+        folder = self._file(id_, "folder").read_text().strip()
+        if not Path(folder).is_dir():
+            self._set(id_, "FAILED")
+            return
+        path = f"{self.folder / 'nodes'}:{self.path}"
+        process = subprocess.Popen(
+            ["bash", self._file(id_, "script")],
+            cwd=folder,
+            env={**os.environ, **environ, "PATH": path},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._file(id_, "group").write_text(str(process.pid))
+        self.running[id_] = process
+        self._set(id_, "RUNNING")
+
+    def settle(self, id_: str) -> None:
+        """Wait for the end of a job's script, and say how it ended."""
+        code = self.running.pop(id_).wait(60)
+        if self.state(id_) == "RUNNING":
+            self._set(id_, "COMPLETED" if code == 0 else "FAILED")
+
+    def take(self, id_: str, state: str) -> None:
+        """End a job, which leaves no word: an administrator did, or its node failed."""
+        self._set(id_, state)
+        process = self.running.pop(id_, None)
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            until(lambda: not _has_members(process.pid))
+
+    def forget(self, id_: str) -> None:
+        """Let the scheduler know nothing of a job that is over."""
+        self._file(id_, "state").unlink()
+
+    def end(self) -> None:
+        """Leave no process."""
+        for id_ in list(self.running):
+            self.take(id_, "CANCELLED")
+
+    def _set(self, id_: str, state: str) -> None:
+        self._file(id_, "state").write_text(f"{state}\n")
+
+    def _file(self, id_: str, name: str) -> Path:
+        return self.folder / "jobs" / id_ / name
+
+
+def _programs(folder: Path, texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        (folder / name).write_text(f"#!/bin/bash\n{text}\n")
+        (folder / name).chmod(0o755)
+
+
+def _has_members(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,112 @@
+"""A runner whose monitors do one turn of their work while one waits, and then die.
+
+The turn is that of the wrapper for jobs on a scheduler: look, submit, look, collect. Submitting
+and collecting is the real DPDispatcher's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler import watch
+from reconciler.attempt import Attempt
+from reconciler.dpdisp import DPDispatcherRunner
+from reconciler.far import ask
+from reconciler.runner import Launched, Mode
+from reconciler.scheduler import UNHEARD
+from reconciler.wrapper import Watched
+
+_SUBMITTER = Path(__file__).with_name("submitter.py")
+
+
+@dataclass
+class Submitter:
+    """A process that has DPDispatcher loaded."""
+
+    process: subprocess.Popen[str]
+
+    @classmethod
+    def start(cls, folder: Path) -> Submitter:
+        """Start one that leaves its traces in a folder."""
+        process = subprocess.Popen(
+            [sys.executable, str(_SUBMITTER)],
+            cwd=folder,
+            env={**os.environ, "HOME": str(folder)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return cls(process)
+
+    def submit(self, attempt: Attempt, path: str) -> tuple[int, str]:
+        """Submit or poll once; return the exit code and what was printed."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        before = attempt.log.stat().st_size if attempt.log.exists() else 0
+        request = {
+            "file": str(attempt.submission),
+            "folder": str(attempt.root),
+            "log": str(attempt.log),
+            "path": path,
+        }
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        code = int(self.process.stdout.readline())
+        return code, attempt.log.read_text(errors="replace")[before:]
+
+    def end(self) -> None:
+        """End it."""
+        self.process.communicate()
+
+
+class Monitor(DPDispatcherRunner):
+    """The real runner, its monitors in hand."""
+
+    def __init__(self, program: Path, submitter: Submitter) -> None:
+        super().__init__(program)
+        self._submitter = submitter
+
+    def _in_tmux(self, attempt: Attempt) -> Launched:
+        return self._detached(attempt, None)
+
+    def _detached(self, attempt: Attempt, note: str | None) -> Launched:  # noqa: ARG002 - base's
+        attempt.log.touch()
+        self._turn(attempt)
+        return Launched(Mode.SETSID, pid=os.getpid())
+
+    def _turn(self, attempt: Attempt) -> None:
+        """See the script of the wrapper, whose exit codes these are."""
+        submitted: int | None = None
+        for _ in range(3):
+            match watch._watched(watch.look_surely(attempt)):
+                case Watched.OVER:
+                    ask.tag_jobs(attempt)
+                    code, printed = self._submit(attempt)
+                    # Told that it still runs, it would go on looking; here it dies.
+                    return None if "submission succeeded: " in printed else _finish(attempt, code)
+                case Watched.COLLECTED:
+                    return _finish(attempt, 0)
+                case Watched.NOTHING if submitted is not None:
+                    return _finish(attempt, submitted)
+                case Watched.NOTHING:
+                    submitted, printed = self._submit(attempt)
+                    if any(words in printed for words in ("submission succeeded: ", *UNHEARD)):
+                        submitted = int(Watched.SILENT)
+                    elif submitted == 0:
+                        return _finish(attempt, 0)
+                case _:
+                    return None
+        return None
+
+    def _submit(self, attempt: Attempt) -> tuple[int, str]:
+        return self._submitter.submit(attempt, os.environ["PATH"])
+
+
+def _finish(attempt: Attempt, code: int) -> None:
+    for marker in (attempt.exit_code_marker, attempt.done_marker):
+        marker.write_text(f"{code}\n{attempt.tag} 2026-01-01T00:00:00.000000Z\n")

@@ -1,0 +1,122 @@
+"""`wfctl run` with the real DPDispatcher on a scheduler that lies at its first answers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.crash.outcome import begun, check_result, check_verdicts, ended
+from tests.crash.support import PATIENCE, Workflow, ending, until
+from tests.scheduler import hurried
+from tests.scheduler.cluster import Cluster
+
+_WORK = """\
+echo "begin $WFCTL_ATTEMPT" >> "{trace}"
+sleep 2
+echo 1 > out.txt
+echo "end $WFCTL_ATTEMPT" >> "{trace}"
+"""
+#: What each tool says first; then the truth.
+STORIES = {
+    "the submission is taken and the answer lost": {"sbatch": ["taken"] * 4},
+    "the submission is taken without an id": {"sbatch": ["mute"], "squeue": ["forget"]},
+    "the id is another job's": {"sbatch": ["other"], "squeue": ["slow", "other"]},
+    "the queue forgets what waits": {"squeue": ["slow", "slow", "slow", *["forget"] * 2]},
+    "the queue answers in garbage": {"sbatch": ["garbage"], "squeue": ["garbage"] * 6},
+    "nobody answers for long": {"sbatch": ["silent"] * 5, "squeue": ["silent", "broken"] * 2},
+}
+
+
+@contextmanager
+def at_work(cluster: Cluster) -> Iterator[None]:
+    """Run the jobs of a cluster as they come, each a moment after it was submitted."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(0.3):
+            for id_ in cluster.jobs("PENDING"):
+                cluster.start(id_)
+            for id_, process in list(cluster.running.items()):
+                if process.poll() is not None:
+                    cluster.settle(id_)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        yield
+    finally:
+        over.set()
+        worker.join()
+        cluster.end()
+
+
+def prepared(workflow: Workflow, here: Path, cluster: Cluster) -> Workflow:
+    """Make a workflow of one stage on the cluster."""
+    (here / "python").mkdir()
+    shutil.copy(hurried.__file__, here / "python" / "sitecustomize.py")
+    work = here / "work.sh"
+    work.write_text(_WORK.format(trace=workflow.root / "trace"))
+    machine = {"batch_type": "Slurm", "context_type": "LocalContext", "remote_root": "."}
+    resources = {"number_node": 1, "cpu_per_node": 1, "group_size": 1}
+    stage = {
+        "id": "stage-1",
+        "name": "the stage-1",
+        "outputs": ["stage-1/out.txt"],
+        "parameters": {"command": f"bash {work}"},
+    }
+    plan = {
+        "workflow_id": "w-crash",
+        "default_backend": "hpc",
+        "backend_profiles": {
+            "hpc": {"type": "remote", "config": machine, "resource_defaults": resources}
+        },
+        "stages": [stage],
+    }
+    (workflow.root / "plan.json").write_text(json.dumps(plan))
+    paths = {
+        "PATH": cluster.path,
+        "PYTHONPATH": f"{here / 'python'}:{workflow.environ['PYTHONPATH']}",
+        "WFCTL_PATIENCE": "1",
+    }
+    made = replace(workflow, environ={**workflow.environ, **paths})
+    made.succeed("init", "plan.json")
+    return made
+
+
+def run_through(workflow: Workflow, here: Path, lies: dict[str, list[str]]) -> None:
+    """Run to the end while the scheduler lies, and check that the command ran once."""
+    cluster = Cluster(here / "cluster")
+    made = prepared(workflow, here, cluster)
+    for tool, told in lies.items():
+        cluster.lie(tool, told)
+    with at_work(cluster), ending(made.start("run")) as run:
+        assert run.wait(PATIENCE * 2) == 0, made.said()
+        until(lambda: not cluster.jobs("PENDING", "RUNNING"))
+    starts = begun(made)
+    assert starts == ended(made) == starts[:1]
+    check_result(made)
+    check_verdicts(made)
+
+
+@pytest.mark.slow
+def test_a_run_on_a_lying_scheduler_runs_the_command_once(
+    workflow: Workflow, tmp_path: Path
+) -> None:
+    """The whole of it: wrapper, watcher, DPDispatcher, reconciler."""
+    run_through(workflow, tmp_path, STORIES["the submission is taken without an id"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("story", STORIES)
+def test_no_lie_makes_a_run_fail_or_run_twice(
+    workflow: Workflow, tmp_path: Path, story: str
+) -> None:
+    """Each of the lies that a session is told in turn."""
+    run_through(workflow, tmp_path, STORIES[story])

@@ -1,0 +1,183 @@
+"""One stage on a cluster whose scheduler lies: the real reconciler, and the truth beside it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from unittest.mock import patch
+
+from cli.workspace import create
+from eventstore.event import Actor
+from lifecycle.plan import create as command_of
+from lifecycle.status import Status
+from reconciler import finding, processes, watch
+from reconciler.dispatch import dispatch
+from reconciler.evidence import Evidence
+from reconciler.jobs import Jobs
+from reconciler.reconcile import reconcile
+from reconciler.verdict import verdict
+from service.clock import new_id, system_clock, utc_text
+from service.initialise import initialise, root_at
+from service.log import WorkflowLog
+from service.place import identity
+from service.service import Service, WriteOptions
+from tests.crash.support import until
+from tests.scheduler.cluster import Cluster
+from tests.scheduler.monitor import Monitor, Submitter
+
+_ACTOR = Actor("user", "test")
+_MACHINE = {"batch_type": "Slurm", "context_type": "LocalContext", "remote_root": "."}
+_RESOURCES = {"number_node": 1, "cpu_per_node": 1, "group_size": 1}
+#: The nodes of some clusters have no such program.
+_FLOCK = shutil.which("flock") or "flock"
+_WORK = """
+exec 7>>"{here}/computing"
+flock -n 7 || echo "beside $WFCTL_ATTEMPT" >> "{here}/trace"
+echo "begin $WFCTL_ATTEMPT" >> "{here}/trace"
+until [ -e "{here}/fate-$WFCTL_SHORT" ]; do sleep 0.02 7>&-; done
+read -r code < "{here}/fate-$WFCTL_SHORT"
+[ "$code" -ne 0 ] || echo 1 > out.txt
+echo "end $WFCTL_ATTEMPT $code" >> "{here}/trace"
+exit "$code"
+"""
+
+
+class World:
+    """The stage, its cluster, and what is so."""
+
+    def __init__(self, submitter: Submitter, *, sees_nodes: bool) -> None:
+        self.here = Path(tempfile.mkdtemp(prefix="wfctl-lies-"))
+        self.root = self.here / "root"
+        self.cluster = Cluster(self.here / "cluster", has_locks=sees_nodes)
+        self._open = ExitStack()
+        self._submitter = submitter
+        self._enter(sees_nodes=sees_nodes)
+        self._init()
+        self.jobs = self._open_jobs()
+
+    def _enter(self, *, sees_nodes: bool) -> None:
+        """Put the cluster on the path; where its nodes are others' machines, hide them."""
+        self._open.enter_context(patch.dict(os.environ, {"PATH": self.cluster.path}))
+        self._open.enter_context(patch.object(watch, "AGAIN", 0.0))
+        self._open.enter_context(patch.object(finding, "AGAIN", 0.0))
+        if not sees_nodes:
+            self._open.enter_context(patch.object(processes, "census", lambda: ()))
+
+    def _init(self) -> None:
+        self.root.mkdir()
+        work = self.here / "work.sh"
+        work.write_text(_WORK.replace("{here}", str(self.here)).replace("flock", _FLOCK))
+        profile = {"type": "remote", "config": _MACHINE, "resource_defaults": _RESOURCES}
+        stage = {
+            "id": "stage-1",
+            "name": "the stage-1",
+            "outputs": ["stage-1/out.txt"],
+            "parameters": {"command": f"WFCTL_SHORT=${{WFCTL_ATTEMPT##*/}} bash {work}"},
+        }
+        plan = {
+            "workflow_id": "w-lies",
+            "default_backend": "hpc",
+            "backend_profiles": {"hpc": profile},
+            "stages": [stage],
+        }
+        (self.root / "stage-1").mkdir()
+        command = command_of(plan, created=utc_text(system_clock()), root=identity(self.root))
+        initialise(
+            root_at(self.root),
+            command,
+            connect=create,
+            actor=_ACTOR,
+            clock=system_clock,
+            options=WriteOptions(),
+        )
+
+    def _open_jobs(self) -> Jobs:
+        root = root_at(self.root)
+        store = create(root)
+        self._open.callback(store.close)
+        service = Service(root, WorkflowLog(store, "workflow-w-lies"), _ACTOR)
+        return Jobs(service, Monitor(self._program(), self._submitter), _mute, _mute)
+
+    def _program(self) -> Path:
+        """Return a dpdisp beside a check that agrees; neither is asked for anything else."""
+        folder = self.here / "programs"
+        folder.mkdir()
+        for name in ("dpdisp", "dargs"):
+            (folder / name).write_text("#!/bin/bash\n")
+            (folder / name).chmod(0o755)
+        return folder / "dpdisp"
+
+    def close(self) -> None:
+        """Leave nothing."""
+        self.cluster.end()
+        self._open.close()
+        shutil.rmtree(self.here)
+
+    def dispatch(self) -> None:
+        """Launch the stage."""
+        options = WriteOptions(command_id=new_id())
+        dispatch(self.jobs, "stage-1", sync=False, options=options)
+
+    def reconcile(self) -> None:
+        """Look, and do what follows."""
+        reconcile(self.jobs)
+
+    @property
+    def status(self) -> Status:
+        """What is recorded of the stage."""
+        return self.jobs.service.state().stage("stage-1").status
+
+    @property
+    def verdict(self) -> str | None:
+        """What was found of the newest attempt."""
+        return self.jobs.service.state().stage("stage-1").attempts[-1].verdict
+
+    @property
+    def last_error(self) -> str:
+        """Why the stage failed."""
+        return self.jobs.service.state().stage("stage-1").last_error or ""
+
+    def start(self, id_: str) -> None:
+        """Let a job run until its command has begun or its script has ended."""
+        before = len(self.trace("begin"))
+        self.cluster.start(id_)
+        process = self.cluster.running.get(id_)
+        if process is None:
+            return
+        until(lambda: len(self.trace("begin")) > before or process.poll() is not None)
+        if process.poll() is not None:
+            self.cluster.settle(id_)
+
+    def finish(self, id_: str, code: int) -> None:
+        """Let the command of a job that runs end."""
+        fate = self.here / f"fate-{self.attempt_of(id_)}"
+        fate.write_text(f"{code}\n")
+        self.cluster.settle(id_)
+        fate.unlink()
+
+    def attempt_of(self, id_: str) -> str:
+        """Return the attempt that a job was submitted for."""
+        folder = (self.cluster.folder / "jobs" / id_ / "folder").read_text()
+        return folder.partition("/.attempts/")[2].partition("/")[0]
+
+    def trace(self, word: str) -> list[list[str]]:
+        """Return what the commands wrote, after one word."""
+        path = self.here / "trace"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line.split()[1:] for line in lines if line.split()[0] == word]
+
+    def check_verdicts(self) -> None:
+        """Check that each recorded verdict follows again from the evidence recorded with it."""
+        log = self.jobs.service.log
+        for event in log.store.read(log.stream):
+            if event.type == "attempt.observed":
+                told = event.data
+                found = verdict(Evidence.from_dict(told["evidence"])).to_dict()
+                assert (found["row"], found["name"]) == (told["row"], told["verdict"])
+
+
+def _mute(*_: object, **about: object) -> None:
+    """Tell nobody."""

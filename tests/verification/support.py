@@ -1,0 +1,35 @@
+"""Outputs of every known type, and of every way to be broken."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+
+from reconciler.outputs import known
+from reconciler.outputs.reading import Reading
+
+ARRAYS = Path(__file__).parent / "arrays"
+
+
+def chunk(name: bytes, data: bytes) -> bytes:
+    """Return a chunk of a PNG."""
+    sum_ = struct.pack(">I", zlib.crc32(name + data))
+    return struct.pack(">I", len(data)) + name + data + sum_
+
+
+def picture(width: int = 4, height: int = 3, pixels: bytes | None = None) -> bytes:
+    """Return a grey PNG; ``pixels`` in place of as many as the header says."""
+    rows = (b"\0" + bytes(range(width))) * height if pixels is None else pixels
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    parts = [(b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
+
+
+def read(folder: Path, name: str, content: bytes | str) -> Reading:
+    """Write a file and read it as its name says."""
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    found = known.read(path)
+    assert found is not None
+    return found

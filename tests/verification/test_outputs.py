@@ -1,0 +1,185 @@
+"""An output is read as what its name says it is: half of a file is found out, and so is NaN."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.outputs import json_text, known, lines, npy, png, table, text
+from tests.verification.support import ARRAYS, picture, read
+
+WHOLE: dict[str, bytes | str] = {
+    "a.json": '{"rg": 4.8, "steps": [1, 2, 1e-300]}',
+    "a.jsonl": '{"rg": 4.8}\n{"rg": 4.9}\n',
+    "a.csv": "step,rg,comment\n1,4.8,\n2,4.9,nan is a word here\n",
+    "quoted.csv": '"step, with comma","two\nlines"\n1,"x ""y"""\n',
+    "comments.csv": "# made by a script\nstep,rg\n1,2\n",
+    "semicolons.csv": "step;rg\n1;2\n",
+    "names.csv": "name,rg\nnan,1\nargon,2\ninf,3\nneon,4\n",
+    "a.tsv": "step\trg\n1\t4.8\n",
+    "a.png": picture(),
+    "a.dat": "# step rg\n1 4.8\n2 4.9\n",
+    "a.txt": "a text of two lines\nwhich may speak of a nan or two\n",
+    "one.txt": "4.8",
+    "latin.txt": "5 \xe5\n6\n".encode("latin-1"),
+    "binary.dat": b"\0\1\2nan",
+    "a.xyz": "2\n\nAr 0 0 0\nAr 0 0 1.5\n",
+}
+BROKEN: dict[str, tuple[bytes | str, str]] = {
+    "a.json": ('{"rg": 4.8, "steps": [1, 2', "premature EOF"),
+    "nan.json": ('{"rg": NaN}', "JSON knows no NaN"),
+    "words.json": ("rg = 4.8", "invalid"),
+    "two.json": ("{} {}", "trailing garbage"),
+    "a.jsonl": ('{"rg": 4.8}\n{"rg"', "premature EOF"),
+    "short.csv": ("step,rg\n1,4.8\n2\n", "line 3 has 1 cells, the lines before it 2"),
+    "cut.csv": ("step,rg\n1,4.8\n2,4.", "the last line is cut off: '2,4.'"),
+    "quote.csv": ('step,rg\n1,"4.8\n', "unexpected end of data"),
+    "a.png": (picture()[:-4], "it ends within"),
+    "sum.png": (picture().replace(b"IDAT", b"IDAX"), "checksum"),
+    "few.png": (picture(pixels=b"\0\0"), "its pixels are 2 bytes, expected 15"),
+    "not.png": ("<html>not found</html>", "does not begin as a PNG"),
+    "none.png": (picture(width=0), "0 x 3 pixels"),
+    "not.npy": ("[1, 2, 3]", "does not begin as an array"),
+    "not.npz": ("PK but no archive", "not a zip file"),
+    "cut.txt": ("line one\nline tw", "the last line is cut off: 'line tw'"),
+    "cut.dat": ("1 4.8\n2 4.9\n3", "the last line is cut off: '3'"),
+}
+NOT_FINITE = {
+    "a.csv": ("step,rg\n1,4.8\n2,nan\n", "nan in column 2, line 3"),
+    "all.csv": ("rg\nNaN\nNaN\n", "NaN in column 1, line 2"),
+    "inf.tsv": ("a\tb\n1\t-Infinity\n", "-Infinity in column 2"),
+    "huge.json": ('{"rg": 1e999}', "beyond what a double can hold"),
+    "a.dat": ("# step rg\n1 4.8\n2 inf\n", "line 3: 2 inf"),
+    "a.xyz": ("1\n\nAr 0 nan 0\n", "line 3: Ar 0 nan 0"),
+    "fortran.out": ("1.0D+00 2.0D+00\n3.0D+00 NaN\n", "line 2"),
+    "one.txt": ("nan", "line 1: nan"),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_whole_file_is_read(tmp_path: Path, name: str) -> None:
+    """Nothing is found where there is nothing."""
+    found = read(tmp_path, name, WHOLE[name])
+    assert (found.problem, found.not_finite) == (None, None)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_is_found_out(tmp_path: Path, name: str) -> None:
+    """With what was expected of it."""
+    content, problem = BROKEN[name]
+    assert problem in (read(tmp_path, name, content).problem or "")
+
+
+@pytest.mark.parametrize("name", NOT_FINITE)
+def test_a_number_that_is_none_is_found_out(tmp_path: Path, name: str) -> None:
+    """With its place; a word in a column of words is left alone."""
+    content, place = NOT_FINITE[name]
+    found = read(tmp_path, name, content)
+    assert place in (found.not_finite or "")
+    assert found.problem is None
+
+
+@pytest.mark.parametrize("path", sorted(ARRAYS.iterdir()), ids=lambda path: path.name)
+def test_arrays_that_numpy_wrote_are_read_without_it(path: Path) -> None:
+    """Whatever their order, type and packing; NaN and infinity are found in each."""
+    found = known.read(path)
+    assert found is not None
+    assert found.problem is None
+    assert (found.not_finite is not None) == path.stem.startswith(("nan", "infinite"))
+
+
+def test_an_array_of_objects_is_never_unpickled() -> None:
+    """It is said to be there, and its bytes are left alone."""
+    found = known.read(ARRAYS / "objects.npy")
+    assert found is not None
+    assert found.remarks == ["holds pickled Python objects, which are not looked into"]
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in sorted(ARRAYS.iterdir()) if p.stem != "objects"], ids=lambda p: p.name
+)
+def test_an_array_that_was_cut_off_anywhere_is_found_out(path: Path) -> None:
+    """After each of its bytes."""
+    whole = path.read_bytes()
+    reader = npy.read_archive if path.suffix == ".npz" else npy.read
+    for size in range(0, len(whole), 7):
+        assert reader(io.BytesIO(whole[:size])).problem is not None
+
+
+@given(cut=st.integers(0, len(picture()) - 1))
+def test_a_picture_that_was_cut_off_anywhere_is_found_out(cut: int) -> None:
+    """After each of its bytes."""
+    assert png.read(io.BytesIO(picture()[:cut])).problem is not None
+
+
+@given(place=st.integers(0, len(picture()) - 1), bit=st.integers(0, 7))
+def test_a_picture_with_one_other_bit_is_found_out(place: int, bit: int) -> None:
+    """Each chunk has its checksum."""
+    changed = bytearray(picture())
+    changed[place] ^= 1 << bit
+    assert png.read(io.BytesIO(bytes(changed))).problem is not None
+
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(value=st.recursive(st.none() | st.booleans() | NUMBERS | st.text(), st.lists))
+def test_json_is_read_as_python_writes_it(value: object) -> None:
+    """What is written as JSON can be read; a part of it cannot."""
+    whole = json.dumps([value]).encode()
+    assert json_text.read(io.BytesIO(whole)).problem is None
+    assert json_text.read(io.BytesIO(whole[:-1])).problem is not None
+
+
+@given(content=st.binary(max_size=300), name=st.sampled_from([*WHOLE, "a.npy", "a.npz"]))
+def test_no_bytes_break_a_reader(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, name: str
+) -> None:
+    """Whatever they are: they are read, or it is said why not."""
+    read(tmp_path_factory.mktemp("any"), name, content)
+
+
+def test_a_file_of_another_type_is_not_read(tmp_path: Path) -> None:
+    """It is there and not empty, which is all that can be said."""
+    (tmp_path / "a.restart").write_bytes(b"\0")
+    assert known.read(tmp_path / "a.restart") is None
+
+
+class Metered(io.BytesIO):
+    """Bytes that keep in mind how many were asked for at a time; all of them is -1."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        self.asked: set[int | None] = set()
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read, and keep in mind how much was asked for."""
+        self.asked.add(size)
+        return super().read(size)
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        """Read a line, and keep in mind how much was asked for."""
+        self.asked.add(size)
+        return super().readline(size)
+
+
+@pytest.mark.parametrize("name", [*WHOLE, "doubles.npy"])
+def test_no_file_is_read_at_once(name: str) -> None:
+    """A block after another, or a line: a large file does not fill the memory."""
+    content = WHOLE.get(name) or (ARRAYS / name).read_bytes()
+    stream = Metered(content.encode() if isinstance(content, str) else content)
+    known.READERS[Path(name).suffix](stream)
+    assert all(size is not None and 0 <= size <= lines.LONGEST for size in stream.asked)
+
+
+def test_a_line_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no text, and would fill the memory."""
+    monkeypatch.setattr(lines, "LONGEST", 100)
+    endless = b"1 " * 200
+    assert "longer than 100 bytes" in text.read(io.BytesIO(endless)).remarks[0]
+    assert "longer than 100 bytes" in (table.read(io.BytesIO(endless), "CSV").problem or "")

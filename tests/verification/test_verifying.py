@@ -1,0 +1,205 @@
+"""What stands between post_processing and completed: every check is made, listed and recorded."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lifecycle.payload import Check
+from tests.cli.support import Place, attempt_data, call, tree, write_plan
+
+TABLE = "step,rg\n1,4.8\n2,4.9\n"
+
+
+def computed(folder: Path, outputs: list[str], **parameters: Any) -> Place:
+    """Return a workflow of one stage whose computation is over, as somebody recorded it."""
+    stage = {
+        "id": "stage-1",
+        "name": "Sample",
+        "outputs": outputs,
+        "success_criteria": parameters.pop("criteria", ""),
+        "parameters": {"command": "true", **parameters},
+    }
+    plan = write_plan(folder, {"workflow_id": "rg-2026-03-31", "stages": [stage]})
+    place = Place(folder / "root")
+    (place.path / "stage-1").mkdir(parents=True)
+    assert call("--root", str(place.path), "init", str(plan)).code == 0
+    place.done("append", "attempt.started", "--data", attempt_data())
+    place.done("stage", "compute", "stage-1")
+    return place
+
+
+def launched(place: Place) -> None:
+    """Leave what a launch leaves: its record, as old as the launch is."""
+    folder = place.path / "stage-1/.attempts/att-0001"
+    folder.mkdir(parents=True)
+    (folder / "launch.json").write_text("{}")
+
+
+def write(place: Place, name: str, content: str) -> None:
+    """Write a file of the stage."""
+    path = place.path / "stage-1" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content)
+
+
+def checks(place: Place, code: int = 0) -> dict[str, Check]:
+    """Return the checks of a verification that ends with an exit code, by their names."""
+    answer = place.json("stage", "verify", "stage-1")
+    assert answer.code == code, answer
+    assert answer.data["passed"] == (code == 0)
+    found = [Check(**check) for check in answer.data["checks"]]
+    return {check.name.removeprefix("stage-1/"): check for check in found}
+
+
+def failed(place: Place) -> dict[str, str]:
+    """Return the details of the checks that failed."""
+    return {name: check.detail for name, check in checks(place, 7).items() if not check.passed}
+
+
+def test_every_check_is_listed(tmp_path: Path) -> None:
+    """Those that passed too, with what was found."""
+    place = computed(tmp_path, ["stage-1/rg.csv"], verify="echo R_g = 4.85")
+    launched(place)
+    write(place, "rg.csv", TABLE)
+    write(place, "err", "WARNING: bond is long\n0 errors\n")
+    found = checks(place)
+    assert {name: check.detail for name, check in found.items()} == {
+        "rg.csv exists": "file",
+        "rg.csv is not empty": f"{len(TABLE)} bytes",
+        "rg.csv is newer than the launch": "",
+        "rg.csv reads as CSV": "3 rows of 2",
+        "rg.csv is finite": "",
+        "err was looked through": "no error lines, 1 warning line",
+        "verify": "exit 0: R_g = 4.85",
+    }
+    assert found["err was looked through"].findings == ["line 1: WARNING: bond is long"]
+
+
+def test_a_look_writes_nothing(tmp_path: Path) -> None:
+    """Not a byte, whether the checks pass or not."""
+    place = computed(tmp_path, ["stage-1/rg.csv"])
+    before = tree(place.path)
+    assert failed(place) == {"rg.csv exists": "it is missing"}
+    assert tree(place.path) == before
+
+
+def test_people_see_a_line_for_each_check(tmp_path: Path) -> None:
+    """And how many failed."""
+    place = computed(tmp_path, ["stage-1/rg.csv", "stage-1/x.bin"])
+    write(place, "rg.csv", TABLE.replace("4.9", "nan"))
+    told = place.call("stage", "verify", "stage-1")
+    assert "FAILED  stage-1/rg.csv is finite" in told.out
+    assert "nan in column 2, line 3" in told.out
+    assert told.out.endswith("2 failed\n")
+
+
+def test_an_output_from_before_the_launch_is_refused(tmp_path: Path) -> None:
+    """It is not what this attempt computed."""
+    place = computed(tmp_path, ["stage-1/rg.csv"])
+    write(place, "rg.csv", TABLE)
+    launched(place)
+    assert failed(place) == {"rg.csv is newer than the launch": "it is from before the launch"}
+
+
+def test_an_old_time_that_a_file_came_with_is_remarked(tmp_path: Path) -> None:
+    """As with cp -p or wget: it came into place after the launch."""
+    place = computed(tmp_path, ["stage-1/rg.csv"])
+    launched(place)
+    write(place, "rg.csv", TABLE)
+    os.utime(place.path / "stage-1/rg.csv", (0, 0))
+    (remark,) = checks(place)["rg.csv is newer than the launch"].findings
+    assert remark == "put in place after it, but last modified 1970-01-01T00:00:00Z"
+
+
+def test_a_folder_is_checked_file_by_file(tmp_path: Path) -> None:
+    """Each one that is broken is named."""
+    place = computed(tmp_path, ["stage-1/frames"])
+    write(place, "frames/1.json", "{}")
+    write(place, "frames/2.json", "{")
+    write(place, "frames/3.dat", "1 inf\n")
+    found = failed(place)
+    assert found["frames can be read"].startswith("2.json: parse error: premature EOF")
+    assert found["frames is finite"] == "3.dat: line 1: 1 inf"
+
+
+def test_the_criteria_are_asked_last(tmp_path: Path) -> None:
+    """A command that judges half of a file would judge wrongly."""
+    place = computed(tmp_path, ["stage-1/rg.csv"], verify="touch asked")
+    write(place, "rg.csv", "step,rg\n1,4.")
+    assert "verify" not in checks(place, 7)
+    assert not (place.path / "asked").exists()
+    write(place, "rg.csv", TABLE)
+    assert "verify" in checks(place)
+
+
+def test_a_stage_is_completed_with_what_was_checked(tmp_path: Path) -> None:
+    """The event holds every check, and the digest of each output."""
+    place = computed(tmp_path, ["stage-1/rg.csv"], verify="true")
+    write(place, "rg.csv", TABLE)
+    events = place.done("stage", "complete", "stage-1")["events"]
+    data = events[0]["data"]
+    assert [check["name"] for check in data["checks"]] == [
+        check.name if check.name == "verify" else f"stage-1/{check.name}"
+        for check in map(short, data["checks"])
+    ]
+    digest = hashlib.sha256(TABLE.encode()).hexdigest()
+    assert data["outputs"] == [{"path": "stage-1/rg.csv", "size": len(TABLE), "sha256": digest}]
+
+
+def short(check: dict[str, Any]) -> Check:
+    """Return a check by its name in the stage's folder."""
+    return Check(**{**check, "name": check["name"].removeprefix("stage-1/")})
+
+
+def test_a_check_that_fails_keeps_the_stage_from_being_completed(tmp_path: Path) -> None:
+    """The refusal says which, and why."""
+    place = computed(tmp_path, ["stage-1/rg.json"])
+    write(place, "rg.json", '{"rg": NaN}')
+    answer = place.json("stage", "complete", "stage-1", "--evidence", "I trust it")
+    assert answer.code == 5
+    assert answer.error["data"]["failed_checks"] == ["stage-1/rg.json reads as JSON"]
+    assert "JSON knows no NaN" in answer.error["message"]
+
+
+@pytest.mark.parametrize("actor", ["agent:helper", "user:ada"])
+def test_prose_is_judged_by_somebody_who_is_named(tmp_path: Path, actor: str) -> None:
+    """With what was seen; without it the stage waits for a person."""
+    place = computed(tmp_path, ["stage-1/rg.csv"], criteria="the curve is smooth")
+    write(place, "rg.csv", TABLE)
+    assert place.json("stage", "complete", "stage-1").code == 6
+    line = ["stage", "complete", "stage-1", "--evidence", "no jump in the plot"]
+    data = place.done("--actor", actor, *line)["events"][0]["data"]
+    assert (data["judged_by"], data["evidence"]) == (actor, "no jump in the plot")
+
+
+def test_a_log_alone_shows_nothing(tmp_path: Path) -> None:
+    """A stage without outputs and without a command that verifies needs somebody's evidence."""
+    place = computed(tmp_path, [])
+    write(place, "log", "all is well\n")
+    assert place.json("stage", "complete", "stage-1").code == 5
+    assert place.json("stage", "complete", "stage-1", "--evidence", "the log").code == 0
+
+
+@pytest.mark.slow
+def test_a_run_verifies_what_its_job_left(tmp_path: Path) -> None:
+    """A real job: its half of a table is found out, and the whole report is recorded."""
+    command = "printf 'step,rg\\n1,4.8\\n2' > rg.csv; echo 'ERROR: disk' >&2"
+    stage = {"id": "stage-1", "name": "Sample", "outputs": ["stage-1/rg.csv"]}
+    plan = {"workflow_id": "w", "stages": [{**stage, "parameters": {"command": command}}]}
+    place = Place(tmp_path / "root")
+    place.path.mkdir()
+    assert place.call("init", str(write_plan(tmp_path, plan))).code == 0
+    assert place.json("run").code == 6
+    (event,) = place.done("events", "--type", "stage.failed")
+    found = {check["name"]: check for check in event["data"]["checks"]}
+    assert found["stage-1/rg.csv is newer than the launch"]["passed"]
+    assert not found["stage-1/rg.csv reads as CSV"]["passed"]
+    assert found["stage-1/err was looked through"]["findings"] == ["line 1: ERROR: disk"]
+    state = json.loads((place.path / "workflow-state.json").read_text())
+    assert "the lines before it 2" in state["stages"][0]["last_error"]
