@@ -35,6 +35,16 @@ class Question:
     kept: Mapping[str, int]
 
     @property
+    def subject(self) -> str:
+        """What is agreed to, by its name."""
+        return self.amendment.id
+
+    @property
+    def signers(self) -> list[str]:
+        """Who may agree by a signature."""
+        return self.state.signers
+
+    @property
     def digest(self) -> str:
         """By which the impact is known again."""
         return consent.impact_digest(self.impact)
@@ -176,7 +186,7 @@ def _command(question: Question, proof: dict[str, Any]) -> p.AmendmentApproved:
 def _would_count(service: Service, question: Question, command: p.AmendmentApproved) -> None:
     """Raise `NeedsConsent` for a proof that would be recorded and count for nothing."""
     planned = consent.Planned(
-        data=command.model_dump(mode="json"),
+        data=command.as_json(),
         prev_hash=question.head,
         actor=service.actor,
         occurred_at=utc_text(service.clock()),

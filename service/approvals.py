@@ -15,6 +15,7 @@ from eventstore.store import EventStore
 from lifecycle.workflow import Workflow
 
 if TYPE_CHECKING:
+    from service.consent import Policy
     from service.pins import Pin
 
 APPROVED = "amendment.approved"
@@ -86,7 +87,7 @@ class Approvals:
         """Whether this login pinned the log."""
         return self.first_hash() in {pin.first for pin in self._pins()}
 
-    def pin(self, state: Workflow) -> None:
+    def pin(self, state: Policy) -> None:
         """Keep outside the root what the log is known by."""
         from eventstore.codec import canonical, digest
         from service.pins import Pin, add_pin, pins_file

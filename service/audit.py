@@ -15,7 +15,8 @@ from projections.state_document import FILE_NAME
 from service.drift import state_differences
 from service.inspection import FilesInspection
 from service.integrity import check_integrity
-from service.log import WorkflowLog
+from service.log import At, WorkflowLog
+from service.refusals import refusals_by
 from service.root import Root
 from service.sync import read_sync
 
@@ -68,12 +69,12 @@ class Bypass:
         return asdict(self)
 
 
-def records(log: WorkflowLog) -> list[Record]:
-    """Return every amendment in the order of its proposal."""
+def records(log: WorkflowLog, at: At = None) -> list[Record]:
+    """Return every amendment in the order of its proposal, as of a moment."""
     proposed: dict[str, RecordedEvent] = {}
     decided: dict[str, RecordedEvent] = {}
     state: Workflow | None = None
-    for event, state in log.steps():
+    for event, state in log.steps(upto=at):
         named = event.data.get("amendment")
         if event.type == "amendment.proposed":
             proposed.setdefault(str(named), event)
@@ -120,15 +121,15 @@ def _who(event: RecordedEvent | None) -> str | None:
     return f"{event.actor.kind}:{event.actor.name}" if event is not None else None
 
 
-def bypasses(root: Root, log: WorkflowLog) -> list[Bypass]:
-    """Return every attempt to get round consent: in the log, at the command line, in the files."""
-    return [
-        *_of_pin(log),
-        *_of_chain(root, log),
-        *(_of_refusal(r) for r in log.store.refusals(log.stream) if _concerns(r)),
-        *_of_log(log),
-        *_of_file(root, log),
-    ]
+def bypasses(root: Root, log: WorkflowLog, at: At = None) -> list[Bypass]:
+    """Return every attempt to get round consent: in the log, at the command line, in the files.
+
+    As of a moment those that are recorded: how files and chain looked then, nobody knows.
+    """
+    refused = (_of_refusal(r) for r in refusals_by(log, at) if _concerns(r))
+    if at is not None:
+        return [*refused, *_of_log(log, at)]
+    return [*_of_pin(log), *_of_chain(root, log), *refused, *_of_log(log), *_of_file(root, log)]
 
 
 def _of_pin(log: WorkflowLog) -> Iterator[Bypass]:
@@ -151,9 +152,9 @@ def _of_refusal(refusal: Refusal) -> Bypass:
     return Bypass("refused", refusal.at, refusal.actor, refusal.command, refusal.message)
 
 
-def _of_log(log: WorkflowLog) -> Iterator[Bypass]:
+def _of_log(log: WorkflowLog, at: At = None) -> Iterator[Bypass]:
     known: set[str] = set()
-    for event, state in log.steps():
+    for event, state in log.steps(upto=at):
         why = _ineffective(log, event, state, known)
         if why is not None:
             yield Bypass(

@@ -20,6 +20,20 @@ from lifecycle.workflow import Amendment, Workflow
 from service import signature
 
 
+class Policy(Protocol):
+    """The policy in force: of a workflow, or of a machine."""
+
+    @property
+    def consent(self) -> str:
+        """``terminal``, ``signature`` or ``trust``."""
+        ...
+
+    @property
+    def signers(self) -> list[str]:
+        """Lines of an allowed-signers file."""
+        ...
+
+
 class Approval(Protocol):
     """An approval as it stands in the log, or as it would."""
 
@@ -133,12 +147,13 @@ def _unbound(
     statement = statement_of(state, amendment, impact, approval.prev_hash)
     if proof.get("statement") != digest(statement):
         return "its proof was given for another amendment, impact or head"
-    return _by_policy(state, approval, proof, statement)
+    return by_policy(state, approval, proof, statement)
 
 
-def _by_policy(
-    state: Workflow, approval: Approval, proof: Mapping[str, Any], statement: bytes
+def by_policy(
+    state: Policy, approval: Approval, proof: Mapping[str, Any], statement: bytes
 ) -> str | None:
+    """Return why a proof that is bound to ``statement`` does not count under the policy."""
     if state.consent == "terminal" and approval.actor.kind == "agent":
         return f"an agent ({approval.actor.name}) cannot agree"
     if state.consent != "signature":

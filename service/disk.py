@@ -5,10 +5,10 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from service.errors import RootBusy
 
@@ -31,8 +31,21 @@ def content_of(path: Path) -> bytes | None:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Put ``content`` at ``path``: temporary file, fsync, rename, fsync of the folder."""
-    with _prepared(path, content) as temporary:
-        temporary.replace(path)
+    write_streamed(path, (content,))
+
+
+def write_streamed(path: Path, chunks: Iterable[bytes]) -> None:
+    """Put the chunks at ``path`` as `write_whole` does, one at a time."""
+    with replaced(path) as file:
+        file.writelines(chunks)
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[IO[bytes]]:
+    """Give a file to write to, which becomes ``path`` once it is whole and durable."""
+    with _prepared(path) as file:
+        yield file
+    _temporary(path).replace(path)
     sync_folder(path.parent)
 
 
@@ -41,26 +54,30 @@ def write_over(path: Path, content: bytes, found: bytes | None) -> bool:
 
     Between that look and the rename lie microseconds, no write to the disk.
     """
-    with _prepared(path, content) as temporary:
-        if content_of(path) != found:
-            temporary.unlink()
-            return False
-        temporary.replace(path)
+    with _prepared(path) as file:
+        file.write(content)
+    if content_of(path) != found:
+        _temporary(path).unlink()
+        return False
+    _temporary(path).replace(path)
     sync_folder(path.parent)
     return True
 
 
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
 @contextmanager
-def _prepared(path: Path, content: bytes) -> Iterator[Path]:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def _prepared(path: Path) -> Iterator[IO[bytes]]:
+    """Give the temporary file of ``path``, and make it durable; after an error it is gone."""
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
+        with _temporary(path).open("wb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        yield temporary
-    except OSError:
-        temporary.unlink(missing_ok=True)
+    except BaseException:
+        _temporary(path).unlink(missing_ok=True)
         raise
 
 

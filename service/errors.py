@@ -3,11 +3,16 @@
 ServiceError
 ├── NoRoot            no workflow here
 ├── RootExists        a second init
+├── WorkflowExists    an init with the id of a workflow that the log holds for another root
 ├── UnreadablePlan    a plan file that is not JSON, YAML or TOML
 ├── UnimportableState a workflow-state.json that cannot be taken over
+├── AlreadyThere      a file that would be overwritten
 ├── RootElsewhere     a root that is not where it was
 ├── InvalidOption     a value that cannot be what it should be
 ├── FilesBehind       recorded, but the files could not be brought up to date
+├── SqlRefused        a question in SQL that would do more than read
+├── SqlWrong          a question in SQL that the database does not understand
+├── SqlTooLong        a question in SQL that took longer than it may
 └── RootBusy          another process holds the root for too long
 """
 
@@ -52,6 +57,34 @@ class RootExists(ServiceError):
             "one. `wfctl status` shows it.",
             root=str(root),
             workflow=workflow,
+        )
+
+
+class WorkflowExists(ServiceError):
+    """The log, which many workflows share, holds one of this id."""
+
+    code = "already_exists"
+
+    def __init__(self, workflow: str, url: str) -> None:
+        super().__init__(
+            f"expected a new workflow, found {workflow} in {url} already. Give the plan another "
+            "workflow_id; or, to work on that one from here, put the .wfctl/config.toml of its "
+            "root here and run `wfctl rehydrate --root-is copied`.",
+            workflow=workflow,
+            url=url,
+        )
+
+
+class AlreadyThere(ServiceError):
+    """A file in the place of one that is to be made."""
+
+    code = "already_exists"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path}: expected nothing, found a file, and it is left as it is; name another or "
+            "move it away",
+            path=str(path),
         )
 
 
@@ -149,4 +182,42 @@ class RootBusy(ServiceError):
             "a process that hangs.",
             path=str(path),
             waited=waited,
+        )
+
+
+class SqlRefused(ServiceError):
+    """A question in SQL that would do more than read."""
+
+    code = "sql_refused"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"expected one statement that reads (SELECT, WITH, VALUES), found one that does not: "
+            f"{why}. Nothing was changed; the history changes through commands only.",
+            why=why,
+        )
+
+
+class SqlWrong(ServiceError):
+    """A question in SQL that the database does not understand."""
+
+    code = "sql_error"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"expected SQL over v_events, v_transitions, v_attempts, v_amendments or v_sessions; "
+            f"the database says: {why}",
+            why=why,
+        )
+
+
+class SqlTooLong(ServiceError):
+    """A question in SQL that took longer than it may."""
+
+    code = "sql_timeout"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"expected an answer within {seconds:g} s, found none; `--timeout SECONDS` allows more",
+            seconds=seconds,
         )

@@ -7,17 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from eventstore.errors import WrongExpectedVersion
 from eventstore.event import Actor
 from eventstore.store import EventStore
 from lifecycle.payload import WorkflowCreated
 from service.clock import Clock
 from service.disk import write_whole
-from service.errors import InvalidOption, RootExists
+from service.errors import InvalidOption, RootExists, WorkflowExists
 from service.log import WorkflowLog
-from service.root import Config, Root, config_text, read_config
+from service.root import Config, Root, config_text, kept, read_config
 from service.service import Outcome, Service, WriteOptions, plan_writes
 
-_IGNORE = b"*\n!.gitignore\n!config.toml\n"
+IGNORE = b"*\n!.gitignore\n!config.toml\n"
 
 Connect = Callable[[Root], EventStore]
 """Opens the log of a root for writing, made first where it is not there."""
@@ -34,11 +35,13 @@ def initialise(
 ) -> Outcome:
     """Make the root and its workflow; what an interrupted init left is taken up.
 
-    Raises `RootExists` where a workflow is here already, unless ``options.command_id`` names
-    the very command that made it.
+    Raises `RootExists` where a workflow is here already, `WorkflowExists` where the log has one
+    of this id from elsewhere, unless ``options.command_id`` names the very command that made it.
     """
     if options.dry_run:
         refuse_second(root)
+        if options.expected_version:
+            raise WrongExpectedVersion(_stream(command), options.expected_version, 0)
         return plan_writes(None, [command], options, clock)
     return make_root(
         root,
@@ -49,6 +52,10 @@ def initialise(
         clock=clock,
         options=options,
     )
+
+
+def _stream(command: WorkflowCreated) -> str:
+    return Config(str(command.document["workflow_id"])).stream
 
 
 def _create(service: Service, command: WorkflowCreated, options: WriteOptions) -> Outcome:
@@ -72,11 +79,10 @@ def make_root(
 
     Raises `RootExists` as `initialise` does.
     """
-    if root.config_file.exists():
-        root = replace(root, url=read_config(root).database_url)
-    else:
+    root = as_configured(root)
+    if not root.config_file.exists():
         root.folder.mkdir(exist_ok=True)
-        write_whole(root.folder / ".gitignore", _IGNORE)
+        write_whole(root.folder / ".gitignore", IGNORE)
     store = connect(root)
     try:
         log = _new_log(root, Config(workflow, root.url, root.journal), store, options)
@@ -85,21 +91,34 @@ def make_root(
         store.close()
 
 
+def as_configured(root: Root) -> Root:
+    """Return the root with its log where its configuration says, if it has one."""
+    if not root.config_file.exists():
+        return root
+    config = read_config(root)
+    # The same place, and perhaps the password that is not written down.
+    url = root.url if kept(root.url) == config.database_url else config.database_url
+    return replace(root, url=url, journal=root.journal or config.journal)
+
+
 def _new_log(root: Root, config: Config, store: EventStore, options: WriteOptions) -> WorkflowLog:
     here = read_config(root) if root.config_file.exists() else config
     log = WorkflowLog(store, here.stream, root.path)
     if log.state() is None:
         write_whole(root.config_file, config_text(config).encode())
         return WorkflowLog(store, config.stream, root.path)
-    if options.command_id is None:
+    if options.command_id is not None:
+        return log
+    if root.config_file.exists():
         raise RootExists(root.path, here.workflow)
-    return log
+    raise WorkflowExists(str(here.workflow), str(kept(root.url)))
 
 
 def refuse_second(root: Root) -> None:
     """Raise `RootExists` where a workflow is here already."""
-    if root.config_file.exists():
-        raise RootExists(root.path, read_config(root).workflow)
+    workflow = read_config(root).workflow if root.config_file.exists() else None
+    if workflow is not None:
+        raise RootExists(root.path, workflow)
 
 
 def root_at(path: Path, url: str | None = None, journal: str | None = None) -> Root:

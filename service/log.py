@@ -13,7 +13,10 @@ from lifecycle.workflow import Workflow
 from service import stored_fold
 from service.approvals import Approvals, Current
 from service.errors import NotFound
-from service.moment import Moment, what_was_so
+from service.moment import Moment, session_end
+
+At = Moment | int | None
+"""A moment, or the version it stands for; None: now."""
 
 #: A fold is stored once the log has grown by this many events since the last one.
 FOLD_EVERY = 500
@@ -32,22 +35,40 @@ class WorkflowLog:
         self.approvals = Approvals(store, stream, root)
         self._folded_at = 0
 
-    def state(self, at: Moment | None = None) -> Workflow | None:
+    def state(self, at: At = None) -> Workflow | None:
         """Return the state now, or as it was at a moment; None where nothing was yet."""
-        if isinstance(at, str):
-            return self._fold(None, self.events(at))
-        start = self._stored(at)
+        moment = self.resolved(at)
+        if moment.so_by is not None or moment.known_by is not None:
+            return self._fold(None, self._seen(moment))
+        start = self._stored(moment.version)
         after = start.head if start is not None else 0
-        return self._fold(start, self.store.read(self.stream, after=after, upto=at))
+        return self._fold(start, self.store.read(self.stream, after=after, upto=moment.version))
 
-    def events(self, at: Moment | None = None) -> Iterator[RecordedEvent]:
-        """Yield the events up to a moment, from the first."""
-        if isinstance(at, str):
-            self._judge_all()
-            return what_was_so(self.store.read(self.stream), at)
-        return self.store.read(self.stream, upto=at)
+    def events(self, at: At = None) -> Iterator[RecordedEvent]:
+        """Yield the events that belong to the view from a moment, from the first."""
+        return self._seen(self.resolved(at))
 
-    def replayed(self, at: Moment | None = None) -> Workflow:
+    def _seen(self, moment: Moment) -> Iterator[RecordedEvent]:
+        if moment.so_by is not None:
+            self._judge_all(moment)
+        return moment.seen(self.store.read(self.stream, upto=moment.version))
+
+    def resolved(self, at: At) -> Moment:
+        """Return the moment with a session's end as a version; raises `NotFound`."""
+        if not isinstance(at, Moment):
+            return Moment(version=at)
+        if at.session is None:
+            return at
+        end = session_end(self.store.read(self.stream), at.session)
+        if end is None:
+            raise NotFound(
+                f"no session {at.session} in the log; `wfctl audit costs` lists those there are",
+                session=at.session,
+            )
+        version = end if at.version is None else min(end, at.version)
+        return Moment(version, at.so_by, at.known_by)
+
+    def replayed(self, at: At = None) -> Workflow:
         """Return the state folded from the first event; raises `NoWorkflow`, `NotFound`."""
         return self._some(self._fold(None, self.events(at)), at)
 
@@ -56,29 +77,35 @@ class WorkflowLog:
         fold = self.store.load_fold(self.stream, stored_fold.NAME, REDUCER)
         return fold is not None and fold.state != stored_fold.to_bytes(self.replayed(fold.version))
 
-    def current(self, at: Moment | None = None) -> Workflow:
+    def current(self, at: At = None) -> Workflow:
         """Return the state now or at a moment; raises `NoWorkflow`, `NotFound`."""
         return self._some(self.state(at), at)
 
-    def _some(self, state: Workflow | None, at: Moment | None) -> Workflow:
+    def _some(self, state: Workflow | None, at: At) -> Workflow:
+        version = at.version if isinstance(at, Moment) else at
         if state is None:
-            when = f" at {at}" if at is not None else ""
+            when = f" ({at})" if at is not None and str(at) else ""
             raise NoWorkflow(
                 f"the log holds no workflow{when}; `wfctl init PLAN` makes one.",
                 stream=self.stream,
             )
-        if isinstance(at, int) and at > state.head:
+        if version is not None and version > state.head and version > self._end():
             raise NotFound(
-                f"no version {at}: the log ends at version {state.head}", version=state.head
+                f"no version {version}: the log ends at version {self._end()}",
+                version=self._end(),
             )
         return state
+
+    def _end(self) -> int:
+        head = self.store.head(self.stream)
+        return head.version if head is not None else 0
 
     def evolve(self, state: Workflow | None, events: Iterator[RecordedEvent]) -> Workflow | None:
         """Return ``state`` with further events folded in."""
         return self._fold(state, events)
 
     def steps(
-        self, after: int = 0, start: Workflow | None = None, upto: Moment | None = None
+        self, after: int = 0, start: Workflow | None = None, upto: At = None
     ) -> Iterator[tuple[RecordedEvent, Workflow]]:
         """Yield each event after version ``after`` with the state once it is folded in.
 
@@ -93,6 +120,10 @@ class WorkflowLog:
         draft = start.draft() if start is not None else None
         events = self.store.read(self.stream, after=after)
         yield from self._steps(draft, events)
+
+    def along(self, events: Iterator[RecordedEvent]) -> Iterator[tuple[RecordedEvent, Workflow]]:
+        """Yield events that begin with the stream's first, as `steps` does."""
+        return self._steps(None, events)
 
     def _steps(
         self, draft: Workflow | None, events: Iterator[RecordedEvent]
@@ -109,9 +140,13 @@ class WorkflowLog:
             result = folded
         return result
 
-    def _judge_all(self) -> None:
-        """Judge every approval where it stands in the whole log, before a part of it is folded."""
-        self._fold(None, self.store.read(self.stream))
+    def _judge_all(self, moment: Moment) -> None:
+        """Judge every approval where it stands among all that was known, before a part is folded.
+
+        An approval is judged by the state that it was given in, whatever is left out of the view.
+        """
+        known = Moment(moment.version, known_by=moment.known_by)
+        self._fold(None, self._seen(known))
 
     def _stored(self, at: int | None) -> Workflow | None:
         fold = self.store.load_fold(self.stream, stored_fold.NAME, REDUCER)
@@ -121,11 +156,13 @@ class WorkflowLog:
         state = stored_fold.from_bytes(fold.state)
         return None if self.approvals.bars_stored_folds(state) else state
 
-    def keep_fold(self, state: Workflow) -> None:
-        """Store the fold where the log has grown enough since the last one."""
-        if state.head - self._folded_at >= FOLD_EVERY and state.consent != "signature":
-            content = stored_fold.to_bytes(state)
-            self.store.save_fold(
-                StoredFold(self.stream, stored_fold.NAME, REDUCER, state.head, content)
-            )
-            self._folded_at = state.head
+    def keep_fold(self, state: Workflow) -> bool:
+        """Store the fold where the log has grown enough since the last one; whether it had."""
+        if state.head - self._folded_at < FOLD_EVERY or state.consent == "signature":
+            return False
+        content = stored_fold.to_bytes(state)
+        self.store.save_fold(
+            StoredFold(self.stream, stored_fold.NAME, REDUCER, state.head, content)
+        )
+        self._folded_at = state.head
+        return True

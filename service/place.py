@@ -35,11 +35,17 @@ def identity(root: Path) -> Identity:
 
 def known_identity(root: Root, log: WorkflowLog) -> Identity:
     """Return where the root was said to be last: by somebody, else by the log's first event."""
-    said = _said(root)
+    said = said_identity(root)
     if said:
-        return dict(said["identity"])
+        return said
     first = next(iter(log.store.read(log.stream, upto=1)), None)
     return dict(first.data.get("root") or {}) if first is not None else {}
+
+
+def said_identity(root: Root) -> Identity:
+    """Return where somebody said that the root is; empty where nobody did."""
+    said = _said(root)
+    return dict(said["identity"]) if said else {}
 
 
 def check_place(root: Root, known: Identity) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from eventstore.address import SERVERS, is_server, public
 from service.errors import InvalidOption, NoRoot
 
 MARKER = ".wfctl"
@@ -33,7 +34,8 @@ class Root:
     """
 
     path: Path
-    url: str | None = None
+    #: Not in the representation, as it may hold a password.
+    url: str | None = field(default=None, repr=False)
     journal: str | None = None
 
     @property
@@ -42,20 +44,15 @@ class Root:
         return self.path / MARKER
 
     @property
-    def database(self) -> Path:
-        """The log's file; a relative one in a URL is taken from the root.
+    def address(self) -> Path | str:
+        """The log's file, or the URL of its database on a server.
 
-        Raises `InvalidOption` for a URL of another kind.
+        A relative path in a URL is taken from the root. Raises `InvalidOption` for a URL of
+        another kind.
         """
         if self.url is None:
             return self.folder / "events.db"
-        if not self.url.startswith(_SQLITE) or self.url == _SQLITE:
-            raise InvalidOption(
-                f"expected a database URL {_SQLITE}PATH, found one of the kind "
-                f"{self.url.partition(':')[0]!r}; this version keeps its log on SQLite only",
-                kind=self.url.partition(":")[0],
-            )
-        return self.path / self.url.removeprefix(_SQLITE)
+        return address_of(self.url, self.path)
 
     @property
     def config_file(self) -> Path:
@@ -78,18 +75,35 @@ class Root:
         return self.folder / "drift"
 
 
+def address_of(url: str, start: Path) -> Path | str:
+    """Return the path or the server's URL that a database URL names.
+
+    A relative path is taken from ``start``. Raises `InvalidOption` for a URL of another kind.
+    """
+    if is_server(url):
+        return url
+    if not url.startswith(_SQLITE) or url == _SQLITE:
+        kind = url.partition(":")[0]
+        raise InvalidOption(
+            f"expected a database URL {_SQLITE}PATH or {SERVERS[0]}USER@HOST/DATABASE, found one "
+            f"of the kind {kind!r}",
+            kind=kind,
+        )
+    return start / url.removeprefix(_SQLITE)
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What ``config.toml`` holds."""
+    """What ``config.toml`` holds; ``workflow`` is None in a root that has only machines."""
 
-    workflow: str
-    database_url: str | None = None
+    workflow: str | None
+    database_url: str | None = field(default=None, repr=False)
     journal: str | None = None
 
     @property
     def stream(self) -> str:
         """The stream of the staged workflow."""
-        return f"workflow-{self.workflow}"
+        return f"workflow-{self.workflow or ''}"
 
 
 def find_root(start: Path) -> Root:
@@ -109,7 +123,8 @@ def read_config(root: Root) -> Config:
         raise InvalidOption(f"{root.config_file}: not valid TOML: {error}") from error
     workflow, url = values.get("workflow"), values.get("database_url")
     journal = values.get("journal")
-    if not isinstance(workflow, str) or not isinstance(url, str | None):
+    named = isinstance(workflow, str) or (workflow is None and values.get("machines") is True)
+    if not named or not isinstance(url, str | None):
         raise InvalidOption(
             f'{root.config_file}: expected workflow = "…" and perhaps database_url = "…", both '
             f"text, found workflow = {workflow!r} and a {type(url).__name__}"
@@ -130,8 +145,15 @@ def open_root(start: Path, url: str | None, journal: str | None = None) -> tuple
     return found, config
 
 
+def kept(url: str | None) -> str | None:
+    """Return the URL as it may be written down: without a password."""
+    return public(url) if url is not None and is_server(url) else url
+
+
 def config_text(config: Config) -> str:
-    """Return the text of ``config.toml``."""
-    url = f"database_url = {json.dumps(config.database_url)}\n" if config.database_url else ""
+    """Return the text of ``config.toml``; a password is no part of it."""
+    named = kept(config.database_url)
+    url = f"database_url = {json.dumps(named)}\n" if named else ""
     journal = f'journal = "{config.journal}"\n' if config.journal else ""
-    return f'# written by wfctl init\nworkflow = "{config.workflow}"\n{url}{journal}'
+    workflow = f'workflow = "{config.workflow}"' if config.workflow else "machines = true"
+    return f"# written by wfctl init\n{workflow}\n{url}{journal}"

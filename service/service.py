@@ -21,7 +21,7 @@ from lifecycle.workflow import Workflow
 from service.clock import Clock, new_id, system_clock, utc_text
 from service.errors import FilesBehind, RootElsewhere
 from service.files import WorkflowFiles
-from service.log import WorkflowLog
+from service.log import FOLD_EVERY, WorkflowLog
 from service.place import Identity, adopt, check_place, identity, is_same, known_identity
 from service.root import Root, RootIs
 
@@ -206,14 +206,32 @@ class Service:
             raise NoWorkflow("appended to a stream that holds no workflow")
         self.files.bring_up_to_date(before)
         self._keep_fold(state)
+        if not (state.session.is_open and state.session.driven):
+            # A loop that is at work ends its session first, so that its end is told too.
+            self.write_report(state)
         return Outcome(appended.events, planned, state, appended.repeated)
+
+    def write_report(self, state: Workflow) -> None:
+        """Write the report of a completed workflow where it is due; raises `FilesBehind`."""
+        if state.workflow_status != "completed" or state.report is None:
+            return
+        from service import report  # only a completed workflow has one
+
+        report.write_due(self.root, self.log, state.report)
 
     def _keep_fold(self, state: Workflow) -> None:
         try:
-            self.log.keep_fold(state)
+            if self.log.keep_fold(state):
+                self._catch_up()
         except EventStoreError as error:
             # What was asked is recorded: an error must not read as if it were not.
             raise FilesBehind(state.head, error) from error
+
+    def _catch_up(self) -> None:
+        """Bring the history's tables on, now that the log has grown by some hundred events."""
+        from service.history import HistoryTables  # one append in hundreds pays for it
+
+        HistoryTables(self.root.address, self.log).catch_up(2 * FOLD_EVERY)
 
     def new_events(self, before: Workflow | None, planned: Planned) -> list[NewEvent]:
         """Return the events to append, as this caller's, after the state ``before``."""
@@ -224,7 +242,7 @@ class Service:
                 event_id=id_,
                 type=payload.type,
                 schema_version=payload.schema_version,
-                data=payload.model_dump(mode="json"),
+                data=payload.as_json(),
                 actor=self.actor,
                 session=session,
                 causation_id=ids[0] if id_ != ids[0] else None,
@@ -270,7 +288,7 @@ def plan_writes(
 def planned_state(planned: Planned) -> Workflow:
     """Return the state that a whole stream of ``planned`` events would yield."""
     facts = [
-        Fact(payload.type, payload.model_dump(mode="json"), at, number)
+        Fact(payload.type, payload.as_json(), at, number)
         for number, (payload, at) in enumerate(planned, 1)
     ]
     state = evolve(None, facts)
@@ -283,5 +301,5 @@ def _content(commands: Sequence[Payload], options: WriteOptions) -> str:
     """Return the digest of what is asked; actor and time are no part of it."""
     if options.content is not None:
         return digest(canonical(options.content))
-    asked: list[Any] = [[command.type, command.model_dump(mode="json")] for command in commands]
+    asked: list[Any] = [[command.type, command.as_json()] for command in commands]
     return digest(canonical(asked))

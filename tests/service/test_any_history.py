@@ -47,10 +47,19 @@ COMMANDS = st.one_of(
     of_stage(p.StagePrepared),
     st.builds(attempt, STAGES, st.just(1), MODES, st.none() | ATTEMPTS),
     st.builds(attempt, STAGES, st.just(1), MODES),
-    of_attempt(p.StageLaunched, mode=st.just("tmux"), session=st.just("s")),
+    st.builds(attempt, STAGES, st.just(1), MODES).map(
+        lambda asked: asked.model_copy(update={"diagnostic": True})
+    ),
+    of_attempt(
+        p.StageLaunched,
+        mode=st.just("tmux"),
+        session=st.just("s"),
+        job_ids=st.sampled_from([[], ["1"], ["2"]]),
+    ),
     of_attempt(p.StageComputed, exit_code=st.sampled_from([0, 0, 0, 1])),
     of_stage(p.StageCompleted, evidence=st.none() | TEXTS),
-    of_stage(p.StageFailed, error=TEXTS),
+    of_stage(p.StageFailed, error=TEXTS, stop=st.booleans()),
+    of_attempt(p.AttemptStopped, ended=st.just(["process 1"]), reason=TEXTS),
     of_stage(p.StageRetried, fix=TEXTS),
     of_attempt(
         p.AttemptObserved,
@@ -161,10 +170,12 @@ def test_every_state_can_be_shown(history: History) -> None:
 @settings(max_examples=75, deadline=None)
 @given(HISTORIES)
 def test_every_state_obeys_the_rules_that_need_no_history(history: History) -> None:
-    """No retry beyond the limit, no stage at work before its dependencies are completed."""
+    """No retry beyond the limit, no stage at work too early, none completed by a diagnostic run."""
     state = the(history.state)
     for stage in state.stages.values():
         assert stage.retry_count <= 3
+        finished = stage.status.value in ("post_processing", "completed")
+        assert not (finished and stage.attempt is not None and stage.attempt.diagnostic)
         at_work = stage.status.value in ("ready", "preparing", "running", "post_processing")
         assert not (at_work and state.unmet(stage))
         assert sum(attempt.is_open for attempt in stage.attempts) <= 1

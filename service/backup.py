@@ -1,0 +1,72 @@
+"""Backups: a log in one file, made while others write, and checked."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from eventstore.archive import Archive, is_archive, write_archive
+from eventstore.store import EventStore
+from eventstore.transfer import Copied, copy
+from service.disk import sync_folder
+from service.errors import AlreadyThere, InvalidOption, NotFound
+
+_SQLITE = b"SQLite format 3\0"
+_PG_DUMP = b"PGDMP"
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """How stores are opened: the one at an address, for reading or writing, or made anew."""
+
+    reading: Callable[[Path], EventStore]
+    made: Callable[[Path], EventStore]
+
+
+def back_up(
+    store: EventStore, file: Path, form: str, stores: Stores, *, only: str | None = None
+) -> Copied:
+    """Write the log to a new ``file``, as it is now: an ``archive`` or a ``sqlite`` database.
+
+    It has its name only once it is whole, checked and durable. Raises `AlreadyThere`, and what
+    reading raises.
+    """
+    if file.exists():
+        raise AlreadyThere(file)
+    with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:
+        new = Path(folder) / "log"
+        done = _written(store, new, form, stores, only)
+        new.rename(file)
+    sync_folder(file.parent)
+    return done
+
+
+def _written(store: EventStore, new: Path, form: str, stores: Stores, only: str | None) -> Copied:
+    if form == "sqlite":
+        with closing(stores.made(new)) as target:
+            return copy(store, target, only=only)
+    done = write_archive(store, new, only=only)
+    for _ in Archive(new).all_raw():
+        pass
+    return done
+
+
+def source_in(file: Path, stores: Stores) -> Archive | EventStore:
+    """Return what a backup holds, to be closed; raises `InvalidOption` for a file that is none.
+
+    Raises `NotFound` where there is no file.
+    """
+    try:
+        with file.open("rb") as opened:
+            start = opened.read(len(_SQLITE))
+    except FileNotFoundError:
+        raise NotFound(f"{file}: expected a backup, found no file", path=str(file)) from None
+    if start == _SQLITE:
+        return stores.reading(file)
+    if is_archive(file):
+        return Archive(file)
+    hint = "; pg_restore reads it" if start.startswith(_PG_DUMP) else ""
+    raise InvalidOption(f"{file}: expected a backup made by `wfctl db backup`, found none{hint}")

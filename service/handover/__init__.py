@@ -1,0 +1,1 @@
+"""Handing a workflow over: one file that holds it whole, and a root made from it."""

@@ -1,0 +1,88 @@
+"""Reading an archive: it is what its manifest says, and its chains hold, or it is not used."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from zipfile import BadZipFile, ZipFile
+
+from eventstore.chain import ZERO
+from service.handover.manifest import CLAIMS, NAME, REFUSALS, Manifest, Stream, UnusableArchive
+
+_CHUNK = 1 << 16
+#: What an exported event has before its last brace, beside the text that was hashed.
+_END = re.compile(rb',"hash":"([0-9a-f]{64})","position":[0-9]+}$')
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """An archive whose files are what its manifest says."""
+
+    path: Path
+    manifest: Manifest
+
+
+def read_archive(path: Path) -> Archive:
+    """Return the archive at ``path``, digests and chains checked; raises `UnusableArchive`."""
+    try:
+        with ZipFile(path) as file:
+            manifest = Manifest.from_dict(json.loads(file.read(NAME)))
+            for name in manifest.files:
+                _check(path, file, manifest, name)
+            commands = _commands(path, file, manifest)
+            for stream in manifest.streams:
+                _check_chain(path, file, stream, commands)
+    except BadZipFile as error:
+        raise UnusableArchive(
+            str(path), None, f"expected a zip file, found none ({error})"
+        ) from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnusableArchive(
+            str(path), NAME, f"not what `wfctl export archive` writes: {error}"
+        ) from error
+    return Archive(path, manifest)
+
+
+def _check(path: Path, file: ZipFile, manifest: Manifest, name: str) -> None:
+    digest, entry = sha256(), manifest.files[name]
+    if name not in file.namelist():
+        raise UnusableArchive(str(path), name, "the manifest names it, and it is not there")
+    with file.open(name) as content:
+        while chunk := content.read(_CHUNK):
+            digest.update(chunk)
+    if digest.hexdigest() != entry.sha256:
+        raise UnusableArchive(str(path), name, "its digest is not the manifest's: it was changed")
+
+
+def _commands(path: Path, file: ZipFile, manifest: Manifest) -> set[str]:
+    for name in (CLAIMS, REFUSALS):
+        if name not in manifest.files:
+            raise UnusableArchive(str(path), name, "the manifest does not name it")
+    with file.open(CLAIMS) as lines:
+        return {json.loads(line)["command_id"] for line in lines}
+
+
+def _check_chain(path: Path, file: ZipFile, stream: Stream, commands: set[str]) -> None:
+    """Hash every event of a known command; follow the chain to the head the manifest names."""
+    version, previous = 0, ZERO
+    with file.open(stream.file) as lines:
+        for line in lines:
+            version += 1
+            end = _END.search(line.rstrip())
+            text = line[: end.start()] + b"}" if end is not None else b"{}"
+            event, found = json.loads(text), sha256(text).hexdigest()
+            place = (event.get("stream"), event.get("version"), event.get("prev_hash"))
+            said = end[1].decode() if end is not None else None
+            if found != said or place != (stream.name, version, previous):
+                why = f"version {version} was changed: it hashes to {found}, and says {said}"
+                raise UnusableArchive(str(path), stream.file, why)
+            if event["command_id"] not in commands:
+                why = f"version {version} is of a command that {CLAIMS} does not know"
+                raise UnusableArchive(str(path), stream.file, why)
+            previous = found
+    if (version, previous) != (stream.version, stream.head or ZERO):
+        why = f"it ends at version {version}, not as the manifest says"
+        raise UnusableArchive(str(path), stream.file, why)

@@ -1,0 +1,164 @@
+"""Making a root from an archive: the very commands once more, with the clock of then.
+
+Each append is made anew from what was recorded, so that the chain is computed and not copied; a
+hash that comes out different ends it. What an interrupted import left is taken up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import groupby
+from pathlib import Path
+from typing import IO, Any
+from zipfile import ZipFile
+
+import orjson
+
+from eventstore.codec import Schema
+from eventstore.event import Actor, NewEvent, RecordedEvent
+from eventstore.store import Claim, EventStore, Refusal
+from service.clock import Clock
+from service.disk import write_whole
+from service.errors import RootExists
+from service.handover.contents import Archive
+from service.handover.manifest import CLAIMS, DRIFT, REFUSALS, Manifest, Stream, UnusableArchive
+from service.root import Config, Root, config_text, read_config
+
+_IGNORE = b"*\n!.gitignore\n!config.toml\n"
+
+Connect = Callable[[Root, Schema, Clock], EventStore]
+"""Opens the log of a root for writing, made first where it is not there."""
+
+
+class Verbatim(Schema):
+    """Events of every type and version, written again as they were and lifted by nobody."""
+
+    def check_new(self, event: NewEvent) -> None:
+        """Take everything: it was checked when it was recorded."""
+
+    def decode(self, position: int, hash_: str, text: str | bytes) -> RecordedEvent:
+        """Return the event as it stands."""
+        return RecordedEvent(position, hash_, orjson.loads(text))
+
+
+class Then:
+    """A clock that shows when the events at hand were recorded."""
+
+    def __init__(self) -> None:
+        self.now = datetime.min.replace(tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        """Return that time at the offset of that place."""
+        return self.now
+
+    def turn(self, body: dict[str, Any]) -> None:
+        """Set it to an event's time."""
+        sign = -1 if body["utc_offset"][0] == "-" else 1
+        hours, minutes = (int(part) for part in body["utc_offset"][1:].split(":"))
+        zone = timezone(sign * timedelta(hours=hours, minutes=minutes))
+        self.now = datetime.fromisoformat(body["recorded_at"]).astimezone(zone)
+
+
+def restore(root: Root, archive: Archive, connect: Connect) -> None:
+    """Make the root's log what the archive holds; its files are the caller's to write.
+
+    Raises `RootExists` where another workflow is here, `UnusableArchive` where a hash comes out
+    different, and what an append raises where the log here goes another way.
+    """
+    manifest = archive.manifest
+    if root.config_file.exists():
+        _require_same(root, manifest.workflow)
+    else:
+        root.folder.mkdir(exist_ok=True)
+        write_whole(root.folder / ".gitignore", _IGNORE)
+    then = Then()
+    store = connect(root, Verbatim({}), then)
+    try:
+        with ZipFile(archive.path) as file:
+            claims = _claims(file)
+            for stream in manifest.streams:
+                _append_all(archive, file, stream, store, then, claims)
+            _record_refusals(file, store)
+            _keep_drift(file, manifest, root)
+    finally:
+        store.close()
+    config = Config(manifest.workflow, root.url, root.journal)
+    write_whole(root.config_file, config_text(config).encode())
+
+
+def _require_same(root: Root, workflow: str) -> None:
+    here = read_config(root).workflow
+    if here != workflow:
+        raise RootExists(root.path, here)
+
+
+def _append_all(
+    archive: Archive,
+    file: ZipFile,
+    stream: Stream,
+    store: EventStore,
+    then: Then,
+    claims: dict[str, str],
+) -> None:
+    hash_ = ""
+    with file.open(stream.file) as lines:
+        for command, group in groupby(_events(lines), lambda body: str(body["command_id"])):
+            bodies = list(group)
+            then.turn(bodies[0])
+            appended = store.append(
+                stream.name,
+                [new_event(body) for body in bodies],
+                expected=bodies[0]["version"] - 1,
+                claim=Claim(command, claims[command]),
+            )
+            hash_ = appended.events[-1].hash
+            if hash_ != bodies[-1]["hash"]:
+                why = f"version {bodies[-1]['version']} hashes to {hash_}, not to what it says"
+                raise UnusableArchive(str(archive.path), stream.file, why)
+    if hash_ != stream.head:
+        raise UnusableArchive(
+            str(archive.path), stream.file, "it does not end as the manifest says"
+        )
+
+
+def _events(lines: IO[bytes]) -> Iterator[dict[str, Any]]:
+    return (orjson.loads(line) for line in lines)
+
+
+def new_event(body: dict[str, Any]) -> NewEvent:
+    """Return an exported event as it was before it was recorded."""
+    return NewEvent(
+        event_id=body["event_id"],
+        type=body["type"],
+        schema_version=body["schema_version"],
+        data=body["data"],
+        actor=Actor(**body["actor"]),
+        session=body["session"],
+        causation_id=body["causation_id"],
+        correlation_id=body["correlation_id"],
+        occurred_at=body["occurred_at"],
+    )
+
+
+def _claims(file: ZipFile) -> dict[str, str]:
+    with file.open(CLAIMS) as lines:
+        return {found["command_id"]: found["digest"] for found in map(orjson.loads, lines)}
+
+
+def _record_refusals(file: ZipFile, store: EventStore) -> None:
+    """Record those that are not there yet: they carry no id."""
+    known = {str(refusal) for refusal in store.refusals()}
+    with file.open(REFUSALS) as lines:
+        for line in lines:
+            refusal = Refusal(**orjson.loads(line))
+            if str(refusal) not in known:
+                store.record_refusal(refusal)
+
+
+def _keep_drift(file: ZipFile, manifest: Manifest, root: Root) -> None:
+    for name in manifest.files:
+        if name.startswith(DRIFT):
+            root.drift.mkdir(exist_ok=True)
+            # Only its last part: a name must not lead out of the folder.
+            write_whole(root.drift / Path(name).name, file.read(name))

@@ -1,0 +1,1 @@
+"""Phase machines: their log, their commands, their files."""

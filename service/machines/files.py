@@ -1,0 +1,187 @@
+"""The files of a machine, brought up to date from its log.
+
+Written after the commit, under the root's lock and that of the protocol, atomically. What
+somebody else wrote is kept or taken over before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from errno import EBUSY
+from pathlib import Path
+
+from eventstore.errors import EventStoreError
+from lifecycle.machines.machine import Machine
+from lifecycle.machines.payload import MachineRecorded
+from lifecycle.payload_base import Payload
+from projections.machines.documents import paths, rendered
+from service.disk import content_of, locked, write_over
+from service.errors import FilesBehind, RootBusy
+from service.machines import archive, foreign
+from service.machines.errors import LockHeld
+from service.machines.log import MachineLog
+from service.machines.metadata_lock import metadata_lock
+from service.machines.place import folder_of, is_writer
+from service.root import Root
+from service.sync import Sync, Synced, digest, read_sync, write_sync
+
+_ROUNDS = 100
+Record = Callable[[Sequence[Payload]], None]
+"""Records what was found, as facts that no rule refuses."""
+
+
+@dataclass(slots=True)
+class Shown:
+    """What the files may have shown since they were last noted, by path: digests."""
+
+    state: Machine | None = None
+    written: dict[str, set[str]] = field(default_factory=dict)
+    detected: dict[str, set[str | None]] = field(default_factory=dict)
+
+
+class MachineFiles:
+    """The files of one machine in one root."""
+
+    def __init__(self, root: Root, log: MachineLog, record: Record) -> None:
+        self.root = root
+        self.log = log
+        self._record = record
+        self.sync_file = folder_of(root) / f"{log.machine}.json"
+
+    def take_in(self) -> int:
+        """Record what others did to the files; return how many events that took."""
+        sync = read_sync(self.sync_file)
+        for path, left in sync.files.items():
+            found = content_of(self.root.path / path)
+            if found is None or digest(found) != left.sha256:
+                return self.bring_up_to_date()
+        return 0
+
+    def bring_up_to_date(self) -> int:
+        """Make the files show the log's head; return how many events of others' doing it took.
+
+        Raises `FilesBehind` where the disk does not let it; the log holds everything then.
+        """
+        try:
+            with locked(self.root.lock):
+                return self._settle()
+        except (OSError, EventStoreError, RootBusy, LockHeld) as error:
+            head = self.log.store.head(self.log.stream)
+            raise FilesBehind(head.version if head else 0, error) from error
+
+    def _settle(self) -> int:
+        recorded = 0
+        for _ in range(_ROUNDS):
+            state = self.log.state()
+            if state is None or not is_writer(self.root, self.log.store, state):
+                return recorded
+            broken: list[Payload] = []
+            with self._own_lock(state, broken):
+                news = [*broken, *self._news(read_sync(self.sync_file))]
+                if not news and self._write(state):
+                    return recorded
+            if news:
+                self._record(news)
+                recorded += len(news)
+        raise OSError(EBUSY, "others keep writing to the files", str(self.root.path))
+
+    @contextmanager
+    def _own_lock(self, state: Machine, broken: list[Payload]) -> Iterator[None]:
+        """Hold the protocol's own lock, where it has one; what is to be said of it is added."""
+        for path in rendered(state):
+            (self.root.path / path).parent.mkdir(parents=True, exist_ok=True)
+        if state.definition.protocol != "conductor":
+            yield
+            return
+        (path,) = rendered(state)
+        with metadata_lock((self.root.path / path).parent, lambda age: broken.append(_broken(age))):
+            yield
+
+    def _news(self, sync: Sync) -> list[Payload]:
+        """Return what to record of the files before they are written."""
+        shown = self._shown(min((left.version for left in sync.files.values()), default=0))
+        state = shown.state or self.log.current()
+        news: list[Payload] = []
+        for path, expected in rendered(state).items():
+            found = content_of(self.root.path / path)
+            left = sync.files.get(path)
+            if not _is_ours(shown, path, left, expected, found):
+                base = left.version if left is not None else 0
+                news += foreign.found_in(self.root, state, path, base, expected, found)
+                self._keep_broken(state, path, found)
+        return news
+
+    def _shown(self, after: int) -> Shown:
+        shown = Shown()
+        for event, state in self.log.steps(after):
+            for path, content in rendered(state).items():
+                shown.written.setdefault(path, set()).add(digest(content))
+            if event.type == "drift.detected":
+                known = shown.detected.setdefault(event.data["file"], set())
+                known.add(event.data["found_sha256"])
+            shown.state = state
+        return shown
+
+    def _write(self, state: Machine) -> bool:
+        """Write what is not as it should be; False where others wrote in between."""
+        sync = read_sync(self.sync_file)
+        for path, content in rendered(state).items():
+            target = self.root.path / path
+            found = content_of(target)
+            if found != content and not write_over(target, content, found):
+                return False
+            sync = sync.having(
+                path, Synced(self.log.stream, state.head, len(content), digest(content))
+            )
+        self._archive(state)
+        self._note(sync)
+        return True
+
+    def _note(self, sync: Sync) -> None:
+        head = self.log.store.head(self.log.stream)
+        if head is None:
+            return
+        anchor = {"stream": self.log.stream, "version": head.version, "hash": head.hash}
+        new = Sync(anchor, sync.files)
+        if new != read_sync(self.sync_file):
+            self.sync_file.parent.mkdir(exist_ok=True)
+            write_sync(self.sync_file, new)
+
+    def _archive(self, state: Machine) -> None:
+        """Keep a workflow that ended, where the protocol has an archive."""
+        place = paths(state).get("archive")
+        if place is not None and state.is_final:
+            ended = {Path(path).name: content for path, content in rendered(state).items()}
+            archive.keep(self.root.path / place, state.id, state.moves[-1].at, ended)
+
+    def _keep_broken(self, state: Machine, path: str, found: bytes | None) -> None:
+        """Keep a file that others broke in the protocol's own archive too."""
+        place = paths(state).get("archive")
+        if place is not None and found is not None:
+            name = {Path(path).name: found}
+            archive.keep(self.root.path / place, state.id, state.updated, name)
+
+    def rebuild(self) -> list[str]:
+        """Write every file anew; what others changed is kept first. Return those that changed."""
+        expected = rendered(self.log.current())
+        before = {path: content_of(self.root.path / path) for path in expected}
+        self.bring_up_to_date()
+        return [path for path, old in before.items() if content_of(self.root.path / path) != old]
+
+
+def _broken(age: float) -> Payload:
+    return MachineRecorded(name="lock.broken", data={"age_seconds": round(age)})
+
+
+def _is_ours(
+    shown: Shown, path: str, left: Synced | None, expected: bytes, found: bytes | None
+) -> bool:
+    if found is None:
+        return left is None or None in shown.detected.get(path, set())
+    sha = digest(found)
+    if left is not None and left.sha256 == sha:
+        return True
+    known = shown.written.get(path, set()) | shown.detected.get(path, set())
+    return found == expected or sha in known

@@ -1,0 +1,107 @@
+"""What git has: the branches and worktrees of the repository that holds the root."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lifecycle.machines.machine import Machine
+
+#: Worktrees that are done with may be gone.
+_DONE = frozenset({"merged", "removed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository: its top folder, its branches, and its worktrees (path → branch)."""
+
+    top: Path
+    branches: frozenset[str]
+    worktrees: dict[str, str | None]
+
+
+def repository_of(folder: Path) -> Repository | None:
+    """Return the repository that a folder lies in, None where there is none, or no git."""
+    top = _git(folder, "rev-parse", "--show-toplevel")
+    if top is None:
+        return None
+    branches = _git(folder, "for-each-ref", "--format=%(refname:short)", "refs/heads") or ""
+    listed = _git(folder, "worktree", "list", "--porcelain") or ""
+    return Repository(Path(top.strip()), frozenset(branches.split()), _worktrees(listed))
+
+
+def _worktrees(listed: str) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    path = ""
+    for line in listed.splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "worktree":
+            path = rest
+            found[path] = None
+        elif word == "branch":
+            found[path] = rest.removeprefix("refs/heads/")
+        elif word == "prunable":
+            # Git remembers it, but its folder is gone.
+            found.pop(path, None)
+    return found
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    program = shutil.which("git")
+    if program is None:
+        return None
+    # A caller's GIT_DIR would lead to another repository than the root's.
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    done = subprocess.run(
+        [program, "-C", str(folder), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
+    )
+    return done.stdout if done.returncode == 0 else None
+
+
+def drift_of(root: Path, machine: Machine) -> list[dict[str, Any]]:
+    """Return the worktrees and task branches that the state names and git does not have."""
+    worktrees = _objects(machine.document.get("worktrees"))
+    branches = {str(task["id"]): task["branch"] for task in machine.tasks if task.get("branch")}
+    if not worktrees and not branches:
+        return []
+    repository = repository_of(root)
+    if repository is None:
+        return [{"kind": "no_repository", "why": "branches are named, and there is no git here"}]
+    return [*_of_worktrees(repository, worktrees), *_of_tasks(repository, worktrees, branches)]
+
+
+def _objects(value: Any) -> dict[str, dict[str, Any]]:
+    items = value.items() if isinstance(value, dict) else ()
+    return {key: item for key, item in items if isinstance(item, dict)}
+
+
+def _of_worktrees(
+    repository: Repository, worktrees: dict[str, dict[str, Any]]
+) -> list[dict[str, Any]]:
+    checked_out = set(repository.worktrees.values())
+    return [
+        {"kind": "worktree_missing", "worktree": name, "branch": one.get("branch")}
+        for name, one in worktrees.items()
+        if one.get("status") not in _DONE
+        and (one.get("branch") not in checked_out)
+        and one.get("path") not in repository.worktrees
+    ]
+
+
+def _of_tasks(
+    repository: Repository, worktrees: dict[str, dict[str, Any]], branches: dict[str, Any]
+) -> list[dict[str, Any]]:
+    done = {one.get("branch") for one in worktrees.values() if one.get("status") in _DONE}
+    return [
+        {"kind": "branch_missing", "task": task, "branch": branch}
+        for task, branch in branches.items()
+        if branch not in repository.branches and branch not in done
+    ]

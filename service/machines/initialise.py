@@ -1,0 +1,104 @@
+"""Where machines live: a root, made where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from lifecycle.machines.errors import StateAlreadyExists
+from lifecycle.machines.machine import Machine
+from projections.machines.documents import rendered
+from service.disk import content_of, locked, write_whole
+from service.drift import keep
+from service.errors import NoRoot
+from service.initialise import IGNORE, root_at
+from service.machines.log import MachineLog
+from service.machines.place import folder_of, rivals
+from service.machines.service import MachineOutcome, MachineService
+from service.root import Config, Root, config_text, open_root
+from service.sync import Sync, Synced, digest, read_sync, write_sync
+
+
+def root_for(start: Path, url: str | None, journal: str | None) -> tuple[Root, bool]:
+    """Return the nearest root, else one to be made at ``start``; and whether it is there."""
+    try:
+        return open_root(start, url, journal)[0], True
+    except NoRoot:
+        return root_at(start, url, journal), False
+
+
+def make_root(root: Root) -> None:
+    """Make the folder and the configuration of a root that has no staged workflow."""
+    root.folder.mkdir(exist_ok=True)
+    write_whole(root.folder / ".gitignore", IGNORE)
+    if not root.config_file.exists():
+        write_whole(root.config_file, config_text(Config(None, root.url, root.journal)).encode())
+
+
+def begin(service: MachineService, outcome: MachineOutcome) -> MachineOutcome:
+    """Pin a machine whose consent is by signature, as its first event stands now."""
+    if outcome.events and outcome.state.consent == "signature":
+        from service.approvals import Approvals
+
+        Approvals(service.log.store, service.log.stream, service.root.path).pin(outcome.state)
+    return outcome
+
+
+def make_way(service: MachineService, new: Machine, sources: Sequence[Path], dry_run: bool) -> None:
+    """See that the new machine's files are nobody's: those of one that ended are taken away.
+
+    ``sources`` are files that it is begun from: they are kept, and may be written over.
+
+    Raises `StateAlreadyExists` where another machine works with them, or somebody keeps them by
+    hand.
+    """
+    ended = False
+    for rival in rivals(service.root, service.log.store, new):
+        if not rival.is_final:
+            raise StateAlreadyExists(
+                new.id,
+                f"{rival.id} is at work with the same files, in phase {rival.phase}; finish it, "
+                f"or `wfctl machine rehydrate {rival.id} --start-fresh` archives it.",
+            )
+        ended = True
+        if not dry_run:
+            _take_away(service, rival)
+    taken = {path.resolve() for path in sources}
+    for path in rendered(new):
+        target = service.root.path / path
+        if target.resolve() in taken:
+            if not dry_run:
+                _keep(service, new, path)
+        elif content_of(target) is not None and not (dry_run and ended):
+            raise StateAlreadyExists(
+                new.id,
+                f"{path} is there already, and no machine wrote it; `wfctl machine import` takes "
+                "it over, or move it away.",
+            )
+
+
+def _keep(service: MachineService, new: Machine, path: str) -> None:
+    """Keep a file as it was found, and remember it as what the machine is begun from."""
+    found = content_of(service.root.path / path) or b""
+    keep(service.root, f"{new.id}.{path.rpartition('/')[2]}", found)
+    sync_file = service.files.sync_file
+    sync_file.parent.mkdir(exist_ok=True)
+    entry = Synced(service.log.stream, 0, len(found), digest(found))
+    write_sync(sync_file, read_sync(sync_file).having(path, entry))
+
+
+def _take_away(service: MachineService, ended: Machine) -> None:
+    """Remove the files of a machine that ended; its archive keeps them."""
+    former = MachineService(
+        service.root, MachineLog(service.log.store, ended.id, service.root.path), service.actor
+    )
+    former.files.bring_up_to_date()
+    with locked(service.root.lock):
+        sync_file = folder_of(service.root) / f"{ended.id}.json"
+        sync = read_sync(sync_file)
+        for path, left in sync.files.items():
+            found = content_of(service.root.path / path)
+            if found is not None and digest(found) == left.sha256:
+                (service.root.path / path).unlink()
+        write_sync(sync_file, replace(sync, files={}) if sync.files else Sync())

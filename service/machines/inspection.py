@@ -1,0 +1,67 @@
+"""Looking at a machine's files without touching them: no lock is taken, nothing is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lifecycle.machines.machine import Machine
+from projections.machines.documents import rendered
+from service.disk import content_of
+from service.machines.log import MachineLog
+from service.machines.place import folder_of, is_writer
+from service.root import Root
+from service.sync import digest, read_sync
+
+
+@dataclass(frozen=True, slots=True)
+class FileDifference:
+    """A file that is not what the log says; ``kind``: missing, behind, or changed."""
+
+    file: str
+    kind: str
+    expected: bytes
+    found: bytes | None
+
+
+def differences(root: Root, log: MachineLog, state: Machine) -> list[FileDifference]:
+    """Return the files that are not what the log says."""
+    if not is_writer(root, log.store, state):
+        return []
+    sync = read_sync(folder_of(root) / f"{log.machine}.json")
+    found: list[FileDifference] = []
+    for path, expected in rendered(state).items():
+        content = content_of(root.path / path)
+        if content == expected:
+            continue
+        left = sync.files.get(path)
+        kind = "missing" if content is None else "changed"
+        if content is not None and left is not None and left.sha256 == digest(content):
+            kind = "behind"
+        found.append(FileDifference(path, kind, expected, content))
+    return found
+
+
+def warnings(root: Root, log: MachineLog, state: Machine) -> list[str]:
+    """Say of each file that is not what the log says what becomes of it, and of weak consent."""
+    texts = {
+        "missing": "is missing; the next write command writes it anew",
+        "behind": "is behind the log; the next write command brings it up to date",
+        "changed": "was changed by somebody else; the next write command keeps and records it",
+    }
+    now = [f"{one.file} {texts[one.kind]}" for one in differences(root, log, state)]
+    kept = [
+        f"{drift.file}: a hand edit ({drift.kind}) is kept as {drift.kept_as}; "
+        f"`wfctl machine drift {state.id}`, then adopt or revert it"
+        for drift in state.drifts
+    ]
+    return [*now, *_of_consent(log, state), *kept]
+
+
+def _of_consent(log: MachineLog, state: Machine) -> list[str]:
+    """Say what weakens the consent to approvals, and which of them count for nothing."""
+    found = [
+        f"version {v}: an approval counts for nothing: {w}" for v, w in log.ineffective().items()
+    ]
+    if state.consent == "trust" and state.definition.approvals:
+        found.append("consent is by trust: whoever calls wfctl can approve, agents too")
+    return found

@@ -1,0 +1,45 @@
+"""Are the logs of the machines whole? The chain, and that every event can be read and folded."""
+
+from __future__ import annotations
+
+from eventstore.chain import Link
+from eventstore.errors import EventStoreError
+from eventstore.store import EventStore
+from eventstore.verification import Finding
+from lifecycle.errors import LifecycleError
+from service.machines.log import MachineLog
+from service.machines.place import folder_of, ids
+from service.root import Root
+from service.sync import read_sync
+
+
+def check_machines(root: Root, store: EventStore) -> tuple[dict[str, int], list[Finding]]:
+    """Return each machine's last version, and everything wrong with their streams.
+
+    What is remembered of a machine's files is the anchor outside the chain: it shows a cut tail.
+    """
+    known = sorted({*ids(root, store), *_remembered(root)})
+    found = [finding for id_ in known for finding in _of(root, MachineLog(store, id_, root.path))]
+    heads = {id_: store.head(MachineLog(store, id_, root.path).stream) for id_ in known}
+    return {id_: head.version if head is not None else 0 for id_, head in heads.items()}, found
+
+
+def _remembered(root: Root) -> list[str]:
+    return [path.stem for path in folder_of(root).glob("*.json")]
+
+
+def _of(root: Root, log: MachineLog) -> list[Finding]:
+    head = read_sync(folder_of(root) / f"{log.machine}.json").head
+    anchors = {log.stream: Link(head["version"], head["hash"])} if head else {}
+    found = list(log.store.verify(log.stream, anchors=anchors))
+    return found or _unreadable(log)
+
+
+def _unreadable(log: MachineLog) -> list[Finding]:
+    version = 0
+    try:
+        for event, _ in log.steps():
+            version = event.version
+    except (EventStoreError, LifecycleError) as error:
+        return [Finding(log.stream, version + 1, None, error.code, error.message)]
+    return []

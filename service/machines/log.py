@@ -1,0 +1,84 @@
+"""The log of one machine: its stream, folded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from eventstore.event import RecordedEvent
+from eventstore.store import EventStore
+from lifecycle.machines.errors import StateNotFound
+from lifecycle.machines.evolve import steps
+from lifecycle.machines.machine import Machine
+from service.errors import NotFound
+from service.machines.consent import Judge
+from service.moment import Moment
+
+PREFIX = "machine-"
+At = Moment | int | None
+
+
+class MachineLog:
+    """One stream of a store, read as a machine. ``root`` is the folder it is read for."""
+
+    def __init__(self, store: EventStore, machine: str, root: Path) -> None:
+        self.store = store
+        self.machine = machine
+        self.stream = PREFIX + machine
+        self.root = root
+
+    def state(self, at: At = None) -> Machine | None:
+        """Return the state now or as it was, None where there was none."""
+        found: Machine | None = None
+        for _, state in self.steps(upto=at):
+            found = state
+        return found
+
+    def current(self, at: At = None) -> Machine:
+        """Return the state now or as it was; raises `StateNotFound`, `NotFound`."""
+        found = self.state(at)
+        if found is None:
+            raise StateNotFound(self.machine, list(machines_in(self.store)))
+        version = at.version if isinstance(at, Moment) else at
+        if version is not None and version > found.head:
+            raise NotFound(
+                f"no version {version}: the log ends at version {found.head}", version=version
+            )
+        return found
+
+    def steps(self, after: int = 0, upto: At = None) -> Iterator[tuple[RecordedEvent, Machine]]:
+        """Yield each event after version ``after`` with the state once it is folded in.
+
+        The state is one object, changed from step to step.
+        """
+        judge = Judge(self.store, self.stream, self.root)
+        for event, state in self._folded(judge, upto):
+            if event.version > after:
+                yield event, state
+
+    def _folded(self, judge: Judge, upto: At) -> Iterator[tuple[RecordedEvent, Machine]]:
+        events = judge.judged(self._events(upto))
+        for event, state in steps(None, events, judge.accepted):
+            judge.state = state
+            yield event, state
+
+    def ineffective(self) -> dict[int, str]:
+        """Return the approvals that count for nothing: version → why."""
+        judge = Judge(self.store, self.stream, self.root)
+        for _ in self._folded(judge, None):
+            pass
+        return judge.refused
+
+    def _events(self, upto: At) -> Iterator[RecordedEvent]:
+        if isinstance(upto, Moment):
+            if upto.session is not None:
+                raise NotFound("a machine has no sessions; name a version or a time")
+            return upto.seen(self.store.read(self.stream, upto=upto.version))
+        return self.store.read(self.stream, upto=upto)
+
+
+def machines_in(store: EventStore) -> Iterator[str]:
+    """Yield the ids of the machines of a store, sorted."""
+    for stream in store.streams():
+        if stream.startswith(PREFIX):
+            yield stream.removeprefix(PREFIX)

@@ -1,0 +1,66 @@
+"""The conductor protocol's own lock: the directory ``.metadata.lock`` beside the file.
+
+Source: the protocol; its other users take it by ``mkdir`` and retry each 0.1 s.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from service.machines.errors import LockHeld
+
+NAME = ".metadata.lock"
+#: Seconds between two tries, seconds after which a lock is taken for a dead holder's.
+RETRY = 0.1
+STALE = 30.0
+
+Broken = Callable[[float], None]
+"""Is told of a lock that was broken: how old it was, in seconds."""
+
+
+@contextmanager
+def metadata_lock(folder: Path, broken: Broken, timeout: float = 60.0) -> Iterator[None]:
+    """Hold the lock of a track's folder; raises `LockHeld` after ``timeout`` seconds."""
+    lock = folder / NAME
+    _take(lock, broken, timeout)
+    try:
+        yield
+    finally:
+        lock.rmdir()
+
+
+def _take(lock: Path, broken: Broken, timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            lock.mkdir()
+        except FileExistsError:
+            _break_if_dead(lock, broken)
+            if time.monotonic() >= deadline:
+                raise LockHeld(
+                    f"{lock}: expected it to be given back within {timeout:.0f} s; another "
+                    "program holds it. Try again, or look for a process that hangs.",
+                    path=str(lock),
+                ) from None
+            time.sleep(RETRY)
+        else:
+            return
+
+
+def _break_if_dead(lock: Path, broken: Broken) -> None:
+    """Remove a lock that is older than any holder keeps it; only one breaker gets it."""
+    try:
+        age = time.time() - lock.stat().st_mtime
+        if age < STALE:
+            return
+        aside = lock.with_name(f"{NAME}.broken.{os.getpid()}")
+        lock.rename(aside)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(aside)
+    broken(age)

@@ -1,0 +1,74 @@
+"""Coming back to a machine: what is so, by its log and by the disk and git."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any
+
+from lifecycle.machines.machine import Machine
+from projections.machines.documents import paths
+from service.clock import utc_text
+from service.disk import content_of
+from service.machines import artifacts, conductor, dotagent, git
+from service.machines.inspection import differences
+from service.machines.log import MachineLog
+from service.machines.service import MachineOutcome, MachineService
+from service.root import Root
+from service.service import WriteOptions
+
+#: Each round carries out what the one before it made due.
+_ROUNDS = 20
+
+
+def drift_of(root: Root, log: MachineLog, state: Machine) -> list[dict[str, Any]]:
+    """Return what is not as the state says: its files, its artifacts, branches and worktrees."""
+    files = [
+        {"kind": f"file_{one.kind}", "file": one.file} for one in differences(root, log, state)
+    ]
+    kept = [{"kind": "hand_edit_kept", "file": d.file, "kept_as": d.kept_as} for d in state.drifts]
+    return [
+        *files,
+        *kept,
+        *artifacts.drift_of(root.path, state),
+        *git.drift_of(root.path, state),
+    ]
+
+
+def track_resumption(
+    root: Root, state: Machine, resume_from: str | None, now: str
+) -> dict[str, Any]:
+    """Return where a conductor track goes on."""
+    folder = PurePath(paths(state)["metadata"]).parent
+    return conductor.resumption(state, root.path / folder / "plan.md", resume_from, now)
+
+
+def resume_phases(
+    service: MachineService, options: WriteOptions
+) -> tuple[dotagent.Resumption, list[MachineOutcome]]:
+    """Resume phased development: validate, repair, and go on as far as the outputs lead.
+
+    What is repaired is recorded, but for a dry run, which only says it.
+    """
+    state = service.state()
+    on_disk = content_of(service.root.path / paths(state)["phase"])
+    first = _look(service, state, on_disk)
+    if options.dry_run:
+        return first, []
+    service.files.bring_up_to_date()
+    found, done = first, []
+    for _ in range(_ROUNDS):
+        if not found.commands:
+            break
+        outcome = service.handle(*found.commands, options=options)
+        options = replace(options, command_id=None)
+        done.append(outcome)
+        found = _look(service, outcome.state, None)
+    first.todo = found.todo or found.messages[:1]
+    first.commands = [p for outcome in done for p in outcome.planned]
+    return first, done
+
+
+def _look(service: MachineService, state: Machine, on_disk: bytes | None) -> dotagent.Resumption:
+    now = utc_text(service.clock())
+    return dotagent.resumption(service.root.path, state, service.evidence(state), now, on_disk)

@@ -1,0 +1,51 @@
+"""The report of a completed workflow: made from the log, written where the log says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eventstore.errors import EventStoreError
+from projections.report import Told, render
+from projections.results import results
+from projections.sessions import sessions
+from service.audit import records
+from service.disk import write_whole
+from service.errors import FilesBehind
+from service.log import WorkflowLog
+from service.root import Root
+
+
+def report(log: WorkflowLog) -> bytes:
+    """Return the report as the log has it now; raises `NoWorkflow` where nothing was created."""
+    state = log.replayed()
+    last = list(log.store.read(log.stream, after=state.head - 1))
+    return render(
+        Told(
+            state=state,
+            results=results(log.steps()),
+            sessions=sessions(log.steps()),
+            amendments=[record.to_dict() for record in records(log)],
+            head=last[-1].hash,
+        )
+    )
+
+
+def write_due(root: Root, log: WorkflowLog, path: str | None) -> None:
+    """Write the report that a completion names, unless it is there; nobody's file is overwritten.
+
+    ``path`` is relative to the root, None where none is due. Raises `FilesBehind` where the disk
+    does not let it; the next command that writes tries again.
+    """
+    if path is None or (root.path / path).exists():
+        return
+    try:
+        write_to(root.path / path, report(log))
+    except (OSError, EventStoreError) as error:
+        head = log.store.head(log.stream)
+        raise FilesBehind(head.version if head else 0, error) from error
+
+
+def write_to(path: Path, content: bytes) -> None:
+    """Write a report whole; folders above it are made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, content)
