@@ -11,9 +11,9 @@ import typer
 from cli import impact as words
 from cli import proposal
 from cli.consent import consenter_of
-from cli.options import CommandId, DryRun, ExpectedVersion, write_options
+from cli.options import At, CommandId, DryRun, ExpectedVersion, KnownAt, write_options
 from cli.output import Output
-from cli.workspace import engine, writing
+from cli.workspace import engine, moment, writing
 from cli.writes import events_of, tell, write
 from lifecycle import payload as p
 from lifecycle.decide_amendments import of_proposal
@@ -21,7 +21,7 @@ from lifecycle.errors import UnknownAmendment
 from lifecycle.impact import Impact, impact_of
 from lifecycle.schema import payload_of
 from lifecycle.workflow import Amendment, Workflow
-from reconciler.superseded import stop_superseded
+from reconciler.stopping import stop_all
 from service import amendments as decisions
 from service.clock import utc_text
 from service.errors import InvalidOption
@@ -189,7 +189,7 @@ def approve(
         if outcome is None:
             _said_no(service, output, id_)
         else:
-            stop_superseded(jobs)
+            stop_all(jobs)
             tell(output, outcome, options)
 
 
@@ -218,10 +218,12 @@ def list_(
     state: Annotated[
         str | None, typer.Option(metavar="STATE", help="proposed, approved or rejected.")
     ] = None,
+    at: At = None,
+    known_at: KnownAt = None,
 ) -> None:
     """The amendments, in the order they were proposed."""
     with writing(context, dry_run=True) as (service, output):
-        workflow = service.state()
+        workflow = service.log.current(moment(at, known_at))
         found = [a for a in workflow.amendments.values() if state in (None, a.status)]
         lines = [
             f"{a.id:<9} {a.status:<9} {a.kind:<17} {words.where(a):<9} {a.description}"
@@ -240,14 +242,19 @@ def show(
     statement: Annotated[
         bool, typer.Option("--statement", help="Print only what is to be signed, byte for byte.")
     ] = False,
+    at: At = None,
+    known_at: KnownAt = None,
 ) -> None:
     """One amendment; while it is pending, with its impact."""
+    view = moment(at, known_at)
     with writing(context, dry_run=True) as (service, output):
-        state = service.state()
+        state = service.log.current(view)
         amendment = state.amendments.get(id_)
         if amendment is None:
             raise UnknownAmendment(id_, list(state.amendments))
-        if statement:
+        if view is not None:
+            _show_decided(output, state, amendment)
+        elif statement:
             sys.stdout.write(decisions.question_of(service, id_).statement.decode())
         elif amendment.status == "proposed":
             _show_pending(output, decisions.question_of(service, id_))
@@ -271,7 +278,7 @@ def _show_decided(output: Output, state: Workflow, amendment: Amendment) -> None
         f"{amendment.id} ({amendment.kind}, {words.where(amendment)}): {amendment.description}",
         *(f"  {line}" for line in words.changes(amendment)),
         f"reason: {amendment.reason or 'none given'}",
-        f"{amendment.status} {amendment.decided_at}"
+        f"{amendment.status} {amendment.decided_at or amendment.proposed_at}"
         + (f" by {amendment.approved_by}" if amendment.approved_by else ""),
         f"affected: {', '.join(amendment.invalidated_stages) or 'none'}",
     ]

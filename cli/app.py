@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.hoist import EVERYWHERE
-from cli.settings import Color, Format, Journal, Settings
+from cli.settings import Color, Format, Journal, LogLevel, Settings
 from service.errors import InvalidOption
 from service.root import RootIs
 
@@ -23,17 +23,26 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import": (PORCELAIN, "cli.importing:import_"),
     "status": (PORCELAIN, "cli.status:status"),
     "show": (PORCELAIN, "cli.status:show"),
-    "log": (PORCELAIN, "cli.status:log"),
+    "log": (PORCELAIN, "cli.log:log"),
     "stage": (PORCELAIN, "cli.stage:build"),
     "dispatch": (PORCELAIN, "cli.dispatch:dispatch"),
     "wait": (PORCELAIN, "cli.dispatch:wait"),
-    "run": (PORCELAIN, "cli.dispatch:run"),
+    "run": (PORCELAIN, "cli.run:run"),
+    "runner": (PORCELAIN, "cli.runner:build"),
+    "session": (PORCELAIN, "cli.session:build"),
+    "report": (PORCELAIN, "cli.report:report"),
     "rehydrate": (PORCELAIN, "cli.reconcile:rehydrate"),
     "reconcile": (PORCELAIN, "cli.reconcile:reconcile"),
     "amend": (PORCELAIN, "cli.amend:build"),
+    "blame": (PORCELAIN, "cli.blame:blame"),
+    "why": (PORCELAIN, "cli.why:why"),
+    "diff": (PORCELAIN, "cli.diff:diff"),
     "audit": (PORCELAIN, "cli.audit:build"),
     "drift": (PORCELAIN, "cli.drift:build"),
     "note": (PORCELAIN, "cli.append:note"),
+    "watch": (PORCELAIN, "cli.watch:watch"),
+    "export": (PORCELAIN, "cli.export:export"),
+    "machine": (PORCELAIN, "cli.machine.group:build"),
     "demo": (PORCELAIN, "cli.demo.command:demo"),
     "append": (PLUMBING, "cli.append:append"),
     "replay": (PLUMBING, "cli.replay:replay"),
@@ -42,7 +51,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schema": (PLUMBING, "cli.events:schema"),
     "db": (PLUMBING, "cli.db:build"),
 }
-_GROUPS = frozenset({"amend", "audit", "db", "drift", "stage"})
+_GROUPS = frozenset({"amend", "audit", "db", "drift", "machine", "runner", "session", "stage"})
 
 
 def _everywhere(
@@ -69,6 +78,9 @@ def _everywhere(
     actor: Annotated[
         str | None, typer.Option("--actor", metavar="KIND:NAME", help="Who acts.")
     ] = None,
+    log_level: Annotated[
+        LogLevel, typer.Option("--log-level", help="What is said on stderr.")
+    ] = LogLevel.INFO,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and leave.")
     ] = False,
@@ -81,7 +93,11 @@ def _everywhere(
         _print_version()
     if context.invoked_subcommand is None:
         raise InvalidOption("expected a command; `wfctl --help` lists them")
-    context.obj = Settings(root, database_url, output, color, actor, root_is, journal)
+    if output is Format.CSV and context.invoked_subcommand != "audit":
+        raise InvalidOption("expected text, json or jsonl after -o: csv is for `wfctl audit` only")
+    context.obj = Settings(
+        root, database_url, output, color, actor, root_is, journal, log_level=log_level
+    )
 
 
 def _print_version() -> None:

@@ -60,7 +60,7 @@ def note(
 
 
 def _command(type_: str, stage: str | None, data: str | None) -> Payload:
-    values = _object("--data", _text(data)) if data is not None else {}
+    values = _object("--data", text_of(data)) if data is not None else {}
     if stage is not None:
         values["stage"] = stage
     return payload_of(type_, values)
@@ -71,7 +71,8 @@ def _without_proof(command: Payload) -> Payload:
     return command.model_copy(update={"proof": {}}) if command.type == _APPROVAL else command
 
 
-def _text(data: str) -> str:
+def text_of(data: str) -> str:
+    """Return what ``JSON``, ``@FILE`` or ``-`` gives; raises `NotFound`."""
     if data == "-":
         return sys.stdin.read()
     if not data.startswith("@"):
@@ -83,7 +84,7 @@ def _text(data: str) -> str:
 
 
 def _lines(source: str) -> list[Payload]:
-    text = _text("-" if source == "-" else f"@{source}")
+    text = text_of("-" if source == "-" else f"@{source}")
     numbered = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not numbered:
         raise InvalidOption(f"{source}: expected JSON lines, found none")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import termios
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from cli.impact import told
 from eventstore.event import Actor
 from lifecycle.errors import NeedsConsent
 from service import signature
-from service.amendments import Consenter, Question, check_person
+from service.amendments import check_person
 from service.clock import system_clock, utc_text
 from service.consent import proof_of
 from service.errors import InvalidOption, NotFound
@@ -21,17 +22,48 @@ _TERMINAL = "/dev/tty"
 _TRIES = 3
 
 
+class Asked(Protocol):
+    """What a person is asked: an amendment with its impact, or an approval of a machine."""
+
+    @property
+    def subject(self) -> str:
+        """What is agreed to, by its name."""
+        ...
+
+    @property
+    def statement(self) -> bytes:
+        """What is agreed to, as canonical JSON."""
+        ...
+
+    @property
+    def signers(self) -> list[str]:
+        """Who may agree by a signature: lines of an allowed-signers file."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How the question is told to a person, and the commands that ask it and show it."""
+
+    told: Callable[[Any], str] = told
+    approve: str = "wfctl amend approve"
+    show: str = "wfctl amend show"
+
+
+OF_AMENDMENTS = Wording()
+
+
 @dataclass(frozen=True, slots=True)
 class Trusted:
     """Whoever calls is believed; the policy says so."""
 
     actor: Actor
 
-    def ask(self, question: Question) -> bool:  # noqa: ARG002 - one signature for every consenter
+    def ask(self, question: Asked) -> bool:  # noqa: ARG002 - one signature for every consenter
         """See Consenter."""
         return True
 
-    def prove(self, question: Question) -> dict[str, Any] | None:
+    def prove(self, question: Asked) -> dict[str, Any] | None:
         """See Consenter."""
         return proof_of(question.statement, "trust", by=f"{self.actor.kind}:{self.actor.name}")
 
@@ -41,24 +73,25 @@ class AtTerminal:
     """A person types the answer on the controlling terminal, after the impact was shown there."""
 
     actor: Actor
+    wording: Wording = OF_AMENDMENTS
 
-    def ask(self, question: Question) -> bool:
+    def ask(self, question: Asked) -> bool:
         """See Consenter."""
-        check_person(self.actor, question.amendment.id)
+        check_person(self.actor, question.subject)
         try:
             terminal = os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY)
         except OSError as error:
             raise NeedsConsent(
-                f"{question.amendment.id} is agreed to at a terminal and this process has none: "
-                "a person runs `wfctl amend approve` in one.",
-                amendment=question.amendment.id,
+                f"{question.subject} is agreed to at a terminal and this process has none: "
+                f"a person runs `{self.wording.approve}` in one.",
+                amendment=question.subject,
             ) from error
         try:
-            return _answer(terminal, told(question))
+            return _answer(terminal, self.wording.told(question))
         finally:
             os.close(terminal)
 
-    def prove(self, question: Question) -> dict[str, Any] | None:
+    def prove(self, question: Asked) -> dict[str, Any] | None:
         """See Consenter."""
         who = f"{self.actor.kind}:{self.actor.name}"
         return proof_of(question.statement, "terminal", by=who, typed="y", on=_TERMINAL)
@@ -79,7 +112,7 @@ def _answer(terminal: int, text: str) -> bool:
         if not line:
             break
         question = "Approve? [y/n] "
-    raise NeedsConsent("neither y nor n was typed; the amendment stays proposed.")
+    raise NeedsConsent("neither y nor n was typed; nothing was decided.")
 
 
 def _write(terminal: int, text: str) -> None:
@@ -94,35 +127,36 @@ class Signed:
 
     key: Path | None = None
     made: Path | None = None
+    wording: Wording = OF_AMENDMENTS
 
-    def ask(self, question: Question) -> bool:
+    def ask(self, question: Asked) -> bool:
         """See Consenter."""
         if self.key is None and self.made is None:
             raise NeedsConsent(
-                f"{question.amendment.id} is agreed to by a signature: give --key FILE, or sign "
-                f"what `wfctl amend show {question.amendment.id} --statement` prints "
+                f"{question.subject} is agreed to by a signature: give --key FILE, or sign "
+                f"what `{self.wording.show} {question.subject} --statement` prints "
                 "(ssh-keygen -Y sign -n wfctl) and give --signature FILE.",
-                amendment=question.amendment.id,
+                amendment=question.subject,
             )
         return True
 
-    def prove(self, question: Question) -> dict[str, Any] | None:
+    def prove(self, question: Asked) -> dict[str, Any] | None:
         """See Consenter."""
         signed = self._signature(question)
-        signer = signature.signer_of(signed, question.state.signers)
+        signer = signature.signer_of(signed, question.signers)
         if signer is None:
             raise NeedsConsent(
-                f"{question.amendment.id}: the signature is not by an allowed signer; they are "
-                f"{', '.join(line.split()[0] for line in question.state.signers)}.",
-                amendment=question.amendment.id,
+                f"{question.subject}: the signature is not by an allowed signer; they are "
+                f"{', '.join(line.split()[0] for line in question.signers)}.",
+                amendment=question.subject,
             )
         now = utc_text(system_clock())
-        signers = question.state.signers
+        signers = question.signers
         if self.made and signature.objection(question.statement, signed, signer, signers, now):
             return None  # made for another head: the workflow moved on
         return proof_of(question.statement, "signature", signature=signed, signer=signer)
 
-    def _signature(self, question: Question) -> str:
+    def _signature(self, question: Asked) -> str:
         if self.made is None and self.key is not None:
             return signature.sign(question.statement, self.key)
         try:
@@ -133,12 +167,18 @@ class Signed:
             ) from None
 
 
-def consenter_of(policy: str, actor: Actor, key: Path | None, made: Path | None) -> Consenter:
+def consenter_of(
+    policy: str,
+    actor: Actor,
+    key: Path | None,
+    made: Path | None,
+    wording: Wording = OF_AMENDMENTS,
+) -> Trusted | AtTerminal | Signed:
     """Return how a person agrees under the policy; raises `InvalidOption` for options it lacks."""
     if policy == "signature":
-        return Signed(key, made)
+        return Signed(key, made, wording)
     if key is not None or made is not None:
         raise InvalidOption(
             f"consent is by {policy} here; --key and --signature are for the policy signature"
         )
-    return AtTerminal(actor) if policy == "terminal" else Trusted(actor)
+    return AtTerminal(actor, wording) if policy == "terminal" else Trusted(actor)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from cli import backup as backups
+from cli.options import CommandId, DryRun
 from cli.output import Output
-from cli.workspace import settings_of
-from service.root import Root, open_root
+from cli.workspace import address_here, journal_of, settings_of, writing
+from eventstore.address import public
+from eventstore.errors import WrongExpectedVersion
+from eventstore.journal import Journal
+from eventstore.tables import HEAD
+from service.root import open_root
 
 
 def build() -> typer.Typer:
@@ -15,43 +23,93 @@ def build() -> typer.Typer:
     group.command("upgrade")(upgrade)
     group.command("current")(current)
     group.command("url")(url)
+    group.command("copy")(backups.copy)
+    group.command("backup")(backups.backup)
+    group.command("restore")(backups.restore)
+    group.command("project")(project)
     return group
 
 
-def upgrade(context: typer.Context) -> None:
-    """Bring the database to the newest schema."""
+def upgrade(
+    context: typer.Context,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: Annotated[
+        int | None,
+        typer.Option(
+            "--expected-version", metavar="N", min=0, help="Refuse unless the schema is revision N."
+        ),
+    ] = None,
+) -> None:
+    """Bring the database to the newest schema; done again, with a key or without, it does nothing.
+
+    It appends no event, so that there is no command to keep a key for.
+    """
+    from migrations.upgrade import current as revision_of
     from migrations.upgrade import upgrade as migrate
 
-    root = _root(context)
-    migrate(root.database)
-    current(context)
+    address = address_here(context)
+    before = revision_of(address)
+    if expected_version not in (None, int(before or 0)):
+        raise WrongExpectedVersion("the database's schema", expected_version, int(before or 0))
+    after = HEAD if dry_run else migrate(address)
+    Output(settings_of(context)).result(
+        {"revision": before if dry_run else after, "was": before, "dry_run": dry_run},
+        lambda: f"would go from {before} to {after}" if dry_run else str(after),
+    )
 
 
 def current(context: typer.Context) -> None:
     """Print the schema's revision."""
     from migrations.upgrade import current as revision_of
 
-    root = _root(context)
-    revision = revision_of(root.database)
+    revision = revision_of(address_here(context))
     Output(settings_of(context)).result({"revision": revision}, lambda: str(revision))
 
 
-def url(context: typer.Context) -> None:
-    """Print where the log is kept, with which journal, and why."""
-    from eventstore.journal import journal_for
+def project(
+    context: typer.Context,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Drop the rows and make them anew.")
+    ] = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Bring the history's tables to the head of the log; nothing is appended."""
+    from service.history import HistoryTables
 
-    root = _root(context)
-    address = f"sqlite:///{root.database}"
-    journal = journal_for(root.database, root.journal)
+    with writing(context, dry_run, anywhere=True) as (service, output):
+        tables = HistoryTables(service.root.address, service.log)
+        before, state = tables.checkpoint().version, service.state()
+        start = 0 if rebuild else before
+        if not dry_run:
+            tables.rebuild() if rebuild else tables.catch_up()
+        verb = "would project" if dry_run else "projected"
+        output.result(
+            {
+                "events": state.head - start,
+                "was": before,
+                "version": state.head,
+                "dry_run": dry_run,
+            },
+            lambda: f"{verb} {state.head - start} events, up to version {state.head}",
+            state=state,
+        )
+
+
+def url(context: typer.Context) -> None:
+    """Print where the log is kept, with which journal, and why; never a password."""
+    settings = settings_of(context)
+    root = open_root(settings.start, settings.database_url, settings.journal)[0]
+    address = root.address
+    shown = public(address) if isinstance(address, str) else f"sqlite:///{address}"
+    journal = journal_of(root)
     Output(settings_of(context)).result(
-        {"url": address, "journal": journal._asdict()},
-        lambda: (
-            f"{address}\njournal {journal.mode}, synchronous {journal.synchronous}: "
-            f"{journal.reason}"
-        ),
+        {"url": shown, "journal": journal._asdict() if journal else None},
+        lambda: f"{shown}\n{_journal(journal)}",
     )
 
 
-def _root(context: typer.Context) -> Root:
-    settings = settings_of(context)
-    return open_root(settings.start, settings.database_url, settings.journal)[0]
+def _journal(journal: Journal | None) -> str:
+    if journal is None:
+        return "the server keeps its own journal; each commit of ours waits for its disk"
+    return f"journal {journal.mode}, synchronous {journal.synchronous}: {journal.reason}"

@@ -1,4 +1,4 @@
-"""``wfctl dispatch``, ``wait`` and ``run``: getting stages computed."""
+"""``wfctl dispatch`` and ``wait``: getting one stage computed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.options import CommandId, DryRun, ExpectedVersion, Stage, write_options
-from cli.output import say
-from cli.workspace import engine, reading
+from cli.workspace import engine
 from cli.writes import tell
 
 
@@ -22,7 +21,7 @@ def dispatch(
 ) -> None:
     """Launch a stage through DPDispatcher."""
     from reconciler.dispatch import dispatch as launch
-    from reconciler.reconcile import dispatch_sync
+    from reconciler.waiting import dispatch_sync
 
     options = write_options(dry_run, command_id, expected_version)
     with engine(context, dry_run) as (jobs, output):
@@ -43,7 +42,7 @@ def wait(
     ] = None,
 ) -> None:
     """Block until the attempts of all the stages have ended, and record how."""
-    from reconciler.reconcile import in_flight
+    from reconciler.finding import in_flight
     from reconciler.waiting import wait_all
 
     with engine(context) as (jobs, output):
@@ -67,37 +66,3 @@ def wait(
 def _end(end: dict[str, str | bool]) -> str:
     text = f"{end['stage']} is {end['status']}"
     return text if end["ended"] else f"{text}; no end of its attempt is known"
-
-
-def run(
-    context: typer.Context,
-    dry_run: DryRun = False,
-) -> None:
-    """Drive the workflow, one stage after another, as far as it goes without anybody."""
-    if dry_run:
-        _rehearse(context)
-        return
-    from reconciler.run import run as drive
-
-    with engine(context) as (jobs, output):
-        say(f"running {jobs.service.state().id}")
-        ended = drive(jobs)
-        output.result(
-            {"exit_reason": ended.exit_reason, "message": ended.message},
-            lambda: f"{ended.exit_reason}: {ended.message}",
-            state=ended.state,
-        )
-    if ended.exit_reason != "completed":
-        raise typer.Exit(6)
-
-
-def _rehearse(context: typer.Context) -> None:
-    from projections.next_actions import next_actions
-
-    with reading(context) as workflow:
-        state = workflow.state()
-        actions = next_actions(state)
-        text = "\n".join(f"would do: {action.command}  ({action.reason})" for action in actions)
-        workflow.output.result(
-            {"would": [a._asdict() for a in actions]}, lambda: text or "nothing to do", state=state
-        )

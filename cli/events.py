@@ -2,95 +2,102 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Annotated, Any
 
 import typer
 
+from cli import selection as chosen
 from cli.failure import FINDINGS
-from cli.options import At
-from cli.workspace import Reading, reading, settings_of
+from cli.options import At, KnownAt
+from cli.workspace import Reading, moment, reading, settings_of
 from eventstore.event import RecordedEvent
+from eventstore.subscription import subscribed
+from service.errors import InvalidOption
 from service.integrity import check_integrity
+from service.machines.integrity import check_machines
+from service.machines.log import PREFIX
 from service.moment import Moment, parse_moment
-
-#: Seconds between two looks of ``--follow``.
-_FOLLOW_EVERY = 0.2
+from service.selection import Selection
 
 
 def events(
     context: typer.Context,
-    type_: Annotated[str | None, typer.Option("--type", help="Only this type.")] = None,
-    stage: Annotated[str | None, typer.Option(help="Only this stage.")] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="VERSION|TIME", help="Only after this.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option(metavar="VERSION|TIME", help="Only up to this.")
-    ] = None,
+    type_: chosen.Type = None,
+    stage: chosen.OfStage = None,
+    session: chosen.OfSession = None,
+    status: chosen.ToStatus = None,
+    amendment: chosen.OfAmendment = None,
+    since: chosen.Since = None,
+    until: chosen.Until = None,
+    grep: chosen.Grep = None,
     at: At = None,
+    known_at: KnownAt = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on as events are appended.")] = False,
+    fields: chosen.Fields = None,
+    template: chosen.Template = None,
+    reverse: chosen.Reverse = False,
+    follow: chosen.Follow = False,
+    machine: Annotated[
+        str | None, typer.Option(metavar="ID", help="Those of a phase machine.")
+    ] = None,
 ) -> None:
     """Print the recorded events; with --actor KIND or KIND:NAME only those of one actor."""
-    actor = settings_of(context).actor
-    with reading(context) as workflow:
-        wanted = _Filter(type_, stage, actor, _moment(since), _moment(until or at))
-        found = islice(wanted.apply(_read(workflow, follow)), limit)
-        workflow.output.records(map(_record, found), _line)
-
-
-class _Filter:
-    """Which events are asked for."""
-
-    def __init__(
-        self,
-        type_: str | None,
-        stage: str | None,
-        actor: str | None,
-        since: Moment | None,
-        until: Moment | None,
-    ) -> None:
-        self.type = type_
-        self.stage = stage
-        self.actor = actor
-        self.since = since
-        self.until = until
-
-    def apply(self, events: Iterator[RecordedEvent]) -> Iterator[RecordedEvent]:
-        """Yield the events that fit."""
-        return (event for event in events if self._fits(event))
-
-    def _fits(self, event: RecordedEvent) -> bool:
-        kind, name = event.actor
-        return (
-            self.type in (None, event.type)
-            and self.stage in (None, event.data.get("stage"))
-            and self.actor in (None, kind, f"{kind}:{name}")
-            and (self.since is None or _position(event, self.since) > self.since)  # type: ignore[operator]
-            and (self.until is None or _position(event, self.until) <= self.until)  # type: ignore[operator]
+    if follow:
+        endless({"--reverse": reverse, "--at": at, "--known-at": known_at})
+    with reading(context) as root:
+        workflow = root if machine is None else of_machine(root, machine)
+        wanted = Selection(
+            types=tuple(type_ or ()),
+            stages=tuple(stage or ()),
+            actor=settings_of(context).actor,
+            session=session,
+            status=status,
+            amendment=amendment,
+            since=bound(workflow, since),
+            until=bound(workflow, until),
         )
+        view = moment(at, known_at)
+        found = recorded(workflow, follow) if view is None else _seen(workflow, view, machine)
+        records = chosen.matching((_record(e) for e in found if wanted.fits(e)), grep)
+        shown = chosen.newest_first(records, limit) if reverse else islice(records, limit)
+        chosen.shape_of(workflow.output, fields, template).print(workflow.output, shown, _line)
 
 
-def _position(event: RecordedEvent, moment: Moment) -> Moment:
-    return event.version if isinstance(moment, int) else event.occurred_at
+def of_machine(root: Reading, machine: str) -> Reading:
+    """Return the root with the log of a machine; raises `StateNotFound`."""
+    from service.log import WorkflowLog
+    from service.machines.log import MachineLog
+
+    log = MachineLog(root.log.store, machine, root.root.path)
+    log.current()
+    return replace(root, log=WorkflowLog(log.store, log.stream, root.root.path))
 
 
-def _moment(text: str | None) -> Moment | None:
-    return parse_moment(text) if text is not None else None
+def _seen(workflow: Reading, view: Moment, machine: str | None) -> Iterator[RecordedEvent]:
+    if machine is None:
+        return workflow.log.events(view)
+    return view.seen(workflow.log.store.read(workflow.log.stream, upto=view.version))
 
 
-def _read(workflow: Reading, follow: bool) -> Iterator[RecordedEvent]:
-    after = 0
-    while True:
-        for event in workflow.log.store.read(workflow.log.stream, after=after):
-            after = event.version
-            yield event
-        if not follow:
-            return
-        time.sleep(_FOLLOW_EVERY)
+def endless(others: dict[str, object]) -> None:
+    """Raise `InvalidOption` where an option was given that needs an end, which none comes to."""
+    given = [name for name, value in others.items() if value]
+    if given:
+        raise InvalidOption(f"--follow has no end, which {' and '.join(given)} would need")
+
+
+def bound(workflow: Reading, text: str | None) -> Moment | None:
+    """Return an end of a range; that of a session is its last version."""
+    return workflow.log.resolved(parse_moment(text)) if text is not None else None
+
+
+def recorded(workflow: Reading, follow: bool) -> Iterator[RecordedEvent]:
+    """Return the recorded events, and with ``follow`` those to come."""
+    store, stream = workflow.log.store, workflow.log.stream
+    return subscribed(store, stream=stream) if follow else store.read(stream)
 
 
 def _record(event: RecordedEvent) -> dict[str, Any]:
@@ -109,31 +116,47 @@ def _line(record: dict[str, Any]) -> str:
 def fsck(context: typer.Context) -> None:
     """Check the chain, the order, and that every event can be decoded (exit 7)."""
     with reading(context) as workflow:
-        findings = [finding._asdict() for finding in check_integrity(workflow.root, workflow.log)]
+        machines, theirs = check_machines(workflow.root, workflow.log.store)
+        found = [*check_integrity(workflow.root, workflow.log), *theirs]
+        findings = [finding._asdict() for finding in found]
         head = workflow.log.store.head(workflow.log.stream)
         version = head.version if head is not None else 0
-        text = "\n".join(f"version {f['version']}: {f['kind']}: {f['message']}" for f in findings)
+        text = "\n".join(map(_finding, findings))
         clean = f"clean: {version} events, chain whole" if version else "clean: no events"
-        data = {"events": version, "head": head.hash if head else None, "findings": findings}
-        workflow.output.result(data, lambda: text or clean)
+        told = [clean, *(f"clean: {id_}: {n} events, chain whole" for id_, n in machines.items())]
+        data = {
+            "events": version,
+            "head": head.hash if head else None,
+            "findings": findings,
+            "machines": machines,
+        }
+        workflow.output.result(data, lambda: text or "\n".join(told))
     if findings:
         raise typer.Exit(FINDINGS)
 
 
+def _finding(finding: dict[str, Any]) -> str:
+    stream = str(finding["stream"] or "")
+    machine = f"{stream}: " if stream.startswith(PREFIX) else ""
+    return f"{machine}version {finding['version']}: {finding['kind']}: {finding['message']}"
+
+
 def schema(
     context: typer.Context,
-    type_: Annotated[str | None, typer.Argument(metavar="[TYPE]", help="Event type.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[TYPE]", help="An event type, or event, state, answer."),
+    ] = None,
 ) -> None:
-    """Print the JSON Schema of an event's data, or of every one."""
+    """Print the JSON Schema of an event's data, an event, the state, an answer; or of all."""
     from cli.output import Output
     from lifecycle.errors import UnknownEventType
-    from lifecycle.payload import PAYLOADS
+    from projections.schemas import schemas
 
-    if type_ is not None and type_ not in PAYLOADS:
-        raise UnknownEventType(type_, sorted(PAYLOADS))
-    wanted = [PAYLOADS[type_]] if type_ is not None else list(PAYLOADS.values())
-    schemas = {model.type: model.model_json_schema() for model in wanted}
-    shown = schemas[type_] if type_ is not None else schemas
+    every = schemas()
+    if name is not None and name not in every:
+        raise UnknownEventType(name, sorted(every))
+    shown = every[name] if name is not None else every
     output = Output(settings_of(context))
     output.result(shown, lambda: _indented(shown))
 

@@ -10,17 +10,28 @@ import traceback
 from typer.exceptions import Abort, Exit, TyperException
 
 from cli.hoist import value_of
-from cli.output import _pretty, failure, say
+from cli.output import failure, pretty, say
 from cli.settings import Format
 from eventstore import errors as log
 from lifecycle import errors as rules
+from lifecycle.machines import errors as machines
 from reconciler import errors as jobs
 from service import errors as use
+from service.machines import errors as use_machines
 
 DONE, FAILED, USAGE, NOT_FOUND, CONFLICT, REFUSED, NEEDS_PERSON, FINDINGS = range(8)
 
 #: The first row whose class fits decides; what has no row is a failure of this run (1).
 EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
+    (machines.ApprovalMissing, NEEDS_PERSON),
+    (machines.CircuitOpen, NEEDS_PERSON),
+    (machines.ReservedField, REFUSED),
+    (machines.InvalidInput, USAGE),
+    (machines.InvalidDefinition, FAILED),
+    (machines.StateNotFound, NOT_FOUND),
+    (machines.StateAlreadyExists, CONFLICT),
+    (machines.MachineError, REFUSED),
+    (use_machines.VersionConflict, CONFLICT),
     (rules.AlreadyExists, CONFLICT),
     (rules.InvalidPayload, USAGE),
     (rules.UnknownEventType, USAGE),
@@ -32,13 +43,22 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (rules.Refused, REFUSED),
     (rules.NeedsConsent, NEEDS_PERSON),
     (use.RootExists, CONFLICT),
+    (use.WorkflowExists, CONFLICT),
+    (use.AlreadyThere, CONFLICT),
+    (log.TransferConflict, CONFLICT),
     (use.NoRoot, NOT_FOUND),
     (use.NotFound, NOT_FOUND),
     (use.InvalidOption, USAGE),
+    (use.SqlWrong, USAGE),
+    (use.SqlRefused, REFUSED),
     (use.RootElsewhere, NEEDS_PERSON),
     (log.WrongExpectedVersion, CONFLICT),
     (log.CommandConflict, CONFLICT),
     (jobs.AlreadyDriven, CONFLICT),
+    (jobs.AlreadyAutonomous, CONFLICT),
+    (jobs.NoRunner, NOT_FOUND),
+    (jobs.InlineSecret, REFUSED),
+    (jobs.MachineFileMissing, REFUSED),
     (log.InvalidData, USAGE),
     (log.DatabaseMissing, NOT_FOUND),
 )
@@ -82,7 +102,7 @@ def _print(
     arguments: list[str], code: str, message: str, data: dict[str, object], exit_: int
 ) -> int:
     if _wants_json(arguments):
-        print(_pretty(failure(code, message, data)))
+        print(pretty(failure(code, message, data)))
     else:
         say(f"wfctl: {message}")
     sys.stdout.flush()

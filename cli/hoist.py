@@ -12,6 +12,7 @@ EVERYWHERE = frozenset(
         "--output",
         "-o",
         "--color",
+        "--log-level",
         "--actor",
     }
 )

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 def import_(
     context: typer.Context,
     source: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Holds workflow-state.json and progress.log.")
+        Path,
+        typer.Argument(
+            metavar="DIR|FILE", help="Holds workflow-state.json and progress.log, or an archive."
+        ),
     ],
     into: Annotated[
         Path | None, typer.Option("--into", metavar="DIR2", help="Make the root there instead.")
@@ -47,7 +50,12 @@ def import_(
     dry_run: DryRun = False,
     command_id: CommandId = None,
 ) -> None:
-    """Take over a workflow from its files, and say what is wrong in them."""
+    """Take over a workflow from its files, and say what is wrong in them; or from an archive."""
+    if source.is_file():
+        from cli.restoring import restoring
+
+        restoring(context, source, into, dry_run)
+        return
     from service.adoption.adopt import adopt
     from service.adoption.versions import read_sources
     from service.clock import system_clock, utc_text

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from cli.options import CommandId, DryRun, write_options
-from cli.output import Output
+from cli.options import CommandId, DryRun, ExpectedVersion, write_options
+from cli.output import Output, say
 from cli.settings import actor_of
-from cli.workspace import create, settings_of
+from cli.workspace import create, settings_of, tell_of_password
 from cli.writes import tell
 
 
@@ -36,6 +37,7 @@ def init(
     ] = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
 ) -> None:
     """Make a workflow here from a plan."""
     from lifecycle.plan import create as command_of
@@ -56,7 +58,10 @@ def init(
         purpose=purpose,
     )
     options = init_options(
-        write_options(dry_run, command_id, None), document, purpose=purpose, consent=consent.value
+        write_options(dry_run, command_id, expected_version),
+        document,
+        purpose=purpose,
+        consent=consent.value,
     )
     outcome = initialise(
         root,
@@ -66,7 +71,18 @@ def init(
         clock=system_clock,
         options=options,
     )
+    for name, path in _missing_machine_files(outcome.state.backend_profiles, root.path):
+        say(f"{name}: the machine file {path} is missing; no stage can be dispatched to it yet")
+    tell_of_password(settings.database_url)
     tell(Output(settings), outcome, options)
+
+
+def _missing_machine_files(profiles: dict[str, Any], root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield each backend profile whose config_path leads nowhere; such a file is never read."""
+    for name, profile in profiles.items():
+        given = profile.get("config_path")
+        if isinstance(given, str) and given and not (root / given).exists():
+            yield name, root / given
 
 
 def signers_of(consent: Consent, source: Path | None) -> list[str]:

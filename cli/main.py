@@ -27,7 +27,7 @@ def run(arguments: list[str]) -> int:
     except (BrokenPipeError, SystemExit):  # typer turns the one into the other
         return _reader_gone()
     except Exception as error:  # noqa: BLE001 - the last place: every error has an exit code
-        return _report(error, arguments)
+        return _reported(error, arguments)
     except KeyboardInterrupt:
         print("interrupted; what was recorded stays recorded", file=sys.stderr)
         return 130
@@ -54,10 +54,13 @@ def _reader_gone() -> int:
     return 128 + signal.SIGPIPE
 
 
-def _report(error: Exception, arguments: list[str]) -> int:
+def _reported(error: Exception, arguments: list[str]) -> int:
     from cli.failure import report
 
-    return report(error, arguments)
+    try:
+        return report(error, arguments)
+    except BrokenPipeError:
+        return _reader_gone()
 
 
 if __name__ == "__main__":

@@ -28,7 +28,11 @@ ExpectedVersion = Annotated[
 ]
 At = Annotated[
     str | None,
-    typer.Option("--at", metavar="VERSION|TIME", help="As it was at a version or a time."),
+    typer.Option("--at", metavar="MOMENT", help="What was so: 12, TIME, @{1 hour ago}, session:3."),
+]
+KnownAt = Annotated[
+    str | None,
+    typer.Option("--known-at", metavar="MOMENT", help="What was recorded by then."),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -12,12 +13,16 @@ from cli.settings import Color, Format, Settings
 from lifecycle.workflow import Workflow
 from projections.next_actions import NextAction, next_actions
 
+#: Control characters, but for the ends of lines, tabs, and the styles that are set here.
+_STEERING = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
+
 
 class Output:
     """Prints a command's result in the format that was asked for."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.through_pager = False
 
     @property
     def is_text(self) -> bool:
@@ -36,7 +41,7 @@ class Output:
         """Print ``data`` as the envelope or as one line, or ``text()`` for people."""
         shown = self.rendered(data, text, state=state, actions=actions, position=position)
         if shown:
-            print(shown)
+            print(self._safe(shown))
 
     def rendered(
         self,
@@ -51,7 +56,7 @@ class Output:
         if self.is_text:
             return text()
         if self.settings.format is Format.JSONL:
-            return _compact(data)
+            return compact(data)
         if actions is None:
             actions = next_actions(state) if state is not None else ()
         meta = {
@@ -59,7 +64,7 @@ class Output:
             "version": state.head if state is not None else None,
             "position": position,
         }
-        return _pretty(success(data, actions, meta))
+        return pretty(success(data, [action._asdict() for action in actions], meta))
 
     def records(
         self,
@@ -73,7 +78,10 @@ class Output:
             self.result(list(records), lambda: "", state=state)
             return
         for record in records:
-            print(text(record) if self.is_text else _compact(record), flush=True)
+            print(self._safe(text(record)) if self.is_text else compact(record), flush=True)
+
+    def _safe(self, text: str) -> str:
+        return harmless(text) if self.is_text and self.is_terminal else text
 
     def style(self, text: str, code: str) -> str:
         """Return ``text`` in an ANSI style (``1`` bold, ``31`` red …) where colours are used."""
@@ -83,7 +91,17 @@ class Output:
     def _colored(self) -> bool:
         if self.settings.color is not Color.AUTO:
             return self.settings.color is Color.ALWAYS
-        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        return self.is_terminal and not os.environ.get("NO_COLOR")
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether what is printed goes to a terminal, through a pager too."""
+        return self.through_pager or sys.stdout.isatty()
+
+
+def harmless(text: str) -> str:
+    """Return what a terminal may be given: words of others must not clear it or paint over it."""
+    return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def say(text: str) -> None:
@@ -91,12 +109,12 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def success(data: Any, actions: Sequence[NextAction], meta: dict[str, Any]) -> dict[str, Any]:
+def success(data: Any, actions: Sequence[dict[str, Any]], meta: dict[str, Any]) -> dict[str, Any]:
     """Return the envelope of a command that went well."""
     return {
         "success": True,
         "data": data,
-        "next_actions": [action._asdict() for action in actions],
+        "next_actions": list(actions),
         "_meta": meta,
     }
 
@@ -106,9 +124,11 @@ def failure(code: str, message: str, data: dict[str, Any]) -> dict[str, Any]:
     return {"success": False, "error": {"code": code, "message": message, "data": data}}
 
 
-def _pretty(value: Any) -> str:
+def pretty(value: Any) -> str:
+    """Return JSON for people and programs."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
-def _compact(value: Any) -> str:
+def compact(value: Any) -> str:
+    """Return JSON on one line."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
@@ -22,6 +22,7 @@ class Format(StrEnum):
     TEXT = "text"
     JSON = "json"
     JSONL = "jsonl"
+    CSV = "csv"
 
 
 class Journal(StrEnum):
@@ -29,6 +30,20 @@ class Journal(StrEnum):
 
     WAL = "wal"
     TRUNCATE = "truncate"
+
+
+class LogLevel(StrEnum):
+    """What is said on stderr: this and what is graver."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+    @property
+    def number(self) -> int:
+        """As the standard library numbers levels."""
+        return 10 * (1 + list(LogLevel).index(self))
 
 
 class Color(StrEnum):
@@ -44,12 +59,14 @@ class Settings:
     """The options of every command, as given."""
 
     root: Path | None = None
-    database_url: str | None = None
+    #: Not in the representation, as it may hold a password.
+    database_url: str | None = field(default=None, repr=False)
     format: Format = Format.TEXT
     color: Color = Color.AUTO
     actor: str | None = None
     root_is: RootIs | None = None
     journal: Journal | None = None
+    log_level: LogLevel = LogLevel.INFO
 
     @property
     def start(self) -> Path:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from cli.diagnosis import diagnose
 from cli.options import CommandId, DryRun, ExpectedVersion, Stage, write_options
 from cli.writes import write
 from lifecycle import payload as p
 from lifecycle.schema import payload_of
 
+if TYPE_CHECKING:
+    from service.service import WriteOptions
+
+_CATEGORIES = "input, resource, scheduler, missing_output, software, unknown"
 Attempt = Annotated[
     str | None, typer.Option("--attempt", metavar="ID", help="The attempt; else the one under way.")
 ]
@@ -26,8 +31,11 @@ def build() -> typer.Typer:
         "prepare": prepare,
         "launch": launch,
         "compute": compute,
+        "verify": verify,
         "complete": complete,
         "fail": fail,
+        "cancel": cancel,
+        "diagnose": diagnose,
         "retry": retry,
         "checkpoint": checkpoint,
         "outputs": outputs,
@@ -98,6 +106,24 @@ def compute(
     write(context, write_options(dry_run, command_id, expected_version), command)
 
 
+def verify(context: typer.Context, stage: Stage) -> None:
+    """Check outputs, logs and `parameters.verify`; list every check (exit 7: one failed)."""
+    from cli.verification import lines
+    from cli.workspace import engine
+    from reconciler.verify import verify as look_over
+
+    with engine(context, dry_run=True) as (jobs, output):
+        state = jobs.service.state()
+        found = look_over(jobs, state.stage(stage))
+        output.result(
+            {"stage": stage, **found.to_dict()},
+            lambda: "\n".join(lines(found, output)),
+            state=state,
+        )
+    if found.problems:
+        raise typer.Exit(7)
+
+
 def complete(
     context: typer.Context,
     stage: Stage,
@@ -126,13 +152,52 @@ def fail(
     context: typer.Context,
     stage: Stage,
     error: Annotated[str, typer.Option("--error", metavar="TEXT", help="Why it failed.")],
+    stop: Annotated[
+        bool, typer.Option("--stop", help="End its attempt too, wherever it runs.")
+    ] = False,
+    category: Annotated[
+        str | None, typer.Option("--category", metavar="KIND", help=f"One of {_CATEGORIES}.")
+    ] = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,
     expected_version: ExpectedVersion = None,
 ) -> None:
     """preparing, running or post_processing -> failed."""
-    command = payload_of(p.StageFailed.type, {"stage": stage, "error": error})
-    write(context, write_options(dry_run, command_id, expected_version), command)
+    options = write_options(dry_run, command_id, expected_version)
+    values = {"stage": stage, "error": error, "category": category}
+    command = cast(p.StageFailed, payload_of(p.StageFailed.type, values))
+    if stop:
+        _fail_and_stop(context, stage, error, options, command.category)
+    else:
+        write(context, options, command)
+
+
+def cancel(
+    context: typer.Context,
+    stage: Stage,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
+) -> None:
+    """End the attempt under way, wherever it runs; the stage failed, as `fail --stop` has it."""
+    error = f"cancelled: {reason}" if reason else "cancelled"
+    _fail_and_stop(context, stage, error, write_options(dry_run, command_id, expected_version))
+
+
+def _fail_and_stop(
+    context: typer.Context,
+    stage: str,
+    error: str,
+    options: WriteOptions,
+    category: p.Category | None = None,
+) -> None:
+    from cli.workspace import engine
+    from cli.writes import tell
+    from reconciler.stopping import fail_and_stop
+
+    with engine(context, options.dry_run) as (jobs, output):
+        tell(output, fail_and_stop(jobs, stage, error, options, category), options)
 
 
 def retry(
@@ -146,10 +211,15 @@ def retry(
     command_id: CommandId = None,
     expected_version: ExpectedVersion = None,
 ) -> None:
-    """failed -> ready, counted as a retry."""
-    values = {"stage": stage, "fix": fix, "regenerate": regenerate}
-    command = payload_of(p.StageRetried.type, values)
-    write(context, write_options(dry_run, command_id, expected_version), command)
+    """failed -> ready, counted as a retry; a fix of parameters is an amendment."""
+    from cli.workspace import engine
+    from cli.writes import tell
+    from reconciler.fix import retry as retry_after
+
+    options = write_options(dry_run, command_id, expected_version)
+    with engine(context, dry_run) as (jobs, output):
+        outcome = retry_after(jobs, stage, fix, options, regenerate=regenerate)
+        tell(output, outcome, options)
 
 
 def checkpoint(

@@ -1,20 +1,19 @@
-"""``wfctl status``, ``show`` and ``log``: where it stands, for people."""
+"""``wfctl status`` and ``show``: where it stands, for people."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from cli.options import At, Stage
+from cli.options import At, KnownAt, Stage
 from cli.output import Output
-from cli.workspace import Reading, reading
-from eventstore.journal import journal_for
+from cli.workspace import Reading, journal_of, reading
 from lifecycle.status import Status
 from lifecycle.workflow import Attempt, Workflow
 from lifecycle.workflow import Stage as StageState
 from projections.next_actions import next_actions
-from projections.times import local_seconds, utc_seconds
+from projections.times import utc_seconds
 
 _COLORS = {
     Status.COMPLETED: "32",
@@ -27,15 +26,16 @@ _COLORS = {
 }
 
 
-def status(context: typer.Context, at: At = None) -> None:
+def status(context: typer.Context, at: At = None, known_at: KnownAt = None) -> None:
     """Where the workflow stands."""
     with reading(context) as workflow:
-        state = workflow.state(at)
-        stale = workflow.files.stale(state) if at is None else []
-        doubts = _of_consent(workflow, state) if at is None else []
-        journal = journal_for(workflow.root.database, workflow.root.journal)
-        slower = [f"the log has a {journal.mode} journal: {journal.reason}"]
-        notices = stale + doubts + (slower if journal.mode != "wal" else [])
+        state = workflow.state(at, known_at)
+        is_now = at is None and known_at is None
+        stale = workflow.files.stale(state) if is_now else []
+        doubts = _of_consent(workflow, state) if is_now else []
+        journal = journal_of(workflow.root)
+        slower = [f"the log has a {journal.mode} journal: {journal.reason}"] if journal else []
+        notices = stale + doubts + (slower if journal and journal.mode != "wal" else [])
         data = {
             "workflow": state.id,
             "status": state.workflow_status or "active",
@@ -44,7 +44,7 @@ def status(context: typer.Context, at: At = None) -> None:
             "pending_amendments": [a.id for a in state.pending_amendments],
             "files": stale,
             "consent": {"policy": state.consent, "warnings": doubts},
-            "journal": journal._asdict(),
+            "journal": journal._asdict() if journal else None,
         }
         workflow.output.result(data, lambda: _text(state, notices, workflow.output), state=state)
 
@@ -106,13 +106,13 @@ def _note(state: Workflow, stage: StageState) -> str:
     return f"{stage.attempt.id}" if stage.open_attempt and stage.attempt else ""
 
 
-def show(context: typer.Context, stage: Stage, at: At = None) -> None:
+def show(context: typer.Context, stage: Stage, at: At = None, known_at: KnownAt = None) -> None:
     """One stage, its attempts and their evidence."""
     import json
     from dataclasses import asdict
 
     with reading(context) as workflow:
-        state = workflow.state(at)
+        state = workflow.state(at, known_at)
         found = state.stage(stage)
         data = asdict(found)
 
@@ -136,28 +136,3 @@ def _attempt(attempt: Attempt) -> list[str]:
     if attempt.ended_at:
         lines.append(f"  ended       {attempt.ended_at}")
     return lines
-
-
-def log(
-    context: typer.Context,
-    at: At = None,
-    stage: Annotated[str | None, typer.Option(help="Only this stage.")] = None,
-    limit: Annotated[int | None, typer.Option("-n", "--limit", min=1, help="The last N.")] = None,
-) -> None:
-    """The history, for people."""
-    with reading(context) as workflow:
-        lines = [
-            entry
-            for entry in workflow.history(at)
-            if stage is None or entry["stage"] == stage or stage in entry["message"].split()
-        ]
-        output = workflow.output
-
-        def text(entry: dict[str, Any]) -> str:
-            imported = entry["actor"].startswith("import:")
-            moment = entry["occurred_at" if imported else "recorded_at"]
-            when = local_seconds(moment, entry["utc_offset"])
-            who = output.style(f"{entry['actor']:<16}", "2")
-            return f"{when}  {who} {entry['message']}"
-
-        output.records(lines[-limit:] if limit else lines, text)

@@ -5,24 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from cli.output import Output, say
 from cli.settings import Settings, actor_of
+from eventstore.address import has_password, is_server
 from eventstore.codec import Schema
-from eventstore.sqlite import open_store
+from eventstore.engine import open_log
+from eventstore.event import RecordedEvent
+from eventstore.journal import Journal, journal_for
 from eventstore.store import EventStore
 from lifecycle.schema import UPCASTERS, VERSIONS
 from lifecycle.workflow import Workflow
 from projections.progress_log import message
 from service.clock import system_clock
+from service.errors import NoRoot
 from service.inspection import FilesInspection
 from service.log import WorkflowLog
-from service.moment import parse_moment
+from service.moment import Moment, parse_moment
 from service.root import Config, Root, open_root
-from service.service import Outcome, Service
+from service.service import Service
 
 if TYPE_CHECKING:
     from reconciler.jobs import Jobs
@@ -44,29 +49,39 @@ class Reading:
         """The files that show the log."""
         return FilesInspection(self.root, self.log)
 
-    def state(self, at: str | None = None) -> Workflow:
+    def state(self, at: str | None = None, known_at: str | None = None) -> Workflow:
         """Return the state now, or as it was at a moment."""
-        return self.log.current(parse_moment(at) if at is not None else None)
+        return self.log.current(moment(at, known_at))
 
-    def replayed(self, at: str | None = None) -> Workflow:
+    def replayed(self, at: str | None = None, known_at: str | None = None) -> Workflow:
         """Return the state folded from the first event, whatever is stored."""
-        return self.log.replayed(parse_moment(at) if at is not None else None)
+        return self.log.replayed(moment(at, known_at))
 
-    def history(self, at: str | None) -> Iterator[dict[str, Any]]:
-        """Yield what the log says for people, an entry an event that has a line."""
-        upto = parse_moment(at) if at is not None else None
-        for event, state in self.log.steps(upto=upto):
-            text = message(event, state)
-            if text is not None:
-                yield {
-                    "version": event.version,
-                    "occurred_at": event.occurred_at,
-                    "recorded_at": event.recorded_at,
-                    "utc_offset": event.utc_offset,
-                    "actor": f"{event.actor.kind}:{event.actor.name}",
-                    "stage": event.data.get("stage"),
-                    "message": text,
-                }
+
+def entry(event: RecordedEvent, state: Workflow) -> dict[str, Any] | None:
+    """Return what the log says of an event for people, None where it has no line.
+
+    ``state`` is the one after the event.
+    """
+    text = message(event, state)
+    if text is None:
+        return None
+    return {
+        "version": event.version,
+        "type": event.type,
+        "occurred_at": event.occurred_at,
+        "recorded_at": event.recorded_at,
+        "utc_offset": event.utc_offset,
+        "actor": f"{event.actor.kind}:{event.actor.name}",
+        "session": event.session,
+        "stage": event.data.get("stage"),
+        "message": text,
+    }
+
+
+def moment(at: str | None, known_at: str | None) -> Moment | None:
+    """Return the moment that the options name, None for now."""
+    return None if at is None and known_at is None else parse_moment(at, known_at)
 
 
 def settings_of(context: typer.Context) -> Settings:
@@ -78,9 +93,15 @@ def settings_of(context: typer.Context) -> Settings:
 @contextmanager
 def reading(context: typer.Context) -> Iterator[Reading]:
     """Open the workflow for reading: nothing is written, no lock is taken."""
-    settings = settings_of(context)
+    with reading_of(settings_of(context)) as workflow:
+        yield workflow
+
+
+@contextmanager
+def reading_of(settings: Settings) -> Iterator[Reading]:
+    """Open for reading the workflow that the settings name."""
     root, config = open_root(settings.start, settings.database_url, settings.journal)
-    store = _open(root, read_only=True)
+    store = opened(root, read_only=True)
     try:
         yield Reading(root, config, WorkflowLog(store, config.stream, root.path), Output(settings))
     finally:
@@ -99,7 +120,7 @@ def writing(
     settings = settings_of(context)
     root, config = open_root(settings.start, settings.database_url, settings.journal)
     actor = actor_of(settings)
-    store = _open(root, read_only=dry_run)
+    store = opened(root, read_only=dry_run)
     try:
         service = Service(root, WorkflowLog(store, config.stream, root.path), actor)
         if not (dry_run or anywhere):
@@ -109,9 +130,10 @@ def writing(
         store.close()
 
 
-def _open(root: Root, *, read_only: bool) -> EventStore:
-    return open_store(
-        root.database,
+def opened(root: Root, *, read_only: bool) -> EventStore:
+    """Open the root's log."""
+    return open_log(
+        root.address,
         schema=SCHEMA,
         clock=system_clock,
         read_only=read_only,
@@ -119,30 +141,50 @@ def _open(root: Root, *, read_only: bool) -> EventStore:
     )
 
 
+def journal_of(root: Root) -> Journal | None:
+    """Return the journal of a log on SQLite; a server keeps its own."""
+    address = root.address
+    return journal_for(address, root.journal) if isinstance(address, Path) else None
+
+
+def address_here(context: typer.Context) -> Path | str:
+    """Return where the log is: the root's, or a server's that is named where there is no root."""
+    settings = settings_of(context)
+    try:
+        return open_root(settings.start, settings.database_url, settings.journal)[0].address
+    except NoRoot:
+        if settings.database_url is None or not is_server(settings.database_url):
+            raise
+        return settings.database_url
+
+
 def create(root: Root) -> EventStore:
     """Open the root's log for writing, made first where it is not there."""
     from migrations.upgrade import upgrade  # Alembic is only loaded here
 
-    upgrade(root.database)
-    return _open(root, read_only=False)
+    upgrade(root.address)
+    return opened(root, read_only=False)
+
+
+def tell_of_password(url: str | None) -> None:
+    """Say that a password is not written down, and where it may stand instead."""
+    if url is not None and is_server(url) and has_password(url):
+        say(
+            "wfctl: the password is not kept in config.toml; put it into ~/.pgpass, PGPASSWORD or "
+            "WFCTL_DATABASE_URL"
+        )
 
 
 @contextmanager
 def engine(context: typer.Context, dry_run: bool = False) -> Iterator[tuple[Jobs, Output]]:
     """Open the workflow with its job runner."""
+    from cli.talk import Talk
     from reconciler.dpdisp import DPDispatcherRunner
     from reconciler.jobs import Jobs
 
     with writing(context, dry_run) as (service, output):
-        yield Jobs(service, DPDispatcherRunner(), say, tell_progress), output
-
-
-def tell_progress(outcome: Outcome) -> None:
-    """Say on stderr what was just recorded, as the log says it."""
-    for event in outcome.events:
-        text = message(event, outcome.state)
-        if text is not None:
-            say(f"  {text}")
+        talk = Talk(settings_of(context), lambda: service.state().id)
+        yield Jobs(service, DPDispatcherRunner(), talk.say, talk.tell), output
 
 
 def newest_attempt(context: typer.Context, stage: str) -> str | None:

@@ -37,6 +37,11 @@ CARRIED_OUT: dict[str, tuple[dict[str, Any], list[tuple[str, Any]], list[str]]] 
         LAUNCHED,
         ["attempt.relaunched"],
     ),
+    "attempt.stopped": (
+        {**ATTEMPT, "ended": [], "reason": "looked"},
+        FAILED,
+        ["attempt.stopped"],
+    ),
     "outputs.recorded": ({"stage": "stage-1", "outputs": ["a"]}, [], ["outputs.recorded"]),
     "checkpoint.recorded": ({"stage": "stage-1", "checkpoint": 3}, [], ["checkpoint.recorded"]),
     "note.logged": ({"text": "hello"}, [], ["note.logged"]),

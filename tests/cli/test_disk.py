@@ -125,8 +125,7 @@ def test_an_init_on_a_read_only_disk_is_refused(bare: Disk, tmp_path: Path) -> N
     assert bare.json("init", plan).code == 0
 
 
-#: The engine calls it damage where its shared memory cannot grow.
-NO_ROOM = ("disk_full", "store_unwritable", "files_behind", "store_damaged")
+NO_ROOM = ("disk_full", "store_unwritable", "files_behind")
 
 
 @pytest.mark.parametrize("free", [0, 4096, 16_384, 45_056, 65_536, 98_304])

@@ -14,6 +14,7 @@ import pytest
 
 from cli.app import COMMANDS
 from tests.cli.support import HERE, PLAN, Place, call, wfctl, write_plan
+from tests.cli.terminal import answered
 
 READS = {
     "status": ["status"],
@@ -254,6 +255,21 @@ def test_a_reader_that_goes_away_ends_the_program_quietly(place: Place) -> None:
         assert program.wait(60) == 128 + signal.SIGPIPE
 
 
+def test_a_reader_that_did_not_wait_for_an_error_is_no_fault(tmp_path: Path) -> None:
+    """As in ``wfctl status -o json | true``."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "--root", str(tmp_path), "status", "-o", "json"],
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+
+
 def test_colours_are_for_terminals_and_for_those_who_ask(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,3 +300,21 @@ def test_the_process_and_the_function_agree(place: Place, tmp_path: Path) -> Non
         assert (outside.code, outside.out) == (inside.code, inside.out)
     bad = write_plan(tmp_path, {}, "bad.json")
     assert wfctl(*root, "init", str(bad)).out == call(*root, "init", str(bad)).out
+
+
+@pytest.mark.parametrize("command", ["log", "status"])
+def test_words_of_others_do_not_steer_a_terminal(
+    place: Place, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """What would clear it stands there as a sign; colours stay, and a pipe gets it all."""
+    monkeypatch.setenv("PAGER", "cat")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert place.json("note", "gone: \x1b[2J\x9b1;1H\r").code == 0
+    code, shown = answered("", "--root", str(place.path), command)
+    assert code == 0
+    assert "\x1b[2J" not in shown
+    assert "\x9b" not in shown
+    if command == "log":
+        assert "gone: \ufffd[2J\ufffd1;1H\ufffd" in shown
+        assert "\x1b[34m" in shown
+        assert "gone: \x1b[2J" in place.call("log").out

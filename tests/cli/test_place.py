@@ -197,10 +197,10 @@ def test_the_option_goes_before_the_environment_before_the_configuration(
 
 def test_a_database_url_of_another_kind_is_refused_without_its_password(place: Place) -> None:
     """It is never taken for the usual database, and no secret is printed."""
-    url = "postgresql://me:secret@host/db"
+    url = "mysql://me:secret@host/db"
     answer = place.call("status", "--database-url", url)
     assert answer.code == 2
-    assert "postgresql" in answer.err
+    assert "mysql" in answer.err
     assert "secret" not in answer.err + answer.out
 
 
@@ -230,7 +230,8 @@ def test_without_dpdispatcher_nothing_is_launched_or_recorded(place: Place, name
     answer = wfctl("-o", "json", "--root", str(place.path), *line, environ=nowhere)
     assert (answer.code, answer.error["code"]) == (1, "program_missing")
     assert nowhere["WFCTL_DPDISP"] in answer.error["message"]
-    assert place.types() == ["workflow.created", "stage.readied"]
+    of_stages = [t for t in place.types() if t not in ("session.started", "session.ended")]
+    assert of_stages == ["workflow.created", "stage.readied"]
 
 
 def test_an_empty_path_does_not_stop_what_runs_no_program(place: Place) -> None:

@@ -21,9 +21,9 @@ def start(place: Place, **more: Any) -> None:
 
 def test_it_begins_with_the_last_act_of_somebody(place: Place) -> None:
     """What an agent did last is where the story begins, and nothing has happened since."""
-    place.done("note", "off to lunch", "--actor", "agent:claude")
+    place.done("note", "off to lunch", "--actor", "agent:helper")
     told = place.done("rehydrate")
-    assert (told["since"]["actor"], told["since"]["text"]) == ("agent:claude", "off to lunch")
+    assert (told["since"]["actor"], told["since"]["text"]) == ("agent:helper", "off to lunch")
     assert told["since"]["version"] == place.version()
     assert told["meanwhile"] == []
 
@@ -71,10 +71,10 @@ def test_a_failure_waits_for_a_person(place: Place) -> None:
 def test_a_preparation_that_died_is_repaired(place: Place) -> None:
     """The repair is recorded as the reconciler's, not as an act of whoever called."""
     place.done("stage", "prepare", "stage-1")
-    told = place.done("rehydrate", "--actor", "agent:claude")
+    told = place.done("rehydrate", "--actor", "agent:helper")
     assert [r["stages"] for r in told["repaired"]] == ["stage-1"]
     [failed] = place.done("events", "--type", "stage.failed")
-    assert failed["actor"] == {"kind": "reconciler", "name": "claude"}
+    assert failed["actor"] == {"kind": "reconciler", "name": "helper"}
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

@@ -123,14 +123,16 @@ def test_an_attempt_that_was_moved_is_judged_by_what_it_wrote(place: Place) -> N
     assert failed["data"]["stage"] == "stage-1"
 
 
-def test_nothing_is_started_for_an_attempt_that_was_moved(place: Place) -> None:
-    """Its files name places that are gone: a person decides."""
+def test_an_attempt_of_which_nothing_ran_before_the_move_gets_a_new_one(place: Place) -> None:
+    """Its own files name places that are gone, so it is not launched itself."""
     begin(place)
     elsewhere = moved(place)
     elsewhere.done("reconcile", "--root-is", "moved")
+    [observed] = elsewhere.done("events", "--type", "attempt.observed")
+    assert (observed["data"]["attempt"], observed["data"]["verdict"]) == ("att-0001", "LEFT_BEHIND")
     assert elsewhere.types("--type", "attempt.relaunched") == []
-    told = elsewhere.done("rehydrate")
-    assert [(f["verdict"], f["action"]) for f in told["found"]] == [("ELSEWHERE", "unknown")]
+    started = elsewhere.done("events", "--type", "attempt.started")
+    assert [event["data"]["attempt"] for event in started] == ["att-0001", "att-0002"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,68 @@
+"""``wfctl audit sql``: any question to the history, for reading only."""
+
+from __future__ import annotations
+
+import sys
+from math import isfinite
+from typing import Annotated, Any
+
+import typer
+
+from cli.audit_history import text
+from cli.options import At, KnownAt
+from cli.settings import Format
+from cli.table import present
+from cli.workspace import moment, reading
+from service.errors import InvalidOption
+from service.inquiry import PATIENCE, inquiry
+
+Sql = Annotated[str, typer.Argument(metavar="SQL", help="One statement that reads; - for stdin.")]
+
+
+def sql(
+    context: typer.Context,
+    statement: Sql,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.001, max=3600, help="What it may take.")
+    ] = PATIENCE,
+    at: At = None,
+    known_at: KnownAt = None,
+) -> None:
+    """Ask in SQL over v_events, v_transitions, v_attempts, v_amendments and v_sessions."""
+    asked = sys.stdin.read() if statement == "-" else statement
+    if not asked.strip():
+        raise InvalidOption("expected a statement, found nothing")
+    with (
+        reading(context) as workflow,
+        inquiry(workflow.root.address, workflow.log, moment(at, known_at)) as desk,
+    ):
+        answer = desk.ask(asked, {}, timeout)
+        names = _told_apart(answer.columns)
+        records = (dict(zip(names, row, strict=True)) for row in answer.rows)
+        output = workflow.output
+        if output.settings.format is Format.JSONL:
+            output.records(map(_plain, records), lambda _: "")
+        else:
+            columns = [text(name, name) for name in names]
+            present(output, list(map(_plain, records)), columns, names)
+
+
+def _told_apart(names: list[str]) -> list[str]:
+    """Return the columns' names, those that repeat numbered: ``count``, ``count_2``."""
+    seen: dict[str, int] = {}
+    found = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        found.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+    return found
+
+
+def _plain(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the record with what JSON has no way to hold as text: bytes, and no finite number."""
+    return {name: _as_json(value) for name, value in record.items()}
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(value) if isinstance(value, float) and not isfinite(value) else value

@@ -1,0 +1,159 @@
+"""``wfctl db copy``, ``backup`` and ``restore``: the log in another place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.options import DryRun
+from cli.output import Output
+from cli.workspace import SCHEMA, address_here, settings_of
+from eventstore.address import public
+from eventstore.engine import open_log
+from eventstore.errors import DatabaseMissing
+from eventstore.memory import MemoryStore
+from eventstore.store import EventStore
+from eventstore.transfer import Chains, Copied, Source, require_vacant, steps
+from eventstore.transfer import copy as copied
+from projections.next_actions import NextAction
+from service.backup import Stores, back_up, source_in
+from service.clock import system_clock
+from service.root import address_of
+
+
+class Form(StrEnum):
+    """What a backup is: lines of JSON with the chain, or a SQLite database."""
+
+    ARCHIVE = "archive"
+    SQLITE = "sqlite"
+
+
+_REBUILD = NextAction("wfctl replay --rebuild", "the files may show more than the backup holds")
+
+OneStream = Annotated[
+    str | None, typer.Option("--stream", metavar="NAME", help="This stream alone.")
+]
+
+
+def copy(
+    context: typer.Context,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="URL of the log.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="URL of another database.")],
+    stream: OneStream = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Copy a log to another engine or place; an interrupted copy is taken up again.
+
+    Nobody may write to its streams meanwhile. The roots' config.toml is left as it is.
+    """
+    places = [address_of(each, Path.cwd()) for each in (source, target)]
+    with closing(_reader(places[0])) as log:
+        done = _transfer(log, places[1], stream, dry_run)
+    text = _text(done, _shown(places[1]), dry_run, "copied")
+    data = {"source": _shown(places[0]), "target": _shown(places[1])}
+    _tell(context, {**data, "dry_run": dry_run, **done._asdict()}, text)
+
+
+def backup(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
+    form: Annotated[
+        Form | None,
+        typer.Option("--as", help="By default sqlite for a log on SQLite, else archive."),
+    ] = None,
+    stream: OneStream = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Write the whole log to a file, while others write to it; checked as by fsck."""
+    address = address_here(context)
+    chosen = form or (Form.SQLITE if isinstance(address, Path) else Form.ARCHIVE)
+    with closing(_reader(address)) as log:
+        done = (
+            survey(log, stream)
+            if dry_run
+            else back_up(log, file, chosen.value, STORES, only=stream)
+        )
+    data = {"file": str(file), "form": chosen.value, "dry_run": dry_run, **done._asdict()}
+    _tell(context, data, _text(done, str(file), dry_run, "backed up"))
+
+
+def restore(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Made by `wfctl db backup`.")],
+    stream: OneStream = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Bring back what a backup holds into this root's database, made where it is not there."""
+    address = address_here(context)
+    with closing(source_in(file, STORES)) as found:
+        done = _transfer(found, address, stream, dry_run)
+    data = {"file": str(file), "target": _shown(address), "dry_run": dry_run, **done._asdict()}
+    text = _text(done, _shown(address), dry_run, "restored")
+    actions = [] if dry_run else [_REBUILD]
+    told = [text, *(f"next: {action.command}  ({action.reason})" for action in actions)]
+    _tell(context, data, "\n".join(told), actions)
+
+
+def _transfer(source: Source, target: Path | str, only: str | None, dry_run: bool) -> Copied:
+    if not dry_run:
+        with closing(_made(target)) as store:
+            return copied(source, store, only=only)
+    with closing(_there(target)) as store:
+        require_vacant(source, store, only)
+    return survey(source, only)
+
+
+def _there(target: Path | str) -> EventStore:
+    """Open the target to look at it; an empty log where there is none."""
+    try:
+        return _reader(target)
+    except DatabaseMissing:
+        return MemoryStore(schema=SCHEMA, clock=system_clock)
+
+
+def survey(source: Source, only: str | None) -> Copied:
+    """Return what would be copied, each event checked."""
+    chains = Chains()
+    events = sum(1 for _ in steps(source, chains, only))
+    commands = sum(1 for command in source.commands() if only in (None, command.stream))
+    refusals = sum(1 for _ in source.refusals(only))
+    return Copied(len(chains.heads), events, commands, refusals, 0)
+
+
+def _reader(address: Path | str) -> EventStore:
+    return open_log(address, schema=SCHEMA, clock=system_clock, read_only=True)
+
+
+def _made(address: Path | str, journal: str | None = None) -> EventStore:
+    from migrations.upgrade import upgrade  # Alembic is only loaded here
+
+    upgrade(address)
+    return open_log(address, schema=SCHEMA, clock=system_clock, journal=journal)
+
+
+def _shown(address: Path | str) -> str:
+    return f"sqlite:///{address}" if isinstance(address, Path) else public(address)
+
+
+def _text(done: Copied, place: str, dry_run: bool, verb: str) -> str:
+    there = f", {done.before} of them there before" if done.before else ""
+    how = f"would be {verb}" if dry_run else f"{verb}, chain and order checked"
+    return (
+        f"{place}: {done.events} events of {done.streams} streams{there}, {done.commands} command "
+        f"ids and {done.refusals} refusals {how}"
+    )
+
+
+def _tell(
+    context: typer.Context, data: dict[str, Any], text: str, actions: Sequence[NextAction] = ()
+) -> None:
+    Output(settings_of(context)).result(data, lambda: text, actions=actions)
+
+
+#: A backup is one file: no write-ahead log may stay beside it.
+STORES = Stores(reading=_reader, made=lambda path: _made(path, "truncate"))

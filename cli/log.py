@@ -1,0 +1,115 @@
+"""``wfctl log``: the history, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from cli import selection as chosen
+from cli.events import bound, endless, recorded
+from cli.options import At, KnownAt
+from cli.output import Output
+from cli.pager import paged
+from cli.workspace import Reading, entry, moment, reading, settings_of
+from projections.times import ago, local_seconds
+from service.clock import system_clock, utc_text
+from service.selection import Selection
+
+#: Event type, or its kind → the style of its message.
+_STYLES = {
+    "stage.completed": "32",
+    "workflow.completed": "1;32",
+    "stage.failed": "31",
+    "stage.blocked": "31",
+    "stage.invalidated": "33",
+    "stage.retried": "33",
+    "amendment": "35",
+    "drift": "33",
+    "session": "36",
+    "note": "2",
+}
+
+
+def log(
+    context: typer.Context,
+    type_: chosen.Type = None,
+    stage: chosen.OfStage = None,
+    session: chosen.OfSession = None,
+    status: chosen.ToStatus = None,
+    amendment: chosen.OfAmendment = None,
+    since: chosen.Since = None,
+    until: chosen.Until = None,
+    grep: chosen.Grep = None,
+    at: At = None,
+    known_at: KnownAt = None,
+    limit: Annotated[int | None, typer.Option("-n", "--limit", min=1, help="The last N.")] = None,
+    relative: Annotated[bool, typer.Option("--relative", help="Times as 2 hours ago.")] = False,
+    fields: chosen.Fields = None,
+    template: chosen.Template = None,
+    reverse: chosen.Reverse = False,
+    follow: chosen.Follow = False,
+    pager: Annotated[bool, typer.Option(help="Page on a terminal, by $PAGER.")] = True,
+) -> None:
+    """The history, for people; with --actor only what one actor did."""
+    if follow:
+        endless({"--reverse": reverse, "-n": limit, "--at": at, "--known-at": known_at})
+    with reading(context) as workflow:
+        wanted = Selection(
+            types=tuple(type_ or ()),
+            actor=settings_of(context).actor,
+            session=session,
+            status=status,
+            amendment=amendment,
+            since=bound(workflow, since),
+            until=bound(workflow, until),
+        )
+        events = recorded(workflow, follow) if follow else workflow.log.events(moment(at, known_at))
+        entries = _concerning(_entries(workflow, events, wanted), stage or [])
+        lines = _ordered(chosen.matching(entries, grep), limit, reverse)
+        shape = chosen.shape_of(workflow.output, fields, template)
+        with paged(workflow.output, wanted=pager and not follow):
+            shape.print(workflow.output, lines, _printer(workflow.output, relative))
+
+
+def _entries(workflow: Reading, events: Any, wanted: Selection) -> Iterator[dict[str, Any]]:
+    for event, state in workflow.log.along(events):
+        if wanted.fits(event) and (found := entry(event, state)) is not None:
+            yield found
+
+
+def _concerning(entries: Iterator[dict[str, Any]], stages: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield what is of one of the stages, or names it."""
+    return (
+        found
+        for found in entries
+        if not stages or found["stage"] in stages or set(stages) & set(found["message"].split())
+    )
+
+
+def _ordered(
+    entries: Iterator[dict[str, Any]], limit: int | None, reverse: bool
+) -> Iterator[dict[str, Any]] | list[dict[str, Any]]:
+    if reverse:
+        return chosen.newest_first(entries, limit)
+    return list(entries)[-limit:] if limit else entries
+
+
+def _printer(output: Output, relative: bool) -> Any:
+    now = utc_text(system_clock())
+
+    def text(found: dict[str, Any]) -> str:
+        imported = found["actor"].startswith("import:")
+        when = found["occurred_at" if imported else "recorded_at"]
+        shown = f"{ago(when, now):<14}" if relative else local_seconds(when, found["utc_offset"])
+        who = output.style(f"{found['actor']:<16}", "2")
+        return f"{output.style(shown, '34')}  {who} {_styled(output, found)}"
+
+    return text
+
+
+def _styled(output: Output, found: dict[str, Any]) -> str:
+    type_ = found["type"]
+    style = _STYLES.get(type_) or _STYLES.get(type_.partition(".")[0])
+    return output.style(found["message"], style) if style else str(found["message"])

@@ -1,0 +1,1 @@
+"""``wfctl machine …``: phase machines."""

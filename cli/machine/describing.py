@@ -1,0 +1,57 @@
+"""``wfctl machine describe``: what a definition says."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.machine.output import MachineOutput
+from cli.machine.workspace import Machines, looking
+from cli.workspace import settings_of
+from lifecycle.machines.definition import Definition
+from projections.machines.description import described, mermaid, page
+from service.machines import place
+from service.machines.definitions import SHIPPED, from_file, shipped
+
+
+def describe(
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[TYPE|ID]", help="A type, or a machine; else all.")
+    ] = None,
+    definition: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A definition of your own; - is stdin.")
+    ] = None,
+    diagram: Annotated[
+        bool, typer.Option("--mermaid", help="Print only the diagram, in Mermaid's language.")
+    ] = False,
+) -> None:
+    """Print phases, transitions, guards, schemas, reserved fields and a diagram."""
+    found = _found(context, name, definition)
+    data = [described(one) for one in found]
+    tell = mermaid if diagram else page
+    output = MachineOutput(settings_of(context))
+    one = name is not None or definition is not None
+    output.result(data[0] if one else data, lambda: "\n".join(map(tell, found)))
+
+
+def _found(context: typer.Context, name: str | None, file: str | None) -> list[Definition]:
+    if file is not None:
+        return [from_file(file)]
+    if name is None:
+        return [shipped(one) for one in SHIPPED]
+    if name in SHIPPED:
+        return [shipped(name)]
+    with looking(context, name) as machines:
+        return [_of_machine(machines, name)]
+
+
+def _of_machine(machines: Machines, name: str) -> Definition:
+    """Return the definition of a machine, else the user's own of that name; `StateNotFound`."""
+    known = list(place.ids(machines.root, machines.store))
+    for id_ in known if name not in known else ():
+        definition = machines.state(id_).definition
+        if definition.id == name:
+            return definition
+    return machines.state(name).definition

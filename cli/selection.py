@@ -1,0 +1,121 @@
+"""The options by which ``events`` and ``log`` choose what they print, and how."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from cli.output import Output
+from cli.settings import Format
+from service.errors import InvalidOption
+
+Type = Annotated[
+    list[str] | None, typer.Option("--type", help="Only this type; stage.* for all of a kind.")
+]
+OfStage = Annotated[list[str] | None, typer.Option("--stage", help="Only this stage.")]
+OfSession = Annotated[int | None, typer.Option("--session", help="Only of this session.")]
+ToStatus = Annotated[
+    str | None, typer.Option("--status", help="Only what takes a stage to this status.")
+]
+OfAmendment = Annotated[str | None, typer.Option("--amendment", help="Only of this amendment.")]
+Since = Annotated[str | None, typer.Option(metavar="MOMENT", help="Only after this.")]
+Until = Annotated[str | None, typer.Option(metavar="MOMENT", help="Only up to this.")]
+Grep = Annotated[
+    str | None, typer.Option("--grep", metavar="TEXT", help="Only what holds this, in any case.")
+]
+Fields = Annotated[
+    str | None, typer.Option("--fields", metavar="A,B.C", help="Only these fields, in this order.")
+]
+Template = Annotated[
+    str | None, typer.Option("--template", metavar="TEXT", help="A line each, such as '{type}'.")
+]
+Reverse = Annotated[bool, typer.Option("--reverse", help="The newest first.")]
+Follow = Annotated[bool, typer.Option("--follow", help="Go on as events are appended.")]
+
+_PLACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a record is printed: chosen fields, or a template with ``{field}`` in it."""
+
+    fields: tuple[str, ...] = ()
+    template: str | None = None
+
+    def print(
+        self, output: Output, records: Iterable[Record], text: Callable[[Record], str]
+    ) -> None:
+        """Print records; ``text`` is what people see of one where nothing was chosen."""
+        if self.template is not None:
+            output.records(records, self._filled)
+        elif self.fields:
+            output.records(map(self._chosen, records), _columns)
+        else:
+            output.records(records, text)
+
+    def _filled(self, record: Record) -> str:
+        def place(found: re.Match[str]) -> str:
+            name = found[1]
+            return found[0][0] if name is None else _cell(field(record, name))
+
+        return _PLACE.sub(place, self.template or "")
+
+    def _chosen(self, record: Record) -> Record:
+        return {name: field(record, name) for name in self.fields}
+
+
+def shape_of(output: Output, fields: str | None, template: str | None) -> Shape:
+    """Return what was asked for; raises `InvalidOption` where it excludes itself."""
+    if template is not None and (fields or output.settings.format is not Format.TEXT):
+        raise InvalidOption("--template prints text: leave out --fields and -o json")
+    names = tuple(name.strip() for name in fields.split(",")) if fields else ()
+    return Shape(names, template)
+
+
+def field(record: Record, name: str) -> Any:
+    """Return what stands at a dotted name, None where nothing does."""
+    value: Any = record
+    for step in name.split("."):
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def newest_first(records: Iterable[Record], limit: int | None) -> list[Record]:
+    """Return the records from the last to the first, at most ``limit``."""
+    found = list(records)[::-1]
+    return found[:limit] if limit else found
+
+
+def matching(records: Iterable[Record], grep: str | None) -> Iterator[Record]:
+    """Yield the records that hold a text anywhere in their values."""
+    if grep is None:
+        return iter(records)
+    wanted = grep.casefold()
+    return (record for record in records if wanted in _texts(record).casefold())
+
+
+def _texts(value: Any) -> str:
+    if isinstance(value, dict):
+        return "\n".join(map(_texts, value.values()))
+    if isinstance(value, list):
+        return "\n".join(map(_texts, value))
+    return str(value)
+
+
+def _columns(record: Record) -> str:
+    return "\t".join(map(_cell, record.values()))
+
+
+def _cell(value: Any) -> str:
+    """Return a value on one line; what is not text as JSON, nothing for null."""
+    from cli.output import compact
+
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else compact(value)
+    return text.replace("\t", " ").replace("\n", " ")

@@ -1,0 +1,67 @@
+"""Records as a table: for people aligned and cut to width, for programs as CSV."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from cli.output import Output, compact
+from cli.settings import Format
+
+Record = dict[str, Any]
+
+
+class Column(NamedTuple):
+    """A column: its head, what it shows of a record, and the most characters of it."""
+
+    head: str
+    text: Callable[[Record], str]
+    width: int = 0
+
+
+def present(
+    output: Output, records: Sequence[Record], columns: Sequence[Column], names: Sequence[str] = ()
+) -> None:
+    """Print records as a table, JSON, JSON lines or CSV; ``names`` heads a CSV without any."""
+    if output.is_text:
+        print(table(output, records, columns))
+    elif output.settings.format is Format.CSV:
+        _csv(records, list(records[0]) if records else names)
+    else:
+        output.records(records, lambda _: "")
+
+
+def _csv(records: Sequence[Record], names: Sequence[str]) -> None:
+    """Print RFC 4180: values that are no text as JSON, an empty cell for null."""
+    writer = csv.writer(sys.stdout)
+    writer.writerow(names)
+    writer.writerows([shown(record[name]) for name in names] for record in records)
+
+
+def table(output: Output, records: Sequence[Record], columns: Sequence[Column]) -> str:
+    """Return the records as aligned text under a head; ``(none)`` where there is no record."""
+    if not records:
+        return "(none)"
+    rows = [[_cell(column.text(record), column.width) for column in columns] for record in records]
+    heads = [column.head for column in columns]
+    widths = [max(map(len, cells)) for cells in zip(heads, *rows, strict=True)]
+    head = output.style(_line(heads, widths), "1")
+    return "\n".join([head, *(_line(row, widths) for row in rows)])
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _cell(text: str, width: int) -> str:
+    line = " ".join(text.split())
+    return line if not width or len(line) <= width else f"{line[: width - 1]}…"
+
+
+def shown(value: Any) -> str:
+    """Return a value for a cell: nothing for null, text as it is, the rest as JSON."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else compact(value)

@@ -1,0 +1,133 @@
+"""`wfctl db copy`, `backup` and `restore`: afterwards every hash and every file agree."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import HERE, Place, call
+from tests.cli.test_server import made, shown
+from tests.server import Server
+
+
+def lived(place: Place) -> Place:
+    """Let a workflow go through some of everything that is kept."""
+    place.done("note", "hello", "--command-id", "k")
+    place.done("dispatch", "stage-1", "--sync")
+    assert place.json("stage", "launch", "stage-2").code == 5
+    return place
+
+
+def hashes(place: Place) -> list[str]:
+    """Return the hash of every event."""
+    return [event["hash"] for event in place.done("events")]
+
+
+def check_same(place: Place, before: list[str]) -> None:
+    """Check that a root shows what it showed, and that its log is whole."""
+    assert hashes(place) == before
+    assert place.done("replay", "--check")["findings"] == []
+    assert place.done("fsck")["findings"] == []
+    assert place.done("note", "hello", "--command-id", "k")["repeated"] is True
+
+
+@pytest.mark.slow
+def test_a_workflow_moves_to_a_server_and_back(
+    server: Server, place: Place, tmp_path: Path
+) -> None:
+    """Its files need not be written anew: they show the same log."""
+    before, files = hashes(lived(place)), shown(place)
+    own, url = place.done("db", "url")["url"], server.schema()
+    rehearsed = call("-o", "json", "db", "copy", own, url, "--dry-run").data
+    done = call("-o", "json", "db", "copy", own, url).data
+    assert rehearsed["events"] == done["events"] == len(before)
+    config = place.path / ".wfctl/config.toml"
+    config.write_text(f'{config.read_text()}database_url = "{url}"\n')
+    (place.path / ".wfctl/events.db").unlink()
+    check_same(place, before)
+    assert shown(place) == files
+    back = f"sqlite:///{tmp_path}/back.db"
+    assert call("-o", "json", "db", "copy", url, back).code == 0
+    config.write_text(config.read_text().replace(url, back))
+    check_same(place, before)
+    assert call("-o", "json", "db", "copy", back, url).code == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["sqlite", "archive"])
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+def test_a_backup_brings_back_a_lost_log(
+    request: pytest.FixtureRequest, tmp_path: Path, engine: str, form: str
+) -> None:
+    """From either engine in either form; while the log is there a restore is refused."""
+    url = request.getfixturevalue("server").log() if engine == "postgresql" else None
+    place = lived(made(tmp_path, url or f"sqlite:///{tmp_path}/log.db"))
+    before, file = hashes(place), tmp_path / "backup"
+    assert place.done("db", "backup", str(file), "--as", form, "--dry-run")["events"] == len(before)
+    assert not file.exists()
+    assert place.done("db", "backup", str(file), "--as", form)["events"] == len(before)
+    assert place.json("db", "backup", str(file)).code == 4
+    assert place.json("db", "restore", str(file)).code == 4
+    assert [path.name for path in tmp_path.glob("backup*")] == ["backup"]
+    if url is None:
+        (tmp_path / "log.db").unlink()
+    else:
+        request.getfixturevalue("server").empty(url)
+    assert place.done("db", "restore", str(file), "--dry-run")["events"] == len(before)
+    assert place.done("db", "restore", str(file))["refusals"] == 1
+    check_same(place, before)
+
+
+def test_after_an_older_backup_the_files_are_written_anew(tmp_path: Path) -> None:
+    """They show what the backup does not hold; it is said what to do, and nothing is lost."""
+    place = made(tmp_path, f"sqlite:///{tmp_path}/log.db")
+    file = tmp_path / "backup"
+    place.done("db", "backup", str(file))
+    place.done("note", "after the backup")
+    (tmp_path / "log.db").unlink()
+    answer = place.json("db", "restore", str(file))
+    assert [a["command"] for a in answer.envelope["next_actions"]] == ["wfctl replay --rebuild"]
+    place.done("replay", "--rebuild")
+    place.done("note", "afresh")
+    assert place.done("replay", "--check")["findings"] == []
+    assert all(words in place.log() for words in ("after the backup", "afresh"))
+
+
+@pytest.mark.parametrize("content", [b"", b"PGDMP...", b"{}\n"])
+def test_another_file_is_no_backup(place: Place, tmp_path: Path, content: bytes) -> None:
+    """It is named, and nothing is changed."""
+    file = tmp_path / "file"
+    file.write_bytes(content)
+    answer = place.json("db", "restore", str(file))
+    assert (answer.code, answer.error["code"]) == (2, "invalid_option")
+    assert str(file) in answer.error["message"]
+    file.unlink()
+    assert place.json("db", "restore", str(file)).code == 3
+
+
+@pytest.mark.slow
+def test_a_copy_that_is_killed_is_taken_up(server: Server, tmp_path: Path) -> None:
+    """By the same command; the second says how much was there."""
+    source = tmp_path / "long.db"
+    program = (
+        "import sys; from eventstore.store import Expected; from tests.eventstore.support import *;"
+        "s = sqlite_store(fresh_database(Path(sys.argv[1])));"
+        "[s.append('w', notes(1000), expected=Expected.ANY, claim=claim()) for _ in range(30)]"
+    )
+    folder = tmp_path / "f"
+    folder.mkdir()
+    subprocess.run([sys.executable, "-c", program, str(folder)], check=True, cwd=HERE)
+    shutil.move(folder / "events.db", source)
+    url = server.schema()
+    command = [sys.executable, "-m", "cli.main", "db", "copy", f"sqlite:///{source}", url]
+    with subprocess.Popen(command, cwd=HERE) as killed:
+        server.wait_for_rows(url, 2000)
+        killed.kill()
+    again = call("-o", "json", "db", "copy", f"sqlite:///{source}", url)
+    assert again.code == 0, again
+    assert again.data["events"] == 30_000
+    assert 2000 <= again.data["before"] < 30_000

@@ -1,0 +1,131 @@
+"""What wfctl says on stderr while it works: for people on a terminal, for programs elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli.settings import LogLevel, Settings
+from cli.talk import Talk, without_secrets
+from tests.cli.support import HERE, Place, wfctl
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    """Return what was said, a JSON object a line."""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.slow
+def test_a_program_is_told_in_json(place: Place) -> None:
+    """Each line with the workflow, and what the event is about; stdout holds the answer alone."""
+    place.done("session", "start")
+    answer = wfctl("--root", str(place.path), "-o", "json", "dispatch", "stage-1", "--sync")
+    assert answer.envelope["success"] is True
+    said = lines(answer.err)
+    assert {line["workflow"] for line in said} == {"melt-2026-03-31"}
+    (computed,) = [line for line in said if line["type"] == "stage.computed"]
+    assert computed["message"].startswith("stage-1 (Build): status -> post_processing")
+    assert (computed["stage"], computed["attempt"]) == ("stage-1", "att-0001")
+    assert (computed["session"], computed["level"]) == (1, "info")
+    assert computed["timestamp"].endswith("Z")
+
+
+def on_a_terminal(place: Place, *arguments: str, **environ: str) -> str:
+    """Call wfctl with a terminal as its stderr, and return what was printed there."""
+    ours, theirs = pty.openpty()
+    subprocess.run(
+        [sys.executable, "-m", "cli.main", "--root", str(place.path), *arguments],
+        env={**os.environ, "PYTHONPATH": str(HERE), **environ},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        check=True,
+    )
+    os.close(theirs)
+    text = os.read(ours, 1 << 16)
+    os.close(ours)
+    return text.decode()
+
+
+@pytest.mark.slow
+def test_people_are_told_with_keys_and_values(place: Place) -> None:
+    """On a terminal, without colours where they are not wanted."""
+    said = on_a_terminal(place, "dispatch", "stage-1", "--sync", NO_COLOR="1")
+    assert "[info     ] stage-1 (Build): status -> preparing (sync dispatch) " in said
+    assert "stage=stage-1" in said
+    assert "workflow=melt-2026-03-31" in said
+    assert "\x1b" not in said
+
+
+def said(capsys: pytest.CaptureFixture[str], level: str, *texts: tuple[str, str]) -> list[str]:
+    """Return the texts that are said at a level, of texts with levels of their own."""
+    talk = Talk(Settings(log_level=LogLevel(level)), lambda: "w")
+    for own, text in texts:
+        talk.say(text, level=own)
+    return [line["message"] for line in lines(capsys.readouterr().err)]
+
+
+def test_a_level_leaves_out_what_is_less_grave(capsys: pytest.CaptureFixture[str]) -> None:
+    """From debug on everything is said, at error hardly anything."""
+    texts = [("debug", "a"), ("info", "b"), ("warning", "c"), ("error", "d")]
+    for first, level in enumerate(LogLevel):
+        assert said(capsys, level, *texts) == [text for _, text in texts[first:]]
+
+
+def test_a_level_that_there_is_not_is_a_usage_error(place: Place) -> None:
+    """The levels are named."""
+    answer = place.json("status", "--log-level", "loud")
+    assert answer.code == 2
+    assert "warning" in answer.error["message"]
+
+
+@given(secret=st.text("abcdefgh0123456789!$%&/()", min_size=4, max_size=12))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql+psycopg://ada:{}@host/db",
+        "password={}",
+        "passphrase: '{}'",
+        '{{"totp_secret": "{}"}}',
+        "API_KEY={}",
+        "github_token={}",
+    ],
+)
+def test_no_secret_is_said(text: str, secret: str) -> None:
+    """Neither within a sentence nor as a value of its own."""
+    if "://" in text:
+        secret = secret.replace("/", "x")
+    hidden = without_secrets(None, "info", {"event": f"it says {text.format(secret)}"})["event"]
+    assert secret not in hidden.replace("password", "").replace("passphrase", "")
+    assert without_secrets(None, "info", {"password": secret}) == {"password": "***"}
+
+
+def test_what_is_no_secret_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """A word like token by itself hides nothing."""
+    text = "stage-1: 12 tokens, the key of the plan; file:///tmp/a@b"
+    assert said(capsys, "info", ("info", text)) == [text]
+
+
+def test_a_command_that_says_nothing_loads_no_structlog(place: Place, tmp_path: Path) -> None:
+    """Its start is not slower for it."""
+    code = (
+        "import sys; from cli.main import run; "
+        f"code = run(['--root', {str(place.path)!r}, 'note', 'hello']); "
+        "sys.exit(code or ('structlog' in sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
