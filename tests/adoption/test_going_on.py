@@ -60,6 +60,7 @@ def test_a_half_done_workflow_is_run_to_its_end(tmp_path: Path) -> None:
     done = runnable(1, "completed", completed_at="2026-03-31T10:03:00Z")
     state = s.document(done, runnable(2, "ready"), runnable(3), owner="me")
     root = s.imported(s.write_files(tmp_path / "w", state))
+    ended(root.path, 0)
     answer = root.json("run")
     assert (answer.code, answer.data["exit_reason"]) == (0, "completed")
     rendered = json.loads((root.path / s.STATE).read_bytes())

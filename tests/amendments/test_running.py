@@ -76,7 +76,7 @@ def test_what_an_approval_left_running_is_stopped_before_the_dispatch(
     started(place)
     place.propose(*SHORTER)
     with monkeypatch.context() as during:
-        during.setattr("cli.amend.stop_superseded", lambda _: None)
+        during.setattr("cli.amend.stop_all", lambda _: None)
         place.approve()
     assert at_work(place)
     place.done("dispatch", "stage-1", "--sync")

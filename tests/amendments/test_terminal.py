@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import select
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.amendments.support import LONGER, Place, make
 from tests.cli.support import HERE, wfctl
+from tests.cli.terminal import answered
 
 pytestmark = pytest.mark.slow
 
@@ -28,35 +25,7 @@ def place(tmp_path: Path) -> Place:
 
 def at_terminal(place: Place, answer: str, *words: str) -> tuple[int, str]:
     """Approve at a terminal of its own, typing the answer once the question stands there."""
-    child, terminal = pty.fork()
-    if child == 0:
-        os.environ["PYTHONPATH"] = str(HERE)
-        line = ["-m", "cli.main", "--root", str(place.path), "amend", "approve", "amend-1"]
-        os.execv(sys.executable, [sys.executable, *line, *words])
-    shown = _until(terminal, "Approve? [y/n] ")
-    if shown.endswith("Approve? [y/n] "):
-        os.write(terminal, answer.encode())
-        shown += _until(terminal, None)
-    _, status = os.waitpid(child, 0)
-    os.close(terminal)
-    return os.waitstatus_to_exitcode(status), shown.replace("\r\n", "\n")
-
-
-def _until(terminal: int, end: str | None) -> str:
-    """Read until a text stands at the end, or until nobody writes any more."""
-    shown, deadline = "", time.monotonic() + 60
-    while end is None or not shown.endswith(end):
-        assert time.monotonic() < deadline, shown
-        if not select.select([terminal], [], [], 1)[0]:
-            continue
-        try:
-            content = os.read(terminal, 4096)
-        except OSError:  # the other side is closed
-            break
-        if not content:
-            break
-        shown += content.decode(errors="replace")
-    return shown
+    return answered(answer, "--root", str(place.path), "amend", "approve", "amend-1", *words)
 
 
 def test_a_person_is_shown_everything_and_agrees(place: Place) -> None:
@@ -96,7 +65,7 @@ def test_an_answer_that_is_none_leaves_it_open(place: Place) -> None:
 
 def test_an_agent_at_a_terminal_is_refused_before_it_is_asked(place: Place) -> None:
     """By --actor, or by the environment."""
-    code, shown = at_terminal(place, "y\n", "--actor", "agent:claude")
+    code, shown = at_terminal(place, "y\n", "--actor", "agent:helper")
     assert (code, "Approve?" in shown) == (6, False)
     assert place.document()["version"] == 1
 

@@ -69,7 +69,7 @@ def test_a_session_killed_in_a_narrow_window_loses_nothing(workflow: Workflow, w
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("number", range(60))
+@pytest.mark.parametrize("number", range(30))
 def test_a_session_killed_again_and_again_loses_nothing(workflow: Workflow, number: int) -> None:
     """Up to three blows, the later ones while the first is being recovered from."""
     fall = dice(number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from reconciler.processes import identify
 from tests.crash.aftermath import check_log, check_stage, recover
 from tests.crash.support import Workflow, ending, stage, until
-from tests.crash.victims import Victim, strike
+from tests.crash.victims import Victim, is_job, processes, strike
 
 pytestmark = pytest.mark.slow
 
@@ -195,3 +196,43 @@ def test_a_result_from_before_a_reboot_is_collected(workflow: Workflow) -> None:
     strike(workflow, Victim.EVERYTHING)
     of_another_boot(folder, os.getpid())
     check_done_once(workflow)
+
+
+def moved(workflow: Workflow) -> Workflow:
+    """Move the root, and say so."""
+    there = replace(workflow, root=workflow.root.with_name("moved"))
+    workflow.root.rename(there.root)
+    there.succeed("--root-is", "moved", "note", "it lies here now")
+    return there
+
+
+def test_a_job_that_a_move_overtook_is_waited_for_and_its_result_kept(workflow: Workflow) -> None:
+    """No monitor fits it: it runs on, and what it leaves is brought back."""
+    orphaned(workflow)
+    there = moved(workflow)
+    there.succeed("rehydrate")
+    assert there.stage("stage-1")["status"] == "running"
+    assert verdicts(there)[-1] == "RUNS_ON_AFTER_MOVE"
+    (there.root / "go").touch()
+    until(lambda: not any(is_job(pid) for pid in processes(there)))
+    recover(there)
+    check_stage(there, "stage-1", 1)
+    assert there.trace() == ["w-crash/stage-1/att-0001"]
+    assert "FINISHED_NOT_COLLECTED" not in verdicts(there)
+
+
+def test_a_job_that_died_after_a_move_runs_once_more(workflow: Workflow) -> None:
+    """Nothing of it is left here, where all of it would be seen."""
+    orphaned(workflow)
+    there = moved(workflow)
+    strike(there, Victim.EVERYTHING)
+    (there.root / "go").touch()
+    recover(there)
+    check_stage(there, "stage-1", 1)
+    assert there.trace() == ["w-crash/stage-1/att-0001", "w-crash/stage-1/att-0002"]
+    assert there.stage("stage-1")["retry_count"] == 0
+
+
+def verdicts(workflow: Workflow) -> list[str]:
+    """Return the names of the verdicts that were recorded, in order."""
+    return [event["data"]["verdict"] for event in workflow.events("attempt.observed")]

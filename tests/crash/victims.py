@@ -60,7 +60,8 @@ def _fits(line: str, victim: Victim) -> bool:
         case Victim.TMUX_SERVER:
             return line.startswith("tmux ")
         case Victim.MONITOR:
-            return not line.startswith("tmux ") and ("dpdisp-run.sh" in line or "/dpdisp " in line)
+            names = ("dpdisp-run.sh", "/dpdisp ", "reconciler.watch")
+            return not line.startswith("tmux ") and any(name in line for name in names)
         case Victim.SESSION:
             return "cli.main note" not in line
         case _:
@@ -72,7 +73,7 @@ def strike(workflow: Workflow, victim: Victim) -> None:
     stopped: set[int] = set()
     # Stopped first, and looked for again, so that none starts a child that would be missed.
     while found := set(find(workflow, victim)) - stopped:
-        _send(found, signal.SIGSTOP)
+        suspend(found)
         stopped |= found
     kill(stopped)
 
@@ -80,6 +81,11 @@ def strike(workflow: Workflow, victim: Victim) -> None:
 def kill(pids: set[int] | list[int]) -> None:
     """Kill processes that may be gone already."""
     _send(pids, signal.SIGKILL)
+
+
+def suspend(pids: set[int]) -> None:
+    """Stop processes that may be gone already."""
+    _send(pids, signal.SIGSTOP)
 
 
 def _send(pids: set[int] | list[int], what: signal.Signals) -> None:

@@ -1,0 +1,182 @@
+"""One cell of the kill matrix, struck: a stage that computes, and the moment held open."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reconciler.locks import is_held
+from tests.cluster.support import Slurm, Sshd
+from tests.crash.cells import Backend, Cell, Target, When
+from tests.crash.outcome import version
+from tests.crash.pauses import Pauses
+from tests.crash.support import Workflow, until
+from tests.crash.victims import processes
+
+#: The point that holds a moment open; where there is none, the job does.
+_POINTS = {
+    When.BEFORE_UPLOAD: "upload",
+    When.SUBMITTED: "record",
+    When.ENDED: "download",
+    When.COLLECTED: "cleaned",
+    When.CODED: "done",
+}
+_AFTER_THE_COMMAND = (When.ENDED, When.COLLECTED, When.CODED)
+
+_WORK = """\
+exec 7>>"$0.lock"
+flock -n 7 || echo "beside $WFCTL_ATTEMPT" >> "{trace}"
+echo "begin $WFCTL_ATTEMPT" >> "{trace}"
+while [ ! -e "{root}/go" ]; do sleep 0.05 7>&-; done
+echo 1 > out.txt
+echo "end $WFCTL_ATTEMPT" >> "{trace}"
+"""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A workflow of one stage whose moment is held open until it is let go."""
+
+    workflow: Workflow
+    cell: Cell
+    pauses: Pauses
+    slurm: Slurm | None
+    sshd: Sshd | None = None
+
+    def prepare(self) -> None:
+        """Write the plan and the program that computes, and arm what holds the moment."""
+        root = self.workflow.root
+        work = root / "work.sh"
+        work.write_text(_WORK.format(root=root, trace=root / "trace"))
+        (root / "plan.json").write_text(json.dumps(self._plan(f"bash {shlex.quote(str(work))}")))
+        self.workflow.succeed("init", "plan.json")
+        if self.point is not None:
+            self.pauses.arm(self.point)
+        if self.cell.when in _AFTER_THE_COMMAND:
+            self.let_compute()
+
+    @property
+    def point(self) -> str | None:
+        """The point at which a program is stopped, if one is."""
+        if self.cell.target is Target.CONNECTION and self.cell.when is not When.ENDED:
+            # The watcher connects for a moment at a time, DPDispatcher for as long as it works.
+            return "recorded"
+        return None if self._is_held_by_shell else _POINTS.get(self.cell.when)
+
+    @property
+    def _is_held_by_shell(self) -> bool:
+        """Whether the job's own shell stays after its command, to be there for the blow."""
+        return self.cell.when is When.ENDED and self.cell.target is Target.JOB_SHELL
+
+    def wait(self) -> None:
+        """Wait until the moment has come."""
+        if self.point is not None:
+            self.pauses.wait(self.point)
+        if self.cell.when is When.SUBMITTED:
+            until(self.workflow.trace)
+        elif self.cell.when is When.PENDING:
+            until(self._waits_in_the_queue)
+        elif self.cell.when is When.RUNNING:
+            until(lambda: self.workflow.trace() and self._is_watched())
+        elif self._is_held_by_shell:
+            until(lambda: any(self._place.rglob("*_job_tag_finished")))
+
+    @property
+    def _place(self) -> Path:
+        """The folder below which the job works."""
+        far, near = self.workflow.root.parent / "far", self.workflow.root / "stage-1"
+        return far if self.cell.backend.is_far else near
+
+    def _is_watched(self) -> bool:
+        """Whether the launch is recorded, and the monitor does nothing but wait for the end."""
+        if self.point is not None:
+            return True
+        if not self.workflow.committed("stage.launched"):
+            return False
+        log = (self.workflow.attempts("stage-1")[-1] / "dpdisp.log").read_text()
+        if self.cell.backend is not Backend.SHELL:
+            return "it waits or runs" in log
+        waits = any("flock -s" in line for line in processes(self.workflow).values())
+        return waits and "submission succeeded" in log
+
+    def _waits_in_the_queue(self) -> bool:
+        assert self.slurm is not None
+        return bool(self.slurm.jobs(self._place)) and self._is_watched()
+
+    def let_compute(self) -> None:
+        """Let the command come to its end."""
+        (self.workflow.root / "go").touch()
+
+    def let_go(self) -> None:
+        """Let whoever was stopped go on, and a job that waits in the queue start."""
+        self.pauses.release()
+        (self.workflow.root / "leave").touch()
+        if self.slurm is not None and self.cell.when is When.PENDING:
+            self.slurm.ask("scontrol", "release", *self.slurm.jobs(self._place))
+
+    def until_nobody_watches(self) -> None:
+        """Wait until no monitor of the stage lives."""
+        until(lambda: not is_held(self.workflow.root / "stage-1/.monitor.lock"))
+
+    def _plan(self, command: str) -> dict[str, Any]:
+        parameters = {"command": command, "resource_overrides": self._resources()}
+        stage = {
+            "id": "stage-1",
+            "name": "the stage-1",
+            "outputs": ["stage-1/out.txt"],
+            "parameters": parameters,
+        }
+        return {"workflow_id": "w-crash", "stages": [stage], **self._backend()}
+
+    def _resources(self) -> dict[str, Any]:
+        if self._is_held_by_shell:
+            leave = shlex.quote(str(self.workflow.root / "leave"))
+            return {"append_script": [f"while [ ! -e {leave} ]; do sleep 0.05; done"]}
+        held = self.cell.when is When.PENDING
+        return {"custom_flags": ["#SBATCH --hold"]} if held else {}
+
+    def _backend(self) -> dict[str, Any]:
+        if self.cell.backend is Backend.SHELL:
+            return {}
+        machine: dict[str, Any] = {
+            "batch_type": "Slurm" if self.cell.backend.has_queue else "Shell",
+            "context_type": "LocalContext",
+            "local_root": ".",
+            "remote_root": ".",
+        }
+        if self.sshd is not None:
+            machine["context_type"] = "SSHContext"
+            machine["remote_root"] = str(self._place)
+            machine["remote_profile"] = self.sshd.profile()
+        path = self.workflow.root.parent / "machine.json"
+        path.write_text(json.dumps(machine))
+        profile = {
+            "type": "remote",
+            "batch_type": machine["batch_type"],
+            "config_path": str(path),
+            "resource_defaults": {"number_node": 1, "cpu_per_node": 1, "group_size": 1},
+        }
+        return {"default_backend": "far", "backend_profiles": {"far": profile}}
+
+    def bring_back(self) -> None:
+        """Start anew what others start, too, when they see it dead."""
+        if self.sshd is not None and self.cell.target is Target.SSHD:
+            assert self.slurm is not None
+            self.sshd.start(**self.slurm.environ)
+
+
+def settled(held: Held) -> int:
+    """Call `rehydrate` until it finds nothing in flight and adds nothing; return how often."""
+    workflow, calls = held.workflow, 0
+    while calls < 10:
+        before = version(workflow)
+        workflow.succeed("rehydrate")
+        calls += 1
+        in_flight = workflow.stage("stage-1")["status"] in ("preparing", "running")
+        if not in_flight and version(workflow) == before:
+            return calls
+        held.until_nobody_watches()
+    raise AssertionError(f"never quiet: {workflow.stage('stage-1')}")

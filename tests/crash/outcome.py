@@ -1,0 +1,94 @@
+"""What became of a cell of the kill matrix: verdicts, deeds and executions, from the log."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from reconciler.evidence import Evidence
+from reconciler.verdict import verdict
+from tests.crash.cells import Cell
+from tests.crash.support import Workflow
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A cell as it was struck and survived; ``verdicts`` are rows with names, in order."""
+
+    backend: str
+    when: str
+    target: str
+    hit: tuple[str, ...]
+    verdicts: tuple[str, ...]
+    done: tuple[str, ...]
+    executions: int
+    attempts: int
+
+    def to_json(self) -> str:
+        """Return one line."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+def outcome_of(workflow: Workflow, cell: Cell, hit: list[str], before: int) -> Outcome:
+    """Return what the log and the trace tell; ``before`` is the version before the blow."""
+    seen = [e for e in workflow.events("attempt.observed") if e["version"] > before]
+    return Outcome(
+        backend=cell.backend,
+        when=cell.when,
+        target=cell.target,
+        hit=tuple(hit),
+        verdicts=tuple(f"{e['data']['row']} {e['data']['verdict']}" for e in seen),
+        done=tuple(dict.fromkeys(e["data"]["action"] for e in seen)),
+        executions=len(begun(workflow)),
+        attempts=workflow.committed("attempt.started"),
+    )
+
+
+def version(workflow: Workflow) -> int:
+    """Return the version of the newest event, without starting a process."""
+    database = f"file:{workflow.root.as_posix()}/.wfctl/events.db?mode=ro"
+    with closing(sqlite3.connect(database, uri=True)) as opened:
+        return int(opened.execute("SELECT max(version) FROM events").fetchone()[0])
+
+
+def begun(workflow: Workflow) -> list[str]:
+    """Return the attempts whose command began, in order."""
+    return [line.split()[1] for line in workflow.trace() if line.startswith("begin ")]
+
+
+def ended(workflow: Workflow) -> list[str]:
+    """Return the attempts whose command came to its end."""
+    return [line.split()[1] for line in workflow.trace() if line.startswith("end ")]
+
+
+def check_executions(workflow: Workflow, cell: Cell) -> None:
+    """Check that nothing ran twice, nothing at once, and nothing again that was through."""
+    starts = begun(workflow)
+    expected = 2 if cell.ends_the_command else 1
+    assert starts == [f"w-crash/stage-1/att-{n:04d}" for n in range(1, expected + 1)]
+    assert ended(workflow) == starts[-1:]
+    assert not any(line.startswith("beside ") for line in workflow.trace())
+
+
+def check_result(workflow: Workflow) -> None:
+    """Check that no failure was recorded, and the result is in place and right."""
+    found = workflow.stage("stage-1")
+    assert (found["status"], found["retry_count"], found["last_error"]) == ("completed", 0, None)
+    assert (workflow.root / "stage-1/out.txt").read_text() == "1\n"
+    assert workflow.committed("stage.failed") == 0
+    workflow.succeed("fsck")
+
+
+def check_verdicts(workflow: Workflow) -> None:
+    """Check that each recorded verdict follows again from the evidence recorded with it."""
+    for event in workflow.events("attempt.observed"):
+        told = event["data"]
+        found = verdict(Evidence.from_dict(told["evidence"]))
+        assert _words(found.to_dict()) == _words({**told, "name": told["verdict"]})
+
+
+def _words(found: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(found[name] for name in ("row", "name", "action", "reason"))

@@ -1,0 +1,79 @@
+"""The table of the kill matrix, as it is printed after a run and kept in docs/recovery.md."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.crash.cells import EVERY, Backend, Cell, Target, When
+
+PAGE = Path(__file__).parents[2] / "docs" / "recovery.md"
+BEGIN, END = "<!-- the kill matrix -->", "<!-- end of the kill matrix -->"
+HEAD = "| moment | victim | hit | verdicts after the blow | what was done | executions |"
+_LINE = "|---|---|---|---|---|---|"
+_ROW = re.compile(r"^\| (?P<when>[^|]+) \| (?P<target>[^|]+) \|(?P<rest>.*)\|$")
+_NOT_STRUCK = "not struck"
+
+Rows = dict[Cell, str]
+"""The columns after the victim of each cell that was struck, as they stand in the table."""
+
+
+def rows_of(lines: Iterable[str]) -> Rows:
+    """Return the rows of outcomes, each a line of JSON as `Outcome` writes it."""
+    found = map(json.loads, lines)
+    return {_cell(one): _columns(one) for one in found}
+
+
+def rendered(rows: Rows) -> str:
+    """Return the table of all cells; one that was not struck says so."""
+    return "\n\n".join(f"### {backend}\n\n{_table(backend, rows)}" for backend in Backend)
+
+
+def kept(page: str) -> Rows:
+    """Return the rows of the cells that the page shows as struck."""
+    found: Rows = {}
+    backend = None
+    for line in _section(page).splitlines():
+        if line.startswith("### "):
+            backend = Backend(line.removeprefix("### "))
+        elif (row := _ROW.match(line)) and backend and row["when"] in set(When):
+            cell = Cell(backend, When(row["when"]), Target(row["target"]))
+            if cell.impossible is None and _NOT_STRUCK not in line:
+                found[cell] = row["rest"].strip()
+    return found
+
+
+def written(page: str, rows: Rows) -> str:
+    """Return the page with these rows in place of those it had of the same cells."""
+    before, _, rest = page.partition(BEGIN)
+    after = rest.partition(END)[2]
+    return f"{before}{BEGIN}\n\n{rendered({**kept(page), **rows})}\n\n{END}{after}"
+
+
+def _section(page: str) -> str:
+    return page.partition(BEGIN)[2].partition(END)[0]
+
+
+def _cell(one: dict[str, Any]) -> Cell:
+    return Cell(Backend(one["backend"]), When(one["when"]), Target(one["target"]))
+
+
+def _columns(one: dict[str, Any]) -> str:
+    verdicts = " → ".join(f"`{name}`" for name in one["verdicts"]) or "none that was new"
+    attempts = f" in {one['attempts']} attempts" if one["attempts"] > 1 else ""
+    done = ", ".join(one["done"]) or "nothing"
+    return f"{', '.join(one['hit'])} | {verdicts} | {done} | {one['executions']}{attempts}"
+
+
+def _table(backend: Backend, rows: Rows) -> str:
+    return "\n".join([HEAD, _LINE, *_lines(backend, rows)])
+
+
+def _lines(backend: Backend, rows: Rows) -> Iterator[str]:
+    for cell in (one for one in EVERY if one.backend is backend):
+        cannot = f"- | cannot be: {cell.impossible} | - | -"
+        columns = cannot if cell.impossible else rows.get(cell, f"{_NOT_STRUCK} | - | - | -")
+        yield f"| {cell.when} | {cell.target} | {columns} |"

@@ -1,0 +1,62 @@
+"""docs/recovery.md says what the matrix and the table of verdicts are."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconciler.verdict import TABLE
+from tests.crash import table
+from tests.crash.cells import EVERY, FEW, POSSIBLE, Backend, Cell, Target, When
+
+PAGE = table.PAGE.read_text(encoding="utf-8")
+
+
+def test_every_cell_that_can_be_struck_was() -> None:
+    """The page shows each cell with verdicts, deeds and executions."""
+    rows = table.kept(PAGE)
+    assert set(rows) == set(POSSIBLE)
+    assert [row for row in rows.values() if "not struck" in row] == []
+    assert {len(row.split(" | ")) for row in rows.values()} == {4}
+
+
+def test_executions_are_one_but_where_the_command_itself_was_ended() -> None:
+    """The last column is what every run of the matrix checks."""
+    for cell, row in table.kept(PAGE).items():
+        expected = "2 in 2 attempts" if cell.ends_the_command else "1"
+        assert row.rpartition(" | ")[2] == expected, cell
+
+
+def test_the_page_is_as_the_tool_writes_it() -> None:
+    """Nobody edited the table by hand, and cells that cannot be say why."""
+    assert table.written(PAGE, {}) == PAGE
+
+
+def test_a_row_that_is_struck_anew_replaces_its_own_alone() -> None:
+    """The others keep what they had."""
+    cell = Cell(Backend.SHELL, When.RUNNING, Target.MONITOR)
+    after = table.kept(table.written(PAGE, {cell: "wrapper | `1 A` | wait | 1"}))
+    assert after.pop(cell) == "wrapper | `1 A` | wait | 1"
+    assert after == {c: row for c, row in table.kept(PAGE).items() if c != cell}
+
+
+@pytest.mark.parametrize("backend", Backend)
+def test_every_pair_of_victim_and_moment_is_in_the_matrix(backend: Backend) -> None:
+    """Struck, or named with the reason why nobody can."""
+    mine = [cell for cell in EVERY if cell.backend is backend]
+    assert len(mine) == (3 * 6 if backend.is_far else 7 * 8)
+    assert all(cell in POSSIBLE or cell.impossible for cell in mine)
+
+
+def test_the_few_cover_each_victim_and_each_moment() -> None:
+    """What `make test` strikes leaves no victim, moment or backend out."""
+    near = {cell.target for cell in EVERY if not cell.backend.is_far}
+    assert near < {cell.target for cell in FEW} < set(Target)
+    assert {cell.when for cell in FEW} == set(When)
+    assert {cell.backend for cell in FEW} == set(Backend)
+
+
+def test_every_verdict_is_explained() -> None:
+    """Each row of the table of verdicts has its line on the page but the last resort."""
+    names = {row.name for row in TABLE} - {"UNDECIDED"}
+    explained = PAGE.partition("## What each verdict means")[2].partition("## When")[0]
+    assert {name for name in names if f"`{name}`" not in explained} == set()

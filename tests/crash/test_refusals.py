@@ -1,0 +1,87 @@
+"""Dispatches that are refused: nothing runs, nothing is recorded, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crash.support import Workflow, stage
+
+pytestmark = pytest.mark.slow
+
+
+def tree(root: Path) -> set[str]:
+    """Return every path below a root but for the one file that all stages are held by."""
+    paths = {str(path.relative_to(root)) for path in root.rglob("*")}
+    return {path for path in paths if not path.startswith(".wfctl/")} | {
+        path for path in paths if path.startswith(".wfctl/stage-")
+    }
+
+
+def refused(workflow: Workflow, id_: str) -> str:
+    """Dispatch a stage that cannot be; return what was said."""
+    before, events = tree(workflow.root), workflow.committed("attempt.started")
+    done = workflow.call("dispatch", id_, "-o", "json")
+    assert done.returncode in (1, 5)
+    assert tree(workflow.root) == before
+    assert workflow.committed("attempt.started") == events
+    return str(json.loads(done.stdout)["error"]["code"])
+
+
+@pytest.mark.parametrize(
+    ("code", "parameters", "fields"),
+    [
+        ("missing_input", {}, {"inputs": ["in.txt"]}),
+        ("missing_input", {"forward_files": ["mesh.dat"]}, {}),
+        ("missing_input", {"forward_files": ["*.dat"]}, {}),
+        ("unusable_submission", {"resource_overrides": {"custom_flags": ["#SBATCH -t 1"]}}, {}),
+        ("rejected_submission", {"resource_overrides": {"group_size": "many"}}, {}),
+        ("unusable_path", {}, {"inputs": ["../in.txt"]}),
+    ],
+)
+def test_a_refused_dispatch_leaves_nothing(
+    workflow: Workflow, code: str, parameters: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    """No folder of the stage, no lock of it, no event."""
+    if fields.get("inputs") == ["../in.txt"]:
+        (workflow.root.parent / "in.txt").write_text("1\n")
+    workflow.init({**stage("stage-1", "echo 1 > out.txt", **parameters), **fields})
+    assert refused(workflow, "stage-1") == code
+    assert not (workflow.root / "stage-1").exists()
+
+
+@pytest.mark.parametrize("left", [None, ""])
+def test_what_a_dependency_left_must_be_there(workflow: Workflow, left: str | None) -> None:
+    """Also where the stage names it in none of its inputs."""
+    after = {**stage("stage-2", "echo 2 > out.txt"), "depends_on": ["stage-1"]}
+    workflow.init(stage("stage-1", "echo 1 > out.txt"), after)
+    workflow.succeed("dispatch", "stage-1", "--sync")
+    workflow.succeed("stage", "complete", "stage-1")
+    output = workflow.root / "stage-1/out.txt"
+    output.unlink()
+    if left is not None:
+        output.write_text(left)
+    assert refused(workflow, "stage-2") == ("missing_input" if left is None else "empty_input")
+    output.write_text("1\n")
+    workflow.succeed("dispatch", "stage-2", "--sync")
+    started = workflow.events("attempt.started")[-1]["data"]
+    assert [one["path"] for one in started["inputs"]] == ["stage-1/out.txt"]
+
+
+def test_all_that_is_sent_is_recorded_as_it_was(workflow: Workflow) -> None:
+    """Files that the submission forwards, by name or by pattern, with their digests."""
+    folder = workflow.root / "stage-1"
+    folder.mkdir()
+    for name in ("a.dat", "b.dat"):
+        (folder / name).write_text(name)
+    workflow.init(stage("stage-1", "cat *.dat > out.txt", forward_files=["*.dat"]))
+    workflow.succeed("dispatch", "stage-1", "--sync")
+    [started] = workflow.events("attempt.started")
+    recorded = {one["path"]: one["sha256"] for one in started["data"]["inputs"]}
+    assert recorded == {
+        f"stage-1/{name}": sha256(name.encode()).hexdigest() for name in ("a.dat", "b.dat")
+    }
