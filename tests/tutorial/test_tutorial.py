@@ -67,23 +67,16 @@ def script(commands: list[Step]) -> str:
     return "".join(parts)
 
 
-@pytest.mark.slow
-def test_every_command_of_the_tutorial_does_what_the_page_says(tmp_path: Path) -> None:
-    """Given the melt example, when the page is followed, then each exit code and output fits."""
-    missing = [tool for tool in NEEDED if shutil.which(tool) is None]
-    if missing:
-        assert not os.environ.get("CI"), f"CI must have {missing}"
-        pytest.skip(f"the tutorial needs {', '.join(missing)}")
-    place = tmp_path / "melt"
-    shutil.copytree(ROOT / "examples/melt-drift", place)
-    wanted = steps(PAGE.read_text("utf-8"))
-    told = tmp_path / "story.sh"
+def follow(page: Path, place: Path, home: Path) -> None:
+    """Run a page's commands in a folder; each must end and print as the page says."""
+    wanted = steps(page.read_text("utf-8"))
+    told = home.parent / "story.sh"
     told.write_text(script(wanted))
     done = subprocess.run(
         ["bash", told],
         stdin=subprocess.DEVNULL,
         cwd=place,
-        env=environment(tmp_path / "home"),
+        env=environment(home),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -97,3 +90,15 @@ def test_every_command_of_the_tutorial_does_what_the_page_says(tmp_path: Path) -
             assert re.fullmatch(pattern(step.printed), printed.strip("\n")), (
                 f"{step.command}\nexpected:\n{step.printed}\nfound:\n{printed}"
             )
+
+
+@pytest.mark.slow
+def test_every_command_of_the_tutorial_does_what_the_page_says(tmp_path: Path) -> None:
+    """Given the melt example, when the page is followed, then each exit code and output fits."""
+    missing = [tool for tool in NEEDED if shutil.which(tool) is None]
+    if missing:
+        assert not os.environ.get("CI"), f"CI must have {missing}"
+        pytest.skip(f"the tutorial needs {', '.join(missing)}")
+    place = tmp_path / "melt"
+    shutil.copytree(ROOT / "examples/melt-drift", place)
+    follow(PAGE, place, tmp_path / "home")

@@ -1,0 +1,110 @@
+"""The bead-spring example: its chains do not overlap, its errors are right, its run completes."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import math
+import os
+import random
+import re
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.cli.support import Place, wfctl
+
+EXAMPLE = Path(__file__).parents[2] / "examples/bead-spring-rg"
+
+
+def script(name: str) -> ModuleType:
+    """Return a script of the example as a module."""
+    spec = importlib.util.spec_from_file_location(f"bead_spring_{name}", EXAMPLE / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+make_chain, check_chain, rg = script("make_chain"), script("check_chain"), script("rg")
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10**9), beads=st.sampled_from([2, 10, 50]))
+def test_a_grown_chain_has_whole_bonds_and_no_overlap(seed: int, beads: int) -> None:
+    """Whatever the seed; and the data file holds what was grown."""
+    chain = make_chain.grow(beads, random.Random(seed))
+    assert len(chain) == beads
+    bonds = [math.dist(a, b) for a, b in itertools.pairwise(chain)]
+    assert bonds == pytest.approx([make_chain.BOND] * (beads - 1))
+    others = [math.dist(a, b) for n, a in enumerate(chain) for b in chain[n + 2 :]]
+    assert all(distance >= make_chain.NEAREST for distance in others)
+    read = check_chain.beads(make_chain.data_file(chain))
+    assert [x for bead in read for x in bead] == pytest.approx(
+        [x for bead in chain for x in bead], abs=1e-7
+    )
+
+
+def test_a_bead_that_crossed_the_box_is_put_back_beside_its_neighbour() -> None:
+    """LAMMPS writes how often it did."""
+    atoms = "Atoms # bond\n\n2 1 1 -49.5 0 0 1 0 0\n1 1 1 49.5 0 0 0 0 0\n\nVelocities\n"
+    text = "-50 50 xlo xhi\n-50 50 ylo yhi\n-50 50 zlo zhi\n\n" + atoms
+    first, second = check_chain.beads(text)
+    assert math.dist(first, second) == pytest.approx(1)
+
+
+def test_a_block_average_knows_the_error_of_correlated_samples() -> None:
+    """For a process whose error is known; samples taken as independent would say a fifth of it."""
+    dice, decay, values = random.Random(1), 0.95, [0.0]
+    for _ in range(200_000):
+        values.append(decay * values[-1] + dice.gauss(0, 1))
+    # The variance of the mean of n samples of an autoregressive process is 1 / (n (1 - decay)^2).
+    exact = 1 / (1 - decay) / math.sqrt(len(values))
+    assert rg.standard_error(rg.block_means(values, 200)) == pytest.approx(exact, rel=0.2)
+    assert rg.standard_error(values) < exact / 4
+    assert rg.correlation(values, 10) == pytest.approx(decay**10, abs=0.03)
+
+
+def needs_lammps() -> None:
+    """Skip where there is no LAMMPS; CI must have it."""
+    if shutil.which("lmp") is None:
+        assert not os.environ.get("CI"), "CI must have lmp"
+        pytest.skip("the example needs lmp")
+
+
+def example(folder: Path, *, steps: tuple[int, int] | None = None) -> Place:
+    """Return the example with a workflow in it, with fewer steps where they are given."""
+    needs_lammps()
+    place = Place(folder / "chain")
+    shutil.copytree(EXAMPLE, place.path)
+    plan = place.path / "plan.toml"
+    if steps is not None:
+        short = iter(steps)
+        text = re.sub(
+            r"^steps = \d+",
+            lambda _: f"steps = {next(short)}",
+            plan.read_text(),
+            flags=re.MULTILINE,
+        )
+        plan.write_text(
+            text.replace("low = 4.4\nhigh = 5.1\nerror = 0.05", "low = 3\nhigh = 7\nerror = 0.5")
+        )
+    assert place.call("init", str(plan)).code == 0
+    return place
+
+
+@pytest.mark.slow
+def test_a_short_run_of_the_example_completes(tmp_path: Path) -> None:
+    """Every stage on LAMMPS itself, each verified; too short for its own criterion."""
+    place = example(tmp_path, steps=(20_000, 200_000))
+    answer = wfctl("--root", str(place.path), "run", cwd=place.path)
+    assert answer.code == 0, answer
+    found = json.loads((place.path / "stage-4/rg.json").read_text())
+    assert found["samples"] == 2_000
+    assert re.search(r"status -> completed \(R_g = \d\.\d\d \+- ", place.log())

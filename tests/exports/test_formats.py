@@ -1,0 +1,152 @@
+"""What every format has in common: its bytes, where they go, and which moment they show."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from projections.exports.formats import FORMATS
+from tests.cli.support import Place, call, tree, wfctl, write_plan
+from tests.exports.golden import KEPT, frozen_root, path_of
+from tests.exports.support import exported, text_of
+from tests.exports.world import STORIES, make_root
+
+HOW = "if it is meant so, write them anew: python -m tests.exports.golden"
+UNCHAINED = [name for name, maker in FORMATS.items() if not maker.chained]
+
+
+@pytest.fixture(scope="module")
+def frozen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Place]:
+    """Roots of the events that are kept, whatever the rules would make of the stories today."""
+    folder = tmp_path_factory.mktemp("frozen")
+    return {story: Place(frozen_root(folder / story, story)) for story in KEPT}
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("story", KEPT)
+def test_a_fixed_history_makes_these_very_bytes(
+    frozen: dict[str, Place], story: str, format_: str
+) -> None:
+    """Other tools read every one of them; a change here is one for the changelog."""
+    assert text_of(frozen[story], format_) == path_of(story, format_).read_text("utf-8"), HOW
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_an_export_changes_nothing_and_comes_out_the_same_again(told: Place, format_: str) -> None:
+    """Today and tomorrow."""
+    before = tree(told.path)
+    assert exported(told, format_) == exported(told, format_)
+    assert tree(told.path) == before
+
+
+@pytest.mark.parametrize("line", [["log"], ["log", "-"]])
+def test_without_a_file_an_export_goes_to_stdout(half_way: Place, line: list[str]) -> None:
+    """And nothing else does."""
+    answer = wfctl("--root", str(half_way.path), "export", *line)
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out == text_of(half_way, "log")
+
+
+def test_a_file_is_written_whole_and_told_of(half_way: Place, tmp_path: Path) -> None:
+    """With its size and digest; an older one is replaced."""
+    file = tmp_path / "state.json"
+    file.write_text("old")
+    data = half_way.done("export", "state", str(file))
+    content = file.read_bytes()
+    assert data == {
+        "format": "state",
+        "file": str(file),
+        "bytes": len(content),
+        "sha256": sha256(content).hexdigest(),
+    }
+    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_a_link_stays_one_and_what_is_no_file_is_left_alone(
+    half_way: Place, tmp_path: Path
+) -> None:
+    """A device that was replaced would be gone for everybody."""
+    file, link, pipe = tmp_path / "file", tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to("file")
+    half_way.done("export", "state", str(link))
+    assert link.is_symlink()
+    assert file.read_bytes() == exported(half_way, "state")
+    os.mkfifo(pipe)
+    for format_ in ("state", "archive"):
+        for place in (pipe, tmp_path):
+            assert half_way.json("export", format_, str(place)).code == 2
+    assert pipe.is_fifo()
+
+
+def test_json_needs_a_file(half_way: Place) -> None:
+    """Stdout holds one envelope, and not the export too."""
+    answer = half_way.json("export", "svg")
+    assert (answer.code, answer.error["code"]) == (2, "invalid_option")
+    assert "FILE" in answer.error["message"]
+
+
+def test_an_unknown_format_is_a_usage_error(half_way: Place) -> None:
+    """The message lists those that there are."""
+    answer = half_way.json("export", "pdf")
+    assert (answer.code, answer.error["code"]) == (2, "usage")
+    assert "mermaid" in answer.error["message"]
+
+
+@pytest.mark.parametrize("format_", UNCHAINED)
+def test_an_export_of_a_moment_is_that_of_a_log_that_ended_there(
+    half_way: Place, tmp_path: Path, format_: str
+) -> None:
+    """What is appended later changes nothing in it."""
+    story = STORIES["half-way"][:12]
+    earlier = Place(make_root(tmp_path / "root", story))
+    at = str(earlier.version())
+    assert exported(half_way, format_, "--at", at) == exported(earlier, format_)
+
+
+@pytest.mark.parametrize("format_", sorted(set(FORMATS) - set(UNCHAINED)))
+def test_a_chain_is_cut_at_a_version_and_never_at_a_time(half_way: Place, format_: str) -> None:
+    """Events that were so by a time need not follow each other."""
+    answer = half_way.json("export", format_, "-", "--at", "2026-03-31T10:05:00Z")
+    assert (answer.code, answer.error["code"]) == (2, "invalid_option")
+
+
+def test_a_moment_before_the_beginning_is_not_found(half_way: Place, tmp_path: Path) -> None:
+    """And no file is left behind."""
+    answer = half_way.json("export", "svg", str(tmp_path / "a.svg"), "--at", "1999-01-01")
+    assert answer.code == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_events_can_be_checked_without_wfctl(half_way: Place, tmp_path: Path) -> None:
+    """By the very program of docs/verify-without-wfctl.md, which finds a changed byte."""
+    page = (Path(__file__).parents[2] / "docs/verify-without-wfctl.md").read_text("utf-8")
+    program = tmp_path / "verify.py"
+    program.write_text(page.split("```python\n")[1].split("```")[0])
+    file = tmp_path / "events.jsonl"
+    half_way.done("export", "events", str(file))
+    line = [sys.executable, str(program)]
+    good = subprocess.run(line, input=file.read_bytes(), capture_output=True, check=False)
+    assert good.returncode == 0
+    bad = file.read_bytes().replace(b"more memory", b"less memory")
+    assert subprocess.run(line, input=bad, capture_output=True, check=False).returncode != 0
+
+
+def test_the_state_and_the_log_are_the_files(tmp_path: Path) -> None:
+    """Byte for byte what stands in the root, lines of others included."""
+    root = tmp_path / "root"
+    root.mkdir()
+    assert call("--root", str(root), "init", str(write_plan(tmp_path))).code == 0
+    place = Place(root)
+    with (root / "progress.log").open("ab") as file:
+        file.write("by hand: \xff, äöü\n".encode("latin-1"))
+    place.done("note", "after that")
+    for name, format_ in (("progress.log", "log"), ("workflow-state.json", "state")):
+        place.done("export", format_, str(tmp_path / name))
+        assert (tmp_path / name).read_bytes() == (root / name).read_bytes()
+    assert json.loads((tmp_path / "workflow-state.json").read_bytes())["workflow_id"]

@@ -1,0 +1,202 @@
+"""The formats of others, judged by those who made them: their schemas, libraries and validators."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import json_format
+from jsonschema import Draft7Validator, FormatChecker
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+from prov.model import ProvDocument
+
+from projections.exports.otel import _EVENTS
+from tests.cli.support import HERE, Place, tree
+from tests.exports.support import exported, text_of
+from tests.exports.world import STORIES, make_root
+
+VENDORED = Path(__file__).with_name("vendored")
+
+
+def spans(place: Place) -> list[dict[str, Any]]:
+    """Return the spans of an export."""
+    lines = [json.loads(line) for line in text_of(place, "otel").splitlines()]
+    return [line["resourceSpans"][0]["scopeSpans"][0]["spans"][0] for line in lines]
+
+
+def attributes(span: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a span, key by value."""
+    return {a["key"]: next(iter(a["value"].values())) for a in span["attributes"]}
+
+
+def test_each_cloud_event_is_what_the_official_schema_says(told: Place) -> None:
+    """And its attributes are named and typed as the specification wants them."""
+    schema = json.loads((VENDORED / "cloudevents-1.0.json").read_text("utf-8"))
+    judge = Draft7Validator(schema, format_checker=FormatChecker())
+    batch = json.loads(exported(told, "cloudevents"))
+    for event in batch:
+        assert list(judge.iter_errors(event)) == []
+        names = set(event) - {"data"}
+        assert all(name.isalnum() and name.islower() and len(name) <= 20 for name in names)
+        assert all(isinstance(event[name], str | int) for name in names)
+    assert [event["type"] for event in batch] == [f"wfctl.{type_}" for type_ in told.types()]
+
+
+def test_cloud_events_carry_who_when_why_and_the_chain(half_way: Place) -> None:
+    """By the extensions that are official where there are any."""
+    batch = json.loads(exported(half_way, "cloudevents"))
+    recorded = half_way.done("events")
+    for event, record in zip(batch, recorded, strict=True):
+        assert (event["id"], event["time"], event["recordedtime"]) == (
+            record["event_id"], record["occurred_at"], record["recorded_at"],
+        )  # fmt: skip
+        assert (event["eventhash"], event["prevhash"]) == (record["hash"], record["prev_hash"])
+        assert event.get("causationid") == record["causation_id"]
+        assert event["data"] == record["data"]
+    sequences = [event["sequence"] for event in batch]
+    assert sequences == sorted(sequences)
+    assert {event["authtype"] for event in batch} == {"user", "service_account", "system"}
+
+
+def test_the_traces_are_what_the_official_messages_say(told: Place) -> None:
+    """Each line is a message of OTLP; its ids are hexadecimal there, and base64 for protobuf."""
+    for line in text_of(told, "otel").splitlines():
+        request = json.loads(line)
+        (span,) = request["resourceSpans"][0]["scopeSpans"][0]["spans"]
+        for key in ("traceId", "spanId", "parentSpanId"):
+            span[key] = base64.b64encode(bytes.fromhex(span[key])).decode()
+        message = json_format.Parse(json.dumps(request), TracesData())
+        found = message.resource_spans[0].scope_spans[0].spans[0]
+        assert (len(found.trace_id), len(found.span_id)) == (16, 8)
+        assert found.start_time_unix_nano <= found.end_time_unix_nano
+
+
+def test_every_span_has_a_parent_but_the_workflow(told: Place) -> None:
+    """One trace, ids that are never given twice, and children within it."""
+    found = spans(told)
+    ids = [span["spanId"] for span in found]
+    assert len(set(ids)) == len(ids)
+    assert len({span["traceId"] for span in found}) == 1
+    roots = [span["name"] for span in found if not span["parentSpanId"]]
+    assert roots == [told.json("status").envelope["_meta"]["workflow"]]
+    assert {span["parentSpanId"] for span in found} - {""} <= set(ids)
+
+
+def test_attempts_and_decisions_are_spans(half_way: Place) -> None:
+    """What failed says why, what has not ended says so."""
+    found = spans(half_way)
+    named = {span["name"]: span for span in found}
+    attempts = [(s["name"], s["status"]["code"]) for s in found if s["name"].startswith("att-")]
+    assert sorted(attempts)[:5] == [
+        ("att-0001", 1), ("att-0001", 1), ("att-0001", 2), ("att-0002", 2), ("att-0003", 1),
+    ]  # fmt: skip
+    assert attributes(named["amend-1 parameter_change"])["wfctl.decision"] == "approved"
+    assert attributes(named["amend-1 parameter_change"])["wfctl.decided_by"] == "user:ada"
+    assert attributes(named["amend-3 parameter_change"])["wfctl.open"] is True
+    assert attributes(named["att-0004"])["wfctl.open"] is True
+    assert all(len(span["events"]) <= _EVENTS for span in found)
+
+
+def test_a_trace_of_a_longer_log_keeps_its_ids(half_way: Place, completed: Place) -> None:
+    """What had ended is the same span in every later export."""
+    ended = [s for s in spans(half_way) if "wfctl.open" not in attributes(s)]
+    later = {span["spanId"]: span for span in spans(completed)}
+    assert ended
+    # Times and names are the stories'; the hashes are, too, as far as both go together.
+    assert [later[span["spanId"]] for span in ended] == ended
+
+
+def test_the_provenance_is_what_the_library_of_prov_reads(told: Place) -> None:
+    """Read, written and read again it is the same; nothing is named that is not told of."""
+    document = ProvDocument.deserialize(content=text_of(told, "prov"), format="json")
+    again = ProvDocument.deserialize(content=document.serialize(format="json"), format="json")
+    assert document == again
+    raw = json.loads(exported(told, "prov"))
+    things = {*raw["entity"], *raw.get("activity", {}), *raw["agent"]}
+    ends = {"prov:entity", "prov:activity", "prov:agent", "prov:usedEntity", "prov:generatedEntity"}
+    relations = [
+        r for name, part in raw.items() if name[:3] in ("was", "use") for r in part.values()
+    ]
+    assert {v for r in relations for k, v in r.items() if k in ends} <= things
+
+
+def test_the_provenance_says_who_made_what_from_what(completed: Place) -> None:
+    """Plans are revised by amendments, which people decided; files come from attempts."""
+    raw = json.loads(exported(completed, "prov"))
+    revisions = [r["prov:generatedEntity"] for r in raw["wasDerivedFrom"].values()]
+    assert revisions == ["wf:plan.2", "wf:plan.3"]
+    roles = {
+        (r["prov:activity"], r["prov:agent"], r["prov:role"]["$"])
+        for r in raw["wasAssociatedWith"].values()
+        if "prov:role" in r
+    }
+    assert ("wf:amend-1", "wf:user.ada", "wfctl:approved") in roles
+    assert ("wf:amend-2", "wf:user.ada", "wfctl:rejected") in roles
+    assert "wf:run.stage-2.att-0004" in raw["activity"]
+    assert len(raw["wasGeneratedBy"]) >= 6
+
+
+def entities(place: Place, *more: str) -> dict[str, dict[str, Any]]:
+    """Return the entities of a crate by their ids."""
+    graph = json.loads(exported(place, "ro-crate", *more))["@graph"]
+    assert len({entity["@id"] for entity in graph}) == len(graph)
+    return {entity["@id"]: entity for entity in graph}
+
+
+def crate_of(place: Place, folder: Path, *at: str) -> Path:
+    """Write a crate with its main workflow and return its folder."""
+    folder.mkdir()
+    place.done("export", "ro-crate", str(folder / "ro-crate-metadata.json"), *at)
+    place.done("export", "state", str(folder / "workflow-state.json"), *at)
+    return folder
+
+
+@pytest.mark.slow
+def test_the_official_validator_passes_a_crate_of_every_state(tmp_path: Path) -> None:
+    """Every REQUIRED check: begun, under way, failed, lost, amended, invalidated, done."""
+    place = Place(make_root(tmp_path / "root", STORIES["completed"]))
+    moments = [2, 7, 14, 20, 33, 37, place.version()]
+    crates = [crate_of(place, tmp_path / f"crate-{n}", "--at", str(n)) for n in moments]
+    before = tree(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.exports.crate_judge", *map(str, crates)],
+        cwd=HERE, capture_output=True, text=True, check=False, timeout=240,
+        env={**os.environ, "HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    verdicts = json.loads(done.stdout)
+    assert [verdict["issues"] for verdict in verdicts] == [[]] * len(moments)
+    assert all(verdict["checks"] >= 80 for verdict in verdicts)
+    assert {k: v for k, v in tree(tmp_path).items() if k in before} == before
+
+
+def test_a_crate_tells_of_each_attempt_and_each_decision(completed: Place) -> None:
+    """One action an attempt; an amendment is an action of the person who decided it."""
+    found = entities(completed)
+    runs = [i for i in found if i.startswith("#run-")]
+    assert len(runs) == 8
+    assert found["#run-stage-2.att-0001"]["error"] == "exit 137"
+    assert found["#run-stage-2.att-0001"]["actionStatus"].endswith("FailedActionStatus")
+    assert (found["#amend-1"]["@type"], found["#amend-1"]["agent"]) == (
+        "UpdateAction", {"@id": "#user-ada"},
+    )  # fmt: skip
+    assert found["#amend-2"]["@type"] == "RejectAction"
+    assert found["#user-ada"]["@type"] == "Person"
+    stated = entities(completed, "--license", "https://spdx.org/licenses/CC-BY-4.0")
+    assert stated["./"]["license"] == {"@id": "https://spdx.org/licenses/CC-BY-4.0"}
+
+
+def test_a_stage_that_never_ran_is_no_tool_and_no_step(half_way: Place) -> None:
+    """And nothing is null, or made up where the log says nothing."""
+    found = entities(half_way)
+    steps = [i for i in found if i.startswith("#step-")]
+    assert steps == ["#step-stage-1", "#step-stage-2", "#step-stage-3"]
+    assert not any("stage-5" in i for i in found if i.startswith("urn:"))
+    assert all(value not in (None, "", []) for e in found.values() for value in e.values())
+    assert "endTime" not in found["#run-stage-2.att-0004"]

@@ -1,0 +1,119 @@
+"""The pictures: every stage is there, in its place, and nothing that was typed becomes markup."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projections.exports.graph import layout
+from projections.exports.svg import columns, shortened, text, wrapped
+from tests.cli.support import Place
+from tests.exports.support import text_of
+from tests.exports.world import PLAN
+
+STAGES = [stage["id"] for stage in PLAN["stages"]]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_the_graph_shows_every_stage_with_its_status(told: Place) -> None:
+    """Readable by people and by screen readers."""
+    root = ET.fromstring(text_of(told, "svg"))
+    shown = {g.get("data-stage"): g.findtext(f"{SVG}title") for g in root.iter(f"{SVG}g")}
+    statuses = {stage["id"]: stage["status"] for stage in told.done("status")["stages"]}
+    assert list(shown) == STAGES
+    for id_, title in shown.items():
+        assert title is not None
+        assert title.endswith(statuses[str(id_)])
+
+
+def test_the_timeline_shows_phases_failures_and_amendments(half_way: Place) -> None:
+    """Queue, computing, verification, waiting for a person, and the moments between."""
+    root = ET.fromstring(text_of(half_way, "timeline"))
+    classes = {found.get("class") for found in root.iter()}
+    assert {"phase queue", "phase compute", "phase verify", "phase person"} <= classes
+    assert {"mark failed", "mark approved", "mark rejected", "mark proposed"} <= classes
+
+
+def test_what_was_typed_is_text(told: Place) -> None:
+    """Names and descriptions hold markup of three languages; none of it is any."""
+    for format_ in ("svg", "timeline"):
+        drawn = text_of(told, format_)
+        assert "<b>" not in drawn
+        assert "<script" not in drawn
+    assert '"stage-2 Schmelze' in text_of(told, "mermaid")
+
+
+def test_mermaid_names_every_stage_and_every_dependency(told: Place) -> None:
+    """One line each."""
+    lines = text_of(told, "mermaid").splitlines()
+    assert lines[0] == "flowchart TD"
+    nodes = [re.match(r"    (\w+)\[\".*\"\]:::\w+$", line) for line in lines]
+    assert [m[1].replace("_", "-") for m in nodes if m] == STAGES
+    assert sum(" --> " in line for line in lines) == 6
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
+def test_graphviz_reads_the_graph(told: Place, tmp_path: Path) -> None:
+    """Graphviz itself is the judge of its language."""
+    file = tmp_path / "graph.dot"
+    file.write_text(text_of(told, "dot"))
+    done = subprocess.run(["dot", "-Tplain", file], capture_output=True, text=True, check=True)
+    words = [line.split() for line in done.stdout.splitlines()]
+    assert [line[1].strip('"') for line in words if line[0] == "node"] == STAGES
+    assert sum(line[0] == "edge" for line in words) == 6
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> dict[str, list[str]]:
+    """Return an acyclic graph: node → what it depends on."""
+    names = [f"n{number}" for number in range(draw(st.integers(0, 14)))]
+    return {
+        name: draw(st.lists(st.sampled_from(names[:place]), unique=True, max_size=4))
+        if place
+        else []
+        for place, name in enumerate(names)
+    }
+
+
+@given(graphs())
+def test_a_stage_stands_below_all_that_it_depends_on(needs: dict[str, list[str]]) -> None:
+    """No two in one place, none outside, every dependency drawn downwards a layer at a time."""
+    found = layout(needs)
+    assert set(found.nodes) == set(needs)
+    assert len(set(found.nodes.values())) == len(needs)
+    assert all(0 <= x < found.width and 0 <= y < found.height for x, y in found.nodes.values())
+    assert set(found.edges) == {(dep, node) for node, deps in needs.items() for dep in deps}
+    for (dep, node), points in found.edges.items():
+        assert (points[0], points[-1]) == (found.nodes[dep], found.nodes[node])
+        assert [y for _, y in points] == list(range(int(points[0][1]), int(points[-1][1]) + 1))
+
+
+def test_a_circle_of_dependencies_is_drawn_all_the_same() -> None:
+    """Somebody else's file may hold one."""
+    found = layout({"a": ["b"], "b": ["a"], "c": []})
+    assert set(found.nodes) == {"a", "b", "c"}
+
+
+@given(st.text(max_size=60), st.integers(2, 30))
+def test_any_text_fits_and_is_well_formed(value: str, width: int) -> None:
+    """Wide letters count twice; what XML cannot hold is replaced."""
+    short = shortened(value, width)
+    assert columns(short) <= width
+    ET.fromstring(text(short, x=1.0))
+
+
+@given(st.text(max_size=80), st.integers(2, 30))
+def test_a_long_name_takes_two_lines_at_most(value: str, width: int) -> None:
+    """Broken between words, each line within its columns, nothing lost but at the end."""
+    lines = wrapped(value, width)
+    assert len(lines) <= 2
+    assert all(columns(line) <= width for line in lines)
+    whole, shown = " ".join(value.split()), " ".join(lines)
+    assert shown == whole or (shown.endswith("…") and whole.startswith(shown[:-1].rstrip()))

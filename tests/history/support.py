@@ -1,0 +1,26 @@
+"""The log of an imported history, opened to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cli.workspace import SCHEMA
+from eventstore.sqlite import open_store
+from service.clock import system_clock
+from service.log import WorkflowLog
+from tests.adoption.support import copied, history, imported
+
+
+@contextmanager
+def imported_log(name: str, folder: Path, *, writable: bool = False) -> Iterator[WorkflowLog]:
+    """Import a real history into a folder below this one, and open its log."""
+    place = imported(copied(history(name), folder / "root"))
+    store = open_store(
+        place.path / ".wfctl/events.db", schema=SCHEMA, clock=system_clock, read_only=not writable
+    )
+    try:
+        yield WorkflowLog(store, next(store.streams()), place.path)
+    finally:
+        store.close()

@@ -1,0 +1,139 @@
+"""``events`` and ``log`` print what is asked for, as it is asked for."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.support import HERE, Place
+
+FILTERS = {
+    "--status failed": ["stage.failed"],
+    "--status ready": ["stage.readied", "stage.retried"],
+    "--stage stage-1 --type stage.failed --type stage.retried": ["stage.failed", "stage.retried"],
+    "--type session.*": ["session.started", "session.ended"],
+    "--session 1 --stage stage-1 --type attempt.* --type stage.failed": [
+        "attempt.started",
+        "stage.failed",
+    ],
+    "--grep NO-MEMORY --type stage.*": ["stage.failed"],
+    "--since session:1 --until session:1": [],
+    "--since session:1 --type stage.*": ["stage.retried"],
+    "--actor user:ada": ["stage.retried"],
+    "--reverse --limit 2": ["note.logged", "stage.retried"],
+    "--since @{now}": [],
+    "--amendment amend-1": [],
+}
+
+
+@pytest.mark.parametrize("line", FILTERS)
+def test_events_are_chosen_by_what_they_are(place: Place, line: str) -> None:
+    """Each way, and several together."""
+    words = [word.replace("NO-MEMORY", "NO MEMORY") for word in line.split()]
+    found = [t for t in place.types(*words) if t != "stage.blocked"]
+    assert found == FILTERS[line]
+
+
+def test_fields_are_the_only_ones_and_in_their_order(place: Place) -> None:
+    """In JSON as an object, in text as columns; one that is not there is null, or empty."""
+    line = ["events", "--type", "stage.failed", "--fields", "data.error,version,data.nothing"]
+    error = "exit 137: no memory"
+    (found,) = place.done(*line)
+    version = found["version"]
+    assert list(found.items()) == [
+        ("data.error", error), ("version", version), ("data.nothing", None)
+    ]  # fmt: skip
+    assert place.call(*line).out == f"{error}\t{version}\t\n"
+
+
+def test_a_template_is_a_line_each(place: Place) -> None:
+    """``{field}`` stands for a value, ``{{`` for a brace; with JSON it is a usage error."""
+    line = [
+        "events",
+        "--status",
+        "failed",
+        "--template",
+        "{{{type}}} by {actor.kind} {data.checks}",
+    ]
+    assert place.call(*line).out == "{stage.failed} by agent []\n"
+    assert place.json(*line).code == 2
+    assert place.call("log", "--status", "failed", "--template", "{stage}").out == "stage-1\n"
+
+
+def test_what_excludes_itself_is_a_usage_error(place: Place) -> None:
+    """A follower has no last event."""
+    for words in (["--follow", "--reverse"], ["--follow", "--at", "3"]):
+        assert place.json("events", *words).code == 2
+        assert place.json("log", *words).code == 2
+
+
+def test_the_log_takes_the_same_choices(place: Place) -> None:
+    """And keeps what names a stage with what is of it."""
+    assert [e["type"] for e in place.done("log", "--status", "failed")] == ["stage.failed"]
+    newest = place.done("log", "--reverse", "-n", "1")
+    assert [entry["message"] for entry in newest] == ["Now the long one."]
+    assert place.done("log", "--session", "1", "--grep", "137")[0]["session"] == 1
+
+
+def test_the_log_shows_relative_times_and_colours(place: Place) -> None:
+    """A failure is red where colours are used, and nothing is where they are not."""
+    line = ["log", "--relative", "--status", "failed"]
+    assert "\x1b[31m" in place.call("--color", "always", *line).out
+    plain = place.call(*line).out
+    assert "\x1b" not in plain
+    assert " ago" in plain or "just now" in plain
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_pager_is_used_on_a_terminal_only(place: Place, terminal: bool) -> None:
+    """The one that ``$PAGER`` names."""
+    pager = "sed 's/^/paged: /'"
+    controller, user = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "--root", str(place.path), "log", "-n", "1"],
+        env={**os.environ, "PYTHONPATH": str(HERE), "PAGER": pager},
+        stdin=subprocess.DEVNULL,
+        stdout=user if terminal else subprocess.PIPE,
+        check=True,
+        timeout=60,
+    )
+    os.close(user)
+    out = os.read(controller, 10_000) if terminal else done.stdout
+    os.close(controller)
+    assert out.startswith(b"paged: ") == terminal
+    assert b"Now the long one." in out
+
+
+def test_every_read_looks_back_by_both_clocks(place: Place) -> None:
+    """``--known-at`` goes where ``--at`` goes."""
+    reads = ["status", "show stage-1", "log", "events", "replay", "amend list"]
+    reads += ["audit amendments", "audit transitions", "audit drift", "audit bypasses", "why"]
+    reads += ["audit refused", "audit costs", "session show", "blame stage-1"]
+    recorded = place.done("events")[2]["recorded_at"]
+    views = ["--at 3", "--known-at 3", f"--known-at {recorded}", "--at session:1 --known-at 3"]
+    for line in reads:
+        answers = [place.json(*line.split(), *view.split()) for view in views]
+        assert [answer.code for answer in answers] == [0] * 4
+        assert len({answer.out for answer in answers}) == 1, line
+
+
+def test_a_follower_of_the_log_sees_what_comes_later(place: Place) -> None:
+    """Told as the log tells it, until its reader goes away."""
+    line = [sys.executable, "-m", "cli.main", "--root", str(place.path), "log", "--follow"]
+    follower = subprocess.Popen(
+        [*line, "--type", "note.logged", "--grep", "long one", "--template", "{message}"],
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert follower.stdout is not None
+    with follower:
+        assert follower.stdout.readline() == "Now the long one.\n"
+        place.done("note", "Another long one.")
+        assert follower.stdout.readline() == "Another long one.\n"
+        follower.terminate()

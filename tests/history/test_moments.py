@@ -1,0 +1,161 @@
+"""Looking back by two clocks: what was so, and what was known."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lifecycle import payload as p
+from projections.state_document import render
+from service.clock import utc_text
+from service.errors import InvalidOption, NotFound
+from service.moment import Moment, parse_moment
+from tests.adoption import support as s
+from tests.history.chronicle import BEGIN, CHRONICLES, DEEDS, Chronicle
+from tests.history.support import imported_log
+from tests.projections.story import attempt
+from tests.service.test_any_history import plan
+
+NOW = datetime(2026, 3, 31, 14, 0, tzinfo=UTC)
+IN_A_ROW = plan((["stage-1"], ["stage-2"]))
+
+
+def minute(number: int) -> str:
+    """Return the time of the clock after so many commands."""
+    return utc_text(BEGIN + timedelta(minutes=number))
+
+
+def view(chronicle: Chronicle, moment: Moment) -> bytes:
+    """Return the document as it was seen from a moment, nothing where there was none."""
+    state = chronicle.log.state(moment)
+    return render(state) if state is not None else b""
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("12", Moment(version=12)),
+        ("session:3", Moment(session=3)),
+        ("@{2 hours ago}", Moment(so_by="2026-03-31T12:00:00.000000Z")),
+        ("@{an hour ago}", Moment(so_by="2026-03-31T13:00:00.000000Z")),
+        ("@{yesterday}", Moment(so_by="2026-03-30T14:00:00.000000Z")),
+        ("@{now}", Moment(so_by="2026-03-31T14:00:00.000000Z")),
+        ("@{2026-03-31T11:00:00+02:00}", Moment(so_by="2026-03-31T09:00:00.000000Z")),
+    ],
+)
+def test_a_moment_is_a_version_a_time_a_time_ago_or_a_session(text: str, moment: Moment) -> None:
+    """As git's users spell it."""
+    assert parse_moment(text, now=NOW) == moment
+
+
+@pytest.mark.parametrize("text", ["@{}", "@{soon}", "@{2 fortnights ago}", "session:x", "@{1 day"])
+def test_what_is_no_moment_is_refused_with_the_spellings_there_are(text: str) -> None:
+    """The message shows each."""
+    with pytest.raises(InvalidOption, match="session:3"):
+        parse_moment(text, now=NOW)
+
+
+def test_the_two_clocks_narrow_the_view_together() -> None:
+    """What was so by then, of what was known by then."""
+    noon = "2026-03-31T12:00:00.000000Z"
+    assert parse_moment("7", "2026-03-31T12:00:00Z") == Moment(7, known_by=noon)
+    assert parse_moment("7", "5") == Moment(version=5)
+
+
+def discovered() -> Chronicle:
+    """Return a workflow whose first stage was found computed an hour after it was."""
+    chronicle = Chronicle(IN_A_ROW)
+    assert chronicle.do(attempt("stage-1", 1, "sync"))
+    chronicle.now += timedelta(hours=1)
+    assert chronicle.do(p.StageComputed(stage="stage-1", attempt="att-0001", exit_code=0), 60)
+    return chronicle
+
+
+def test_a_late_discovery_is_seen_at_its_time_but_not_as_known_then() -> None:
+    """``--at`` says what was so, ``--known-at`` what one could have known."""
+    log = discovered().log
+    so, known = parse_moment(minute(3)), parse_moment(None, minute(3))
+    assert log.current(so).stages["stage-1"].status == "post_processing"
+    assert log.current(known).stages["stage-1"].status == "preparing"
+    both = parse_moment(minute(3), minute(3))
+    assert log.current(both).stages["stage-1"].status == "preparing"
+
+
+@settings(max_examples=60, deadline=None)
+@given(CHRONICLES, st.lists(DEEDS, max_size=5), st.data())
+def test_no_late_discovery_changes_what_was_known_before(
+    chronicle: Chronicle, deeds: list[Any], data: st.DataObject
+) -> None:
+    """Whatever is appended later, and whenever it was so."""
+    passed = (chronicle.now - BEGIN) // timedelta(minutes=1)
+    moment = Moment(known_by=minute(data.draw(st.integers(0, passed))))
+    before = view(chronicle, moment)
+    for command, minutes in deeds:
+        chronicle.do(command, minutes)
+    assert view(chronicle, moment) == before
+
+
+@settings(max_examples=60, deadline=None)
+@given(CHRONICLES, st.integers(-100, 40), st.integers(-1, 40))
+def test_every_view_folds(chronicle: Chronicle, so: int, known: int) -> None:
+    """Where the orders of the two clocks differ, what is left out leaves nothing hanging."""
+    moment = Moment(so_by=minute(so), known_by=minute(known))
+    folded = list(chronicle.log.steps(upto=moment))
+    assert all(event.occurred_at <= minute(so) for event, _ in folded)
+    assert all(event.recorded_at <= minute(known) for event, _ in folded)
+    assert [event.version for event, _ in folded] == sorted(event.version for event, _ in folded)
+
+
+@settings(max_examples=40, deadline=None)
+@given(CHRONICLES)
+def test_the_view_from_the_end_of_time_is_the_state(chronicle: Chronicle) -> None:
+    """Nothing is left out for good."""
+    last = Moment(so_by=minute(10_000), known_by=minute(10_000))
+    assert view(chronicle, last) == render(chronicle.log.current())
+
+
+def test_a_clock_that_was_set_back_changes_no_earlier_view() -> None:
+    """What is recorded after it is known after what was recorded before it."""
+    chronicle = Chronicle(IN_A_ROW)
+    chronicle.do(p.NoteLogged(text="at one minute"))
+    latest = chronicle.now
+    before = [view(chronicle, Moment(known_by=minute(n))) for n in range(2)]
+    chronicle.now -= timedelta(minutes=30)
+    chronicle.do(attempt("stage-1", 1, "sync"))
+    assert [view(chronicle, Moment(known_by=minute(n))) for n in range(2)] == before
+    just_after = Moment(known_by=utc_text(latest + timedelta(microseconds=1)))
+    assert view(chronicle, just_after) == render(chronicle.log.current())
+
+
+def test_a_session_is_a_moment_its_end() -> None:
+    """The last thing of it, ended in order or by the next one; an unknown one is not found."""
+    chronicle = Chronicle(IN_A_ROW)
+    ended = p.SessionEnded(reason="waiting")
+    for command in (p.SessionStarted(), p.NoteLogged(text="one"), ended, p.NoteLogged(text="two")):
+        assert chronicle.do(command)
+    assert chronicle.do(p.SessionStarted())
+    assert chronicle.do(p.NoteLogged(text="three"))
+    heads = [chronicle.log.current(parse_moment(f"session:{n}")).head for n in (1, 2)]
+    events = list(chronicle.log.events())
+    (end,) = (event.version for event in events if event.type == "session.ended")
+    assert heads == [end, chronicle.head]
+    with pytest.raises(NotFound, match="no session 3"):
+        chronicle.log.current(parse_moment("session:3"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [s.STATES[4], s.STATES[6]])
+def test_an_imported_history_folds_from_any_moment_of_it(name: str, tmp_path: Path) -> None:
+    """By every time that it knows, and by every time that we learned of it."""
+    with imported_log(name, tmp_path) as log:
+        events = list(log.events())
+        times = sorted({event.occurred_at for event in events})
+        seen = [len(list(log.steps(upto=Moment(so_by=time)))) for time in times]
+        assert seen == sorted(seen)
+        assert seen[-1] == len(events)
+        assert log.state(Moment(known_by=events[0].occurred_at)) is None

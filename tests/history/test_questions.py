@@ -1,0 +1,178 @@
+"""Questions to a fixed history, on every engine; and SQL, which can only read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from cli.app import COMMANDS
+from eventstore.connection import connect
+from service.approvals import Approvals
+from tests.cli.support import Place, tree
+from tests.history.on_file import FOLDER, QUESTIONS, SQL, files
+from tests.history.story import written
+from tests.server import Server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def told(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """The fixed history, in a file and on a server."""
+    url = None
+    if request.param == "postgresql":
+        server: Server = request.getfixturevalue("server")
+        url = server.log()
+    return Place(written(tmp_path / "root", url))
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Place:
+    """The fixed history in a file."""
+    return Place(written(tmp_path / "root"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("projected", [False, True], ids=["folded", "projected"])
+def test_every_question_is_answered_as_on_file(told: Place, projected: bool) -> None:
+    """For people, as JSON and as CSV; from the tables, or from the log alone."""
+    if projected:
+        assert told.done("db", "project")["events"] == 33
+    found = files(told.path)
+    assert set(found) == set(FOLDER.iterdir())
+    for path, content in found.items():
+        assert content == path.read_bytes().decode(), path.name
+
+
+def test_every_audit_is_among_them(kept: Place) -> None:
+    """A new one gets its file."""
+    words = kept.call("audit", "--help").out.split()
+    asked = {line[1] for line in QUESTIONS.values() if line[0] == "audit"}
+    assert asked <= set(words)
+    assert {"blame", "why", "diff", "audit", "log", "events"} <= set(COMMANDS)
+
+
+def test_csv_is_what_a_spreadsheet_reads(kept: Place) -> None:
+    """A head, a line each, JSON in the cells that hold more than a value; only of an audit."""
+    rows = list(csv.DictReader(io.StringIO(kept.call("audit", "attempts", "-o", "csv").out)))
+    assert [row["attempt"] for row in rows] == ["att-0001", "att-0002", "att-0001"]
+    assert json.loads(rows[0]["evidence"]) == {"exit_code": 137}
+    assert rows[1]["evidence"] == ""
+    head = kept.call("audit", "refused", "--code", "none", "-o", "csv").out.strip()
+    assert head == "at,actor,command,code,message,data"
+    assert kept.call("status", "-o", "csv").code == 2
+
+
+def test_an_audit_looks_back(told: Place) -> None:
+    """By both clocks, over tables that are further on."""
+    told.done("db", "project")
+    count = "SELECT count(*) AS n, max(version) AS v FROM v_events"
+    assert told.done("audit", "sql", count) == [{"n": 33, "v": 33}]
+    assert told.done("audit", "sql", count, "--at", "12") == [{"n": 12, "v": 12}]
+    late = ["--at", "2026-03-31T10:03:00Z"]
+    assert told.done("audit", "sql", count, *late) == [{"n": 10, "v": 10}]
+    assert told.done("audit", "sql", count, "--known-at", late[1]) == [{"n": 6, "v": 6}]
+    assert told.done("audit", "refused", "--known-at", "12") == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO refusals VALUES (1, 'x', 'x', 'x', 'x', 'x', 'x', 'x')",
+        "DELETE FROM history_events",
+        "UPDATE folds SET version = 0",
+        "DROP TABLE history_events",
+        "CREATE TABLE theirs (x INTEGER)",
+        "ATTACH DATABASE 'other.db' AS other",
+        "PRAGMA query_only = OFF",
+        "PRAGMA user_version",
+        "VACUUM INTO 'copy.db'",
+        "BEGIN IMMEDIATE",
+        "COMMIT",
+        "SELECT 1; DELETE FROM history_events",
+        "SELECT 1; COMMIT; DROP TABLE history_events",
+        "WITH x AS (DELETE FROM folds RETURNING 1) SELECT * FROM x",
+        "SET TRANSACTION READ WRITE",
+        "COPY events TO PROGRAM 'true'",
+        "SELECT load_extension('x')",
+        "SELECT setval('refusals_id_seq', 99)",
+        "EXPLAIN ANALYZE DELETE FROM folds",
+    ],
+)
+def test_sql_can_only_read(told: Place, statement: str) -> None:
+    """Whatever it is that would do more; nothing is changed, nothing is made."""
+    told.done("db", "project")
+    before, rows = tree(told.path), told.done("audit", "sql", "SELECT * FROM v_events")
+    answer = told.json("audit", "sql", statement)
+    assert answer.code in (2, 5), answer
+    assert answer.error["code"] in ("sql_refused", "sql_error")
+    assert tree(told.path) == before
+    assert told.done("audit", "sql", "SELECT * FROM v_events") == rows
+
+
+def test_a_question_that_takes_too_long_is_cut_off(told: Place) -> None:
+    """On the engine's side and on ours."""
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+    answer = told.json("audit", "sql", endless, "--timeout", "0.3")
+    assert (answer.code, answer.error["code"]) == (1, "sql_timeout")
+
+
+def test_a_question_that_is_none_is_a_usage_error(told: Place) -> None:
+    """With what the database says of it; an empty one too."""
+    for statement in ("SELECT * FROM nowhere", "SELECT 1 FROM", " "):
+        assert told.json("audit", "sql", statement).code == 2
+    assert "nowhere" in told.json("audit", "sql", "SELECT * FROM nowhere").error["message"]
+
+
+def test_columns_of_the_same_name_are_told_apart(told: Place) -> None:
+    """Nothing is lost in an object."""
+    found = told.done("audit", "sql", "SELECT 1 AS n, 2 AS n, '%' AS percent")
+    assert found == [{"n": 1, "n_2": 2, "percent": "%"}]
+
+
+def test_what_json_cannot_hold_is_text(kept: Place) -> None:
+    """A number without end, and bytes that are no text, which damage nothing."""
+    sql = "SELECT 1e999 AS i, -1e999 AS j, CAST(x'61ff' AS TEXT) AS t"
+    assert kept.done("audit", "sql", sql) == [{"i": "inf", "j": "-inf", "t": "a\ufffd"}]
+
+
+def test_a_read_over_tables_that_are_behind_writes_nothing(kept: Place) -> None:
+    """Not a byte, and without the tables neither."""
+    before = tree(kept.path)
+    assert kept.done("audit", "sql", SQL)[0] == {"stage": "stage-1", "times": 9}
+    assert tree(kept.path) == before
+
+
+@pytest.mark.slow
+def test_no_question_changes_a_byte(kept: Place) -> None:
+    """Not in the root, and not below ``.wfctl``."""
+    before = tree(kept.path)
+    assert files(kept.path)
+    assert tree(kept.path) == before
+
+
+def test_a_row_that_somebody_wrote_counts_for_nothing_where_only_the_log_counts(
+    kept: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under ``signature`` the answer comes from the log; a rebuild mends the tables."""
+    kept.done("db", "project")
+    honest = kept.done("audit", "transitions")
+    with closing(connect(kept.path / ".wfctl/events.db", "mode=rw", 1)) as database:
+        database.execute("UPDATE history_transitions SET actor = 'user:ada'")
+    assert kept.done("audit", "transitions") != honest
+    with monkeypatch.context() as patched:
+        patched.setattr(Approvals, "bars_stored_folds", lambda *_: True)
+        assert kept.done("audit", "transitions") == honest
+    assert kept.done("db", "project", "--rebuild")["events"] == 33
+    assert kept.done("audit", "transitions") == honest
+
+
+def test_the_dry_run_of_a_projection_writes_nothing(kept: Place) -> None:
+    """It says how far it would go."""
+    before = tree(kept.path)
+    planned = kept.done("db", "project", "--dry-run")
+    assert (planned["was"], planned["events"], planned["version"]) == (0, 33, 33)
+    assert tree(kept.path) == before

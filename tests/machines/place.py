@@ -1,0 +1,74 @@
+"""A root with machines, and the words to work in it through the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.cli.support import Answer, call
+
+
+class MachinePlace:
+    """A folder, and machines in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def call(self, *arguments: str) -> Answer:
+        """Call ``wfctl machine …`` here for its JSON, as a person."""
+        return self.wfctl("machine", *arguments)
+
+    def wfctl(self, *arguments: str) -> Answer:
+        """Call any command here for its JSON, as a person."""
+        return call("--root", str(self.path), "-o", "json", "--actor", "user:ada", *arguments)
+
+    def done(self, *arguments: str) -> Any:
+        """Call what must go well, and return its data."""
+        answer = self.call(*arguments)
+        assert answer.code == 0, answer
+        return answer.data
+
+    def refused(self, code: str, exit_code: int, *arguments: str) -> dict[str, Any]:
+        """Call what must be refused so, and return the error's data."""
+        answer = self.call(*arguments)
+        assert (answer.code, answer.error["code"]) == (exit_code, code), answer
+        assert answer.error["message"]
+        found: dict[str, Any] = answer.error["data"]
+        return found
+
+    def init(self, machine: str, type_: str = "feature", *more: str) -> Any:
+        """Begin a machine that trusts whoever approves."""
+        return self.done("init", machine, "--type", type_, "--consent", "trust", *more)
+
+    def phase(self, machine: str) -> str:
+        """Return the phase a machine is in."""
+        found: str = self.done("get", machine, "--query", "phase")
+        return found
+
+    def json(self, path: str) -> Any:
+        """Return what a file of the root holds."""
+        return json.loads((self.path / path).read_text("utf-8"))
+
+    def write(self, path: str, content: Any) -> None:
+        """Write a file into the root; what is no text as JSON."""
+        target = self.path / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = content if isinstance(content, str) else json.dumps(content)
+        target.write_text(text, "utf-8")
+
+    def events(self, machine: str) -> list[dict[str, Any]]:
+        """Return the recorded events of a machine."""
+        answer = call("--root", str(self.path), "-o", "json", "events", "--machine", machine)
+        assert answer.code == 0, answer
+        found: list[dict[str, Any]] = answer.data
+        return found
+
+    def types(self, machine: str) -> list[str]:
+        """Return the types of a machine's events."""
+        return [event["type"] for event in self.events(machine)]
+
+    def head(self, machine: str) -> int:
+        """Return the version a machine stands at."""
+        found: int = self.call("get", machine).envelope["_meta"]["version"]
+        return found

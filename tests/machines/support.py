@@ -1,0 +1,179 @@
+"""Machines to test the rules with: given events, when a command, then events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from lifecycle.machines import guard as g
+from lifecycle.machines import payload as p
+from lifecycle.machines.decide import after, decide
+from lifecycle.machines.definition import Definition, load
+from lifecycle.machines.guard import FileFact
+from lifecycle.machines.machine import Machine
+from lifecycle.machines.path import parse, put
+from lifecycle.machines.shape import below
+from lifecycle.payload_base import Payload
+from service.machines.definitions import SHIPPED, shipped
+
+AT = "2026-03-31T10:00:00.000000Z"
+PROOF: dict[str, Any] = {"policy": "trust"}
+
+
+@cache
+def definition(name: str) -> Definition:
+    """Return a shipped definition."""
+    return shipped(name)
+
+
+def every() -> list[Definition]:
+    """Return all that are shipped."""
+    return [definition(name) for name in SHIPPED]
+
+
+def small(**more: Any) -> Definition:
+    """Return a definition of two phases, with more or other parts."""
+    return load(small_data(**more))
+
+
+def small_data(**more: Any) -> dict[str, Any]:
+    """Return the data of a definition of two phases."""
+    return {
+        "id": "small",
+        "title": "Small",
+        "initial": "a",
+        "phases": {"a": {}, "b": {"final": True}},
+        "transitions": [{"from": "a", "to": "b"}],
+        "files": {"state": "{id}.state.json"},
+        **more,
+    }
+
+
+def begun(name: str | Definition, id_: str = "task-001", **document: Any) -> Machine:
+    """Return a machine that has just begun."""
+    known = definition(name) if isinstance(name, str) else name
+    command = p.MachineCreated(machine=id_, definition=known.dumped(), document=document)
+    return after(None, decide(None, command, AT), AT)
+
+
+def placed(
+    known: Definition, phase: str, document: Mapping[str, Any], status: str | None
+) -> Machine:
+    """Return a machine that stands in a phase, as an import puts it there."""
+    command = p.MachineImported(
+        machine="task-001",
+        definition=known.dumped(),
+        phase=phase,
+        status=status,
+        document=dict(document),
+        counts={},
+    )
+    return after(None, decide(None, command, AT), AT)
+
+
+def when(
+    state: Machine, *commands: Payload, files: Mapping[str, FileFact] | None = None
+) -> Machine:
+    """Return the state after commands, each decided where the one before it led."""
+    for command in commands:
+        state = after(state, decide(state, command, AT, files), AT)
+    return state
+
+
+def set_(**fields: Any) -> p.MachineUpdated:
+    """Return the command that writes fields; ``__`` stands for a dot."""
+    changes = [p.Change(path=k.replace("__", "."), value=v) for k, v in fields.items()]
+    return p.MachineUpdated(changes=changes)
+
+
+def go(to: str | None = None) -> p.MachineTransitioned:
+    """Return the command that changes the phase."""
+    return p.MachineTransitioned(to=to)
+
+
+@dataclass
+class World:
+    """What a guard looks at, to be made so that it is met or not."""
+
+    known: Definition
+    status: str | None = None
+    document: dict[str, Any] = field(default_factory=dict)
+    recorded: list[str] = field(default_factory=list)
+    approved: list[str] = field(default_factory=list)
+    files: dict[str, FileFact] = field(default_factory=dict)
+
+    def machine(self, phase: str) -> Machine:
+        """Return a machine in the phase in this world."""
+        state = placed(self.known, phase, self.document, self.status)
+        for name in self.recorded:
+            state = when(state, p.MachineRecorded(name=name))
+        for name in self.approved:
+            state = when(state, p.MachineApproved(approval=name, proof=PROOF))
+        return state
+
+    def write(self, path: str, value: Any) -> None:
+        """Write a field."""
+        put(self.document, parse(path), value)
+
+
+def meet(guard: g.Guard | None, world: World) -> None:  # noqa: C901 - one case a condition
+    """Make the world so that the guard is met."""
+    match guard:
+        case g.Present(present=path):
+            world.write(path, "something")
+        case g.Equals(field=path, equals=value):
+            world.write(path, value)
+        case g.Every(every=path, status=statuses, including=names):
+            world.write(path, _items(world, path, statuses[0], names))
+        case g.Some(some=path, status=statuses):
+            world.write(path, _items(world, path, statuses[0], ["one"]))
+        case g.Recorded(recorded=name):
+            world.recorded.append(name)
+        case g.Approved(approved=name):
+            world.approved.append(name)
+        case g.HasFile(file=pattern):
+            world.files[pattern] = FileFact((pattern,), (pattern,))
+        case g.StatusIs(phase_status=status):
+            world.status = status
+        case g.All(all=parts):
+            for part in parts:
+                meet(part, world)
+        case g.AnyOf(any=parts):
+            meet(parts[0], world)
+        case g.Not(not_=inside):
+            fail(inside, world)
+
+
+def fail(guard: g.Guard | None, world: World) -> None:
+    """Make the world so that the guard is not met."""
+    match guard:
+        case g.Equals(field=path, equals=bool(value)):
+            world.write(path, not value)
+        case g.Equals(field=path, equals=value):
+            world.write(path, _other(world, path, value))
+        case g.Every(every=path):
+            world.write(path, _items(world, path, "fail", ["one"]))
+        case g.AnyOf(any=parts):
+            for part in reversed(parts):
+                fail(part, world)
+        case g.All(all=parts):
+            fail(parts[0], world)
+        case g.Not(not_=inside):
+            meet(inside, world)
+        case _:
+            return
+
+
+def _items(world: World, path: str, status: str, names: list[str]) -> Any:
+    if isinstance(below(world.known.fields, parse(path)), list):
+        return [{"id": name, "status": status} for name in names or ["task-001"]]
+    return {name: {"status": status} for name in names or ["one"]}
+
+
+def _other(world: World, path: str, value: Any) -> Any:
+    """Return another value of the field's shape."""
+    shape = below(world.known.fields, parse(path))
+    assert isinstance(shape, str)
+    return next(other for other in shape.split("|") if other != value)

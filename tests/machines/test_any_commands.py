@@ -1,0 +1,188 @@
+"""Whatever commands come, in whatever order: the state is the fold, and the limits hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from lifecycle.errors import NeedsConsent
+from lifecycle.event import Fact
+from lifecycle.machines import payload as p
+from lifecycle.machines.decide import after, decide
+from lifecycle.machines.definition import CANCELLED, Definition
+from lifecycle.machines.errors import MachineError
+from lifecycle.machines.evolve import evolve
+from lifecycle.machines.guard import FileFact
+from lifecycle.machines.machine import Machine
+from lifecycle.payload_base import Payload
+from service.machines.definitions import SHIPPED
+from tests.machines.support import AT, PROOF, World, definition, meet
+
+ACCEPTED = "accepted"
+FIELDS = {
+    "planReview": {"approved": True, "gapsFound": True},
+    "artifacts": {"design": "d.md", "plan": "p.md", "rca": "r.md", "fixDesign": "f.md"},
+    "validation": {"testsPass": False},
+    "synthesis": {"lastError": "no network"},
+}
+
+
+class AnyCommands(RuleBasedStateMachine):
+    """One machine of some definition, and every command that anybody can think of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state: Machine | None = None
+        self.log: list[Payload] = []
+        self.known: Definition = definition("feature")
+        self.last = ""
+
+    def carry_out(self, command: Payload, files: dict[str, FileFact] | None = None) -> None:
+        """Decide a command; a refusal changes nothing."""
+        before = repr(self.state)
+        try:
+            decided = decide(self.state, command, AT, files)
+        except (MachineError, NeedsConsent):
+            assert repr(self.state) == before
+            return
+        assert repr(self.state) == before
+        if decided:
+            self.last = self.state.phase if self.state is not None else ""
+            self.state = after(self.state, decided, AT)
+            self.log += decided
+            self.check_last()
+
+    def check_last(self) -> None:
+        """A final phase is never left."""
+        if self.last and self.known.is_final(self.last):
+            assert self.state is not None
+            assert self.state.phase == self.last
+
+    @precondition(lambda self: self.state is None)
+    @rule(name=st.sampled_from(SHIPPED))
+    def begin(self, name: str) -> None:
+        """A machine of any type."""
+        self.known = definition(name)
+        self.carry_out(p.MachineCreated(machine="task-001", definition=self.known.dumped()))
+
+    @precondition(lambda self: self.state is None)
+    @rule(data=st.data(), name=st.sampled_from(SHIPPED))
+    def take_over(self, data: st.DataObject, name: str) -> None:
+        """A machine that was kept by hand, in any phase, its loops fresh or used up."""
+        self.known = definition(name)
+        counts = {
+            loop: data.draw(st.sampled_from([0, one.limit]))
+            for loop, one in self.known.loops.items()
+        }
+        sources = [way.source for way in self.known.transitions]
+        command = p.MachineImported(
+            machine="task-001",
+            definition=self.known.dumped(),
+            phase=data.draw(st.sampled_from(sources)),
+            status=self.known.statuses.initial if self.known.statuses is not None else None,
+            counts=counts,
+        )
+        self.carry_out(command)
+
+    @precondition(lambda self: self.state is not None)
+    @rule(data=st.data())
+    def transition(self, data: st.DataObject) -> None:
+        """To any phase, there or not, or along the open way."""
+        names = [*self.known.phases, CANCELLED, "nowhere", None]
+        self.carry_out(p.MachineTransitioned(to=data.draw(st.sampled_from(names))))
+
+    @precondition(lambda self: self.state is not None)
+    @rule(data=st.data())
+    def onward(self, data: st.DataObject) -> None:
+        """Do what a way from here asks for, and take it."""
+        assert self.state is not None
+        ways = [] if self.state.is_final else self.known.ways(self.state.phase)
+        if not ways:
+            return
+        way = data.draw(st.sampled_from(ways))
+        world = World(self.known)
+        meet(way.guard, world)
+        self.write(world.document)
+        for name in world.recorded:
+            self.carry_out(p.MachineRecorded(name=name))
+        for name in world.approved:
+            self.carry_out(p.MachineApproved(approval=name, proof=PROOF))
+        self.stand(world.status)
+        self.carry_out(p.MachineTransitioned(to=way.to), world.files)
+
+    def write(self, document: dict[str, Any]) -> None:
+        """Write fields, if there are any."""
+        changes = [p.Change(path=path, value=value) for path, value in document.items()]
+        if changes:
+            self.carry_out(p.MachineUpdated(changes=changes))
+
+    def stand(self, status: str | None) -> None:
+        """Record what makes the phase stand so."""
+        for name, kind in self.known.events.items():
+            if kind.starts or (status is not None and kind.status == status):
+                data: dict[str, Any] = dict.fromkeys(kind.required, "because")
+                self.carry_out(p.MachineRecorded(name=name, data=data))
+
+    @precondition(lambda self: self.state is not None)
+    @rule(top=st.sampled_from([*FIELDS, "phase", "_internal", "tasks[3]", "tasks[id=1]"]))
+    def update(self, top: str) -> None:
+        """Fields of the protocol, reserved ones, and paths that are none."""
+        value: Any = FIELDS.get(top, "done")
+        self.carry_out(p.MachineUpdated(changes=[p.Change(path=top, value=value)]))
+
+    @precondition(lambda self: self.state is not None)
+    @rule(data=st.data())
+    def record(self, data: st.DataObject) -> None:
+        """Any event that the definition names, and one that it does not."""
+        name = data.draw(st.sampled_from([*self.known.events, "nothing.known"]))
+        self.carry_out(p.MachineRecorded(name=name, data={"notes": "looked"}))
+        self.carry_out(p.MachineRecorded(name=name))
+
+    @precondition(lambda self: self.state is not None)
+    @rule(
+        id_=st.sampled_from(["task-001", "task-002", "no task"]),
+        status=st.sampled_from(
+            ["pending", "running", "in_progress", "complete", "verified", "failed"]
+        ),
+    )
+    def task(self, id_: str, status: str) -> None:
+        """Any status for a task."""
+        self.carry_out(p.MachineTaskChanged(task=id_, changes={"status": status}))
+
+    @precondition(lambda self: self.state is not None)
+    @rule(proof=st.sampled_from([PROOF, {}]), name=st.sampled_from(["unblock", "requirements"]))
+    def approve(self, proof: dict[str, Any], name: str) -> None:
+        """With a proof and without one."""
+        self.carry_out(p.MachineApproved(approval=name, proof=proof))
+
+    @precondition(lambda self: self.state is not None)
+    @rule(number=st.integers(0, 9))
+    def cancel(self, number: int) -> None:
+        """Once in a while."""
+        if number == 0:
+            self.carry_out(p.MachineCancelled())
+
+    @invariant()
+    def the_state_is_the_fold(self) -> None:
+        """From the first event, as the log gives them back."""
+        if self.state is not None:
+            facts = [
+                Fact(e.type, e.model_dump(mode="json"), AT, number, ACCEPTED)
+                for number, e in enumerate(self.log, 1)
+            ]
+            assert evolve(None, facts, {ACCEPTED}) == self.state
+
+    @invariant()
+    def loops_never_pass_their_limit(self) -> None:
+        """Counted from the events, not by the caller."""
+        if self.state is not None:
+            for loop, count in self.state.counts.items():
+                assert count <= self.known.limit_of(loop, self.state.document)
+
+
+AnyCommands.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestAnyCommands = pytest.mark.slow(AnyCommands.TestCase)

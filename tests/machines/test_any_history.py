@@ -1,0 +1,88 @@
+"""Whatever was done to machines of any type: their files can be lost, and come back the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cli.workspace import SCHEMA
+from eventstore.event import Actor
+from eventstore.memory import MemoryStore
+from lifecycle.machines import payload as p
+from lifecycle.machines.errors import MachineError
+from lifecycle.payload_base import Payload
+from projections.machines.documents import rendered
+from service.clock import system_clock
+from service.machines.definitions import SHIPPED
+from service.machines.initialise import make_root
+from service.machines.log import MachineLog
+from service.machines.place import folder_of
+from service.machines.service import MachineService
+from service.root import Root
+from tests.machines.support import PROOF, definition
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text("abc é", max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text("xyz", min_size=1), inner),
+    max_leaves=5,
+)
+
+
+def update(path: str, value: Any) -> Payload:
+    """Return the command that writes a field."""
+    from lifecycle.layout import layout_of
+
+    change = p.Change(path=path, value=value)
+    return p.MachineUpdated(changes=[change], layout=layout_of([change.model_dump(mode="json")]))
+
+
+def commands(name: str) -> st.SearchStrategy[Payload]:
+    """Return any command for a machine of a type."""
+    known = definition(name)
+    events = st.sampled_from(sorted(known.events))
+    return st.one_of(
+        st.builds(update, st.sampled_from(["brief", "artifacts.design", "name", "notes"]), VALUES),
+        st.builds(update, st.just("track"), st.sampled_from(["thorough", "polish", "hotfix"])),
+        st.builds(lambda to: p.MachineTransitioned(to=to), st.sampled_from(list(known.phases))),
+        st.builds(lambda n: p.MachineRecorded(name=n), events),
+        st.builds(lambda n: p.MachineRecorded(name=n, data={"notes": "why"}), events),
+        st.builds(
+            lambda s: p.MachineTaskChanged(task="task-001", changes={"status": s}),
+            st.sampled_from(["pending", "running", "in_progress", "complete", "verified"]),
+        ),
+        st.builds(
+            lambda a: p.MachineApproved(approval=a, proof=PROOF),
+            st.sampled_from(sorted(known.approvals) or ["none"]),
+        ),
+        st.builds(lambda s: p.MachineCheckpointed(summary=s, next=[s]), st.text("ab", min_size=1)),
+    )
+
+
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None)
+@given(data=st.data(), name=st.sampled_from(SHIPPED))
+def test_a_replay_after_losing_every_file_is_identical(data: st.DataObject, name: str) -> None:
+    """Given any history, when files and what is remembered of them are lost, then all come back."""
+    with TemporaryDirectory() as folder:
+        root = Root(Path(folder))
+        make_root(root)
+        store = MemoryStore(schema=SCHEMA, clock=system_clock)
+        service = MachineService(root, MachineLog(store, "m-1", root.path), Actor("user", "ada"))
+        service.handle(p.MachineCreated(machine="m-1", definition=definition(name).dumped()))
+        for command in data.draw(st.lists(commands(name), max_size=12)):
+            try:
+                service.handle(command)
+            except MachineError:
+                continue
+        written = {path: (root.path / path).read_bytes() for path in rendered(service.state())}
+        for path in written:
+            (root.path / path).unlink()
+        (folder_of(root) / "m-1.json").unlink()
+        assert set(service.files.rebuild()) == set(written)
+        assert {path: (root.path / path).read_bytes() for path in written} == written
+        assert not list(store.verify())

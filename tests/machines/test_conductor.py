@@ -1,0 +1,240 @@
+"""The step loop: its update points, its file with the fields of others, where a track goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+
+import pytest
+
+from tests.machines.place import MachinePlace
+
+FOLDER = "conductor/tracks/auth"
+FILE = f"{FOLDER}/metadata.json"
+LOCK = f"{FOLDER}/.metadata.lock"
+PLAN = """# Plan
+- [x] **Task 1.1**: Read
+- [x] Task 1.2: Write
+- [ ] Task 2.1: Test
+- [ ] Task 2.2: Ship
+"""
+
+
+@pytest.fixture
+def track(place: MachinePlace) -> MachinePlace:
+    """Begin a track and go to its plan."""
+    place.init("auth", "conductor", "name=Auth", "type=feature")
+    passed(place)
+    place.done("transition", "auth", "PLAN")
+    return place
+
+
+def passed(place: MachinePlace, **data: object) -> None:
+    """Start a step and pass it."""
+    place.done("append", "auth", "step.started")
+    place.done("append", "auth", "step.passed", "--data", json.dumps(data))
+
+
+def failed(place: MachinePlace) -> None:
+    """Start a step and fail it."""
+    place.done("append", "auth", "step.started")
+    place.done("append", "auth", "step.failed", "--data", '{"notes": "it does not build"}')
+
+
+def to_execution(place: MachinePlace) -> None:
+    """Go on to the execution."""
+    passed(place)
+    place.done("transition", "auth", "--auto")
+    passed(place)
+    place.done("transition", "auth", "--auto")
+    place.done("append", "auth", "step.started")
+
+
+def test_the_update_points(track: MachinePlace) -> None:
+    """On start, in progress, on block, on failure, on success: each in the file at once."""
+    track.done("append", "auth", "step.started")
+    loop = track.json(FILE)["loop_state"]
+    assert (loop["current_step"], loop["step_status"]) == ("PLAN", "IN_PROGRESS")
+    assert loop["checkpoints"]["PLAN"]["agent"] == "superpowers:writing-plans"
+    assert loop["step_started_at"] == loop["checkpoints"]["PLAN"]["started_at"]
+    progress = {"progress": {"tasks_completed": 1, "tasks_total": 4}, "notes": "going well"}
+    track.done("append", "auth", "step.progressed", "--data", json.dumps(progress))
+    assert track.json(FILE)["loop_state"]["checkpoints"]["PLAN"]["progress"]["tasks_total"] == 4
+    track.done("append", "auth", "step.blocked", "--data", '{"notes": "no access"}')
+    shown = track.json(FILE)
+    assert shown["loop_state"]["step_status"] == "BLOCKED"
+    assert shown["blockers"] == [{"step": "PLAN", "reason": "no access", "recorded": "wfctl"}]
+    failed(track)
+    shown = track.json(FILE)
+    assert shown["loop_state"]["checkpoints"]["PLAN"]["notes"] == "ERROR: it does not build"
+    assert shown["loop_state"]["step_status"] == "FAILED"
+    passed(track, output_files=["plan.md"])
+    checkpoint = track.json(FILE)["loop_state"]["checkpoints"]["PLAN"]
+    assert (checkpoint["status"], checkpoint["output_files"]) == ("PASSED", ["plan.md"])
+    assert checkpoint["completed_at"]
+    assert {"status", "started_at", "agent", "last_updated"} <= set(checkpoint)
+
+
+def test_a_step_is_passed_only_once_it_was_started(track: MachinePlace) -> None:
+    """The order of the update points is kept."""
+    data = track.refused("INVALID_TRANSITION", 5, "append", "auth", "step.passed")
+    assert data["validTargets"] == ["step.started", "step.blocked"]
+
+
+def test_three_fixes_means_three(track: MachinePlace) -> None:
+    """Given three, when the evaluation fails again, then blocked, a blocker, a person asked."""
+    to_execution(track)
+    track.done("append", "auth", "step.passed")
+    track.done("transition", "auth", "--auto")
+    for number in (1, 2, 3):
+        failed(track)
+        assert track.done("transition", "auth", "--auto")["phase"] == "FIX"
+        assert track.json(FILE)["loop_state"]["fix_cycle_count"] == number
+        passed(track)
+        track.done("transition", "auth", "--auto")
+    failed(track)
+    assert track.done("transition", "auth", "FIX")["phase"] == "BLOCKED"
+    shown = track.json(FILE)
+    assert shown["loop_state"]["current_step"] == "EVALUATE_EXECUTION"
+    assert shown["loop_state"]["step_status"] == "BLOCKED"
+    assert "3 of 3" in shown["blockers"][0]["reason"]
+    track.refused("CIRCUIT_OPEN", 6, "transition", "auth", "FIX")
+    track.done("approve", "auth", "unblock")
+    track.done("transition", "auth", "FIX")
+    assert track.json(FILE)["loop_state"]["fix_cycle_count"] == 0
+    assert not track.json(FILE).get("blockers")
+
+
+def test_the_end_goes_by_the_business_where_required(track: MachinePlace) -> None:
+    """And not where it is not."""
+    track.done("update", "auth", "business_sync_required=true")
+    to_execution(track)
+    track.done("append", "auth", "step.passed")
+    for step in ("EVALUATE_EXECUTION", "BUSINESS_SYNC", "COMPLETE"):
+        assert track.done("transition", "auth", "--auto")["phase"] == step
+        if step != "COMPLETE":
+            passed(track)
+    assert track.json(FILE)["loop_state"]["step_status"] == "PASSED"
+
+
+def test_the_fields_of_others_are_kept(track: MachinePlace) -> None:
+    """Given fields that other users of the file wrote, then they are in the log and the file."""
+    shown = track.json(FILE)
+    theirs = {
+        **shown,
+        "parallel": {"workers": 3},
+        "blockers": ["waits for design"],
+        "name": "Login",
+    }
+    track.write(FILE, theirs)
+    track.done("append", "auth", "step.started")
+    now = track.json(FILE)
+    assert (now["parallel"], now["name"]) == ({"workers": 3}, "Login")
+    assert now["blockers"] == ["waits for design"]
+    assert "drift.detected" not in track.types("auth")
+    (track.path / FILE).unlink()
+    track.done("append", "auth", "step.progressed", "--data", '{"notes": "x"}')
+    assert track.json(FILE)["parallel"] == {"workers": 3}
+
+
+@pytest.mark.parametrize(
+    "value", [f"{'[' * 400}{']' * 400}", "1" + "0" * 30, '"\\ud800"'], ids=["deep", "large", "half"]
+)
+def test_what_the_log_cannot_hold_is_drift(track: MachinePlace, value: str) -> None:
+    """Given a field of others that no event can carry, then it is kept, and work goes on."""
+    shown = json.dumps(track.json(FILE))
+    theirs = f'{shown[:-1]}, "odd": {value}}}'
+    track.write(FILE, theirs)
+    track.done("append", "auth", "step.started")
+    assert "odd" not in track.json(FILE)
+    (kept,) = track.call("drift", "auth").data["changes"]
+    assert (track.path / kept["kept_as"]).read_text("utf-8") == theirs
+    assert track.call("drift", "auth", "--adopt").code == 2
+    track.write("old/metadata.json", theirs.replace('"auth"', '"old"'))
+    assert track.call("import", str(track.path / "old/metadata.json")).code == 2
+    track.done("drift", "auth", "--revert")
+
+
+def test_the_loop_is_not_written_over(track: MachinePlace) -> None:
+    """Nor its limit lost with it."""
+    (track.path / "old.json").write_text(
+        '{"track_id": "old", "loop_state": {"current_step": "PLAN", "max_fix_cycles": 1}}', "utf-8"
+    )
+    track.done("import", str(track.path / "old.json"))
+    track.refused("RESERVED_FIELD", 5, "update", "old", "loop_state=null")
+
+
+def test_what_others_write_into_the_loop_is_drift(track: MachinePlace) -> None:
+    """The engine's part is written by the engine; the edit is kept."""
+    shown = track.json(FILE)
+    shown["loop_state"]["current_step"] = "COMPLETE"
+    track.write(FILE, shown)
+    track.done("append", "auth", "step.started")
+    assert track.json(FILE)["loop_state"]["current_step"] == "PLAN"
+    answer = track.call("drift", "auth")
+    assert answer.code == 7
+    assert answer.data["changes"][0]["differences"][0]["path"] == ["loop_state", "current_step"]
+    track.refused("RESERVED_FIELD", 5, "drift", "auth", "--adopt")
+    track.done("drift", "auth", "--revert")
+    assert track.call("drift", "auth").code == 0
+
+
+def test_a_dead_holders_lock_is_broken_and_logged(track: MachinePlace) -> None:
+    """After thirty seconds, by its age."""
+    (track.path / LOCK).mkdir()
+    old = time.time() - 45
+    os.utime(track.path / LOCK, (old, old))
+    track.done("append", "auth", "step.started")
+    assert not (track.path / LOCK).exists()
+    notes = [e["data"]["name"] for e in track.events("auth") if e["type"] == "machine.recorded"]
+    assert notes[-1] == "lock.broken"
+    assert track.json(FILE)["loop_state"]["step_status"] == "IN_PROGRESS"
+
+
+def test_a_live_holder_is_waited_for(track: MachinePlace) -> None:
+    """Given another user of the file, then nothing is written until the lock is given back."""
+    (track.path / LOCK).mkdir()
+    before = (track.path / FILE).read_bytes()
+    seen: list[bool] = []
+
+    def give_back() -> None:
+        seen.append((track.path / FILE).read_bytes() == before)
+        (track.path / LOCK).rmdir()
+
+    other = threading.Timer(1.0, give_back)
+    other.start()
+    track.done("append", "auth", "step.started")
+    other.join()
+    assert seen == [True]
+    assert track.json(FILE)["loop_state"]["step_status"] == "IN_PROGRESS"
+
+
+def test_a_track_goes_on_after_its_last_task(track: MachinePlace) -> None:
+    """--resume-from usually names that very task: a completed one is continued after."""
+    to_execution(track)
+    track.write(f"{FOLDER}/plan.md", PLAN)
+    track.done("append", "auth", "step.progressed", "--data", '{"last_task": "Task 1.2"}')
+    resume = track.done("rehydrate", "auth")["resume"]
+    assert (resume["step"], resume["last_task"], resume["next_task"]) == (
+        "EXECUTE",
+        "Task 1.2",
+        "2.1",
+    )
+    assert resume["differences"] == []
+    for named, expected in (("1.2", "2.1"), ("task-2.1", "task-2.1"), ("Task 1.1", "2.1")):
+        found = track.done("rehydrate", "auth", "--resume-from", named)["resume"]
+        assert found["next_task"] == expected
+
+
+def test_the_markers_of_the_plan_are_compared_with_the_log(track: MachinePlace) -> None:
+    """Open in the plan though done by the log, and the other way round."""
+    to_execution(track)
+    track.write(f"{FOLDER}/plan.md", PLAN.replace("[x] Task 1.2", "[ ] Task 1.2"))
+    track.done("append", "auth", "step.progressed", "--data", '{"last_task": "1.2"}')
+    (one,) = track.done("rehydrate", "auth")["resume"]["differences"]
+    assert (one["task"], one["line"]) == ("1.2", 3)
+    track.write(f"{FOLDER}/plan.md", PLAN.replace("[ ] Task 2.2", "[x] Task 2.2"))
+    (one,) = track.done("rehydrate", "auth")["resume"]["differences"]
+    assert one["task"] == "2.2"

@@ -1,0 +1,264 @@
+"""Phased development: its files, its resume table, and its four published scenarios."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.machines.place import MachinePlace
+
+DEMAND = "memory/reports/demand.json"
+FINAL = "memory/reports/final_design.json"
+DESIGNS = "memory/reports/designs"
+PHASE, EXECUTION = "memory/state/phase.json", "memory/state/execution.json"
+ARCHIVE = "memory/state/.archive"
+
+
+@pytest.fixture
+def flow(place: MachinePlace) -> MachinePlace:
+    """Begin a workflow, its first phase at work."""
+    place.init("wf-1", "dotagent")
+    place.done("append", "wf-1", "phase.started")
+    return place
+
+
+def at_architecture(flow: MachinePlace) -> None:
+    """Go on to the architecture."""
+    flow.write(DEMAND, {"wants": "a shop"})
+    flow.done("approve", "wf-1", "requirements")
+    flow.done("transition", "wf-1", "--auto")
+    flow.done("append", "wf-1", "phase.started")
+
+
+def at_implementation(flow: MachinePlace) -> None:
+    """Go on to the implementation, with two tasks."""
+    at_architecture(flow)
+    flow.write(f"{DESIGNS}/plain.json", {"style": "plain"})
+    flow.write(FINAL, {"style": "plain"})
+    flow.done("approve", "wf-1", "architecture", "--choice", "plain")
+    flow.done("transition", "wf-1", "IMPLEMENTATION")
+    flow.done("append", "wf-1", "phase.started")
+    for task in ("task-001", "task-002"):
+        flow.done("task", "wf-1", task, f"output=memory/tasks/{task}.json")
+
+
+def tasks(flow: MachinePlace) -> dict[str, Any]:
+    """Return the tasks of execution.json by id."""
+    return {task["id"]: task for task in flow.json(EXECUTION)["tasks"]}
+
+
+def test_the_files_are_those_of_the_protocol(flow: MachinePlace) -> None:
+    """Whole, and where its users look for them."""
+    at_architecture(flow)
+    phase = flow.json(PHASE)
+    assert list(phase) == [
+        "workflow_id",
+        "started_at",
+        "last_updated",
+        "current_phase",
+        "phase_status",
+        "completed_phases",
+        "user_checkpoints",
+        "interruption_safe",
+    ]
+    assert (phase["current_phase"], phase["phase_status"]) == ("ARCHITECTURE", "in_progress")
+    assert phase["completed_phases"][0]["output"] == DEMAND
+    assert phase["user_checkpoints"][0]["phase"] == "REQUIREMENTS"
+    assert phase["interruption_safe"] is True
+    assert flow.json(EXECUTION) == {"tasks": []}
+
+
+def test_a_phase_needs_its_output_and_the_person(flow: MachinePlace) -> None:
+    """One after the other; what is missing is all said."""
+    data = flow.refused("GUARD_FAILED", 5, "transition", "wf-1", "ARCHITECTURE")
+    assert len(data["unmet"]) == 2
+    flow.write(DEMAND, "{ not json")
+    data = flow.refused("GUARD_FAILED", 5, "transition", "wf-1", "ARCHITECTURE")
+    assert data["unmet"][0]["found"] == "a file that is not valid JSON"
+    flow.write(DEMAND, {"wants": "a shop"})
+    flow.refused("GUARD_FAILED", 6, "transition", "wf-1", "ARCHITECTURE")
+    flow.done("approve", "wf-1", "requirements")
+    event = flow.done("transition", "wf-1", "ARCHITECTURE")["events"][0]
+    assert event["data"]["files"] == {DEMAND: [DEMAND]}
+
+
+def test_scenario_1_interrupted_while_an_agent_worked(flow: MachinePlace) -> None:
+    """Given a running task without output, then one more attempt, and pending again."""
+    at_implementation(flow)
+    flow.done("task", "wf-1", "task-001", "--status", "running")
+    resume = flow.done("rehydrate", "wf-1")["resume"]
+    assert resume["messages"][:2] == [
+        "Detected interrupted workflow: wf-1",
+        "Resuming workflow wf-1 from IMPLEMENTATION phase",
+    ]
+    assert resume["messages"][2].startswith("Last activity: ")
+    assert resume["messages"][3] == "Completed: REQUIREMENTS, ARCHITECTURE"
+    task = tasks(flow)["task-001"]
+    assert (task["status"], task["attempts"]) == ("pending", 1)
+
+
+@pytest.mark.parametrize(
+    ("output", "status"),
+    [
+        ({"status": "verified"}, "verified"),
+        ({"status": "failed"}, "failed"),
+        ("done", "pre_complete"),
+    ],
+)
+def test_scenario_2_killed_after_the_output_was_written(
+    flow: MachinePlace, output: Any, status: str
+) -> None:
+    """Given a running task with an output, then its status is that of the output."""
+    at_implementation(flow)
+    flow.done("task", "wf-1", "task-001", "--status", "running")
+    flow.write("memory/tasks/task-001.json", output)
+    flow.done("rehydrate", "wf-1")
+    assert tasks(flow)["task-001"]["status"] == status
+
+
+def test_scenario_3_interrupted_while_a_person_chose(flow: MachinePlace) -> None:
+    """Given designs and no final one, then the person is asked again, and no architect is run."""
+    at_architecture(flow)
+    flow.write(f"{DESIGNS}/a.json", {"style": "a"})
+    flow.write(f"{DESIGNS}/b.json", {"style": "b"})
+    before = flow.head("wf-1")
+    (todo,) = flow.done("rehydrate", "wf-1")["resume"]["todo"]
+    assert f"{DESIGNS}/a.json, {DESIGNS}/b.json" in todo
+    assert "do not run the architects" in todo
+    assert flow.head("wf-1") == before
+    flow.refused("INVALID_INPUT", 2, "approve", "wf-1", "architecture")
+    data = flow.done("approve", "wf-1", "architecture", "--choice", "b")["events"][0]["data"]
+    assert data["choice"] == f"{DESIGNS}/b.json"
+
+
+def test_scenario_4_an_ancient_state(place: MachinePlace) -> None:
+    """Given a state of more than seven days, then it is a warning and not an error."""
+    old = {
+        "workflow_id": "wf-9",
+        "started_at": "2026-01-01T10:00:00Z",
+        "last_updated": "2026-01-01T11:00:00Z",
+        "current_phase": "REQUIREMENTS",
+        "phase_status": "in_progress",
+        "completed_phases": [],
+        "user_checkpoints": [],
+        "interruption_safe": True,
+    }
+    place.write(PHASE, old)
+    place.done("import", str(place.path / PHASE))
+    resume = place.done("rehydrate", "wf-9")["resume"]
+    assert [one["check"] for one in resume["findings"]] == ["old_state"]
+    assert resume["resumed"] is True
+    fresh = place.done("rehydrate", "wf-9", "--start-fresh")
+    assert fresh["phase"] == "cancelled"
+    (kept,) = (place.path / ARCHIVE).iterdir()
+    assert kept.name.startswith("wf-9_")
+    assert sorted(path.name for path in kept.iterdir()) == ["execution.json", "phase.json"]
+
+
+def test_a_crash_between_two_phases_is_a_resume(flow: MachinePlace) -> None:
+    """Given a complete phase, the next not begun, then it goes on and does not start anew."""
+    flow.write(DEMAND, {"wants": "a shop"})
+    flow.done("append", "wf-1", "phase.completed")
+    flow.done("approve", "wf-1", "requirements")
+    assert flow.json(PHASE)["phase_status"] == "complete"
+    data = flow.done("rehydrate", "wf-1")
+    assert data["workflow"]["phase"] == "ARCHITECTURE"
+    assert data["resume"]["recorded"] == [
+        "REQUIREMENTS -> ARCHITECTURE: resumed: its output is there"
+    ]
+    assert flow.types("wf-1").count("machine.transitioned") == 1
+
+
+def test_an_approval_point_is_confirmed_again(flow: MachinePlace) -> None:
+    """Given the output and no approval, then the person is asked and nothing is made again."""
+    flow.write(DEMAND, {"wants": "a shop"})
+    (todo,) = flow.done("rehydrate", "wf-1")["resume"]["todo"]
+    assert todo.startswith("re-confirm with the person")
+
+
+def test_outputs_that_are_gone_are_found(flow: MachinePlace) -> None:
+    """Given a completed phase whose output vanished, then it is said before going on."""
+    at_architecture(flow)
+    (flow.path / DEMAND).unlink()
+    findings = flow.done("rehydrate", "wf-1")["resume"]["findings"]
+    assert [one["check"] for one in findings] == ["output_missing"]
+
+
+def test_a_dry_run_says_what_it_would_repair(flow: MachinePlace) -> None:
+    """And repairs nothing."""
+    at_implementation(flow)
+    flow.done("task", "wf-1", "task-001", "--status", "running")
+    resume = flow.done("rehydrate", "wf-1", "--dry-run")["resume"]
+    assert len(resume["would_record"]) == 1
+    assert tasks(flow)["task-001"]["status"] == "running"
+
+
+def test_a_task_runs_three_times_and_no_more(flow: MachinePlace) -> None:
+    """Then a person decides; nobody writes the count."""
+    at_implementation(flow)
+    for _ in range(3):
+        flow.done("task", "wf-1", "task-001", "--status", "running")
+        flow.done("task", "wf-1", "task-001", "--status", "failed", "last_error=it broke")
+    flow.refused("CIRCUIT_OPEN", 6, "task", "wf-1", "task-001", "--status", "running")
+    flow.refused("RESERVED_FIELD", 5, "task", "wf-1", "task-001", "attempts=0")
+    flow.refused("RESERVED_FIELD", 5, "update", "wf-1", "tasks[0].attempts=0")
+    flow.done("approve", "wf-1", "more-attempts")
+    flow.done("task", "wf-1", "task-001", "--status", "running")
+
+
+def test_attempts_count_however_they_come_to_nothing(flow: MachinePlace) -> None:
+    """Those that fail after they seemed done too; and no update goes round the limit."""
+    at_implementation(flow)
+    for _ in range(3):
+        for status in ("running", "pre_complete", "failed"):
+            flow.done("task", "wf-1", "task-001", "--status", status)
+    flow.refused("CIRCUIT_OPEN", 6, "task", "wf-1", "task-001", "--status", "running")
+    for change in ("tasks[0].status=running", "tasks=null", 'tasks=[{"id": "task-001"}]'):
+        flow.refused("RESERVED_FIELD", 5, "update", "wf-1", change)
+    assert tasks(flow)["task-001"]["attempts"] == 3
+
+
+def test_no_field_passes_for_the_tasks(flow: MachinePlace) -> None:
+    """What else is in execution.json does not hide them."""
+    flow.done("update", "wf-1", 'execution={"tasks": [{"id": "task-009"}], "note": "n"}')
+    assert flow.json(EXECUTION) == {"tasks": [], "note": "n"}
+
+
+def test_a_completed_workflow_is_archived_and_makes_way(flow: MachinePlace) -> None:
+    """The last five archives are kept; a workflow at work keeps others out."""
+    flow.refused("STATE_ALREADY_EXISTS", 4, "init", "wf-2", "--type", "dotagent")
+    for number in range(1, 8):
+        name = f"wf-{number}"
+        if number > 1:
+            flow.init(name, "dotagent")
+        assert flow.json(PHASE)["workflow_id"] == name
+        flow.done("cancel", name)
+    kept = sorted(path.name.split("_")[0] for path in (flow.path / ARCHIVE).iterdir())
+    assert kept == ["wf-3", "wf-4", "wf-5", "wf-6", "wf-7"]
+
+
+def test_a_broken_file_is_archived_and_written_anew(flow: MachinePlace) -> None:
+    """Never deleted, never believed."""
+    good = (flow.path / PHASE).read_bytes()
+    (flow.path / PHASE).write_bytes(good[:40])
+    findings = flow.done("rehydrate", "wf-1")["resume"]["findings"]
+    assert "not_whole" in [one["check"] for one in findings]
+    assert flow.json(PHASE)["current_phase"] == "REQUIREMENTS"
+    (kept,) = (flow.path / ARCHIVE).iterdir()
+    assert (kept / "phase.json").read_bytes() == good[:40]
+
+
+def test_the_whole_way_to_the_end(flow: MachinePlace) -> None:
+    """Each phase by its output; the last completes the workflow."""
+    at_implementation(flow)
+    for task in ("task-001", "task-002"):
+        for status in ("running", "verified"):
+            flow.done("task", "wf-1", task, "--status", status)
+    flow.done("transition", "wf-1", "VERIFICATION")
+    flow.write("memory/reports/verification.json", {"passed": True})
+    flow.write("memory/reflections/2026.md", "It went well.")
+    assert flow.done("rehydrate", "wf-1")["workflow"]["phase"] == "COMPLETE"
+    phase = flow.json(PHASE)
+    assert (phase["current_phase"], phase["phase_status"]) == ("REFLECTION", "complete")
+    assert len(phase["completed_phases"]) == 5

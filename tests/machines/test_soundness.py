@@ -1,0 +1,142 @@
+"""A definition is checked whole when it is loaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lifecycle.machines.definition import load
+from lifecycle.machines.errors import InvalidDefinition
+from tests.machines.support import every, small_data
+
+CYCLE: list[dict[str, Any]] = [
+    {"from": "a", "to": "c"},
+    {"from": "c", "to": "a"},
+    {"from": "a", "to": "b", "guard": {"present": "x"}},
+]
+THREE = {"a": {}, "b": {"final": True}, "c": {}}
+TO_C = [{"from": "a", "to": "c"}, {"from": "a", "to": "b"}]
+COUNTED = [
+    {"from": "a", "to": "c", "loop": "again"},
+    {"from": "c", "to": "a"},
+    {"from": "a", "to": "b", "guard": {"present": "x"}},
+]
+
+FAULTS: dict[str, tuple[dict[str, Any], str]] = {
+    "a phase that no way leads to": ({"phases": THREE}, "phases.c: no way leads here"),
+    "a phase that no way leads from": (
+        {"phases": THREE, "transitions": TO_C},
+        "phases.c: no way leads from here",
+    ),
+    "a guard on an unknown field": (
+        {"transitions": [{"from": "a", "to": "b", "guard": {"present": "artifacts.x"}}]},
+        "artifacts.x, which is not among the fields",
+    ),
+    "a guard inside of others": (
+        {"transitions": [{"from": "a", "to": "b", "guard": {"not": {"any": [{"present": "y"}]}}}]},
+        "y, which is not among the fields",
+    ),
+    "a guard on a path that is none": (
+        {"transitions": [{"from": "a", "to": "b", "guard": {"present": "x[id=1]"}}]},
+        "is no path",
+    ),
+    "a loop that nothing counts": (
+        {"phases": THREE, "transitions": CYCLE, "fields": {"x": "text"}},
+        "loop without an exit",
+    ),
+    "a limit that leads back": (
+        {
+            "phases": THREE,
+            "transitions": COUNTED,
+            "fields": {"x": "text"},
+            "loops": {"again": {"limit": 2, "on_limit": "c"}},
+        },
+        "it is no exit",
+    ),
+    "an unknown event": (
+        {"transitions": [{"from": "a", "to": "b", "guard": {"recorded": "e"}}]},
+        "no event 'e'",
+    ),
+    "an unknown approval": (
+        {"transitions": [{"from": "a", "to": "b", "guard": {"approved": "e"}}]},
+        "no approval 'e'",
+    ),
+    "an unknown status": (
+        {"transitions": [{"from": "a", "to": "b", "guard": {"phase_status": "e"}}]},
+        "no status 'e'",
+    ),
+    "an unknown counter": (
+        {"transitions": [{"from": "a", "to": "b", "guard": {"counter": "e"}}]},
+        "no loop 'e'",
+    ),
+    "an unknown phase": ({"transitions": [{"from": "a", "to": "z"}]}, "no phase 'z'"),
+    "an unknown start": ({"initial": "z"}, "initial: no phase 'z'"),
+    "no end": ({"phases": {"a": {}, "b": {}}}, "none is final"),
+    "a way from an end": (
+        {"transitions": [{"from": "a", "to": "b"}, {"from": "b", "to": "a"}]},
+        "nothing leaves a final phase",
+    ),
+    "the same way twice": (
+        {"transitions": [{"from": "a", "to": "b"}, {"from": "a", "to": "b"}]},
+        "appears 2 times",
+    ),
+    "a condition that there is none of": (
+        {"transitions": [{"from": "a", "to": "b", "guard": {"python": "True"}}]},
+        "transitions.0.guard",
+    ),
+    "a field that there is none of": ({"on_enter": "rm -rf"}, "on_enter"),
+    "a shape that there is none of": ({"fields": {"x": "integer"}}, "no shape 'integer'"),
+    "a default that does not fit": (
+        {"fields": {"x": "flag"}, "defaults": {"x": "yes"}},
+        "x: expected flag",
+    ),
+    "a file outside of the root": ({"files": {"state": "../x.json"}}, "inside the root"),
+    "a file of ours": ({"files": {"state": ".wfctl/config.toml"}}, "inside the root"),
+    "no file to write": ({"files": {}}, "files.state: the protocol exarchos writes this file"),
+    "a file elsewhere in a guard": (
+        {"transitions": [{"from": "a", "to": "b", "guard": {"file": "/etc/passwd"}}]},
+        "a -> b: expected the path of a file inside the root",
+    ),
+    "a guard on no file": (
+        {"transitions": [{"from": "a", "to": "b", "guard": {"not": {"file": ""}}}]},
+        "a -> b: expected the path of a file inside the root",
+    ),
+    "an output elsewhere": (
+        {"phases": {"a": {"output": "../x"}, "b": {"final": True}}},
+        "phases.a.output: expected the path",
+    ),
+    "its own cancelled phase": (
+        {"phases": {"a": {}, "b": {"final": True}, "cancelled": {"final": True}}},
+        "every machine has it by itself",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_an_unsound_definition_is_refused(name: str) -> None:
+    """Given the fault, when it is loaded, then the problem is named with its place."""
+    more, expected = FAULTS[name]
+    with pytest.raises(InvalidDefinition) as refused:
+        load(small_data(**more))
+    assert any(expected in problem for problem in refused.value.data["problems"]), refused.value
+
+
+def test_every_problem_is_named_at_once() -> None:
+    """Nobody corrects a file ten times."""
+    with pytest.raises(InvalidDefinition) as refused:
+        load(small_data(initial="z", files={"state": "/etc/passwd"}))
+    assert len(refused.value.data["problems"]) == 2
+
+
+def test_a_cycle_may_be_without_a_limit_where_it_says_so() -> None:
+    """The step loop's plan is revised as often as it takes."""
+    free = [{**way, "unbounded": True} if way["to"] == "a" else way for way in CYCLE]
+    known = load(small_data(phases=THREE, transitions=free, fields={"x": "text"}))
+    assert known.loops == {}
+
+
+@pytest.mark.parametrize("known", every(), ids=lambda known: known.id)
+def test_a_definition_reads_back_as_it_was_written(known: Any) -> None:
+    """What the log holds of it is all of it."""
+    assert load(known.dumped()) == known

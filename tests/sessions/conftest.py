@@ -1,0 +1,18 @@
+"""A workflow of two stages, in a folder of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import Place, write_plan
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """Make the workflow in an empty folder."""
+    made = Place(tmp_path / "root")
+    made.path.mkdir()
+    made.done("init", str(write_plan(tmp_path)))
+    return made

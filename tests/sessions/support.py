@@ -1,0 +1,87 @@
+"""Workflows whose stages are jobs of a moment, and agents that are programs of a few lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.cli.support import HERE, Place, write_plan
+
+#: Text by which a script calls wfctl.
+WFCTL = f"env PYTHONPATH={HERE} {sys.executable} -m cli.main"
+
+
+def stage(number: int, command: str = "true", **fields: Any) -> dict[str, Any]:
+    """Return a stage that writes its output once its command has gone well."""
+    id_ = f"stage-{number}"
+    after = [f"stage-{n}" for n in fields.pop("after", [])]
+    own = fields.pop("parameters", {})
+    return {
+        "id": id_,
+        "name": f"Part {number}",
+        "depends_on": after,
+        "outputs": [f"{id_}/out.txt"],
+        "parameters": {"command": f"{command} && echo hi > out.txt", **own},
+        **fields,
+    }
+
+
+def silent(number: int, **fields: Any) -> dict[str, Any]:
+    """Return a stage that says nothing to run: an agent's."""
+    return {**stage(number, **fields), "parameters": {}}
+
+
+def workflow(folder: Path, *stages: dict[str, Any], **config: Any) -> Place:
+    """Make a workflow; ``config`` goes into its session_config."""
+    made = Place(folder / "root")
+    made.path.mkdir(parents=True)
+    plan: dict[str, Any] = {
+        "workflow_id": "w-2026-05-04",
+        "purpose": "See it run.",
+        "stages": list(stages),
+    }
+    if config:
+        plan["session_config"] = config
+    made.done("init", str(write_plan(folder, plan)))
+    return made
+
+
+def agent(folder: Path, script: str) -> str:
+    """Write a program and return the words that call it."""
+    path = folder / "agent.sh"
+    path.write_text(f"#!/bin/bash\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def statuses(place: Place) -> list[str]:
+    """Return where each stage stands."""
+    return [found["status"] for found in place.done("status")["stages"]]
+
+
+def events(place: Place, type_: str) -> list[dict[str, Any]]:
+    """Return the recorded events of a type."""
+    return list(place.done("events", "--type", type_))
+
+
+def started(place: Place, *arguments: str, **environ: str) -> subprocess.Popen[str]:
+    """Start a command in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "cli.main", "--root", str(place.path), "-o", "json", *arguments],
+        env={**os.environ, "PYTHONPATH": str(HERE), **environ},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def answer(process: subprocess.Popen[str]) -> Any:
+    """Wait for a command that was started, and return what its envelope holds."""
+    out, _ = process.communicate(timeout=120)
+    return json.loads(out)["data"]

@@ -1,0 +1,193 @@
+"""`run --agent`: the log is believed, not the agent's words."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import Place
+from tests.crash.support import until
+from tests.sessions.support import (
+    WFCTL,
+    agent,
+    answer,
+    events,
+    silent,
+    stage,
+    started,
+    statuses,
+    workflow,
+)
+
+#: Writes a submission that copies a text to the output, and dispatches it.
+COMPUTE = f"""
+mkdir -p $WFCTL_STAGE
+cat > $WFCTL_STAGE/submission.json <<'END'
+{{"work_base": "./", "machine": {{"batch_type": "Shell", "context_type": "LocalContext",
+  "local_root": "./", "remote_root": "./"}},
+ "resources": {{"number_node": 1, "cpu_per_node": 1, "gpu_per_node": 0, "group_size": 1,
+  "queue_name": ""}},
+ "task_list": [{{"command": "echo hi > out.txt", "task_work_path": "STAGE",
+  "forward_files": [], "backward_files": ["out.txt"]}}]}}
+END
+sed -i "s/STAGE/$WFCTL_STAGE/" $WFCTL_STAGE/submission.json
+{WFCTL} dispatch $WFCTL_STAGE || exit 1
+"""
+
+
+def prompts(place: Place, id_: str = "stage-1") -> list[str]:
+    """Return the prompts that were given for a stage."""
+    found = sorted((place.path / ".wfctl/agents" / id_).glob("*/prompt.md"))
+    return [path.read_text() for path in found]
+
+
+@pytest.mark.slow
+def test_an_agent_computes_what_has_no_command(tmp_path: Path) -> None:
+    """The prompt is on stdin and in a file; its events are the agent's."""
+    place = workflow(tmp_path, stage(1), silent(2, after=[1]))
+    words = agent(tmp_path, f"cat > given; cmp given $WFCTL_PROMPT || exit 9; {COMPUTE}")
+    assert place.json("run", "--agent", words).data["exit_reason"] == "completed"
+    started_by = [event["actor"] for event in events(place, "attempt.started")]
+    assert started_by[1] == {"kind": "agent", "name": "agent.sh"}
+    assert "stage-1/out.txt" in prompts(place, "stage-2")[0]
+    assert "stage-2: agent agent.sh exited 0" in place.log()
+
+
+def test_a_prompt_tells_what_is_given_and_what_is_not_allowed(tmp_path: Path) -> None:
+    """Paths, outputs of dependencies, backend, rules, and how to report; no credentials."""
+    place = workflow(tmp_path, silent(1, success_criteria="It looks right."))
+    place.json("run", "--agent", agent(tmp_path, "true"))
+    [given, repair] = prompts(place)
+    for part in (
+        str(place.path), "Experiment design", "Workflow plan", "stage-1/out.txt",
+        "It looks right.", "local (local)", "compute in any way but by `wfctl dispatch`",
+        "edit workflow-state.json", "approve an amendment", "`wfctl dispatch stage-1`",
+        "The log is believed, not your words",
+    ):  # fmt: skip
+        assert part in given
+    assert "without having moved the stage" in repair
+    assert "wfctl stage retry stage-1 --fix" in repair
+
+
+def test_an_agent_that_says_all_is_well_and_did_nothing_has_failed(tmp_path: Path) -> None:
+    """Exit 0 is only its word."""
+    place = workflow(tmp_path, silent(1))
+    shown = place.json("run", "--agent", agent(tmp_path, "echo all is well"))
+    assert (shown.code, statuses(place)) == (6, ["failed"])
+    [failed] = events(place, "stage.failed")
+    assert "agent agent.sh exited 0" in failed["data"]["error"]
+    assert "without having moved the stage" in failed["data"]["error"]
+    output = place.path / ".wfctl/agents/stage-1/0001/output.log"
+    assert output.read_text() == "all is well\n"
+
+
+def test_an_agent_that_edits_the_files_by_hand_is_drift(tmp_path: Path) -> None:
+    """The stage did not move, and the file is the log's again."""
+    place = workflow(tmp_path, silent(1))
+    edit = 'sed -i \'s/"status": "ready"/"status": "completed"/\' workflow-state.json'
+    shown = place.json("run", "--agent", agent(tmp_path, edit))
+    assert (shown.code, statuses(place)) == (6, ["failed"])
+    assert len(events(place, "drift.detected")) == 1
+    document = json.loads((place.path / "workflow-state.json").read_bytes())
+    assert document["stages"][0]["status"] == "failed"
+
+
+def test_an_agent_has_a_limited_time(tmp_path: Path) -> None:
+    """It is stopped with all that it started, and has failed."""
+    place = workflow(tmp_path, silent(1))
+    words = agent(tmp_path, "sleep 60 & echo $! > child; sleep 60")
+    shown = place.json("run", "--agent", words, "--agent-time", "0.5")
+    assert (shown.code, statuses(place)) == (6, ["failed"])
+    assert "was stopped after" in events(place, "stage.failed")[0]["data"]["error"]
+    child = (place.path / "child").read_text().strip()
+    until(lambda: not Path(f"/proc/{child}").exists())
+
+
+def test_an_agent_that_was_killed_is_started_once_more(tmp_path: Path) -> None:
+    """A lost agent is not a failed one; lost again, it is."""
+    place = workflow(tmp_path, silent(1))
+    shown = place.json("run", "--agent", agent(tmp_path, "kill -9 $$"))
+    assert (shown.code, statuses(place)) == (6, ["failed"])
+    handed = [e for e in events(place, "note.logged") if "to compute" in e["data"]["text"]]
+    assert len(handed) == 2
+    assert "signal 9" in events(place, "stage.failed")[0]["data"]["error"]
+
+
+@pytest.mark.slow
+def test_a_failed_stage_is_given_to_the_agent_with_its_error(tmp_path: Path) -> None:
+    """It puts the input right and says so; the retry goes on by itself."""
+    place = workflow(tmp_path, stage(1, "test -s ../../../../../../mended"))
+    repair = f'echo ok > mended; {WFCTL} stage retry $WFCTL_STAGE --fix "wrote it"'
+    shown = place.json("run", "--agent", agent(tmp_path, repair))
+    assert (shown.code, shown.data["cost"]) == (0, 4)
+    [retried] = events(place, "stage.retried")
+    assert (retried["data"]["fix"], retried["actor"]["kind"]) == ("wrote it", "agent")
+    assert "exit" in prompts(place)[0]
+
+
+def test_an_agent_judges_prose(tmp_path: Path) -> None:
+    """Who judged is recorded."""
+    place = workflow(tmp_path, stage(1, success_criteria="It looks right."))
+    judge = f'[ $WFCTL_TASK = judge ] && {WFCTL} stage complete stage-1 --evidence "I looked"'
+    assert place.json("run", "--agent", agent(tmp_path, judge)).code == 0
+    [completed] = events(place, "stage.completed")
+    assert completed["data"]["judged_by"] == "agent:agent.sh"
+
+
+def test_a_loop_stops_for_what_an_agent_proposes(
+    tmp_path: Path,
+) -> None:
+    """Exit 6; the agent is not asked again meanwhile, and may not agree itself."""
+    place = workflow(tmp_path, stage(1, "test $WFCTL_PARAM_n = 2", parameters={"n": 1}))
+    propose = f"{WFCTL} amend propose --stage stage-1 --set parameters.n=2 --reason wrong"
+    words = agent(tmp_path, f"{propose}; {WFCTL} amend approve amend-1; echo $? > refused")
+    for _ in range(2):
+        shown = place.json("run", "--agent", words, "--agent-name", "ada")
+        assert (shown.code, shown.data["exit_reason"]) == (6, "blocked")
+        assert "amend-1" in shown.data["blocked"][0]["why"]
+    assert (place.path / "refused").read_text() == "6\n"
+    [proposed] = events(place, "amendment.proposed")
+    assert proposed["actor"] == {"kind": "agent", "name": "ada"}
+
+
+@pytest.mark.parametrize("command", ["nowhere-to-be-found", "./nothing.sh --fast", "", "it's"])
+def test_an_agent_that_is_not_there_is_refused_before_anything_starts(
+    tmp_path: Path, command: str
+) -> None:
+    """With the reason."""
+    place = workflow(tmp_path, silent(1))
+    shown = place.json("run", "--agent", command)
+    assert (shown.code, shown.error["code"]) == (1, "agent_missing")
+    assert events(place, "session.started") == []
+
+
+@pytest.mark.slow
+def test_the_agent_of_a_loop_that_was_killed_is_ended_by_the_next(tmp_path: Path) -> None:
+    """Two agents at one stage would be one too many."""
+    place = workflow(tmp_path, silent(1))
+    words = agent(tmp_path, f"echo $$ >> pids; [ -e again ] && {{ {COMPUTE} exit; }}; sleep 60")
+    run = started(place, "run", "--agent", words)
+    until((place.path / "pids").exists)
+    until((place.path / ".wfctl/agent.json").exists)
+    run.kill()
+    run.communicate()
+    (place.path / "again").touch()
+    assert place.json("run", "--agent", words).data["exit_reason"] == "completed"
+    first = (place.path / "pids").read_text().split()[0]
+    assert not Path(f"/proc/{first}").exists()
+
+
+def test_a_loop_that_is_asked_to_stop_stops_its_agent(tmp_path: Path) -> None:
+    """That is nobody's failure."""
+    place = workflow(tmp_path, silent(1))
+    run = started(place, "run", "--agent", agent(tmp_path, "touch begun; sleep 60"))
+    until((place.path / "begun").exists)
+    began = time.monotonic()
+    run.send_signal(signal.SIGTERM)
+    assert answer(run)["exit_reason"] == "waiting"
+    assert statuses(place) == ["ready"]
+    assert time.monotonic() - began < 30

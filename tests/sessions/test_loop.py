@@ -1,0 +1,190 @@
+"""`run`: how the loop ends, what it charges, and that it takes the state as others leave it."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import Place, tree
+from tests.crash.support import until
+from tests.sessions.support import WFCTL, answer, events, stage, started, statuses, workflow
+
+pytestmark = pytest.mark.slow
+
+#: A job that waits for a file in the root, from its scratch copy.
+GO = "until [ -e ../../../../../../go ]; do sleep 0.05; done"
+
+
+def messages(place: Place) -> list[str]:
+    """Return the lines of progress.log without times and anchors."""
+    lines = (line.partition("] ")[2] for line in place.log().splitlines())
+    return [line.partition(" [log at version")[0] for line in lines]
+
+
+def test_a_workflow_is_completed_in_a_session_that_is_charged_and_reported(tmp_path: Path) -> None:
+    """The exit is 0, every part of it is in the log, and the report is there."""
+    place = workflow(
+        tmp_path,
+        stage(1, parameters={"expected_seconds": 1}),
+        stage(2, after=[1], parameters={"verify": "echo R = 1"}),
+    )
+    shown = place.json("run", "--report", "report.md")
+    assert shown.code == 0
+    expected = {"exit_reason": "completed", "session": 1, "cost": 2.5, "budget": 6, "blocked": []}
+    assert {key: shown.data[key] for key in expected} == expected
+    told = messages(place)
+    assert told[2] == "Session 1 started. Workflow: w-2026-05-04"
+    assert "stage-1: session_cost += 1 (sync), total=1/6" in told
+    assert "stage-2: session_cost += 1.5 (async), total=2.5/6" in told
+    assert told[-2] == "Workflow completed. All 2 stages verified. Report: report.md"
+    assert told[-1] == "Session 1 ended. Next: nothing, the workflow is completed"
+    check_report(place)
+    assert place.json("run").data["exit_reason"] == "completed"
+    assert len(events(place, "session.started")) == 1
+
+
+def check_report(place: Place) -> None:
+    """Check that the report tells all, and that the log alone makes it again."""
+    text = (place.path / "report.md").read_text()
+    digest = events(place, "stage.completed")[1]["data"]["outputs"][0]["sha256"]
+    for part in ("See it run.", "R = 1", "stage-2/out.txt", digest, "| completed | 2.5/6 |"):
+        assert part in text
+    (place.path / "stage-1/out.txt").unlink()
+    assert place.done("report")["text"] == text
+
+
+def test_a_budget_that_is_used_up_ends_the_session_and_the_next_goes_on(tmp_path: Path) -> None:
+    """Exit 0, with the reason, and what to call next."""
+    place = workflow(tmp_path, stage(1), stage(2, after=[1]), session_budget=2)
+    shown = place.json("run")
+    assert (shown.code, shown.data["exit_reason"]) == (0, "budget_exhausted")
+    assert shown.envelope["next_actions"][0]["command"] == "wfctl run"
+    assert statuses(place) == ["completed", "ready"]
+    assert messages(place)[-2:] == [
+        "Session ending: budget exhausted (cost=1.5, budget=2)",
+        "Session 1 ended. Next: stage-2: `wfctl run`",
+    ]
+    assert place.json("run").data["exit_reason"] == "completed"
+    assert "Previous session ended: exit_reason=budget_exhausted, cost=1.5/2" in messages(place)
+
+
+def test_a_block_names_the_stage_the_reason_and_the_way_out(tmp_path: Path) -> None:
+    """Exit 6; what does not depend on it was done all the same."""
+    place = workflow(tmp_path, stage(1, "exit 3"), stage(2, after=[1]), stage(3))
+    shown = place.json("run")
+    assert (shown.code, shown.data["exit_reason"]) == (6, "blocked")
+    assert statuses(place) == ["failed", "pending", "completed"]
+    [hindrance] = shown.data["blocked"]
+    assert hindrance["stage"] == "stage-1"
+    assert "stage retry stage-1 --fix" in hindrance["unblock"]
+    assert any(
+        line.startswith("Session ending: blocked. stage-1: failed") for line in messages(place)
+    )
+    assert place.done("session", "show")["sessions"][0]["end"] == "blocked"
+
+
+def test_what_needs_a_judge_or_a_decision_blocks_with_6(tmp_path: Path) -> None:
+    """Prose criteria, then a pending amendment: nothing is dispatched meanwhile."""
+    place = workflow(tmp_path, stage(1, success_criteria="It looks right."), stage(2, after=[1]))
+    shown = place.json("run")
+    assert (shown.code, statuses(place)) == (6, ["post_processing", "pending"])
+    assert "somebody must judge" in shown.data["blocked"][0]["why"]
+    place.done("stage", "complete", "stage-1", "--evidence", "I looked")
+    place.done("amend", "propose", "--stage", "stage-2", "--set", "name=Two", "--reason", "r")
+    shown = place.json("run")
+    assert (shown.code, statuses(place)) == (6, ["completed", "ready"])
+    assert "amend-1" in shown.data["message"]
+
+
+def test_independent_stages_run_side_by_side(tmp_path: Path) -> None:
+    """Each waits for the other to have begun; a third waits for both."""
+    meet = "touch ../../../../../../{0}; until [ -e ../../../../../../{1} ]; do sleep 0.05; done"
+    place = workflow(
+        tmp_path,
+        stage(1, meet.format("one", "two")),
+        stage(2, meet.format("two", "one")),
+        stage(3, after=[1, 2]),
+    )
+    assert place.json("run", "--max-parallel", "2").data["exit_reason"] == "completed"
+    for id_ in ("stage-1", "stage-2", "stage-3"):
+        own = [e["type"] for e in place.done("events", "--stage", id_)]
+        assert [t for t in own if t != "attempt.observed"] == [
+            "stage.readied", "stage.prepared", "attempt.started", "stage.launched",
+            "stage.computed", "stage.completed", "cost.charged",
+        ]  # fmt: skip
+
+
+def test_a_stage_that_somebody_settles_meanwhile_is_taken_as_it_is(tmp_path: Path) -> None:
+    """The very verification calls for the judgement of another, and the loop goes on."""
+    by_another = f'{WFCTL} append stage.completed --data \'{{"stage":"stage-1","evidence":"e"}}\''
+    place = workflow(tmp_path, stage(1, parameters={"verify": by_another}), stage(2, after=[1]))
+    assert place.json("run").data["exit_reason"] == "completed"
+    assert events(place, "stage.completed")[0]["data"]["evidence"] == "e"
+
+
+def test_a_session_whose_time_is_up_leaves_the_job_to_the_next(tmp_path: Path) -> None:
+    """It ends in order, and shows no reason: it waits."""
+    place = workflow(tmp_path, stage(1, GO))
+    shown = place.json("run", "--time-limit", "0")
+    assert (shown.code, shown.data["exit_reason"]) == (0, "waiting")
+    place.done("dispatch", "stage-1")
+    assert place.json("run", "--time-limit", "0").data["exit_reason"] == "waiting"
+    text = "stage-1: async job still running. Ending session for session-resume."
+    assert text in messages(place)
+    (place.path / "go").touch()
+    assert place.json("run").data["exit_reason"] == "completed"
+    assert len(events(place, "attempt.started")) == 1
+
+
+def test_a_loop_that_is_asked_to_stop_ends_its_session_in_order(tmp_path: Path) -> None:
+    """The job goes on, and the next loop takes it up."""
+    place = workflow(tmp_path, stage(1, GO))
+    run = started(place, "run")
+    until(lambda: events(place, "stage.launched"))
+    run.send_signal(signal.SIGTERM)
+    assert answer(run)["exit_reason"] == "waiting"
+    assert run.returncode == 128 + signal.SIGTERM
+    assert place.done("session", "show")["sessions"][0]["end"] == "waiting"
+    (place.path / "go").touch()
+    assert place.json("run").data["exit_reason"] == "completed"
+
+
+def test_a_run_takes_the_options_of_a_write(tmp_path: Path) -> None:
+    """Another version is a conflict, a key given again is answered as before."""
+    place = workflow(tmp_path, stage(1))
+    before = tree(place.path)
+    place.done("run", "--dry-run")
+    assert tree(place.path) == before
+    assert place.json("run", "--expected-version", "7").code == 4
+    assert events(place, "session.started") == []
+    place.done("run", "--expected-version", "2", "--command-id", "k")
+    version = place.version()
+    again = place.done("run", "--command-id", "k")
+    assert (again["exit_reason"], place.version()) == ("completed", version)
+    assert "made before, as session 1" in again["message"]
+    assert place.json("run", "--command-id", "k", "--report", "r.md").code == 4
+
+
+def test_a_loop_goes_on_in_the_session_that_somebody_opened(tmp_path: Path) -> None:
+    """And ends it."""
+    place = workflow(tmp_path, stage(1))
+    place.done("session", "start")
+    assert place.json("run").data["session"] == 1
+    [one] = place.done("session", "show")["sessions"]
+    assert (one["end"], one["driven"], one["completed"]) == ("completed", False, ["stage-1"])
+
+
+def test_a_loop_that_died_with_its_last_stage_done_is_tidied_up_after(tmp_path: Path) -> None:
+    """Between the completion and the end of the session there is time to be killed."""
+    place = workflow(tmp_path, stage(1, success_criteria="Fine."))
+    assert place.json("run").code == 6
+    place.done("append", "session.started", "--data", json.dumps({"driven": True}))
+    place.done("stage", "complete", "stage-1", "--evidence", "e")
+    [event] = events(place, "workflow.completed")
+    assert not (place.path / event["data"]["report"]).exists()
+    assert place.json("run").data["exit_reason"] == "completed"
+    assert (place.path / event["data"]["report"]).exists()
+    assert place.done("session", "show", "2")["sessions"][0]["end"] == "completed"

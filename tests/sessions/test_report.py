@@ -1,0 +1,136 @@
+"""The report of a workflow: made from the log alone, written once, never over anything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import Place, attempt_data, write_plan
+
+PLAN = {
+    "workflow_id": "melt-2026-03-31",
+    "purpose": "See it melt.",
+    "experiment_design": "design.md",
+    "stages": [
+        {
+            "id": "stage-1",
+            "name": "Build | box",
+            "success_criteria": "The box\nis whole.",
+            "parameters": {"n": 1},
+        }
+    ],
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """Make a workflow of one stage, in which whoever calls is believed."""
+    made = Place(tmp_path / "root")
+    made.path.mkdir()
+    made.done("init", str(write_plan(tmp_path, PLAN)), "--consent", "trust")
+    return made
+
+
+def finish(place: Place, number: int = 1) -> None:
+    """Complete the stage as an executor would, without computing anything."""
+    place.done("append", "attempt.started", "--data", attempt_data())
+    ended = {"stage": "stage-1", "attempt": f"att-{number:04d}", "exit_code": 0}
+    place.done("append", "stage.computed", "--data", json.dumps(ended))
+    digest = {"path": "stage-1/a|b.txt", "size": 3, "sha256": "ab" * 32}
+    seen = {"stage": "stage-1", "evidence": "I looked", "judged_by": "user:ada"}
+    checks = [{"name": "output", "passed": True}]
+    data = {**seen, "outputs": [digest], "checks": checks}
+    place.done("append", "stage.completed", "--data", json.dumps(data))
+
+
+def written(place: Place, number: int = -1) -> Path:
+    """Return where a completion says that its report is."""
+    found = place.done("events", "--type", "workflow.completed")
+    return place.path / str(found[number]["data"]["report"])
+
+
+def test_a_completed_workflow_has_a_report_where_its_last_line_says(place: Place) -> None:
+    """By day and topic; whoever completed it."""
+    finish(place)
+    assert written(place).parent == place.path / "docs/superscientist/reports"
+    assert written(place).name.endswith("-melt-report.md")
+    assert f"Report: {written(place).relative_to(place.path)}" in place.log()
+    assert written(place).read_text() == place.done("report")["text"]
+
+
+def test_a_report_tells_everything_that_the_log_knows(place: Place) -> None:
+    """Objective, result and its judge, digests, attempts, failures and fixes, consent, sessions."""
+    place.done("session", "start")
+    place.done("append", "attempt.started", "--data", attempt_data())
+    place.done("stage", "fail", "stage-1", "--error", "it\nbroke")
+    place.done("stage", "retry", "stage-1", "--fix", "mended")
+    change = ("--stage", "stage-1", "--set", "parameters.n=2", "--reason", "too few")
+    place.done("amend", "propose", *change)
+    place.done("amend", "approve", "amend-1")
+    finish(place, 2)
+    place.done("session", "end", "--reason", "completed")
+    text = place.done("report")["text"]
+    for part in (
+        "# melt-2026-03-31: report", "**Objective.** See it melt.", "**Design.** design.md",
+        "| stage-1 | Build \\| box | completed | 2 | 1 |", "- Criteria: The box is whole.",
+        "- Result: I looked (judged by user:ada)", "- Checks passed: output",
+        f"| stage-1/a\\|b.txt | 3 | `{'ab' * 32}` |", "att-0001: failed", "att-0002: completed",
+        "failed: it broke", "put right: retry 1: mended",
+        "- amend-1 parameter_change of stage-1 (parameters.n)", "too few", "consent by trust",
+        "| completed | 4/6 | stage-1 |", "Cost of all sessions: 4.",
+    ):  # fmt: skip
+        assert part in text
+
+
+def test_the_same_log_gives_the_same_bytes(place: Place) -> None:
+    """Whatever became of the files."""
+    finish(place)
+    before = place.done("report")["text"]
+    for name in ("workflow-state.json", "progress.log"):
+        (place.path / name).unlink()
+    assert place.done("report")["text"] == before
+    place.done("report", str(place.path / "deep/er/report.md"))
+    assert (place.path / "deep/er/report.md").read_text() == before
+    assert place.call("report").out == before
+
+
+def test_a_report_is_never_written_over_and_made_again_where_it_is_missing(place: Place) -> None:
+    """What somebody wrote into it stays; a further completion has a report of its own."""
+    finish(place)
+    written(place).write_text("my own words")
+    place.done("note", "hello")
+    assert written(place).read_text() == "my own words"
+    written(place).unlink()
+    place.done("note", "hello again")
+    assert "hello" not in written(place).read_text()
+    assert "I looked" in written(place).read_text()
+    place.done("amend", "propose", "--type", "stage_rerun", "--stage", "stage-1", "--reason", "r")
+    place.done("amend", "approve", "amend-1")
+    finish(place, 2)
+    assert written(place).name.endswith("-melt-report-2.md")
+    assert written(place, 0).exists()
+    assert "invalidated" in written(place).read_text()
+
+
+def test_a_workflow_under_way_can_be_reported_too(place: Place) -> None:
+    """As it stands."""
+    text = place.done("report")["text"]
+    assert "**Status.** active" in text
+    assert "| stage-1 | Build \\| box | ready | 0 | 0 | - |" in text
+    assert "## Sessions\n\nNone." in text
+
+
+def test_a_place_that_cannot_be_written_loses_nothing(place: Place) -> None:
+    """The completion is recorded, the error says so, and the next write makes the report."""
+    (place.path / "docs").write_text("in the way")
+    place.done("append", "attempt.started", "--data", attempt_data())
+    ended = {"stage": "stage-1", "attempt": "att-0001", "exit_code": 0}
+    place.done("append", "stage.computed", "--data", json.dumps(ended))
+    done = {"stage": "stage-1", "evidence": "e"}
+    answer = place.json("append", "stage.completed", "--data", json.dumps(done))
+    assert (answer.code, answer.error["code"]) == (1, "files_behind")
+    (place.path / "docs").unlink()
+    place.done("note", "now there is room")
+    assert written(place).exists()

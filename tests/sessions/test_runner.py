@@ -1,0 +1,167 @@
+"""`run --autonomous`: session after session, to be watched, paused and stopped."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.detached import recorded
+from service.root import Root
+from tests.cli.support import Place
+from tests.crash.support import until
+from tests.sessions.support import agent, events, silent, stage, statuses, workflow
+
+pytestmark = pytest.mark.slow
+
+#: A job that waits for a file in the root, from its scratch copy.
+GO = "until [ -e ../../../../../../go ]; do sleep 0.05; done"
+#: The runner's options that make it brisk.
+BRISK = ("--between", "0.1")
+
+
+@pytest.fixture(autouse=True)
+def own_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give the test a tmux server of its own, and let none of it outlive the test."""
+    # The path of a socket is limited to some hundred bytes, which a test's own folder passes.
+    sockets = tempfile.mkdtemp(prefix="wfctl-")
+    monkeypatch.delenv("TMUX", raising=False)
+    monkeypatch.setenv("TMUX_TMPDIR", sockets)
+    here = str(Path(__file__).parents[2])
+    monkeypatch.setenv("PYTHONPATH", here)
+    yield
+    found = recorded(Root(tmp_path / "root"))
+    if found is not None:
+        os.kill(found.pid, signal.SIGKILL)
+    if shutil.which("tmux"):
+        subprocess.run(["tmux", "kill-server"], capture_output=True, check=False)
+    shutil.rmtree(sockets)
+
+
+def without_tmux(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Leave every program on the path but tmux."""
+    folder.mkdir()
+    for place in reversed(os.environ["PATH"].split(os.pathsep)):
+        for program in Path(place).iterdir() if Path(place).is_dir() else ():
+            link = folder / program.name
+            if program.name != "tmux":
+                link.unlink(missing_ok=True)
+                link.symlink_to(program)
+    monkeypatch.setenv("PATH", str(folder))
+
+
+def ended(place: Place) -> str:
+    """Wait for the runner's end and return why it ended."""
+    prefix = "Autonomous runner ended: "
+    until(lambda: any(text.startswith(prefix) for text in place.notes()), 120)
+    until(lambda: recorded(Root(place.path)) is None)
+    return place.notes()[-1].removeprefix(prefix)
+
+
+def test_a_runner_goes_on_session_after_session_until_all_is_done(tmp_path: Path) -> None:
+    """A plain run starts it where the workflow says so; each session has a budget of its own."""
+    stages = [stage(1), stage(2, after=[1])]
+    place = workflow(tmp_path, *stages, session_budget=1, autonomous=True)
+    shown = place.done("run", *BRISK)
+    assert set(shown["ways"]) == {"watch", "pause", "resume", "attach", "stop"}
+    name = shown["runner"]["session"]
+    assert name == "workflow-runner-w-2026-05-04"
+    assert f"Autonomous mode activated. tmux session: {name}" in place.log()
+    assert ended(place) == "completed"
+    assert statuses(place) == ["completed", "completed"]
+    assert [s["end"] for s in place.done("session", "show")["sessions"]] == [
+        "budget_exhausted",
+        "completed",
+    ]
+    assert place.json("runner", "stop").code == 3
+
+
+def test_a_pause_is_honoured_within_a_second_and_one_runner_is_enough(tmp_path: Path) -> None:
+    """What runs goes on, nothing is begun; a second runner is refused, and a stop leaves order."""
+    place = workflow(tmp_path, stage(1, GO), stage(2, after=[1]))
+    place.done("run", "--autonomous", *BRISK)
+    until(lambda: events(place, "stage.launched"))
+    second = place.json("run", "--autonomous")
+    assert (second.code, second.error["code"]) == (4, "already_autonomous")
+    place.done("runner", "pause")
+    time.sleep(1)
+    (place.path / "go").touch()
+    until(lambda: statuses(place)[0] in ("post_processing", "completed"))
+    time.sleep(2)
+    assert len(events(place, "attempt.started")) == 1
+    assert place.done("runner", "show")["paused"] is True
+    place.done("runner", "stop")
+    assert place.done("session", "show")["sessions"][0]["end"] == "waiting"
+    assert place.notes()[-1] == "Autonomous runner ended: somebody asked it to stop"
+    place.done("runner", "resume")
+    place.done("run", "--autonomous", *BRISK)
+    assert ended(place) == "completed"
+
+
+def test_a_runner_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+    """Its loop is let end; nothing is computed twice."""
+    place = workflow(tmp_path, stage(1, GO), stage(2, after=[1]))
+    first = place.done("run", "--autonomous", *BRISK)["runner"]
+    until(lambda: events(place, "stage.launched"))
+    os.kill(first["pid"], signal.SIGKILL)
+    until(lambda: recorded(Root(place.path)) is None)
+    again = place.done("run", "--autonomous", *BRISK)["runner"]
+    assert again["pid"] != first["pid"]
+    (place.path / "go").touch()
+    assert ended(place) == "completed"
+    assert len(events(place, "attempt.started")) == 2
+
+
+def test_without_tmux_it_runs_by_setsid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And says so once."""
+    without_tmux(monkeypatch, tmp_path / "bin")
+    place = workflow(tmp_path, stage(1))
+    answer = place.json("run", "--autonomous", *BRISK)
+    assert answer.data["runner"]["session"] is None
+    assert "runs detached by setsid" in answer.err
+    assert "attach" not in answer.data["ways"]
+    assert ended(place) == "completed"
+    assert place.json("runner", "attach").code == 3
+
+
+def test_sessions_that_do_nothing_end_it(tmp_path: Path) -> None:
+    """Three in a row; and so does a block, at once."""
+    place = workflow(tmp_path, stage(1), session_budget=0)
+    place.done("run", "--autonomous", *BRISK)
+    assert ended(place) == "3 sessions in a row that did nothing"
+    other = workflow(tmp_path / "other", stage(1, "false"))
+    other.done("run", "--autonomous", *BRISK)
+    assert ended(other) == "blocked"
+    assert len(events(other, "session.started")) == 1
+
+
+def test_what_cannot_be_driven_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    """No agent where one is needed, or one that is not there."""
+    place = workflow(tmp_path, silent(1))
+    assert place.json("run", "--autonomous").error["code"] == "no_stage_command"
+    missing = place.json("run", "--autonomous", "--agent", "nowhere-to-be-found")
+    assert missing.error["code"] == "agent_missing"
+    assert place.json("run", "--autonomous", "--command-id", "k").code == 2
+    assert place.types() == ["workflow.created", "stage.readied"]
+    assert place.done("runner", "show")["runner"] is None
+
+
+def test_an_agent_works_under_the_runner_with_the_environment_of_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever tmux's server was started with."""
+    place = workflow(tmp_path, silent(1))
+    subprocess.run(["tmux", "new-session", "-d", "-s", "earlier", "sleep 100"], check=True)
+    monkeypatch.setenv("KEY_OF_AGENT", "ke y'\"")
+    words = agent(tmp_path, 'printf %s "$KEY_OF_AGENT" > seen')
+    place.done("run", "--autonomous", "--agent", words, *BRISK)
+    assert ended(place) == "blocked"
+    assert (place.path / "seen").read_text() == "ke y'\""
+    assert not (place.path / ".wfctl/runner.environment").exists()
