@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import crowd, others, ours, processes
+from benchmarks import crowd, history, others, ours, processes
 from benchmarks.measurement import Contender, in_fresh_folder, interleaved, table
 
 # Short works get more rounds: what else a machine does comes in bursts of seconds.
@@ -75,6 +75,7 @@ def main() -> None:
         "growth": lambda: _growth(options),
         "rehydrate": lambda: _rehydrated(options),
         "open": lambda: _opened(options),
+        "history": lambda: history.report(options.longest, options.disk),
         "process": lambda: processes.report(options.rounds, options.disk),
     }
     for name in options.only or works:

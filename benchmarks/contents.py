@@ -38,7 +38,7 @@ def fresh_id() -> str:
 
 def event(number: int) -> NewEvent:
     """A new event, validated by the model of its type as the service does."""
-    payload = payload_of("note.logged", data(number)).model_dump(mode="json")
+    payload = payload_of("note.logged", data(number)).as_json()
     now = "2026-07-01T09:00:00.000000Z"
     return NewEvent(fresh_id(), "note.logged", 1, payload, _WHO, None, None, None, now)
 
@@ -51,11 +51,12 @@ def made(path: Path, journal: str | None = None) -> SqliteStore:
 
 def opened(path: Path, journal: str | None = None, read_only: bool = False) -> SqliteStore:
     """A store of ours on a database that is there."""
-    clock = _local_time
+    clock = local_time
     return open_store(path, schema=SCHEMA, clock=clock, journal=journal, read_only=read_only)
 
 
-def _local_time() -> datetime:
+def local_time() -> datetime:
+    """The time now at the local offset."""
     return datetime.now().astimezone()
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from benchmarks.contents import STREAM, counted, event, fill, fresh_id, made, opened
 from eventstore.store import Claim, StoredFold
 
-SINGLES = 300
+# Enough for the write-ahead log of each contender to be folded into its file a few times.
+SINGLES = 1000
 BATCH = 1000
 BATCHES = 10
 LENGTH = 100_000

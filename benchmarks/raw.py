@@ -36,6 +36,6 @@ def rows(number: int) -> list[tuple[Any, ...]]:
         for n in range(1, number + 1)
     ]
     return [
-        (n, "w", n, e.event.event_id, e.event.type, marked.recorded_at, e.hash, e.text.decode())
+        (n, "w", n, e.event.event_id, e.event.type, marked.recorded_at, e.hash, e.text)
         for n, e in enumerate(seal(events, START, marked), 1)
     ]

@@ -74,7 +74,7 @@ def jobs_of(path: Path) -> Iterator[Jobs]:
     store = create(root)
     try:
         service = Service(root, WorkflowLog(store, "workflow-many-stages"), _ACTOR)
-        yield Jobs(service, DPDispatcherRunner(), lambda _: None, lambda _: None)
+        yield Jobs(service, DPDispatcherRunner(), lambda *_, **__: None, lambda _: None)
     finally:
         store.close()
 
@@ -116,11 +116,12 @@ def _leave_files(attempt: Attempt) -> None:
     for folder in (copy, started):
         folder.mkdir(parents=True)
     job = StageJob(attempt.stage, "sample", outputs=attempt.outputs)
-    own = submission.for_attempt(submission.build(job, _PROFILE), attempt)
+    own, machine = submission.for_attempt(submission.build(job, _PROFILE), attempt)
     here = processes.identify(os.getpid())
     boot, host = processes.boot_id(), processes.host()
     texts = {
         attempt.submission: json.dumps(own, indent=2),
+        attempt.machine_record: machine.to_text(),
         attempt.launch_record: json.dumps(
             {"root": str(attempt.root), "host": host, "boot_id": boot}
         ),
@@ -153,7 +154,12 @@ def _launched(attempt: Attempt) -> tuple[p.AttemptStarted, p.StageLaunched]:
         boot_id=boot,
     )
     launched = p.StageLaunched(
-        stage=attempt.stage, attempt=attempt.id, mode="setsid", host=host, boot_id=boot
+        stage=attempt.stage,
+        attempt=attempt.id,
+        mode="setsid",
+        job_ids=[str(os.getpid())],
+        host=host,
+        boot_id=boot,
     )
     return started, launched
 

@@ -1,0 +1,122 @@
+"""What the history's tables cost as a log grows: catching up, rebuilding, asking."""
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from benchmarks.measurement import in_fresh_folder
+from cli.workspace import SCHEMA
+from eventstore.event import Actor, NewEvent
+from eventstore.sqlite import SqliteStore, open_store
+from eventstore.store import Claim, Expected
+from lifecycle import payload as p
+from lifecycle.payload import Payload
+from lifecycle.plan import create
+from migrations.upgrade import upgrade
+from service.clock import new_id, system_clock, utc_text
+from service.history import HistoryTables
+from service.inquiry import PATIENCE, inquiry
+from service.log import FOLD_EVERY, WorkflowLog
+
+STREAM = "workflow-w"
+LENGTHS = (1_000, 10_000, 100_000)
+ROUNDS = 7
+_PLAN = {"workflow_id": "w", "stages": [{"id": "stage-1", "name": "S"}]}
+_ASKED = "SELECT * FROM v_transitions WHERE version > :version"
+
+
+def report(longest: int, disk: Path) -> str:
+    """The costs at each length, as a Markdown table."""
+    lengths = [length for length in LENGTHS if length <= longest]
+    rows = "\n".join(in_fresh_folder(lambda folder: measured(folder, lengths), disk))
+    return (
+        f"### The history's tables, as a log grows ({FOLD_EVERY} events behind)\n\n"
+        "| events | catch up, ms | ask, caught up, ms | ask, behind, ms | rebuild, events/s |\n"
+        f"|---:|---:|---:|---:|---:|\n{rows}\n"
+    )
+
+
+def measured(folder: Path, lengths: list[int]) -> list[str]:
+    """A row of the table for each length."""
+    path = folder / "events.db"
+    upgrade(path)
+    numbers = count(1)
+    with closing(open_store(path, schema=SCHEMA, clock=system_clock)) as store:
+        _append(store, [create(_PLAN, created=_now())])
+        tables = HistoryTables(path, WorkflowLog(store, STREAM))
+        return [_at(store, tables, length, numbers) for length in lengths]
+
+
+def _at(store: SqliteStore, tables: HistoryTables, length: int, numbers: "count[int]") -> str:
+    while (head := _head(store)) < length:
+        _append(store, _life(numbers, min(1_000, length - head)))
+    tables.catch_up()
+    spent: dict[str, list[float]] = {"catch": [], "ask": [], "behind": []}
+    for _ in range(ROUNDS):
+        head = _head(store)
+        _append(store, _life(numbers, FOLD_EVERY))
+        ask = partial(_ask, tables, head)
+        spent["behind"].append(_timed(ask))
+        spent["catch"].append(_timed(tables.catch_up))
+        spent["ask"].append(_timed(ask))
+    rebuilt = _timed(tables.rebuild)
+    catch, asked, behind = (sorted(times)[ROUNDS // 2] * 1000 for times in spent.values())
+    return (
+        f"| {length:,} | {catch:.1f} | {asked:.1f} | {behind:.1f} | {_head(store) / rebuilt:,.0f} |"
+    )
+
+
+def _ask(tables: HistoryTables, after: int) -> None:
+    with inquiry(tables.address, tables.log) as desk:
+        list(desk.ask(_ASKED, {"version": after}, PATIENCE).rows)
+
+
+def _timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def _life(numbers: "count[int]", length: int) -> list[Payload]:
+    """What becomes of a stage that fails and is tried again, over and over."""
+    found: list[Payload] = []
+    for number in numbers:
+        if len(found) >= length:
+            return found[:length]
+        found += [
+            p.NoteLogged(text=f"round {number}", stage="stage-1"),
+            p.StagePrepared(stage="stage-1"),
+            p.StageFailed(stage="stage-1", error=f"exit {number % 256}"),
+            p.StageReadied(stage="stage-1"),
+        ]
+    return found
+
+
+def _append(store: SqliteStore, payloads: list[Payload]) -> None:
+    events = [
+        NewEvent(
+            event_id=new_id(),
+            type=payload.type,
+            schema_version=payload.schema_version,
+            data=payload.model_dump(mode="json"),
+            actor=Actor("agent", "bench"),
+            session=None,
+            causation_id=None,
+            correlation_id=None,
+            occurred_at=_now(),
+        )
+        for payload in payloads
+    ]
+    store.append(STREAM, events, expected=Expected.ANY, claim=Claim(new_id(), ""))
+
+
+def _head(store: SqliteStore) -> int:
+    head = store.head(STREAM)
+    return head.version if head is not None else 0
+
+
+def _now() -> str:
+    return utc_text(system_clock())
