@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 WORKERS ?= auto
+# The long matrices wait for processes more than they compute.
+CRASH_WORKERS ?= 4
 # A folder for the demo to make; empty: a new one here.
 DIR ?=
 
@@ -10,13 +12,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 PACKAGE := build/package
+EXAMPLES := build/examples
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 # Several targets install into one virtual environment.
 .NOTPARALLEL:
 
-.PHONY: help demo test crash check format bench package clean tools test-tools
+.PHONY: help demo test crash examples check format bench package clean tools test-tools
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -28,7 +31,16 @@ test: $(VENV)/.dev tools test-tools ## run every test but the long matrices
 	$(PYTEST)
 
 crash: $(VENV)/.dev tools test-tools ## run the long matrices: kills, power losses, crowds
-	$(PYTEST) -m long --timeout 1800
+	$(BIN)/python -m pytest -n $(CRASH_WORKERS) -m long --timeout 1800
+
+examples: $(VENV)/.app tools ## run the bead-spring example with LAMMPS and print R_g
+	@command -v lmp >/dev/null || { \
+	  echo "make: no lmp on the path (Debian: apt install lammps)" >&2; exit 1; }
+	rm -rf $(EXAMPLES)
+	mkdir -p $(EXAMPLES)
+	cp -r examples/bead-spring-rg $(EXAMPLES)
+	cd $(EXAMPLES)/bead-spring-rg && PATH="$(CURDIR)/$(BIN):$$PATH" && \
+	  wfctl init plan.toml && wfctl run && wfctl stage verify stage-4
 
 check: $(VENV)/.dev ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .
@@ -42,6 +54,7 @@ format: $(VENV)/.dev ## rewrite the code as `make check` wants it
 
 bench: $(VENV)/.bench ## measure speed beside other event stores
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.postgres
 
 package: $(VENV)/.made tools ## build the wheel and run the demo from it, away from the sources
 	rm -rf $(PACKAGE)
@@ -61,9 +74,16 @@ tools:
 	  echo "make: no tmux, which is optional; jobs run detached by setsid instead" >&2
 
 test-tools:
-	@for tool in git tmux strace gcc ps; do command -v $$tool >/dev/null || \
+	@for tool in git tmux strace gcc ps openssl; do command -v $$tool >/dev/null || \
 	  echo "make: $$tool is missing; tests that need it will not pass" \
-	    "(Debian: apt install git tmux strace gcc procps)" >&2; done
+	    "(Debian: apt install git tmux strace gcc procps openssl)" >&2; done
+	@for tool in slurmctld slurmd munged sshd; do \
+	  PATH="$$PATH:/usr/sbin" command -v $$tool >/dev/null || \
+	  echo "make: $$tool is missing; tests that need it are skipped" \
+	    "(Debian: apt install slurm-wlm munge openssh-server)" >&2; done
+	@for tool in chromium dot; do command -v $$tool >/dev/null || \
+	  echo "make: $$tool is missing; tests that need it are skipped" \
+	    "(Debian: apt install chromium graphviz)" >&2; done
 
 $(VENV)/.made:
 	@command -v $(PYTHON) >/dev/null || { \
