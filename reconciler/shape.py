@@ -28,8 +28,11 @@ def check(submission: Mapping[str, Any]) -> None:
 
 
 def _check_tasks(tasks: object) -> None:
-    if not isinstance(tasks, list) or not tasks:
-        raise _wrong("task_list", "a list of at least one task", tasks)
+    expected = "a list of at least one task"
+    if not isinstance(tasks, list):
+        raise _wrong("task_list", expected, tasks)
+    if not tasks:
+        raise UnusableSubmission("task_list", expected, "an empty list", "Correct it there.")
     for number, task in enumerate(tasks):
         if not isinstance(task, dict):
             raise _wrong(f"task_list[{number}]", "an object", task)

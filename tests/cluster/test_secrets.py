@@ -151,7 +151,8 @@ def test_a_prepared_submission_with_a_secret_is_refused(workflow: Workflow) -> N
         "remote_root": "/far",
         "remote_profile": PLANTED,
     }
-    submission = {"work_base": ".", "machine": machine, "resources": {}, "task_list": []}
+    tasks = [{"command": "true", "task_work_path": "."}]
+    submission = {"work_base": ".", "machine": machine, "resources": {}, "task_list": tasks}
     written = workflow.root / "stage-1/submission.json"
     written.write_text(json.dumps(submission))
     done = workflow.call("dispatch", "stage-1")
