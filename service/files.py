@@ -132,7 +132,8 @@ class WorkflowFiles:
         if view.intact and not laid.lost:
             news += notes(laid.foreign)
         else:
-            restored = joined(whole(self.log.steps()).pieces)
+            # Up to what counts as shown then: a newer line would be appended once more.
+            restored = joined(whole(self.log.steps(upto=state.head)).pieces)
             news += self._damage(sync, shown, restored)
         found = content_of(self.state_path)
         news += self._foreign_state(sync, shown, state, found)

@@ -35,13 +35,17 @@ class Trail:
 
 
 def trail(log: WorkflowLog, after: int, start: Workflow | None, shown: int) -> Trail:
-    """Return what came after version ``after``; ``start``: the state there, where it is known."""
-    found = Trail()
+    """Return what came after version ``after``; ``start``: the state there, where it is known.
+
+    The state is the one that the pieces lead to. Asked for once they are read, it could be a newer
+    one, as others append meanwhile, and a file that lacks their lines would count as showing them.
+    """
+    if start is None and after:
+        start = log.state(after)
+    found = Trail(state=start)
     for event, state in log.steps(after, start):
         found.add(event, state, shown)
     found.pieces.sort(key=_place)
-    if found.state is None and after:
-        found.state = log.state()
     return found
 
 

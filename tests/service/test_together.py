@@ -7,13 +7,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
+from itertools import count
 
 import pytest
 
 from service.disk import locked
 from tests.cli.support import HERE, Place
-from tests.service.support import store_of
+from tests.service.steps import before_step
+from tests.service.support import record_only, store_of
 
 WRITERS, EACH = 3, 8
 #: Calls the program in one process again and again, as a loop of calls would.
@@ -48,6 +51,43 @@ def test_commands_of_several_processes_all_land(place: Place) -> None:
     assert [message for message in messages if message.startswith("w")] == notes
     assert place.call("replay", "--check").code == 0
     assert place.call("fsck").code == 0
+
+
+def up_to_date(place: Place) -> None:
+    """Leave the files as they are: there is nothing to write."""
+
+
+def behind(place: Place) -> None:
+    """Record what the files do not show."""
+    record_only(place, "unshown")
+
+
+def cut(place: Place) -> None:
+    """Cut the end off the log that people read."""
+    path = place.path / "progress.log"
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", [up_to_date, behind, cut])
+def test_what_another_records_at_any_step_of_a_writing_is_shown_once(
+    place: Place, monkeypatch: pytest.MonkeyPatch, before: Callable[[Place], None]
+) -> None:
+    """Between two looks at the log, or at a file: the next write shows what nobody has shown."""
+    line = ["note", "mine", "--command-id", "key"]
+    place.done(*line)
+    for number in count():
+        text = f"step {number} of the other one"
+        before(place)
+        with monkeypatch.context() as patched:
+            steps = before_step(patched, number, partial(record_only, place, text))
+            assert place.call(*line).code == 0
+        if steps.over:
+            break
+        place.done("note", f"then {number}")
+        assert place.log().count(f"] {text}\n") == 1
+    assert number > 20, "the command had too few steps to mean anything"
+    assert place.call("replay", "--check").code == 0
 
 
 def test_a_file_never_goes_back_to_an_older_state(place: Place) -> None:
