@@ -11,12 +11,24 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from eventstore.address import public
 from eventstore.cargo import all_commands, all_raw, all_refusals, in_the_way, unpacked
-from eventstore.chain import START, Link, Sealed, Stamp, seal, stamp
+from eventstore.chain import START, Link, Sealed, stamp
 from eventstore.codec import Schema, canonical
 from eventstore.driver import psycopg
-from eventstore.errors import CommandConflict, EventIdReused, StoreClosed, StoreDamaged
+from eventstore.errors import StoreClosed, StoreDamaged
 from eventstore.event import NewEvent, RecordedEvent
 from eventstore.expectation import Command, require_name, require_same, require_version
+from eventstore.postgres_append import (
+    BEGIN,
+    CHANNEL,
+    LOG_TURN,
+    NOTIFY,
+    Entry,
+    Recorded,
+    is_short,
+    record_at_once,
+    record_in_turn,
+    take_turn,
+)
 from eventstore.postgres_connection import ServerConnection
 from eventstore.statements import Statements
 from eventstore.store import (
@@ -37,23 +49,6 @@ if TYPE_CHECKING:
 
 _CHUNK = 1000
 _WAIT = 30.0
-# From so many rows on, COPY is quicker than an INSERT each.
-_MANY = 20
-
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
-# The writers of one stream take turns over the whole of an append, all writers of the log over its
-# last step only, until the commit is seen by all: so positions are in commit order without a gap.
-# Both locks are given in the order they were asked for. "wfct" and the table's number name the
-# log's, as a database may hold several logs.
-_STREAM_TURN = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 'events'::regclass::oid::bigint))"
-_LOG_TURN = (
-    "SELECT pg_advisory_xact_lock((2003198836::bigint << 32) | 'events'::regclass::oid::bigint)"
-)
-_COPY = (
-    "COPY events (position, stream, version, event_id, type, recorded_at, hash, body) FROM STDIN"
-)
-CHANNEL = "wfctl_events"
-_NOTIFY = f"SELECT pg_notify('{CHANNEL}', '')"
 
 
 def open_server(
@@ -100,6 +95,7 @@ class PostgresStore:
         self._read_only = read_only
         self._closed = False
         self._sql = _statements()
+        self._head: tuple[str, Link] | None = None
 
     @property
     def address(self) -> str:
@@ -134,83 +130,45 @@ class PostgresStore:
         expected: int | Expected,
         claim: Claim,
     ) -> Appended | Command:
-        version, hash_, *command = self._turn(connection, stream, claim)
+        """At once where the stream's head is known and nobody is in the way, else in turn.
+
+        Who found others there waits in line the next time too, and does not try first.
+        """
+        known = self._known_head(stream, len(events), expected)
+        if known is not None:
+            recorded = record_at_once(connection, self._entry(events, claim, stream, known))
+            if recorded is not None:
+                return self._appended(stream, recorded, uncontested=True)
+        row = take_turn(connection, self._sql, stream, claim) or (None,) * 7
+        _, version, hash_, *command = row
         if command[0] is not None:
-            known = Command(*command)
-            require_same(claim, known, stream)
-            return known
+            first = Command(*command)
+            require_same(claim, first, stream)
+            return first
         after = Link(version, hash_) if version else START
         require_version(stream, expected, after.version)
-        marked = stamp(stream, claim.command_id, self._clock())
-        sealed = seal(events, after, marked)
-        claimed = (
-            *(claim.command_id, stream, claim.digest),
-            *(after.version + 1, after.version + len(sealed)),
-        )
-        first = self._record(connection, marked, sealed, claimed)
-        return Appended(self._decoded(sealed, first), False)
+        entry = self._entry(events, claim, stream, after)
+        recorded = record_in_turn(connection, self._sql, entry)
+        if recorded is None:
+            raise StoreDamaged(self.address, f"another head of {stream} than its index has")
+        return self._appended(stream, recorded, uncontested=known is None)
 
-    def _turn(self, connection: "Server", stream: str, claim: Claim) -> tuple[Any, ...]:
-        """Wait for the turn to write to the stream, then look at all that an append must know."""
-        with connection.pipeline():
-            connection.execute(_BEGIN)
-            connection.execute(_STREAM_TURN, (stream,))
-            found = connection.execute(self._sql.before, (stream, claim.command_id))
-        row = found.fetchone()
-        return row[1:] if row is not None else (None,) * 6
+    def _entry(self, events: Sequence[NewEvent], claim: Claim, stream: str, after: Link) -> Entry:
+        return Entry(events, claim, after, stamp(stream, claim.command_id, self._clock()))
 
-    def _record(
-        self,
-        connection: "Server",
-        marked: Stamp,
-        sealed: Sequence[Sealed],
-        command: tuple[Any, ...],
-    ) -> int:
-        """Insert and commit; return the position of the first event."""
-        rows = [_row(marked, link) for link in sealed]
-        try:
-            if len(rows) < _MANY:
-                return self._inserted(connection, rows, command)
-            return self._copied(connection, rows, command)
-        except psycopg.errors.UniqueViolation as error:
-            connection.execute("ROLLBACK")
-            if error.diag.constraint_name == "commands_pkey":
-                # Claimed at the same time by a writer of another stream.
-                (known,) = connection.execute(self._sql.command, command[:1]).fetchall()
-                raise CommandConflict(command[0], known[0]) from error
-            if error.diag.constraint_name != "events_event_id":
-                raise
-            raise EventIdReused(marked.stream, [link.event.event_id for link in sealed]) from error
+    def _known_head(self, stream: str, number: int, expected: int | Expected) -> Link | None:
+        """Where the stream ended when this store last wrote, if one statement may go on there."""
+        known, self._head = self._head, None
+        if known is None or known[0] != stream or not is_short(number):
+            return None
+        link = known[1]
+        return link if expected in (link.version, Expected.ANY, Expected.STREAM_EXISTS) else None
 
-    def _inserted(
-        self, connection: "Server", rows: Sequence[tuple[Any, ...]], command: tuple[Any, ...]
-    ) -> int:
-        """All in one go, as everybody waits meanwhile: the server itself numbers the events."""
-        with connection.pipeline():
-            connection.execute(_LOG_TURN)
-            numbered = [connection.execute(self._sql.insert_next, row) for row in rows]
-            self._commit(connection, command)
-        first = numbered[0].fetchone() if numbered else None
-        return first[0] if first is not None else 0
-
-    def _copied(
-        self, connection: "Server", rows: Sequence[tuple[Any, ...]], command: tuple[Any, ...]
-    ) -> int:
-        with connection.pipeline():
-            connection.execute(_LOG_TURN)
-            found = connection.execute(self._sql.last).fetchone()
-        first = found[0] + 1 if found is not None else 1
-        with connection.cursor().copy(_COPY) as copy:
-            for position, row in enumerate(rows, first):
-                copy.write_row((position, *row))
-        with connection.pipeline():
-            self._commit(connection, command)
-        return first
-
-    def _commit(self, connection: "Server", command: tuple[Any, ...]) -> None:
-        connection.execute(self._sql.insert_command, command)
-        connection.execute(_NOTIFY)
-        connection.execute("COMMIT")
+    def _appended(self, stream: str, recorded: Recorded, *, uncontested: bool) -> Appended:
+        if recorded.sealed and uncontested:
+            last = recorded.sealed[-1]
+            self._head = (stream, Link(last.version, last.hash))
+        return Appended(self._decoded(recorded.sealed, recorded.first), False)
 
     def _decoded(self, sealed: Sequence[Sealed], first: int) -> Iterator[RecordedEvent]:
         decode = self._schema.decode
@@ -306,13 +264,13 @@ class PostgresStore:
     def _take_in(self, connection: "Server", cargo: Cargo) -> None:
         try:
             with connection.pipeline():
-                connection.execute(_BEGIN)
-                connection.execute(_LOG_TURN)
+                connection.execute(BEGIN)
+                connection.execute(LOG_TURN)
                 found = connection.execute(self._sql.last).fetchone()
             with connection.pipeline():
                 for statement, rows in unpacked(cargo, self._sql, found[0] if found else 0):
                     connection.cursor().executemany(statement, rows)
-                connection.execute(_NOTIFY)
+                connection.execute(NOTIFY)
                 connection.execute("COMMIT")
         except psycopg.errors.UniqueViolation as error:
             raise in_the_way(cargo, error) from error
@@ -361,7 +319,7 @@ class PostgresStore:
 
         def work(connection: "Server") -> None:
             with connection.pipeline():
-                connection.execute(_BEGIN)
+                connection.execute(BEGIN)
                 for statement, parameters in statements:
                     connection.execute(statement, parameters)
                 connection.execute("COMMIT")
@@ -387,9 +345,3 @@ class PostgresStore:
         if not self._closed:
             self._closed = True
             self._server.close()
-
-
-def _row(marked: Stamp, link: Sealed) -> tuple[Any, ...]:
-    event = link.event
-    columns = (event.event_id, event.type, marked.recorded_at, link.hash, link.text)
-    return (marked.stream, link.version, *columns)

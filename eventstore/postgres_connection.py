@@ -45,6 +45,7 @@ _SETTINGS = """
 SELECT set_config('lock_timeout', %s, false),
        set_config('idle_in_transaction_session_timeout', %s, false),
        set_config('default_transaction_read_only', %s, false),
+       set_config('default_transaction_isolation', 'read committed', false),
        CASE WHEN current_setting('synchronous_commit') = 'off'
             THEN set_config('synchronous_commit', 'on', false) END,
        obj_description(to_regclass('events'), 'pg_class')

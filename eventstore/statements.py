@@ -93,19 +93,6 @@ class Statements:
         return self._text(insert(events))
 
     @cached_property
-    def insert_next(self) -> str:
-        """stream, version, event id, type, recorded at, hash, body -> the position, next in order.
-
-        For a writer whose turn it is.
-        """
-        given = [c for c in events.c if c.name != "position"]
-        after = func.coalesce(func.max(events.c.position), literal_column("0"))
-        values = (bindparam(c.name, type_=c.type) for c in given)
-        found = select(after + literal_column("1"), *values)
-        numbered = insert(events).from_select([events.c.position, *given], found)
-        return self._text(numbered.returning(events.c.position))
-
-    @cached_property
     def insert_command(self) -> str:
         """command id, stream, digest, first version, last version."""
         return self._text(insert(commands))

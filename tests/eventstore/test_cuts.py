@@ -19,33 +19,41 @@ def put(store: EventStore, name: str, size: int) -> bool:
     return done.repeated
 
 
-def bytes_of_an_append(server: Server, size: int) -> dict[str, int]:
+def bytes_of_an_append(server: Server, size: int, *, known: bool) -> dict[str, int]:
     """Return how many bytes go in each direction."""
     url = server.log()
     with Wire(server.data) as wire, closing(opened(wire.url(url, server.data))) as store:
+        if known:
+            put(store, "before", 1)
         wire.count()
         put(store, "measured", size)
         return dict(wire.passed)
 
 
-def cut_everywhere(server: Server, size: int, step: int) -> None:
-    """Cut the n-th byte of an append for every n; each command must be there once and whole."""
-    url, names = server.log(), []
-    reached = bytes_of_an_append(server, size)
+def cut_everywhere(server: Server, size: int, step: int, *, known: bool) -> None:
+    """Cut the n-th byte of an append for every n; each command must be there once and whole.
+
+    `known`: by a store that knows the head, as it wrote an event before.
+    """
+    url, given = server.log(), []
+    reached = bytes_of_an_append(server, size, known=known)
     with Wire(server.data) as wire:
         via = wire.url(url, server.data)
         points = [(way, n) for way in (UP, DOWN) for n in range(0, reached[way] + 1, step)]
         for number, (way, after) in enumerate(points):
-            names.append(f"{way} {after}")
-            patient = number % 2 == 0
+            name, patient = f"{way} {after}", number % 2 == 0
             with closing(opened(via, wait=10 if patient else 0)) as store:
+                if known:
+                    given.append((f"before {name}", 1))
+                    assert not put(store, *given[-1])
+                given.append((name, size))
                 wire.cut(way, after)
                 if patient:
-                    assert not put(store, names[-1], size)
+                    assert not put(store, name, size)
                 else:
-                    put_again(store, via, names[-1], size)
+                    put_again(store, via, name, size)
                 wire.cut(UP, 1 << 40)
-    check_each_is_there_once(url, names, size)
+    check_each_is_there_once(url, given)
 
 
 def put_again(store: EventStore, url: str, name: str, size: int) -> None:
@@ -57,29 +65,31 @@ def put_again(store: EventStore, url: str, name: str, size: int) -> None:
             put(other, name, size)
 
 
-def check_each_is_there_once(url: str, names: list[str], size: int) -> None:
+def check_each_is_there_once(url: str, given: list[tuple[str, int]]) -> None:
     """In the order they were given, in a sound chain."""
     with closing(opened(url)) as store:
         events = [event.event_id for event in store.read("w")]
-        assert events == [f"{name}-{n}" for name in names for n in range(size)]
+        assert events == [f"{name}-{n}" for name, size in given for n in range(size)]
         assert list(store.verify()) == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [3, 25])
-def test_an_append_that_is_cut_is_recorded_once(server: Server, size: int) -> None:
+@pytest.mark.parametrize(("size", "known"), [(3, False), (3, True), (25, False)])
+def test_an_append_that_is_cut_is_recorded_once(server: Server, size: int, known: bool) -> None:
     """At some points, by the store's own second try and by the caller's.
 
-    Of 3 events each has a statement of its own; 25 are copied.
+    In turn, at once after a known head, and copied as 25 events are.
     """
-    cut_everywhere(server, size, step=331)
+    cut_everywhere(server, size, step=331, known=known)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("size", "step"), [(3, 5), (25, 61)])
+@pytest.mark.parametrize(
+    ("size", "step", "known"), [(1, 1, False), (1, 1, True), (3, 5, False), (25, 61, False)]
+)
 def test_an_append_that_is_cut_anywhere_is_recorded_once(
-    server: Server, size: int, step: int
+    server: Server, size: int, step: int, known: bool
 ) -> None:
-    """At very many points."""
-    cut_everywhere(server, size, step)
+    """A single event at every byte, more at very many points."""
+    cut_everywhere(server, size, step, known=known)
