@@ -74,16 +74,11 @@ tools:
 	  echo "make: no tmux, which is optional; jobs run detached by setsid instead" >&2
 
 test-tools:
-	@for tool in git tmux strace gcc ps openssl; do command -v $$tool >/dev/null || \
-	  echo "make: $$tool is missing; tests that need it will not pass" \
-	    "(Debian: apt install git tmux strace gcc procps openssl)" >&2; done
-	@for tool in slurmctld slurmd munged sshd; do \
+	@for tool in git tmux gcc ps openssl ssh-keygen slurmctld slurmd munged sshd chromium dot; do \
 	  PATH="$$PATH:/usr/sbin" command -v $$tool >/dev/null || \
-	  echo "make: $$tool is missing; tests that need it are skipped" \
-	    "(Debian: apt install slurm-wlm munge openssh-server)" >&2; done
-	@for tool in chromium dot; do command -v $$tool >/dev/null || \
-	  echo "make: $$tool is missing; tests that need it are skipped" \
-	    "(Debian: apt install chromium graphviz)" >&2; done
+	  echo "make: $$tool is missing; tests that need it are skipped (Debian: apt install git tmux" \
+	    "gcc procps openssl openssh-client slurm-wlm munge openssh-server chromium graphviz)" >&2; \
+	done
 
 $(VENV)/.made:
 	@command -v $(PYTHON) >/dev/null || { \

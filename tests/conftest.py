@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
 from tests.crash import table
+from tests.need import judged
 from tests.server import Server, started
 
 
@@ -19,6 +20,18 @@ def server() -> Iterator[Server]:
         yield running
     finally:
         running.close()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let a test that was skipped in CI fail."""
+    return judged((yield))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let a file that was skipped as a whole in CI fail."""
+    return judged((yield))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

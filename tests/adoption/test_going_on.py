@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pytest
 
 from tests.adoption import support as s
 from tests.cli.support import Place
+from tests.need import need_programs
 
 COMMAND = {
     "command": "echo hi > out.txt",
@@ -167,8 +167,7 @@ def test_a_stage_whose_preparation_died_is_told_by_rehydrate(tmp_path: Path) -> 
 @pytest.fixture
 def session() -> Iterator[str]:
     """Start a tmux session as somebody else did, and end it."""
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed")
+    need_programs("tmux")
     name = f"wfctl-test-{uuid4().hex[:12]}"
     subprocess.run(["tmux", "new-session", "-d", "-s", name, "sleep 600"], check=True)
     yield name

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from service import signature
 from tests.agents.support import stages
 from tests.amendments.support import make_keys
-from tests.cluster.support import Sshd, free_port, need, script
+from tests.cluster.support import SSH, Sshd, free_port, need_daemons, script
 from tests.crash.conftest import workflow as plain_workflow
 from tests.crash.support import Workflow
 
@@ -21,7 +20,7 @@ plain = plain_workflow
 @pytest.fixture(scope="session")
 def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     """Start an sshd on loopback for all tests of a worker."""
-    need("sshd")
+    need_daemons(*SSH)
     made = Sshd(tmp_path_factory.mktemp("sshd"), free_port())
     made.start()
     yield made
@@ -31,8 +30,6 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
 @pytest.fixture
 def key(tmp_path: Path) -> Path:
     """Make the key of the person who may approve."""
-    if not signature.is_installed():
-        pytest.skip("ssh-keygen is not installed (Debian: apt install openssh-client)")
     folder = tmp_path / "keys"
     folder.mkdir()
     return make_keys(folder).allowed

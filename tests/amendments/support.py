@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from tests.cli.support import Place as Root
 from tests.cli.support import attempt_data, call, write_plan
+from tests.need import need_programs
 
 PLAN: dict[str, Any] = {
     "workflow_id": "melt-2026-03-31",
@@ -163,6 +164,7 @@ def make(path: Path, *words: str, plan: Any = None) -> Place:
 
 def make_keys(folder: Path) -> Keys:
     """Make two SSH keys, and allow one."""
+    need_programs("ssh-keygen")
     for name in ("allowed", "stranger"):
         subprocess.run(
             ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", folder / name],

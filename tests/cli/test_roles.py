@@ -14,6 +14,7 @@ from eventstore.address import conninfo
 from tests.cli.support import HERE, Place, call
 from tests.cli.test_server import made
 from tests.eventstore.wire import Wire
+from tests.need import need_programs
 from tests.server import Server
 
 PAGE = HERE / "docs" / "postgresql.md"
@@ -126,6 +127,7 @@ def test_a_dump_of_the_server_is_a_backup_too(
 
 def certificate(folder: Path, name: str) -> Path:
     """Make a certificate of a host of this name that vouches for itself, and its key."""
+    need_programs("openssl")
     key, made_ = folder / f"{name}.key", folder / f"{name}.crt"
     subject = ["-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}"]
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]

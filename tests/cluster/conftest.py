@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.support import PLACE, Slurm, Sshd, alone, free_port, need, script
+from tests.cluster.support import (
+    PLACE,
+    SLURM,
+    SSH,
+    Slurm,
+    Sshd,
+    alone,
+    free_port,
+    need_daemons,
+    script,
+)
 from tests.crash.conftest import workflow as plain_workflow
 from tests.crash.support import Workflow
 
@@ -19,7 +29,7 @@ plain = plain_workflow
 @pytest.fixture(scope="session")
 def slurm_conf() -> Path:
     """Start Slurm, or find it running, one worker at a time; return its configuration."""
-    need("slurm")
+    need_daemons(*SLURM)
     PLACE.mkdir(exist_ok=True)
     with alone(PLACE / "starting"):
         script("start-slurm.sh", PLACE / "slurm")
@@ -43,7 +53,7 @@ def workflow(plain: Workflow, slurm: Slurm) -> Iterator[Workflow]:
 @pytest.fixture
 def sshd(tmp_path: Path, slurm: Slurm) -> Iterator[Sshd]:
     """Start an sshd for this test alone, so that it may be stopped."""
-    need("sshd")
+    need_daemons(*SSH)
     made = Sshd(tmp_path / "sshd", free_port())
     made.start(**slurm.environ)
     yield made

@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,30 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.crash.support import Workflow, until
+from tests.need import need, need_programs
 
 HERE = Path(__file__).parent
 #: The daemons outlive a run of the tests, since nobody knows which run is the last.
 PLACE = Path("/var/tmp/wfctl-cluster")
-NEEDED = {
-    "slurm": ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scancel", "srun"),
-    "sshd": ("sshd", "ssh", "ssh-keygen"),
-}
+SLURM = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scancel", "srun")
+SSH = ("sshd", "ssh", "ssh-keygen")
 
 
-def need(what: str) -> None:
-    """Skip the test where the machine cannot; in CI that is a failure."""
-    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-    missing = [name for name in NEEDED[what] if shutil.which(name, path=path) is None]
-    reason = f"{', '.join(missing)} not installed" if missing else ""
-    if os.geteuid() != 0:
-        reason = "only root can start the daemons"
-    if reason and os.environ.get("CI") == "true":
-        pytest.fail(f"{what}: {reason}; CI must be able to")
-    if reason:
-        pytest.skip(f"{what}: {reason}")
+def need_daemons(*names: str) -> None:
+    """Skip the test unless the programs are installed, and may be started."""
+    need_programs(*names)
+    need(os.geteuid() == 0, "only root can start the daemons")
 
 
 def script(name: str, *arguments: object, **environ: str) -> None:

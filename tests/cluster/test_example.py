@@ -17,6 +17,7 @@ from reconciler.detached import recorded
 from service.root import Root
 from tests.cluster.support import write_machine
 from tests.crash.support import Workflow
+from tests.need import need_programs
 
 EXAMPLE = Path(__file__).parents[2] / "examples/bead-spring-rg"
 HERE = {"batch_type": "Slurm", "context_type": "LocalContext", "remote_root": "."}
@@ -27,9 +28,7 @@ PATIENCE = 900.0
 @pytest.fixture
 def chain(workflow: Workflow) -> Iterator[Workflow]:
     """Make the example a workflow whose every stage goes through Slurm."""
-    if shutil.which("lmp") is None:
-        assert not os.environ.get("CI"), "CI must have lmp"
-        pytest.skip("the example needs lmp")
+    need_programs("lmp")
     shutil.copytree(EXAMPLE, workflow.root, dirs_exist_ok=True)
     profile = {
         "type": "remote",

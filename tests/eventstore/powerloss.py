@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
+from tests.need import need_programs
+
 SECTOR_BYTES = 512
 
 
@@ -29,6 +31,7 @@ class Operation(NamedTuple):
 
 def build_shim(folder: Path) -> Path:
     """Compile the recorder into `folder`."""
+    need_programs("gcc")
     library = folder / "powerloss.so"
     source = Path(__file__).with_name("powerloss.c")
     command = ["gcc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"]

@@ -21,6 +21,7 @@ from eventstore.errors import (
 )
 from eventstore.store import Expected
 from tests.eventstore.support import REFUSAL, claim, fresh_database, note, notes, sqlite_store
+from tests.need import need
 
 
 def everything_in(folder: Path) -> dict[str, tuple[bytes, int]]:
@@ -341,8 +342,8 @@ exec "$3" -m tests.eventstore.elsewhere fill "$1/events.db" "$4"
 
 def on_a_small_disk(script: str, database: Path, tmp_path: Path, *more: str) -> str:
     """Run the script where it may mount a file system of its own, and give back what it says."""
-    if subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True).returncode:
-        pytest.skip("this kernel lets nobody mount in a name space")
+    tried = subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True)
+    need(tried.returncode == 0, "this kernel lets nobody mount in a name space")
     disk = tmp_path / "disk"
     disk.mkdir()
     sh = ["unshare", "-rm", "sh", "-c", script, "sh"]

@@ -6,7 +6,6 @@ import importlib.util
 import itertools
 import json
 import math
-import os
 import random
 import re
 import shutil
@@ -18,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cli.support import Place, wfctl
+from tests.need import need_programs
 
 EXAMPLE = Path(__file__).parents[2] / "examples/bead-spring-rg"
 
@@ -71,16 +71,9 @@ def test_a_block_average_knows_the_error_of_correlated_samples() -> None:
     assert rg.correlation(values, 10) == pytest.approx(decay**10, abs=0.03)
 
 
-def needs_lammps() -> None:
-    """Skip where there is no LAMMPS; CI must have it."""
-    if shutil.which("lmp") is None:
-        assert not os.environ.get("CI"), "CI must have lmp"
-        pytest.skip("the example needs lmp")
-
-
 def example(folder: Path, *, steps: tuple[int, int] | None = None) -> Place:
     """Return the example with a workflow in it, with fewer steps where they are given."""
-    needs_lammps()
+    need_programs("lmp")
     place = Place(folder / "chain")
     shutil.copytree(EXAMPLE, place.path)
     plan = place.path / "plan.toml"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +15,7 @@ from projections.exports.svg import columns, shortened, text, wrapped
 from tests.cli.support import Place
 from tests.exports.support import text_of
 from tests.exports.world import PLAN
+from tests.need import need_programs
 
 STAGES = [stage["id"] for stage in PLAN["stages"]]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -59,9 +58,9 @@ def test_mermaid_names_every_stage_and_every_dependency(told: Place) -> None:
     assert sum(" --> " in line for line in lines) == 6
 
 
-@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
 def test_graphviz_reads_the_graph(told: Place, tmp_path: Path) -> None:
     """Graphviz itself is the judge of its language."""
+    need_programs("dot")
     file = tmp_path / "graph.dot"
     file.write_text(text_of(told, "dot"))
     done = subprocess.run(["dot", "-Tplain", file], capture_output=True, text=True, check=True)

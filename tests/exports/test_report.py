@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,24 +13,22 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from tests.cli.support import Place
 from tests.exports.support import text_of
 from tests.exports.world import PLAN
+from tests.need import need_programs
 
-CHROMIUM = shutil.which("chromium")
 PICTURES = Path(__file__).resolve().parents[2] / "build" / "screenshots"
 CONTRAST = Path(__file__).with_name("contrast.js").read_text("utf-8")
 STAGES = [stage["id"] for stage in PLAN["stages"]]
 WIDTHS = {"phone": 390, "desktop": 1280}
 
-browser_needed = pytest.mark.skipif(
-    CHROMIUM is None and not os.environ.get("CI"), reason="Chromium is not installed"
-)
-
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium, without a window and without a network."""
+    need_programs("chromium")
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-background-networking"]
+            executable_path=shutil.which("chromium"),
+            args=["--no-sandbox", "--disable-background-networking"],
         )
         yield started
         started.close()
@@ -58,7 +55,6 @@ def opened(browser: Browser, file: Path, width: int, scheme: str) -> tuple[Page,
     return page, asked
 
 
-@browser_needed
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("device", WIDTHS)
@@ -81,7 +77,6 @@ def test_the_report_fits_and_is_legible(
     page.context.close()
 
 
-@browser_needed
 @pytest.mark.slow
 def test_every_stage_is_there_and_can_be_seen(browser: Browser, page_file: Path) -> None:
     """In the graph, in the list, with its attempts; and every amendment with its consent."""
@@ -97,7 +92,6 @@ def test_every_stage_is_there_and_can_be_seen(browser: Browser, page_file: Path)
     page.context.close()
 
 
-@browser_needed
 @pytest.mark.slow
 def test_on_paper_it_is_light_and_nothing_is_cut_off(browser: Browser, page_file: Path) -> None:
     """Printed from a dark screen, on A4."""

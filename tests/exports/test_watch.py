@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from projections.terminal_graph import SIGNS
 from projections.watch_view import STYLES, elapsed
 from tests.cli.support import HERE, Place, attempt_data, tree
 from tests.exports.world import PLAN, STORIES, make_root
+from tests.need import need_programs
 
 WATCH = [sys.executable, "-m", "cli.main", "watch", "--root"]
 ENVIRON = {**os.environ, "PYTHONPATH": str(HERE), "TERM": "xterm-256color"}
@@ -51,6 +51,7 @@ def until(found: Callable[[], bool], what: str) -> None:
 @contextmanager
 def in_tmux(place: Place) -> Iterator[Callable[[], str]]:
     """Run the view in a tmux of its own, 100 columns wide; yield what shows its screen."""
+    need_programs("tmux")
     server = ["tmux", "-L", f"wfctl-{uuid4().hex[:12]}", "-f", "/dev/null"]
     line = [*WATCH, str(place.path)]
     subprocess.run(
@@ -124,7 +125,6 @@ def test_elapsed_time_is_told_in_words(seconds: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 def test_the_view_follows_the_log(tmp_path: Path) -> None:
     """A note appears, a stage changes its sign, an attempt's time runs on."""
     place = Place(make_root(tmp_path / "root", STORIES["begun"]))

@@ -17,6 +17,7 @@ from service.root import Root
 from tests.cli.support import Answer, call
 from tests.cli.terminal import answered
 from tests.machines.place import MachinePlace
+from tests.need import need_programs
 
 
 def waiting(place: MachinePlace, *consent: str) -> None:
@@ -74,6 +75,7 @@ def test_a_row_without_a_proof_counts_for_nothing(place: MachinePlace) -> None:
 @pytest.fixture
 def key(tmp_path: Path) -> Path:
     """Make a key, and the list of allowed signers beside it."""
+    need_programs("ssh-keygen")
     path = tmp_path / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
     public = path.with_suffix(".pub").read_text()

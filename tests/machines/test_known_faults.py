@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.support import HERE
 from tests.machines.place import MachinePlace
+from tests.need import need_programs
 
 STATE = "login.state.json"
 
@@ -224,6 +225,7 @@ def test_rehydrate_stays_within_its_bound_and_says_what_it_cut(place: MachinePla
 
 def git(folder: Path, *arguments: str) -> None:
     """Call git, with nothing of the caller's configuration."""
+    need_programs("git")
     environ = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     who = ["-c", "user.name=ada", "-c", "user.email=ada@example.org"]
     subprocess.run(

@@ -13,11 +13,11 @@ from lifecycle.document import STAGE_FIELDS, WORKFLOW_FIELDS
 from lifecycle.evolve import evolve, steps
 from projections import progress_log
 from projections.state_document import document, render
+from tests.need import HISTORIES, NO_HISTORIES
 from tests.projections.story import COMMANDS, PLAN, REST
 from tests.projections.support import ACCEPTED, Recorded, decided, folded
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-HISTORIES = Path(__file__).parents[3] / "shared" / "data" / "histories"
 STORIES = {"half-way": COMMANDS, "completed": [*COMMANDS, *REST]}
 
 
@@ -95,8 +95,7 @@ def stored_states() -> list[Any]:
     found = sorted(HISTORIES.glob("*/*/workflow-state.json"))
     if found:
         return [pytest.param(path, id="/".join(path.parts[-3:-1])) for path in found]
-    skip = pytest.mark.skip(reason="no real histories beside this checkout")
-    return [pytest.param(HISTORIES, marks=skip)]
+    return [pytest.param(HISTORIES, marks=pytest.mark.skip(reason=NO_HISTORIES))]
 
 
 @pytest.mark.parametrize("path", stored_states())

@@ -17,6 +17,7 @@ from reconciler.markers import Seen
 from reconciler.processes import start_ticks
 from reconciler.runner import Mode
 from reconciler.verdict import Action
+from tests.need import need_programs
 from tests.reconciler.support import (
     LONG,
     NOW,
@@ -64,6 +65,7 @@ def test_a_monitor_killed_while_the_job_runs_is_replaced(stage: Stage, mode: Mod
 
 def test_a_whole_tmux_server_may_die(stage: Stage) -> None:
     """Killing the server ends the monitor, not the job, and the result is collected after."""
+    need_programs("tmux")
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, Mode.TMUX)
     until(lambda: started(attempt) and recorded(attempt))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.support import Place, attempt_data, tree
+from tests.need import need_programs
 
 
 def config(place: Place) -> dict[str, Any]:
@@ -35,6 +36,7 @@ def test_a_session_starts_with_the_next_number_and_no_cost(place: Place) -> None
 
 def test_a_session_is_shown_the_state_the_log_and_the_commits(place: Place) -> None:
     """One command tells what is going on."""
+    need_programs("git")
     git = ["git", "-C", str(place.path), "-c", "user.name=a", "-c", "user.email=a@b"]
     subprocess.run([*git, "init", "-q"], check=True)
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "The plan"], check=True)

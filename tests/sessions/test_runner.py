@@ -17,6 +17,7 @@ from reconciler.detached import recorded
 from service.root import Root
 from tests.cli.support import Place
 from tests.crash.support import until
+from tests.need import need_programs
 from tests.sessions.support import agent, events, silent, stage, statuses, workflow
 
 pytestmark = pytest.mark.slow
@@ -157,6 +158,7 @@ def test_an_agent_works_under_the_runner_with_the_environment_of_its_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever tmux's server was started with."""
+    need_programs("tmux")
     place = workflow(tmp_path, silent(1))
     subprocess.run(["tmux", "new-session", "-d", "-s", "earlier", "sleep 100"], check=True)
     monkeypatch.setenv("KEY_OF_AGENT", "ke y'\"")

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.need import need_programs
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tutorial.md"
-NEEDED = ("lmp", "ssh-keygen", "bash")
 
 
 class Step(NamedTuple):
@@ -95,10 +96,7 @@ def follow(page: Path, place: Path, home: Path) -> None:
 @pytest.mark.slow
 def test_every_command_of_the_tutorial_does_what_the_page_says(tmp_path: Path) -> None:
     """Given the melt example, when the page is followed, then each exit code and output fits."""
-    missing = [tool for tool in NEEDED if shutil.which(tool) is None]
-    if missing:
-        assert not os.environ.get("CI"), f"CI must have {missing}"
-        pytest.skip(f"the tutorial needs {', '.join(missing)}")
+    need_programs("lmp", "ssh-keygen", "bash")
     place = tmp_path / "melt"
     shutil.copytree(ROOT / "examples/melt-drift", place)
     follow(PAGE, place, tmp_path / "home")

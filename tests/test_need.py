@@ -1,0 +1,78 @@
+"""Whatever skips a test, and however, in CI it fails."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+Counts = dict[str, int]
+
+CONFTEST = "from tests.conftest import pytest_make_collect_report, pytest_runtest_makereport"
+PAGE = """
+import pytest
+from tests.need import NO_HISTORIES, need, need_programs
+
+def test_needed():
+    need(False, "the moon is down")
+
+def test_program():
+    need_programs("sh", "program-that-nobody-has")
+
+@pytest.mark.skip(reason="marked")
+def test_marked():
+    pass
+
+@pytest.fixture
+def tool():
+    pytest.skip("fixture without it")
+
+def test_fixture(tool):
+    pass
+
+@pytest.mark.skip(reason=NO_HISTORIES)
+def test_history():
+    pass
+
+@pytest.mark.xfail(reason="known")
+def test_known():
+    raise ValueError
+
+def test_good():
+    need(True, "never said")
+    need_programs("sh")
+"""
+REASONS = [
+    "the moon is down",
+    "not installed: program-that-nobody-has",
+    "marked",
+    "fixture without it",
+    "could not import 'nobody'",
+]
+
+
+def run(pytester: pytest.Pytester, patch: pytest.MonkeyPatch, ci: str) -> tuple[Counts, str]:
+    """Run the page and a file that is skipped as a whole; return the counts and what was said."""
+    patch.setenv("CI", ci)
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(test_page=PAGE, test_whole="import pytest; pytest.importorskip('nobody')")
+    done = pytester.runpytest_inprocess("-rsfE", "--continue-on-collection-errors")
+    return done.parseoutcomes(), done.stdout.str()
+
+
+def test_what_is_missing_skips_a_test_with_its_reason(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a call, a mark, a fixture, or a file as a whole."""
+    counts, said = run(pytester, monkeypatch, "")
+    assert counts == {"passed": 1, "skipped": 6, "xfailed": 1}
+    assert [reason for reason in REASONS if reason not in said] == []
+
+
+def test_in_ci_it_fails_with_its_reason(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but the real histories, which CI need not have; an expected failure stays one."""
+    counts, said = run(pytester, monkeypatch, "true")
+    assert counts == {"passed": 1, "skipped": 1, "xfailed": 1, "failed": 2, "errors": 3}
+    assert [reason for reason in REASONS if f"in CI: {reason}" not in said] == []
