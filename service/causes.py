@@ -7,7 +7,8 @@ approval from the proposal, a stage that waits from what it waits for.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections import deque
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -59,7 +60,8 @@ class Causes:
     """Why a stage stands where it stands.
 
     ``chain`` goes from the event that gave it its status back to a root; ``waits_for`` says the
-    same of each dependency that holds it back, those that block it first.
+    same of every stage that holds it back, through others too: each once, the nearest first, and
+    of those equally near the ones that will not come by themselves.
     """
 
     stage: str
@@ -80,14 +82,28 @@ def causes_of(log: WorkflowLog, *stages: str, at: At = None) -> list[Causes]:
     grounds = Grounds()
     for event, after in log.steps(upto=at) if found else ():
         grounds.see(event, after)
-    return [_causes(state, stage, grounds, frozenset()) for stage in found]
+    return [_causes(state, stage, grounds) for stage in found]
 
 
-def _causes(state: Workflow, stage: Stage, grounds: Grounds, above: frozenset[str]) -> Causes:
-    unmet = _unmet(state, stage) if stage.id not in above else []
-    waits_for = [_causes(state, one, grounds, above | {stage.id}) for one in unmet]
-    chain = grounds.chain(stage.id)
-    return Causes(stage.id, stage.status.value, _sentence(stage, unmet), chain, waits_for)
+def _causes(state: Workflow, stage: Stage, grounds: Grounds) -> Causes:
+    waits_for = [_alone(state, one, grounds) for one in _holding(state, stage)]
+    return replace(_alone(state, stage, grounds), waits_for=waits_for)
+
+
+def _alone(state: Workflow, stage: Stage, grounds: Grounds) -> Causes:
+    sentence = _sentence(stage, _unmet(state, stage))
+    return Causes(stage.id, stage.status.value, sentence, grounds.chain(stage.id), [])
+
+
+def _holding(state: Workflow, stage: Stage) -> list[Stage]:
+    """Return every stage that holds one back, however far: many ways may lead to each."""
+    found = {stage.id: stage}
+    waiting = deque([stage])
+    while waiting:
+        further = [one for one in _unmet(state, waiting.popleft()) if one.id not in found]
+        found.update((one.id, one) for one in further)
+        waiting.extend(further)
+    return list(found.values())[1:]
 
 
 def _unmet(state: Workflow, stage: Stage) -> list[Stage]:

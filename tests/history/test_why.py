@@ -11,7 +11,7 @@ from lifecycle import payload as p
 from lifecycle.errors import UnknownStage
 from service.causes import Causes, causes_of
 from tests.adoption import support as s
-from tests.cli.support import Place
+from tests.cli.support import PLAN, Place, call, write_plan
 from tests.history.chronicle import AGREE, CHRONICLES, FAIL, ONWARD, Chronicle
 from tests.history.support import imported_log
 from tests.service.test_any_history import plan
@@ -50,13 +50,29 @@ def test_a_stage_that_waits_leads_to_the_failure_it_waits_for() -> None:
         assert chronicle.do(deed)
     (found,) = causes_of(chronicle.log, "stage-3")
     assert found.sentence == "stage-3 (stage-3) is pending: it waits for stage-2, which is pending"
-    failed = found.waits_for[0].waits_for[0]
+    between, failed = found.waits_for
+    assert between.sentence.endswith("it waits for stage-1, which is failed")
     assert failed.sentence == "stage-1 (stage-1) is failed: exit 137"
     assert types(failed) == [
         *("stage.failed", "attempt.started", "stage.prepared", "stage.retried"),
         *("stage.failed", "attempt.started", "stage.prepared", "stage.readied"),
         "workflow.created",
     ]
+
+
+@pytest.mark.parametrize("breadth", [1, 2])
+def test_a_stage_that_waits_for_many_tells_each_of_them_once(breadth: int, tmp_path: Path) -> None:
+    """A chain of hundreds, and as many that are joined to each other in every way there is."""
+    rows = [[f"stage-{row * breadth + n + 1}" for n in range(breadth)] for row in range(300)]
+    stages = [
+        {"id": id_, "name": "Go", "depends_on": above}
+        for above, row in zip([[], *rows], rows, strict=False)
+        for id_ in row
+    ]
+    chosen = write_plan(tmp_path, {**PLAN, "stages": stages})
+    assert call("--root", str(tmp_path), "init", str(chosen)).code == 0
+    told = Place(tmp_path).done("why", rows[-1][0])["waits_for"]
+    assert [one["stage"] for one in told] == [id_ for row in rows[-2::-1] for id_ in row]
 
 
 def test_a_stage_that_became_stale_leads_to_who_proposed_that() -> None:
