@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from cli.hoist import hoist
@@ -14,7 +15,18 @@ from cli.hoist import hoist
 
 def main() -> None:
     """Run the command line and leave with the exit code of the contract."""
+    _open_streams()
     sys.exit(run(sys.argv[1:]))
+
+
+def _open_streams() -> None:
+    """Print UTF-8 in every locale, as git and kubectl do, and to nobody what nobody listens to."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by the caller
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
+        else:
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def run(arguments: list[str]) -> int:
@@ -50,8 +62,12 @@ def _command(arguments: list[str]) -> Callable[..., Any]:
 
 def _reader_gone() -> int:
     """Return what a shell shows for a program that its reader left, git and kubectl included."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _give_up_stdout()
     return 128 + signal.SIGPIPE
+
+
+def _give_up_stdout() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _reported(error: Exception, arguments: list[str]) -> int:
@@ -61,6 +77,9 @@ def _reported(error: Exception, arguments: list[str]) -> int:
         return report(error, arguments)
     except BrokenPipeError:
         return _reader_gone()
+    except OSError:  # stdout takes no more, the envelope of an error neither
+        _give_up_stdout()
+        return report(error, [])
 
 
 if __name__ == "__main__":

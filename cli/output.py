@@ -13,8 +13,9 @@ from cli.settings import Color, Format, Settings
 from lifecycle.workflow import Workflow
 from projections.next_actions import NextAction, next_actions
 
-#: Control characters, but for the ends of lines, tabs, and the styles that are set here.
-_STEERING = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
+#: Control characters, but for the ends of lines, tabs, and the styles that are set here: others
+#: hide words.
+_STEERING = re.compile(r"\x1b(?!\[(?:[012]|(?:1;)?3[1-6])m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
 
 
 class Output:
@@ -41,7 +42,7 @@ class Output:
         """Print ``data`` as the envelope or as one line, or ``text()`` for people."""
         shown = self.rendered(data, text, state=state, actions=actions, position=position)
         if shown:
-            print(self._safe(shown))
+            self.print(shown)
 
     def rendered(
         self,
@@ -78,10 +79,12 @@ class Output:
             self.result(list(records), lambda: "", state=state)
             return
         for record in records:
-            print(self._safe(text(record)) if self.is_text else compact(record), flush=True)
+            self.print(text(record) if self.is_text else compact(record))
+            sys.stdout.flush()
 
-    def _safe(self, text: str) -> str:
-        return harmless(text) if self.is_text and self.is_terminal else text
+    def print(self, text: str) -> None:
+        """Print what was rendered; to people at a terminal nothing that steers it."""
+        print(harmless(text) if self.is_text and self.is_terminal else text)
 
     def style(self, text: str, code: str) -> str:
         """Return ``text`` in an ANSI style (``1`` bold, ``31`` red …) where colours are used."""
@@ -106,7 +109,7 @@ def harmless(text: str) -> str:
 
 def say(text: str) -> None:
     """Talk to the person on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(harmless(text) if sys.stderr.isatty() else text, file=sys.stderr, flush=True)
 
 
 def success(data: Any, actions: Sequence[dict[str, Any]], meta: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 
 from cli.output import Output
+from service.errors import InvalidOption
 
 #: Leave at once where all fits on the screen, keep colours, keep what was shown.
 _LESS = {"LESS": "FRX"}
@@ -19,13 +20,15 @@ _LESS = {"LESS": "FRX"}
 @contextmanager
 def paged(output: Output, *, wanted: bool = True) -> Iterator[None]:
     """Let what is printed inside go through ``$PAGER`` (else less) where people read a terminal."""
-    command = shlex.split(os.environ.get("PAGER", "less")) if wanted and output.is_text else []
-    if not (command and sys.stdout.isatty() and shutil.which(command[0])):
+    command = _pager() if wanted and output.is_text and sys.stdout.isatty() else []
+    if not (command and shutil.which(command[0])):
         yield
         return
     output.through_pager = True
     environ = {**_LESS, **os.environ}
-    pager = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, env=environ)
+    pager = subprocess.Popen(
+        command, stdin=subprocess.PIPE, encoding="utf-8", errors="backslashreplace", env=environ
+    )
     try:
         with redirect_stdout(pager.stdin):
             yield
@@ -33,3 +36,12 @@ def paged(output: Output, *, wanted: bool = True) -> Iterator[None]:
         pass  # a person who leaves the pager has seen enough
     finally:
         pager.communicate()
+
+
+def _pager() -> list[str]:
+    """Return the words of ``$PAGER``; raises `InvalidOption`."""
+    line = os.environ.get("PAGER", "less")
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise InvalidOption(f"expected a command in $PAGER, found {line!r} ({error})") from None

@@ -90,6 +90,6 @@ def rehydrate(
         briefing = bring_back(jobs, dry_run=dry_run)
         state = jobs.service.state()
         shown = rendered(fitted(briefing, fits))
-        print(shown)
+        output.print(shown)
     if brief is not None and tokens(shown) > brief:
         say(f"wfctl: nothing more can be left out; {tokens(shown)} tokens of {brief}")

@@ -26,7 +26,7 @@ def present(
 ) -> None:
     """Print records as a table, JSON, JSON lines or CSV; ``names`` heads a CSV without any."""
     if output.is_text:
-        print(table(output, records, columns))
+        output.print(table(output, records, columns))
     elif output.settings.format is Format.CSV:
         _csv(records, list(records[0]) if records else names)
     else:

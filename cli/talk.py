@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from cli.output import harmless
 from cli.settings import Color, LogLevel, Settings
 from projections.progress_log import message
 from service.service import Outcome
@@ -84,7 +85,8 @@ class Talk:
 
         if sys.stderr.isatty():
             clock = structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False)
-            return [clock, structlog.dev.ConsoleRenderer(colors=self._is_colored, pad_event_to=0)]
+            people = structlog.dev.ConsoleRenderer(colors=self._is_colored, pad_event_to=0)
+            return [clock, people, _harmless]
         return [
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.EventRenamer("message"),
@@ -101,6 +103,11 @@ class Talk:
 def without_secrets(logger: Any, method: str, line: EventDict) -> EventDict:
     """Hide what follows the name of a secret, and the password of an address."""
     return {key: _HIDDEN if _NAME.fullmatch(key) else _hidden(line[key]) for key in line}
+
+
+def _harmless(logger: Any, method: str, line: Any) -> str:
+    """Take from a line for a terminal what would steer it."""
+    return harmless(str(line))
 
 
 def _hidden(value: Any) -> Any:

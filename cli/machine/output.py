@@ -39,7 +39,7 @@ class MachineOutput:
             actions = machine_actions(state, files or {}) if state is not None else []
             shown = pretty(success(data, [a._asdict() for a in actions], _meta(state, meta)))
         if shown:
-            print(shown)
+            self.plain.print(shown)
 
     def told(
         self,

@@ -270,6 +270,42 @@ def test_a_reader_that_did_not_wait_for_an_error_is_no_fault(tmp_path: Path) -> 
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
+@pytest.mark.parametrize(
+    "line", [["log"], ["-o", "json", "log"], ["audit", "transitions"]], ids=str
+)
+@pytest.mark.parametrize("taker", ["full", "closed"])
+def test_a_stdout_that_takes_nothing_is_told_on_stderr(
+    place: Place, taker: str, line: list[str]
+) -> None:
+    """A full disk is a failure of this run; to a caller who closed it nothing is printed."""
+    command = " ".join([sys.executable, "-m", "cli.main", *line])
+    done = subprocess.run(
+        ["sh", "-c", command + {"full": " > /dev/full", "closed": " >&-"}[taker]],
+        cwd=place.path,
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    full = "wfctl: No space left on device; nothing that was acknowledged is lost.\n"
+    assert (done.returncode, done.stderr) == {"full": (1, full), "closed": (0, "")}[taker]
+
+
+@pytest.mark.parametrize(
+    "line", [["show", "caf\xe9 \udcff"], ["-o", "json", "show", "caf\xe9 \udcff"]], ids=len
+)
+def test_what_is_printed_is_utf8_in_every_locale(place: Place, line: list[str]) -> None:
+    """A byte of a name that is no text stands there as an escape, which JSON holds too."""
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "--root", str(place.path), *line],
+        env={**os.environ, "PYTHONPATH": str(HERE), "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "caf\xe9 \\" in (done.stdout + done.stderr).decode()
+
+
 def test_colours_are_for_terminals_and_for_those_who_ask(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,19 +338,31 @@ def test_the_process_and_the_function_agree(place: Place, tmp_path: Path) -> Non
     assert wfctl(*root, "init", str(bad)).out == call(*root, "init", str(bad)).out
 
 
-@pytest.mark.parametrize("command", ["log", "status"])
+def test_a_pager_that_is_no_command_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal, where it is asked for; a pipe needs none."""
+    monkeypatch.setenv("PAGER", "less '")
+    code, shown = answered("", "--root", str(place.path), "log")
+    assert code == 2
+    assert "expected a command in $PAGER" in shown
+    assert place.call("log").code == 0
+
+
+@pytest.mark.parametrize("command", ["log", "status", "audit refused"])
 def test_words_of_others_do_not_steer_a_terminal(
     place: Place, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     """What would clear it stands there as a sign; colours stay, and a pipe gets it all."""
     monkeypatch.setenv("PAGER", "cat")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert place.json("note", "gone: \x1b[2J\x9b1;1H\r").code == 0
-    code, shown = answered("", "--root", str(place.path), command)
+    words = "\x1b[2J\x9b1;1H\r\x1b[8m"
+    assert place.json("note", f"gone: {words}").code == 0
+    assert place.json("stage", "complete", "stage-1", "--actor", f"agent:{words}").code == 5
+    code, shown = answered("", "--root", str(place.path), *command.split())
     assert code == 0
     assert "\x1b[2J" not in shown
+    assert "\x1b[8m" not in shown
     assert "\x9b" not in shown
     if command == "log":
-        assert "gone: \ufffd[2J\ufffd1;1H\ufffd" in shown
+        assert "gone: \ufffd[2J\ufffd1;1H\ufffd\ufffd[8m" in shown
         assert "\x1b[34m" in shown
         assert "gone: \x1b[2J" in place.call("log").out

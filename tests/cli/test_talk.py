@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cli.output import say
 from cli.settings import LogLevel, Settings
 from cli.talk import Talk, without_secrets
 from tests.cli.support import HERE, Place, wfctl
@@ -54,6 +56,28 @@ def on_a_terminal(place: Place, *arguments: str, **environ: str) -> str:
     text = os.read(ours, 1 << 16)
     os.close(ours)
     return text.decode()
+
+
+class Terminal(io.StringIO):
+    """A stderr that people read."""
+
+    def isatty(self) -> bool:
+        """Say so."""
+        return True
+
+
+def test_words_of_others_do_not_steer_the_terminal_that_is_talked_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither those of an event that is told nor those of an error."""
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    Talk(Settings(), lambda: "w").say("told \x1b[2J", stage="\x1b[2J")
+    say("wfctl: \x1b[2J")
+    assert isinstance(sys.stderr, Terminal)
+    told = sys.stderr.getvalue()
+    assert "told \ufffd[2J" in told
+    assert "wfctl: \ufffd[2J" in told
+    assert "\x1b[2J" not in told
 
 
 @pytest.mark.slow
