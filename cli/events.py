@@ -79,6 +79,7 @@ def of_machine(root: Reading, machine: str) -> Reading:
 def _seen(workflow: Reading, view: Moment, machine: str | None) -> Iterator[RecordedEvent]:
     if machine is None:
         return workflow.log.events(view)
+    workflow.log.require(view.version)
     return view.seen(workflow.log.store.read(workflow.log.stream, upto=view.version))
 
 

@@ -16,7 +16,8 @@ def system_clock() -> datetime:
 
 def utc_text(moment: datetime) -> str:
     """Return ``YYYY-MM-DDTHH:MM:SS.ffffffZ``, the form in which the log holds times."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # strftime leaves out the noughts of an early year, and such a text sorts after all others.
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def new_id() -> str:

@@ -55,15 +55,18 @@ class WorkflowLog:
 
     def resolved(self, at: At) -> Moment:
         """Return the moment with a session's end as a version; raises `NotFound`."""
-        if not isinstance(at, Moment):
-            return Moment(version=at)
-        if at.session is None:
-            return at
-        end = session_end(self.store.read(self.stream), at.session)
+        moment = at if isinstance(at, Moment) else Moment(version=at)
+        if moment.session is not None:
+            moment = self._at_end_of(moment.session, moment)
+        self.require(moment.version)
+        return moment
+
+    def _at_end_of(self, session: int, at: Moment) -> Moment:
+        end = session_end(self.store.read(self.stream), session)
         if end is None:
             raise NotFound(
-                f"no session {at.session} in the log; `wfctl audit costs` lists those there are",
-                session=at.session,
+                f"no session {session} in the log; `wfctl audit costs` lists those there are",
+                session=session,
             )
         version = end if at.version is None else min(end, at.version)
         return Moment(version, at.so_by, at.known_by)
@@ -82,23 +85,22 @@ class WorkflowLog:
         return self._some(self.state(at), at)
 
     def _some(self, state: Workflow | None, at: At) -> Workflow:
-        version = at.version if isinstance(at, Moment) else at
         if state is None:
             when = f" ({at})" if at is not None and str(at) else ""
             raise NoWorkflow(
                 f"the log holds no workflow{when}; `wfctl init PLAN` makes one.",
                 stream=self.stream,
             )
-        if version is not None and version > state.head and version > self._end():
-            raise NotFound(
-                f"no version {version}: the log ends at version {self._end()}",
-                version=self._end(),
-            )
         return state
 
-    def _end(self) -> int:
+    def require(self, version: int | None) -> None:
+        """Raise `NotFound` for a version that the log has not come to."""
+        if version is None:
+            return
         head = self.store.head(self.stream)
-        return head.version if head is not None else 0
+        end = head.version if head is not None else 0
+        if version > end:
+            raise NotFound(f"no version {version}: the log ends at version {end}", version=end)
 
     def evolve(self, state: Workflow | None, events: Iterator[RecordedEvent]) -> Workflow | None:
         """Return ``state`` with further events folded in."""

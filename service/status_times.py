@@ -22,6 +22,7 @@ def status_times(
     The present status counts until the moment: its time, else that of the last event seen from it;
     without a moment, until now.
     """
+    stages = list(log.current(at).stages)
     until = _until(log, at)
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
@@ -33,7 +34,6 @@ def status_times(
             entry["is_open"] = True
             entry["seconds"] += max(0.0, seconds(row["since"], until) or 0.0)
         entry["seconds"] = round(entry["seconds"] + (row["seconds"] or 0.0), 6)
-    stages = list(log.current(at).stages)
     return sorted(
         found.values(), key=lambda e: (_place(stages, e["stage"]), _place(_ORDER, e["status"]))
     )

@@ -16,6 +16,7 @@ from service.clock import utc_text
 from service.errors import InvalidOption, NotFound
 from service.moment import Moment, parse_moment
 from tests.adoption import support as s
+from tests.cli.support import Place
 from tests.history.chronicle import BEGIN, CHRONICLES, DEEDS, Chronicle
 from tests.history.support import imported_log
 from tests.projections.story import attempt
@@ -58,6 +59,40 @@ def test_what_is_no_moment_is_refused_with_the_spellings_there_are(text: str) ->
     """The message shows each."""
     with pytest.raises(InvalidOption, match="session:3"):
         parse_moment(text, now=NOW)
+
+
+READS = {
+    "status": ["status"],
+    "show": ["show", "stage-1"],
+    "log": ["log"],
+    "events": ["events"],
+    "replay": ["replay"],
+    "why": ["why", "stage-1"],
+    "blame": ["blame", "stage-1.status"],
+    "export": ["export", "state"],
+    "sql": ["audit", "sql", "SELECT 1"],
+    **{name: ["audit", name] for name in (
+        "transitions", "retries", "attempts", "times", "queue", "costs", "amendments", "bypasses",
+        "refused", "drift",
+    )},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_version_that_is_yet_to_come_is_not_found(place: Place, name: str) -> None:
+    """It would show the present, which may be another by then; one before the first is empty."""
+    answer = place.json(*READS[name], "--at", "999")
+    assert (answer.code, answer.error["code"]) == (3, "not_found")
+    assert answer.error["message"].startswith("no version 999: the log ends at version ")
+    assert place.json(*READS[name], "--at", "0").code in (0, 3)
+
+
+@pytest.mark.parametrize("year", ["0030", "0300", "1000"])
+def test_nothing_was_so_in_an_early_year(year: str) -> None:
+    """Whose noughts are written: the times of the log are compared as text."""
+    chronicle = Chronicle(IN_A_ROW)
+    for moment in (parse_moment(f"{year}-01-01"), parse_moment(None, f"{year}-01-01")):
+        assert chronicle.log.state(moment) is None
 
 
 def test_the_two_clocks_narrow_the_view_together() -> None:
