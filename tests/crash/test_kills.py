@@ -11,6 +11,7 @@ import pytest
 from tests.crash.aftermath import check_chain, recover
 from tests.crash.moments import WINDOWS, Moment, after, awaited
 from tests.crash.notes import check_notes, noting
+from tests.crash.scene import telling
 from tests.crash.support import PATIENCE, Workflow, chain, ending
 from tests.crash.victims import Victim, strike
 
@@ -34,11 +35,12 @@ def survive(workflow: Workflow, moment: Moment, victim: Victim) -> bool:
 
 def check_round(workflow: Workflow, victim: Victim, *moments: Moment) -> bool:
     """Strike at each moment, recover, and check everything; return whether all moments came."""
-    with noting(workflow) as acknowledged:
-        came = [survive(workflow, moment, victim) for moment in moments]
-        recover(workflow)
-    check_notes(workflow, acknowledged)
-    check_chain(workflow, lost=victim in _LOSSES)
+    with telling(workflow):
+        with noting(workflow) as acknowledged:
+            came = [survive(workflow, moment, victim) for moment in moments]
+            recover(workflow)
+        check_notes(workflow, acknowledged)
+        check_chain(workflow, lost=victim in _LOSSES)
     return all(came)
 
 
