@@ -21,7 +21,7 @@ from lifecycle.machines.decide import after, decide
 from lifecycle.machines.definition import Definition
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
-from lifecycle.machines.path import parse, put
+from lifecycle.machines.path import put, writable
 from lifecycle.machines.payload import MachineCreated
 from lifecycle.payload_base import Payload
 from service.clock import system_clock, utc_text
@@ -83,7 +83,7 @@ def definition_of(type_: str | None, file: str | None) -> Definition:
 def _document(values: list[str] | None, data: str | None) -> dict[str, object]:
     document: dict[str, object] = {}
     for path, value in {**object_of(data), **pairs_of(values)}.items():
-        put(document, parse(path), value)
+        put(document, writable(path), value)
     return document
 
 

@@ -9,7 +9,7 @@ from lifecycle.machines import payload as p
 from lifecycle.machines.definition import Definition, EventKind
 from lifecycle.machines.errors import InvalidInput, InvalidTransition, ReservedField
 from lifecycle.machines.machine import Machine
-from lifecycle.machines.path import Steps, leaves, look, parse, put, written
+from lifecycle.machines.path import Steps, leaves, look, parse, put, writable, written
 from lifecycle.machines.shape import misfits
 from lifecycle.payload_base import Payload
 
@@ -29,7 +29,7 @@ def update(state: Machine, command: p.MachineUpdated) -> list[Payload]:
     """Accept new values for fields; nothing where each field has its value already."""
     trial = state.draft()
     for change in command.changes:
-        steps = parse(change.path)
+        steps = writable(change.path)
         _check_reserved(state, steps, change.value)
         put(trial.document, steps, change.value)
     _check_kept(state, trial)

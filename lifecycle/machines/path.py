@@ -15,8 +15,9 @@ from lifecycle.machines.errors import InvalidInput
 Steps = tuple[str | int, ...]
 """A path in parts: text for a field, a number (from 0) for an item of a list."""
 
-_SEGMENT = re.compile(r"([^.\[\]\s]+)((?:\[\d+\])*)")
-_MOST_ITEMS = 100_000
+_SEGMENT = re.compile(r"([^.\[\]\s]+)((?:\[[0-9]{1,9}\])*)")
+#: What lies deeper can be recorded, but no longer copied and printed.
+MOST_PARTS = 64
 
 
 def parse(text: str) -> Steps:
@@ -31,8 +32,20 @@ def parse(text: str) -> Steps:
                 path=text,
             )
         steps.append(found[1])
-        steps += [min(int(n), _MOST_ITEMS) for n in re.findall(r"\d+", found[2])]
+        steps += [int(number) for number in re.findall(r"[0-9]+", found[2])]
     return tuple(steps)
+
+
+def writable(text: str) -> Steps:
+    """Return the parts of a path to write at; raises `InvalidInput` where it leads too deep."""
+    steps = parse(text)
+    if len(steps) > MOST_PARTS:
+        raise InvalidInput(
+            f"a path has at most {MOST_PARTS} parts, found {len(steps)}; keep the state flatter",
+            path=text[:400],
+            parts=len(steps),
+        )
+    return steps
 
 
 def written(steps: Steps) -> str:

@@ -69,10 +69,22 @@ def test_what_is_no_path_or_no_value_is_refused(place: MachinePlace) -> None:
     place.refused("INVALID_INPUT", 2, "update", "login", "tasks[1].status=complete")
     place.refused("INVALID_INPUT", 2, "update", "login", "planReview.approved=yes please")
     place.refused("INVALID_INPUT", 2, "update", "login")
+    place.refused("INVALID_INPUT", 2, "update", "login", f"tasks[{'9' * 5_000}]=1")
     place.done("update", "login", 'tasks[0]={"id": "T-1", "status": "pending"}')
     place.done("update", "login", "tasks[0].status=complete")
     assert place.json("login.state.json")["tasks"] == [{"id": "T-1", "status": "complete"}]
     place.refused("INVALID_INPUT", 2, "update", "login", f"x={'[' * 400}{']' * 400}")
+
+
+def test_a_path_too_deep_to_be_shown_is_refused(place: MachinePlace) -> None:
+    """Given the deepest path with the deepest value, then it is shown; one more part, refused."""
+    place.init("login")
+    deepest = ".".join("a" * 64)
+    place.done("update", "login", f"{deepest}={'[' * 200}{']' * 200}")
+    place.done("get", "login")
+    place.refused("INVALID_INPUT", 2, "update", "login", f"{deepest}.a=1")
+    place.refused("INVALID_INPUT", 2, "update", "login", f"{'.'.join('b' * 900)}=1")
+    place.refused("INVALID_INPUT", 2, "init", "other", "--type", "feature", f"{deepest}.a=1")
 
 
 def test_objects_merge_deep_and_arrays_are_replaced(place: MachinePlace) -> None:
