@@ -55,7 +55,7 @@ def _check(state: Machine, tasks: Tasks, command: MachineTaskChanged) -> None:
         refuse_reserved(state.definition, (tasks.path, 0, *path), state.id)
     status = command.changes.get("status")
     problems = misfits(below(state.definition.fields, (tasks.path, 0)), command.changes, "")
-    if status is not None and status not in tasks.statuses:
+    if "status" in command.changes and status not in tasks.statuses:
         problems.append(f"status: expected one of {', '.join(tasks.statuses)}, found {status!r}")
     if command.changes.get("id", command.task) != command.task:
         problems.append("id: a task keeps its id")

@@ -202,6 +202,7 @@ def test_a_task_runs_three_times_and_no_more(flow: MachinePlace) -> None:
         flow.done("task", "wf-1", "task-001", "--status", "failed", "last_error=it broke")
     flow.refused("CIRCUIT_OPEN", 6, "task", "wf-1", "task-001", "--status", "running")
     flow.refused("RESERVED_FIELD", 5, "task", "wf-1", "task-001", "attempts=0")
+    flow.refused("INVALID_INPUT", 2, "task", "wf-1", "task-001", "status=null")
     flow.refused("RESERVED_FIELD", 5, "update", "wf-1", "tasks[0].attempts=0")
     flow.done("approve", "wf-1", "more-attempts")
     flow.done("task", "wf-1", "task-001", "--status", "running")
