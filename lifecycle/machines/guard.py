@@ -205,13 +205,16 @@ def _counter(guard: Counter, facts: Facts) -> list[Unmet]:
     return [] if met else _one(guard, count)
 
 
-def items(value: Any) -> dict[str, Any]:
-    """Return the items of a list (by ``id`` or place) or of an object, with their statuses."""
+def items(value: Any) -> list[tuple[str, Any]]:
+    """Return the items of a list (by ``id`` or place) or of an object, with their statuses.
+
+    Items of a list may share an id; each of them counts.
+    """
     if isinstance(value, dict):
-        return {key: _status(item) for key, item in value.items()}
+        return [(key, _status(item)) for key, item in value.items()]
     if isinstance(value, list):
-        return {_name(item, index): _status(item) for index, item in enumerate(value)}
-    return {}
+        return [(_name(item, index), _status(item)) for index, item in enumerate(value)]
+    return []
 
 
 def _name(item: Any, index: int) -> str:
@@ -224,8 +227,8 @@ def _status(item: Any) -> Any:
 
 def _every(guard: Every, facts: Facts) -> list[Unmet]:
     found = items(facts.value(guard.every))
-    missing = [name for name in guard.including if name not in found]
-    wrong = {name: status for name, status in found.items() if status not in guard.status}
+    missing = [name for name in guard.including if name not in dict(found)]
+    wrong = {name: status for name, status in found if status not in guard.status}
     if found and not missing and not wrong:
         return []
     return _one(guard, {**wrong, **dict.fromkeys(missing)} or "none at all", guard.every)
@@ -233,8 +236,8 @@ def _every(guard: Every, facts: Facts) -> list[Unmet]:
 
 def _some(guard: Some, facts: Facts) -> list[Unmet]:
     found = items(facts.value(guard.some))
-    met = any(status in guard.status for status in found.values())
-    return [] if met else _one(guard, found or "none at all", guard.some)
+    met = any(status in guard.status for _, status in found)
+    return [] if met else _one(guard, dict(found) or "none at all", guard.some)
 
 
 def _recorded(guard: Recorded, facts: Facts) -> list[Unmet]:

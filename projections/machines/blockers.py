@@ -32,7 +32,7 @@ def _named(guard: Guard, machine: Machine) -> list[str]:
     if not isinstance(guard, g.Some):
         return []
     value = machine.facts({}).value(guard.some)
-    return [name for name, status in items(value).items() if status in guard.status]
+    return [name for name, status in items(value) if status in guard.status]
 
 
 def _of_limit(machine: Machine) -> list[dict[str, Any]]:

@@ -166,6 +166,19 @@ def test_an_empty_task_list_counted_as_all_complete(place: MachinePlace) -> None
     place.refused("GUARD_FAILED", 5, "transition", "login", "review")
 
 
+def test_a_pending_task_hidden_behind_another_of_its_id(place: MachinePlace) -> None:
+    """Given two tasks of one id, one of them pending, then not every task is complete."""
+    place.init("login")
+    place.done(
+        "update", "login", "artifacts.design=d", "artifacts.plan=p", "planReview.approved=true"
+    )
+    for phase in ("plan", "plan-review", "delegate"):
+        place.done("transition", "login", phase)
+    twice = [{"id": "T-1", "status": status} for status in ("pending", "complete")]
+    place.done("update", "login", f"tasks={json.dumps(twice)}")
+    place.refused("GUARD_FAILED", 5, "transition", "login", "review")
+
+
 def test_loops_counted_by_nobody(place: MachinePlace) -> None:
     """Given a debug that fails its tests, then two fixes, and then a person, whoever counts."""
     place.init("crash", "debug")
