@@ -152,6 +152,14 @@ class FileFact(NamedTuple):
     valid: tuple[str, ...] = ()
 
 
+def is_inside(path: str) -> bool:
+    """Whether a path or pattern names files that a machine may look at: of the root, not ours."""
+    steps = path.split("/")
+    plain = all(step not in ("", ".", "..") and "\0" not in step for step in steps)
+    # `**` is a whole part or nothing that a pattern may hold.
+    return plain and steps[0] != ".wfctl" and all("**" not in s or s == "**" for s in steps)
+
+
 class Facts(NamedTuple):
     """All that a guard may look at."""
 

@@ -123,15 +123,8 @@ def _paths(definition: Definition) -> Iterator[str]:
     for place, guard in _guards(definition):
         listed += [(place, part.file) for part in g.parts(guard) if isinstance(part, g.HasFile)]
     for place, path in listed:
-        if not _is_inside(path):
+        if not g.is_inside(path):
             yield f"{place}: expected the path of a file inside the root, found {path!r}"
-
-
-def _is_inside(path: str) -> bool:
-    parts = path.split("/")
-    plain = all(part not in ("", ".", "..") and "\0" not in part for part in parts)
-    # `**` is a whole part or nothing that a pattern may hold.
-    return plain and parts[0] != ".wfctl" and all("**" not in p or p == "**" for p in parts)
 
 
 def _guards(definition: Definition) -> Iterator[tuple[str, g.Guard | None]]:

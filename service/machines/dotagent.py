@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from lifecycle.machines.transition import open_ways
 from lifecycle.payload_base import Payload
 from projections.machines.dotagent import phase as phase_document
 from projections.times import age, utc_seconds
-from service.machines.evidence import is_json, look
+from service.machines.evidence import look
 
 _WEEK = 7 * 86_400
 
@@ -62,12 +63,19 @@ def _validated(
 ) -> Iterator[dict[str, Any]]:
     """Say what is wrong: outputs, times, the order of phases, a file that is not whole."""
     for done in phase_document(state)["completed_phases"]:
-        if done["output"] and not look(root, [done["output"]])[done["output"]].found:
+        if done["output"] and not _output(root, done["output"], is_pattern=True).found:
             yield _finding("output_missing", f"{done['phase']}: {done['output']} is not there")
     yield from _times(state, now)
     yield from _order(state)
     if on_disk is not None and not _is_whole(on_disk):
         yield _finding("not_whole", "phase.json was not whole; it is archived and written anew")
+
+
+def _output(root: Path, named: Any, *, is_pattern: bool) -> FileFact:
+    """Return what is there of an output; agents name it by its whole path too."""
+    own = str(named or "").removeprefix(f"{root}/")
+    own = own if is_pattern else escape(own)
+    return look(root, [own])[own]
 
 
 def _finding(check: str, message: str) -> dict[str, Any]:
@@ -105,9 +113,10 @@ def _is_whole(content: bytes) -> bool:
 def _by_phase(root: Path, state: Machine, files: Mapping[str, FileFact], found: Resumption) -> None:
     if state.definition.tasks is not None and state.tasks:
         _tasks(root, state, found)
-    (way,) = state.definition.ways(state.phase)
-    if open_ways(state, files):
-        found.commands.append(MachineTransitioned(to=way.to, reason="resumed: its output is there"))
+    ways = open_ways(state, files)
+    if len(ways) == 1:
+        reason = "resumed: its output is there"
+        found.commands.append(MachineTransitioned(to=ways[0].to, reason=reason))
         return
     phase = state.definition.phases[state.phase]
     waiting = state.definition.approval_in(state.phase)
@@ -152,10 +161,9 @@ def _tasks(root: Path, state: Machine, found: Resumption) -> None:
 
 def _status_of(root: Path, task: Mapping[str, Any], statuses: list[str]) -> str | None:
     """Return the status that a task's output says, ``pre_complete`` where it says none."""
-    output = task.get("output")
-    path = root / str(output) if output else None
-    if path is None or not path.is_file() or not path.read_bytes().strip():
+    fact = _output(root, task.get("output"), is_pattern=False)
+    if not fact.found:
         return None
-    said = json.loads(path.read_bytes()) if is_json(path) else None
+    said = json.loads((root / fact.valid[0]).read_bytes()) if fact.valid else None
     status = said.get("status") if isinstance(said, dict) else None
     return status if status in statuses and status != "running" else "pre_complete"

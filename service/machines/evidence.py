@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from lifecycle.machines.guard import FileFact
+from lifecycle.machines.guard import FileFact, is_inside
 
 
 def look(root: Path, patterns: Iterable[str]) -> dict[str, FileFact]:
@@ -15,6 +15,8 @@ def look(root: Path, patterns: Iterable[str]) -> dict[str, FileFact]:
 
 
 def _fact(root: Path, pattern: str) -> FileFact:
+    if not is_inside(pattern):
+        return FileFact()
     filled = [path for path in sorted(root.glob(pattern)) if _has_content(path)]
     return FileFact(
         tuple(_name(root, path) for path in filled),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -183,6 +184,24 @@ def test_outputs_that_are_gone_are_found(flow: MachinePlace) -> None:
     (flow.path / DEMAND).unlink()
     findings = flow.done("rehydrate", "wf-1")["resume"]["findings"]
     assert [one["check"] for one in findings] == ["output_missing"]
+
+
+def test_an_output_is_looked_for_in_the_root_alone(flow: MachinePlace, tmp_path: Path) -> None:
+    """Given outputs by their whole paths, then those of the root count, and no others are read."""
+    at_implementation(flow)
+    elsewhere = tmp_path.parent / "elsewhere.json"
+    elsewhere.write_text('{"status": "verified"}', "utf-8")
+    flow.write("memory/[1].json", {"status": "verified"})
+    for task, output in (("task-001", elsewhere), ("task-002", flow.path / "memory/[1].json")):
+        flow.done("task", "wf-1", task, "--status", "running", f"output={output}")
+    flow.done("append", "wf-1", "phase.started")
+    flow.done("append", "wf-1", "phase.completed", "--data", f'{{"output": "{elsewhere}"}}')
+    found = flow.done("rehydrate", "wf-1")["resume"]["findings"]
+    assert [one["check"] for one in found] == ["output_missing"]
+    assert [tasks(flow)[id_]["status"] for id_ in ("task-001", "task-002")] == [
+        "pending",
+        "verified",
+    ]
 
 
 def test_a_dry_run_says_what_it_would_repair(flow: MachinePlace) -> None:
