@@ -22,6 +22,7 @@ _KEEPS = "a machine keeps it; wfctl machine init ID begins another"
 _WRITES = "the engine writes it"
 _MOVES = "wfctl machine transition {id} PHASE"
 _STANDS = "wfctl machine append {id} TYPE"
+_LIMITS = "an import takes it over; a limit is not changed on the way"
 #: The fields of a protocol's files that nobody else writes, and what is done instead.
 _ENGINE: dict[str, dict[str, str]] = {
     "exarchos": {
@@ -177,11 +178,8 @@ class Definition(_Part):
 
     def all_reserved(self) -> dict[str, str]:
         """Return the fields that only the engine writes, those of the protocol too."""
-        return self.reserved | {
-            field: instead
-            for field, instead in _ENGINE[self.protocol].items()
-            if field not in self.reserved
-        }
+        limits = {loop.limit_from: _LIMITS for loop in self.loops.values() if loop.limit_from}
+        return {**self.reserved, **limits, **_ENGINE[self.protocol], **self.reserved}
 
     def ways(self, phase: str) -> list[Transition]:
         """Return the transitions from a phase, in the order they are written."""

@@ -28,6 +28,7 @@ _ROLES = {
 def problems(definition: Definition) -> list[str]:
     """Return everything that is wrong with a definition."""
     named = [*_names(definition), *_shapes(definition), *_patterns(definition)]
+    named += _paths_of_fields(definition)
     guards = [
         problem for place, one in _guards(definition) for problem in _guard(definition, place, one)
     ]
@@ -39,6 +40,7 @@ def problems(definition: Definition) -> list[str]:
 def _names(definition: Definition) -> Iterator[str]:
     yield from _phases(definition)
     yield from _statuses(definition)
+    yield from _tasks(definition)
     for way in definition.transitions:
         yield from _way(definition, way)
     twice = Counter((way.source, way.to) for way in definition.transitions)
@@ -50,9 +52,6 @@ def _names(definition: Definition) -> Iterator[str]:
             yield f"loops.{name}.on_limit: no phase {loop.on_limit!r}"
         if all(way.loop != name for way in definition.transitions):
             yield f"loops.{name}: no transition counts it"
-    beyond = definition.tasks.beyond if definition.tasks is not None else None
-    if beyond is not None and beyond not in definition.approvals:
-        yield f"tasks.beyond: no approval {beyond!r}"
     for name, approval in definition.approvals.items():
         if approval.phase not in definition.phases:
             yield f"approvals.{name}.phase: no phase {approval.phase!r}"
@@ -80,6 +79,18 @@ def _statuses(definition: Definition) -> Iterator[str]:
     )
 
 
+def _tasks(definition: Definition) -> Iterator[str]:
+    tasks = definition.tasks
+    if tasks is None:
+        return
+    for role in ("running", "done", "failed"):
+        status = getattr(tasks, role)
+        if status not in tasks.statuses:
+            yield f"tasks.{role}: no status {status!r} among tasks.statuses"
+    if tasks.beyond is not None and tasks.beyond not in definition.approvals:
+        yield f"tasks.beyond: no approval {tasks.beyond!r}"
+
+
 def _way(definition: Definition, way: Transition) -> Iterator[str]:
     place = f"transitions: {way.source} -> {way.to}"
     for phase in (way.source, way.to):
@@ -90,6 +101,10 @@ def _way(definition: Definition, way: Transition) -> Iterator[str]:
     for loop in filter(None, (way.loop, *way.resets)):
         if loop not in definition.loops:
             yield f"{place}: no loop {loop!r}"
+    for name in [part.approved for part in g.parts(way.guard) if isinstance(part, g.Approved)]:
+        known = definition.approvals.get(name)
+        if known is not None and known.phase != way.source:
+            yield f"{place}: {name} is given in {known.phase}, never here"
 
 
 def _shapes(definition: Definition) -> list[str]:
@@ -147,9 +162,20 @@ def _guard(definition: Definition, place: str, guard: g.Guard | None) -> Iterato
 def _field(definition: Definition, place: str, path: str) -> Iterator[str]:
     try:
         if below(definition.fields, parse(path)) is None:
-            yield f"{place}: the guard looks at {path}, which is not among the fields"
+            yield f"{place}: it looks at {path}, which is not among the fields"
     except InvalidInput as error:
         yield f"{place}: {error.message}"
+
+
+def _paths_of_fields(definition: Definition) -> Iterator[str]:
+    for name, loop in definition.loops.items():
+        if loop.limit_from is not None:
+            yield from _field(definition, f"loops.{name}.limit_from", loop.limit_from)
+    for path in definition.reserved:
+        try:
+            parse(path)
+        except InvalidInput as error:
+            yield f"reserved: {error.message}"
 
 
 def _unknown(definition: Definition, part: g.Guard) -> str | None:
@@ -198,6 +224,10 @@ def _reach(definition: Definition) -> Iterator[str]:
 def _loops(definition: Definition) -> Iterator[str]:
     """A cycle ends by being counted, or waits for a person; a limit leads out of its cycle."""
     free = [way for way in definition.transitions if not _is_held(way) and way.loop is None]
+    for way in definition.transitions:
+        if way.resets and not _is_held(way):
+            place = f"transitions: {way.source} -> {way.to}"
+            yield f"{place}: only where a person agrees does a count begin anew"
     cycle = find_cycle(_onward(definition, [way for way in free if not way.unbounded]))
     if cycle is not None:
         yield f"transitions: {' -> '.join(cycle)} is a loop without an exit: nothing counts it"

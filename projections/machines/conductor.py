@@ -21,7 +21,7 @@ def metadata(machine: Machine) -> dict[str, Any]:
     held = recorded_blockers(machine)
     if held or "blockers" in document:
         found["blockers"] = [*(blockers if isinstance(blockers, list) else []), *held]
-    found[OWN] = _loop_state(machine, document.get(OWN) or {})
+    found[OWN] = _loop_state(machine, _objects(document.get(OWN)))
     return found
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from lifecycle.machines.definition import load
-from lifecycle.machines.errors import InvalidDefinition
-from tests.machines.support import every, small_data
+from lifecycle.machines.errors import InvalidDefinition, ReservedField
+from tests.machines.support import begun, every, set_, small, small_data, when
 
 CYCLE: list[dict[str, Any]] = [
     {"from": "a", "to": "c"},
@@ -17,11 +17,14 @@ CYCLE: list[dict[str, Any]] = [
 ]
 THREE = {"a": {}, "b": {"final": True}, "c": {}}
 TO_C = [{"from": "a", "to": "c"}, {"from": "a", "to": "b"}]
-COUNTED = [
+COUNTED: list[dict[str, Any]] = [
     {"from": "a", "to": "c", "loop": "again"},
     {"from": "c", "to": "a"},
     {"from": "a", "to": "b", "guard": {"present": "x"}},
 ]
+
+BEGUN_ANEW = [{**way, "resets": ["again"]} if way["to"] == "a" else way for way in COUNTED]
+TASKS = {"statuses": ["open", "done"], "running": "open", "done": "done", "failed": "lost"}
 
 FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "a phase that no way leads to": ({"phases": THREE}, "phases.c: no way leads here"),
@@ -53,6 +56,36 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
             "loops": {"again": {"limit": 2, "on_limit": "c"}},
         },
         "it is no exit",
+    ),
+    "a count that nobody's agreement begins anew": (
+        {
+            "phases": THREE,
+            "transitions": BEGUN_ANEW,
+            "fields": {"x": "text"},
+            "loops": {"again": {"limit": 2, "on_limit": "b"}},
+        },
+        "c -> a: only where a person agrees does a count begin anew",
+    ),
+    "a limit in a field that there is none of": (
+        {
+            "phases": THREE,
+            "transitions": COUNTED,
+            "fields": {"x": "text"},
+            "loops": {"again": {"limit": 2, "on_limit": "b", "limit_from": "most"}},
+        },
+        "loops.again.limit_from: it looks at most, which is not among the fields",
+    ),
+    "a reserved field that is no path": (
+        {"reserved": {"a b": "ask"}},
+        "reserved: 'a b' is no path",
+    ),
+    "a status that no task has": ({"tasks": TASKS}, "tasks.failed: no status 'lost'"),
+    "an approval that is given elsewhere": (
+        {
+            "transitions": [{"from": "a", "to": "b", "guard": {"approved": "end"}}],
+            "approvals": {"end": {"phase": "b", "asks": "End?"}},
+        },
+        "a -> b: end is given in b, never here",
     ),
     "an unknown event": (
         {"transitions": [{"from": "a", "to": "b", "guard": {"recorded": "e"}}]},
@@ -140,3 +173,12 @@ def test_a_cycle_may_be_without_a_limit_where_it_says_so() -> None:
 def test_a_definition_reads_back_as_it_was_written(known: Any) -> None:
     """What the log holds of it is all of it."""
     assert load(known.dumped()) == known
+
+
+def test_a_limit_that_a_field_holds_is_nobodys_to_change() -> None:
+    """Given a loop whose limit a field holds, then no update raises it on the way."""
+    loops = {"again": {"limit": 2, "on_limit": "b", "limit_from": "most"}}
+    fields = {"x": "text", "most": "number"}
+    known = small(phases=THREE, transitions=COUNTED, fields=fields, loops=loops)
+    with pytest.raises(ReservedField):
+        when(begun(known), set_(most=900))
