@@ -27,8 +27,11 @@ def keep(folder: Path, workflow: str, at: str, files: Mapping[str, bytes]) -> Pa
 
 
 def stamp(at: str) -> str:
-    """Return a time as it stands in a folder's name: ``20260331T100000Z``."""
-    return at[:19].replace("-", "").replace(":", "") + "Z"
+    """Return a time as it stands in a folder's name: ``20260331T100000Z``.
+
+    Of what was typed by hand only letters and digits are left.
+    """
+    return "".join(letter for letter in at[:19] if letter.isalnum()) + "Z"
 
 
 def _archives(folder: Path) -> list[Path]:

@@ -29,7 +29,9 @@ def digests(root: Path, command: MachineUpdated) -> dict[str, str]:
 def drift_of(root: Path, machine: Machine) -> list[dict[str, Any]]:
     """Return the artifacts whose file is missing, or is not what it was when recorded."""
     found: list[dict[str, Any]] = []
-    for name, value in (machine.document.get(FIELD) or {}).items():
+    artifacts = machine.document.get(FIELD)
+    named = artifacts if isinstance(artifacts, dict) else {FIELD: artifacts}
+    for name, value in named.items():
         for text in _texts(value):
             path = _file(root, text)
             if path is None and (text in machine.digests or _is_path(text)):

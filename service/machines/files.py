@@ -154,7 +154,9 @@ class MachineFiles:
         place = paths(state).get("archive")
         if place is not None and state.is_final:
             ended = {Path(path).name: content for path, content in rendered(state).items()}
-            archive.keep(self.root.path / place, state.id, state.moves[-1].at, ended)
+            move = state.last_move  # none where it was taken over as it had ended
+            at = move.at if move is not None else state.created
+            archive.keep(self.root.path / place, state.id, at, ended)
 
     def _keep_broken(self, state: Machine, path: str, found: bytes | None) -> None:
         """Keep a file that others broke in the protocol's own archive too."""

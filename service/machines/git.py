@@ -69,7 +69,9 @@ def _git(folder: Path, *arguments: str) -> str | None:
 def drift_of(root: Path, machine: Machine) -> list[dict[str, Any]]:
     """Return the worktrees and task branches that the state names and git does not have."""
     worktrees = _objects(machine.document.get("worktrees"))
-    branches = {str(task["id"]): task["branch"] for task in machine.tasks if task.get("branch")}
+    branches = {
+        str(task.get("id")): str(task["branch"]) for task in machine.tasks if task.get("branch")
+    }
     if not worktrees and not branches:
         return []
     repository = repository_of(root)

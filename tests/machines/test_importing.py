@@ -97,6 +97,42 @@ def test_a_track_without_a_loop_begins_with_its_plan(place: MachinePlace) -> Non
     assert ("missing", "loop_state") in kinds(data)
 
 
+def test_phased_development_that_has_ended_is_taken_over(place: MachinePlace) -> None:
+    """Given a complete workflow with a start typed by hand, then it is archived, as it ended."""
+    source = {"workflow_id": "wf-1", "current_phase": "COMPLETE", "started_at": "1/2/2026"}
+    imported(place, source, "memory/state/phase.json")
+    assert place.done("get", "wf-1", "--query", "current_phase") == "COMPLETE"
+    (kept,) = (place.path / "memory/state/.archive").iterdir()
+    assert kept.name == "wf-1_122026Z"
+
+
+@pytest.mark.parametrize("odd", [["PLAN"], {"a": 1}, 7], ids=repr)
+def test_a_phase_of_any_json_is_reported(place: MachinePlace, odd: Any) -> None:
+    """Given a phase or step that is no text, then it is said, and the protocol's first is taken."""
+    data = imported(place, track(current_step=odd))
+    assert ("unknown_step", "loop_state.current_step") in kinds(data)
+    source = {"workflow_id": "wf-1", "current_phase": odd}
+    data = imported(place, source, "memory/state/phase.json")
+    assert ("unknown_phase", "current_phase") in kinds(data)
+
+
+@pytest.mark.parametrize("odd", ["docs/design.md", ["docs/design.md"]], ids=repr)
+def test_artifacts_of_any_shape_are_looked_for(place: MachinePlace, odd: Any) -> None:
+    """Given artifacts that are no object and a task without an id, then each is looked for."""
+    place.write(
+        "login.state.json",
+        {
+            "featureId": "login",
+            "workflowType": "feature",
+            "artifacts": odd,
+            "tasks": [{"branch": "b"}],
+        },
+    )
+    place.done("import", str(place.path / "login.state.json"))
+    found = [one["kind"] for one in place.done("rehydrate", "login")["drift"]]
+    assert found == ["artifact_missing", "no_repository"]
+
+
 def test_what_is_not_json_is_refused_with_the_place(place: MachinePlace) -> None:
     """Such as a file whose newlines are written out."""
     place.write(FILE, '{\\n  "track_id": "auth"\\n}')

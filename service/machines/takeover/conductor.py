@@ -42,8 +42,8 @@ def take_over(source: Document, id_: str) -> Takeover:
 
 def _step(found: Takeover, loop: Document) -> str:
     step = loop.get("current_step")
-    if step in found.definition.phases and step != "BLOCKED":
-        return str(step)
+    if isinstance(step, str) and step in found.definition.phases and step != "BLOCKED":
+        return step
     mapped = _STEPS.get(str(step)) or _last_known(found, loop)
     found.say("unknown_step", f"{OWN}.current_step", step, f"taken for {mapped}")
     return mapped

@@ -27,8 +27,8 @@ def take_over(source: Document, execution: Document, id_: str) -> Takeover:
     known = shipped("dotagent")
     found = Takeover(str(source.get("workflow_id") or id_), known, known.initial)
     phase = source.get("current_phase")
-    if phase in known.phases:
-        found.phase = str(phase)
+    if isinstance(phase, str) and phase in known.phases:
+        found.phase = phase
     else:
         found.say("unknown_phase", "current_phase", phase, f"taken for {known.initial}")
     found.status = _status(found, source.get("phase_status"))
