@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from tempfile import TemporaryFile
 from typing import Any
 
 from lifecycle import payload as p
@@ -135,21 +136,23 @@ class Runner:
     def _session(self) -> Session:
         began = time.monotonic()
         limit = f"--time-limit={self.limits.seconds:g}"
-        process = subprocess.Popen(
-            [*self.words, limit],
-            cwd=self.jobs.root,
-            env={**os.environ, CHILD: "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-            # What the terminal sends to the runner reaches the loop through the runner alone.
-            start_new_session=True,
-        )
-        self._attend(process, began)
-        printed, _ = process.communicate()
-        return Session(process.returncode, _reason(printed), time.monotonic() - began)
+        # A pipe that nobody reads would stop a loop that has more to say than it holds.
+        with TemporaryFile("w+") as printed:
+            process = subprocess.Popen(
+                [*self.words, limit],
+                cwd=self.jobs.root,
+                env={**os.environ, CHILD: "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                # What the terminal sends to the runner reaches the loop through the runner alone.
+                start_new_session=True,
+            )
+            self._attend(process, began)
+            printed.seek(0)
+            reason = _reason(printed.read())
+        return Session(process.returncode, reason, time.monotonic() - began)
 
-    def _attend(self, process: subprocess.Popen[str], began: float) -> None:
+    def _attend(self, process: subprocess.Popen[bytes], began: float) -> None:
         told: float | None = None
         while process.poll() is None:
             now = time.monotonic()

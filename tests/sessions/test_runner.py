@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,7 +19,16 @@ from service.root import Root
 from tests.cli.support import Place
 from tests.crash.support import until
 from tests.need import need_programs
-from tests.sessions.support import agent, events, silent, stage, statuses, workflow
+from tests.sessions.support import (
+    agent,
+    answer,
+    events,
+    silent,
+    stage,
+    started,
+    statuses,
+    workflow,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -141,6 +151,16 @@ def test_sessions_that_do_nothing_end_it(tmp_path: Path) -> None:
     other.done("run", "--autonomous", *BRISK)
     assert ended(other) == "blocked"
     assert len(events(other, "session.started")) == 1
+
+
+def test_a_session_may_say_more_than_a_pipe_holds(tmp_path: Path) -> None:
+    """Given a loop that names a thousand hindrances, then it ends, and its reason is read."""
+    place = workflow(tmp_path, stage(1))
+    said = "{'data': {'exit_reason': 'blocked', 'blocked': ['w' * 300] * 1000}}"
+    loop = [sys.executable, "-c", f"import json; print(json.dumps({said}))"]
+    options = ("--max-sessions", "1", "--session-seconds", "5")
+    runner = started(place, "runner", "serve", *options, "--", *loop)
+    assert answer(runner)["ended"] == "blocked"
 
 
 def test_what_cannot_be_driven_is_refused_before_anything_starts(tmp_path: Path) -> None:
