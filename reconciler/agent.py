@@ -192,7 +192,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     _signal_group(process.pid, signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE)
-        return
+    # What it started may not have listened, whether it has ended itself or not.
     _signal_group(process.pid, signal.SIGKILL)
     process.wait()
 

@@ -97,9 +97,10 @@ def test_an_agent_that_edits_the_files_by_hand_is_drift(tmp_path: Path) -> None:
 
 
 def test_an_agent_has_a_limited_time(tmp_path: Path) -> None:
-    """It is stopped with all that it started, and has failed."""
+    """It is stopped with all that it started, also what does not listen, and has failed."""
     place = workflow(tmp_path, silent(1))
-    words = agent(tmp_path, "sleep 60 & echo $! > child; sleep 60")
+    deaf = "bash -c 'trap : TERM; echo $$ > child; while :; do sleep 0.1; done'"
+    words = agent(tmp_path, f"{deaf} & sleep 60")
     shown = place.json("run", "--agent", words, "--agent-time", "0.5")
     assert (shown.code, statuses(place)) == (6, ["failed"])
     assert "was stopped after" in events(place, "stage.failed")[0]["data"]["error"]
