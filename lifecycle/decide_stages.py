@@ -142,7 +142,7 @@ def _under_way(stage: Stage, named: str | None) -> Attempt:
 
 
 def launch(state: Workflow, command: p.StageLaunched) -> Decision:
-    """preparing → running; a recovered attempt of a running stage keeps the status.
+    """preparing → running; a synchronous attempt, and one of a running stage, keep the status.
 
     One that was launched before is recorded again where its jobs are others since.
     """
@@ -150,10 +150,17 @@ def launch(state: Workflow, command: p.StageLaunched) -> Decision:
     if stage.status is not Status.RUNNING:
         _may_become(stage, Status.RUNNING, command.type)
     attempt = _under_way(stage, command.attempt)
+    if command.mode == "sync" != attempt.mode:
+        raise _not_launched(stage, f"{attempt.id} is {attempt.mode}, not synchronous")
     again = attempt.launched_at is not None
     if again and command.job_ids in ([], attempt.job_ids):
-        _may_become(stage, Status.RUNNING, command.type)
+        raise _not_launched(stage, f"{attempt.id} is recorded as launched, with these jobs")
     return [command.model_copy(update={"again": again})]
+
+
+def _not_launched(stage: Stage, why: str) -> IllegalTransition:
+    status = stage.status.value
+    return IllegalTransition(stage.id, status, Status.RUNNING.value, why, targets(stage.status))
 
 
 def compute(state: Workflow, command: p.StageComputed) -> Decision:

@@ -70,7 +70,8 @@ def launched(draft: Workflow, event: Event) -> None:
     """The attempt's processes run."""
     data = event.data
     stage = draft.stages[data["stage"]]
-    stage.status = Status.RUNNING
+    if data["mode"] != "sync":
+        stage.status = Status.RUNNING
     attempt = stage.attempts[-1]
     attempt.launched_at = attempt.launched_at or event.occurred_at
     attempt.mode = data["mode"]

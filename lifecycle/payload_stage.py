@@ -62,12 +62,13 @@ class AttemptStarted(StagePayload):
 class StageLaunched(AttemptPayload):
     """The attempt's processes run; what its runner told of itself.
 
-    ``again``: it was recorded as launched before, and its jobs are others since, or known at last.
+    A synchronous one leaves its stage preparing: such a stage never shows running. ``again``: it
+    was recorded as launched before, and its jobs are others since, or known at last.
     """
 
     type: ClassVar[str] = "stage.launched"
     schema_version: ClassVar[int] = 2
-    mode: Literal["tmux", "setsid"]
+    mode: Literal["sync", "tmux", "setsid"]
     session: str | None = None
     submission_hash: str | None = None
     job_ids: list[str] = []

@@ -229,7 +229,7 @@ def _computing_from(event: RecordedEvent, since: str | None) -> str | None:
     A job of a scheduler waits until it was seen to have begun; any other computes once launched.
     """
     jobs = (event.data.get("evidence") or {}).get("jobs") or []
-    if event.type == "stage.launched":
+    if event.type == "stage.launched" and event.data["mode"] != "sync":
         return event.occurred_at
     if event.type != "attempt.observed" or not jobs:
         return since

@@ -190,8 +190,9 @@ def _attempt_started(data: dict[str, Any], state: Workflow) -> str | None:
 
 
 def _launched(data: dict[str, Any], state: Workflow) -> str:
-    if data.get("again"):
-        return f"{data['stage']}: {data['attempt']} runs as job {', '.join(data['job_ids'])}"
+    if data.get("again") or data["mode"] == "sync":
+        ids = ", ".join(data.get("job_ids", [])) or "unknown"
+        return f"{data['stage']}: {data['attempt']} runs as job {ids}"
     where = f"tmux: {data['session']}" if data.get("session") else data["mode"]
     return f"{data['stage']}: status -> running ({where})"
 

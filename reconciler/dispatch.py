@@ -206,9 +206,7 @@ def launch(jobs: Jobs, attempt: Attempt, mode: Mode, *, known: bool = False) -> 
 
     ``known`` says that it was launched and recorded before: then its new jobs are recorded alone.
     """
-    mode = attach(jobs, attempt, mode)
-    if mode is not Mode.SYNC:
-        _record_launch(jobs, attempt, mode, known)
+    _record_launch(jobs, attempt, attach(jobs, attempt, mode), known)
 
 
 def attach(jobs: Jobs, attempt: Attempt, mode: Mode) -> Mode:
@@ -238,7 +236,7 @@ def launched(attempt: Attempt, mode: Mode, facts: Facts) -> p.StageLaunched:
     return p.StageLaunched(
         stage=attempt.stage,
         attempt=attempt.id,
-        mode="tmux" if mode is Mode.TMUX else "setsid",
+        mode=mode.value,
         session=attempt.session if mode is Mode.TMUX else None,
         submission_hash=facts.submission_hash,
         job_ids=list(facts.job_ids),

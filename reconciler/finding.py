@@ -135,7 +135,7 @@ def lacks_launch(stage: Stage, evidence: Evidence, found: Verdict) -> bool:
     """Say whether an attempt that was launched is not recorded as such, or without its jobs."""
     recorded = stage.attempts[-1]
     known = recorded.launched_at is not None and (recorded.job_ids or not _has_ids(evidence))
-    return not known and _was_launched(found) and recorded.mode != "sync"
+    return not known and _was_launched(found)
 
 
 def _has_ids(evidence: Evidence) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import time
 from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from reconciler import processes as processes_of_machine
 from tests.crash.aftermath import check_chain, check_log, check_stage, recover
 from tests.crash.moments import WINDOWS, after, awaited
 from tests.crash.support import Workflow, chain, ending, stage, until
@@ -64,15 +66,49 @@ def test_a_synchronous_dispatch_killed_half_way_runs_once(
         strike(workflow, victim)
     recover(workflow)
     check_chain(workflow)
+    if workflow.events("attempt.started")[0]["data"]["mode"] == "sync":
+        check_synchronous_launch(workflow)
+
+
+def check_synchronous_launch(workflow: Workflow) -> None:
+    """Check that the first stage's launch is in the log once, in its place, with all its facts."""
+    [first] = (e for e in workflow.events("stage.launched") if e["data"]["stage"] == "stage-1")
+    end = workflow.events("stage.computed")[0]
+    assert first["version"] < end["version"]
+    launched, computed = first["data"], end["data"]
+    assert (launched["mode"], launched["session"]) == ("sync", None)
+    assert launched["job_ids"] == computed["facts"]["job_ids"]
+    work = "stage-1/.attempts/att-0001/work"
+    hash_ = launched["submission_hash"]
+    assert launched["work_dir"] == str(workflow.root / work / hash_)
+    assert launched["host"] == processes_of_machine.host()
+    assert launched["boot_id"] == processes_of_machine.boot_id()
+    assert launched["dpdispatcher_version"] == version("dpdispatcher")
+    assert "stage-1: att-0001 runs as job" in (workflow.root / "progress.log").read_text()
 
 
 def test_a_synchronous_dispatch_waits_for_the_end(workflow: Workflow) -> None:
-    """When the command returns, the stage is computed, and no tmux session was made."""
+    """When the command returns, the stage is computed; it never ran for those who read along."""
     workflow.init(*chain())
     workflow.succeed("dispatch", "stage-1", "--sync")
     assert workflow.stage("stage-1")["status"] == "post_processing"
-    assert workflow.committed("stage.launched") == 0
+    check_synchronous_launch(workflow)
+    assert "status -> running" not in (workflow.root / "progress.log").read_text()
     recover(workflow)
+    check_chain(workflow)
+
+
+def test_a_synchronous_dispatch_killed_before_it_tells_of_the_launch_is_told_of(
+    workflow: Workflow,
+) -> None:
+    """The job is submitted, nobody has recorded it; the look that finds it does."""
+    workflow.init(*chain(1.0))
+    with ending(workflow.start("dispatch", "stage-1", "--sync")) as dispatch:
+        assert awaited(WINDOWS["the job is submitted and not written down"], workflow, dispatch)
+        strike(workflow, Victim.ORCHESTRATOR)
+    workflow.succeed("rehydrate")
+    recover(workflow)
+    check_synchronous_launch(workflow)
     check_chain(workflow)
 
 

@@ -190,6 +190,25 @@ def test_an_attempt_that_was_not_seen_to_be_lost_is_not_replaced() -> None:
         decide(state, s.attempt("stage-1", recovers="att-0001"), s.AT)
 
 
+def test_a_synchronous_attempt_is_launched_while_its_stage_is_preparing() -> None:
+    """Given one, when its launch is recorded, then it has its jobs and never shows running."""
+    state = s.given(s.attempt("stage-1", "sync"))
+    told = s.launched("stage-1").model_copy(update={"mode": "sync", "job_ids": ["12"]})
+    state = s.recorded(state, *decide(state, told, s.AT))
+    found = state.stage("stage-1")
+    assert (found.status, found.attempts[-1].job_ids) == (Status.PREPARING, ["12"])
+    with pytest.raises(IllegalTransition, match="recorded as launched"):
+        decide(state, told, s.AT)
+
+
+def test_an_attempt_that_others_wait_for_is_not_launched_as_a_synchronous_one() -> None:
+    """Given a tmux attempt, when it is said to be launched synchronously, then it is refused."""
+    state = s.given(s.attempt("stage-1"))
+    told = s.launched("stage-1").model_copy(update={"mode": "sync"})
+    with pytest.raises(IllegalTransition, match="att-0001 is tmux, not synchronous"):
+        decide(state, told, s.AT)
+
+
 def test_a_recovered_attempt_is_launched_while_the_stage_stays_running() -> None:
     """Given a recovery, when its launch is recorded, then the stage is running as before."""
     state = s.given(

@@ -73,6 +73,10 @@ SPELLING: dict[str, tuple[list[Payload], str]] = {
         [attempt(), p.StageLaunched(**ATTEMPT, mode="setsid")],
         "stage-1: status -> running (setsid)",
     ),
+    "stage.launched sync": (
+        [attempt(mode="sync"), p.StageLaunched(**ATTEMPT, mode="sync", job_ids=["12"])],
+        "stage-1: att-0001 runs as job 12",
+    ),
     "stage.launched again": (
         [attempt(), LAUNCHED, p.StageLaunched(**ATTEMPT, mode="tmux", job_ids=["12"], again=True)],
         "stage-1: att-0001 runs as job 12",
