@@ -123,11 +123,11 @@ def _patterns(definition: Definition) -> Iterator[str]:
             re.compile(pattern)
         except re.error as error:
             yield f"{place}: no regular expression: {error}"
-    yield from _paths(definition)
+    yield from misplaced(definition)
 
 
-def _paths(definition: Definition) -> Iterator[str]:
-    """Say which files are not where a machine may write or look, and which are not named."""
+def misplaced(definition: Definition) -> Iterator[str]:
+    """Yield which files are not where a machine may write or look, and which are not named."""
     for role in _ROLES[definition.protocol]:
         if role not in definition.files:
             yield f"files.{role}: the protocol {definition.protocol} writes this file; name it"

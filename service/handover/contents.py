@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from dataclasses import dataclass
+from errno import EINVAL
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 from eventstore.chain import ZERO
-from service.handover.manifest import CLAIMS, NAME, REFUSALS, Manifest, Stream, UnusableArchive
+from eventstore.store import Refusal
+from lifecycle.layout import restore
+from lifecycle.machines.definition import trusted
+from lifecycle.machines.soundness import misplaced
+from service.handover.manifest import (
+    CLAIMS,
+    DRIFT,
+    NAME,
+    REFUSALS,
+    Manifest,
+    Stream,
+    UnusableArchive,
+)
+from service.machines.log import PREFIX as MACHINE
+from service.root import Config
 
 _CHUNK = 1 << 16
 #: What an exported event has before its last brace, beside the text that was hashed.
@@ -30,20 +47,34 @@ def read_archive(path: Path) -> Archive:
     try:
         with ZipFile(path) as file:
             manifest = Manifest.from_dict(json.loads(file.read(NAME)))
+            _check_names(path, manifest)
             for name in manifest.files:
                 _check(path, file, manifest, name)
             commands = _commands(path, file, manifest)
             for stream in manifest.streams:
                 _check_chain(path, file, stream, commands)
-    except BadZipFile as error:
+    except (BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
+        if isinstance(error, OSError) and error.errno != EINVAL:  # a place before the beginning
+            raise
         raise UnusableArchive(
-            str(path), None, f"expected a zip file, found none ({error})"
+            str(path), None, f"expected a whole zip file, found none ({error})"
         ) from error
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UnusableArchive(
             str(path), NAME, f"not what `wfctl export archive` writes: {error}"
         ) from error
     return Archive(path, manifest)
+
+
+def _check_names(path: Path, manifest: Manifest) -> None:
+    """Refuse what would make no root, or a file outside of it."""
+    first, *others = [stream.name for stream in manifest.streams] or [""]
+    if first != Config(manifest.workflow).stream or any(not o.startswith(MACHINE) for o in others):
+        raise UnusableArchive(str(path), NAME, "it does not name one workflow and its machines")
+    for name in manifest.files:
+        kept = name.removeprefix(DRIFT)
+        if name.startswith(DRIFT) and ("/" in kept or kept in ("", ".", "..")):
+            raise UnusableArchive(str(path), name, "expected the name of a file, found none")
 
 
 def _check(path: Path, file: ZipFile, manifest: Manifest, name: str) -> None:
@@ -61,6 +92,9 @@ def _commands(path: Path, file: ZipFile, manifest: Manifest) -> set[str]:
     for name in (CLAIMS, REFUSALS):
         if name not in manifest.files:
             raise UnusableArchive(str(path), name, "the manifest does not name it")
+    with file.open(REFUSALS) as lines:
+        for line in lines:
+            Refusal(**json.loads(line))
     with file.open(CLAIMS) as lines:
         return {json.loads(line)["command_id"] for line in lines}
 
@@ -79,6 +113,8 @@ def _check_chain(path: Path, file: ZipFile, stream: Stream, commands: set[str]) 
             if found != said or place != (stream.name, version, previous):
                 why = f"version {version} was changed: it hashes to {found}, and says {said}"
                 raise UnusableArchive(str(path), stream.file, why)
+            if version == 1 and stream.name.startswith(MACHINE):
+                _check_machine(path, stream, event["data"])
             if event["command_id"] not in commands:
                 why = f"version {version} is of a command that {CLAIMS} does not know"
                 raise UnusableArchive(str(path), stream.file, why)
@@ -86,3 +122,14 @@ def _check_chain(path: Path, file: ZipFile, stream: Stream, commands: set[str]) 
     if (version, previous) != (stream.version, stream.head or ZERO):
         why = f"it ends at version {version}, not as the manifest says"
         raise UnusableArchive(str(path), stream.file, why)
+
+
+def _check_machine(path: Path, stream: Stream, data: dict[str, Any]) -> None:
+    """Refuse a machine that would write its files elsewhere: its definition came with it."""
+    id_ = stream.name.removeprefix(MACHINE)
+    definition = trusted(restore(data["definition"], data["definition_layout"]), id_)
+    wrong = [*misplaced(definition)]
+    if data["machine"] != id_ or "/" in id_ or id_ in ("", ".", ".."):
+        wrong.append(f"expected the id of a machine, found {id_!r}")
+    if wrong:
+        raise UnusableArchive(str(path), stream.file, "; ".join(wrong))

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
+from shutil import rmtree
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -243,6 +245,75 @@ def test_an_archive_without_its_commands_makes_nothing(lived: Place, tmp_path: P
     answer = call("import", str(target), "--into", str(tmp_path / "made"), "-o", "json")
     assert (answer.code, answer.error["code"]) == (1, "unusable_archive")
     assert not (tmp_path / "made").exists()
+
+
+def test_an_archive_that_was_damaged_on_its_way_makes_nothing(lived: Place, tmp_path: Path) -> None:
+    """Whatever byte it was that came out different; what nobody reads need not be the same."""
+    file = handed_over(lived, tmp_path)
+    whole, damaged, codes = file.read_bytes(), tmp_path / "damaged.zip", set()
+    for place in range(0, len(whole), len(whole) // 60):
+        damaged.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        answer = call("import", str(damaged), "--into", str(tmp_path / "b"), "-o", "json")
+        codes.add(answer.error["code"] if answer.code else "")
+        rmtree(tmp_path / "b", ignore_errors=True)
+    assert "unusable_archive" in codes
+    assert codes <= {"unusable_archive", ""}
+
+
+Files = dict[str, bytes]
+
+
+def forged(file: Path, change: Callable[[dict[str, Any], Files], None]) -> Path:
+    """Write an archive whose files were changed, and its manifest so that every digest fits."""
+    files: Files = {}
+    rewritten(file, files.setdefault)
+    manifest = json.loads(files["manifest.json"])
+    change(manifest, files)
+    for name, content in files.items():
+        if name != "manifest.json":
+            manifest["files"][name] = {"bytes": 1, "sha256": sha256(content).hexdigest()}
+    files["manifest.json"] = json.dumps(manifest).encode()
+    with ZipFile(file, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return file
+
+
+def _escaping(manifest: dict[str, Any], files: Files) -> None:
+    """Let the machine write a file of the folder above, in a chain of its own."""
+    stream = manifest["streams"][1]
+    (line,) = files[stream["file"]].splitlines()
+    event = {k: v for k, v in json.loads(line).items() if k not in ("hash", "position")}
+    event["data"]["definition"]["files"]["metadata"] = "../escaped.json"
+    text = json.dumps(event).encode()
+    stream["head"] = sha256(text).hexdigest()
+    end = f',"hash":"{stream["head"]}","position":9}}\n'
+    files[stream["file"]] = text[:-1] + end.encode()
+
+
+FORGED: dict[str, Callable[[dict[str, Any], Files], None]] = {
+    "a file outside the root": _escaping,
+    "a version outside the folder": lambda _, files: files.update({"drift/..": b"x"}),
+    "a version of no name": lambda _, files: files.update({"drift/": b"x"}),
+    "a refusal of another form": lambda _, files: files.update({"refusals.jsonl": b"{}\n"}),
+    "no streams": lambda manifest, _: manifest.update(streams=[]),
+    "another workflow": lambda manifest, _: manifest.update(workflow="other"),
+    "machines alone": lambda manifest, _: manifest.update(streams=manifest["streams"][1:]),
+    "a list of files": lambda manifest, _: manifest.update(streams={}),
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_an_archive_that_somebody_made_up_makes_nothing(
+    lived: Place, tmp_path: Path, what: str
+) -> None:
+    """Neither in the new root nor above it."""
+    lived.done("machine", "init", "job1", "--type", "conductor")
+    file = forged(handed_over(lived, tmp_path), FORGED[what])
+    before = tree(tmp_path)
+    answer = call("import", str(file), "--into", str(tmp_path / "made"), "-o", "json")
+    assert (answer.code, answer.error["code"]) == (1, "unusable_archive")
+    assert tree(tmp_path) == before
 
 
 def test_what_the_manifest_does_not_name_is_left_out(lived: Place, tmp_path: Path) -> None:
