@@ -3,13 +3,15 @@
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from itertools import islice, zip_longest
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import orjson
 
 from eventstore.chain import START, Link
 from eventstore.errors import DamagedEvent, TransferConflict
 from eventstore.store import Cargo, Claimed, EventStore, Raw, Refusal, StoredFold
+
+_Item = TypeVar("_Item")
 
 _BATCH = 1000
 # Where the target keeps how far a copy has come: a fold of no stream.
@@ -100,15 +102,49 @@ def copy(source: Source, target: EventStore, *, only: str | None = None) -> Copi
     first = next(steps(source, Chains(), only), None)
     if first is None:
         return Copied(0, 0, 0, 0, 0)
-    mark = {"first": first.raw.hash, "stream": only}
-    if not _is_unfinished(target, mark):
+    progress = _begun(target, _Progress(first.raw.hash, only))
+    if progress is None:
         require_vacant(source, target, only)
-        target.save_fold(_marked(mark, done=False))
+        progress = _Progress(first.raw.hash, only)
+        target.save_fold(progress.as_fold())
     chains, before = Chains(), _Before(target)
     for batch in _batches(steps(source, chains, only)):
         target.take_in(Cargo([step.raw for step in batch if not before.has(step)]))
     _check(source, target, chains.heads, only)
-    return _completed(source, target, chains.heads, mark, before.count)
+    commands = _copy_commands(source, target, chains.heads, progress)
+    progress = _copy_refusals(source, target, progress._replace(claiming=True))
+    target.save_fold(progress._replace(done=True).as_fold())
+    events = sum(head.version for head in chains.heads.values())
+    return Copied(len(chains.heads), events, commands, progress.refusals, before.count)
+
+
+class _Progress(NamedTuple):
+    """Which copy the target takes in, and how far it has come beyond the events.
+
+    `claiming`: commands may be there; `refusals`: so many of them are.
+    """
+
+    first: str
+    stream: str | None
+    done: bool = False
+    claiming: bool = False
+    refusals: int = 0
+
+    def as_fold(self) -> StoredFold:
+        """To be kept with what was taken in."""
+        stream, reducer, version = _MARK
+        return StoredFold(stream, reducer, version, 0, orjson.dumps(self._asdict()))
+
+
+def _begun(target: EventStore, asked: _Progress) -> _Progress | None:
+    """How far this very copy has come; another that was begun must be completed first."""
+    fold = target.load_fold(*_MARK)
+    found = _Progress(**orjson.loads(fold.state)) if fold is not None else None
+    if found is None or found.done:
+        return None
+    if (found.first, found.stream) != (asked.first, asked.stream):
+        raise TransferConflict("the log", "an unfinished copy of another one; complete that first")
+    return found
 
 
 class _Before:
@@ -132,25 +168,9 @@ class _Before:
         return there
 
 
-def _batches(found: Iterator[Step]) -> Iterator[list[Step]]:
+def _batches(found: Iterator[_Item]) -> Iterator[list[_Item]]:
     while batch := list(islice(found, _BATCH)):
         yield batch
-
-
-def _marked(mark: Mapping[str, Any], *, done: bool) -> StoredFold:
-    stream, reducer, version = _MARK
-    return StoredFold(stream, reducer, version, 0, orjson.dumps({**mark, "done": done}))
-
-
-def _is_unfinished(target: EventStore, mark: Mapping[str, Any]) -> bool:
-    """Whether this very copy was begun; another that was begun must be completed first."""
-    fold = target.load_fold(*_MARK)
-    found = orjson.loads(fold.state) if fold is not None else {"done": True}
-    if found["done"]:
-        return False
-    if found != {**mark, "done": False}:
-        raise TransferConflict("the log", "an unfinished copy of another one; complete that first")
-    return True
 
 
 def require_vacant(source: Source, target: EventStore, only: str | None) -> None:
@@ -173,18 +193,43 @@ def _check(source: Source, target: EventStore, heads: Mapping[str, Link], only: 
             raise TransferConflict("the order of events", f"{raw} in the place of {step}")
 
 
-def _completed(
-    source: Source, target: EventStore, heads: Mapping[str, Link], mark: dict[str, Any], before: int
-) -> Copied:
-    """Add what is kept beside the events, once, with the word that the copy is complete."""
-    only = mark["stream"]
-    commands = [
-        command
-        for command in source.commands()
-        if only in (None, command.stream)
-        and command.last_version <= heads.get(command.stream, START).version
-    ]
-    refusals = list(source.refusals(only))
-    target.take_in(Cargo((), commands, refusals, [_marked(mark, done=True)]))
-    events = sum(head.version for head in heads.values())
-    return Copied(len(heads), events, len(commands), len(refusals), before)
+def _copy_commands(
+    source: Source, target: EventStore, heads: Mapping[str, Link], progress: _Progress
+) -> int:
+    """Add the commands of the events that were copied; return how many they are."""
+    number = 0
+    there = target.commands() if progress.claiming else iter(())
+    mark = progress._replace(claiming=True).as_fold()
+    chosen = _claimed(source, heads, progress.stream)
+    for batch in _batches(_compared(chosen, there)):
+        new = [command for command, is_there in batch if not is_there]
+        target.take_in(Cargo((), new, (), [mark]))
+        number += len(batch)
+    return number
+
+
+def _claimed(source: Source, heads: Mapping[str, Link], only: str | None) -> Iterator[Claimed]:
+    for command in source.commands():
+        known = command.last_version <= heads.get(command.stream, START).version
+        if known and only in (None, command.stream):
+            yield command
+
+
+def _compared(
+    commands: Iterator[Claimed], there: Iterator[Claimed]
+) -> Iterator[tuple[Claimed, bool]]:
+    """Each command, and whether it is there; both come in order of their ids."""
+    other = next(there, None)
+    for command in commands:
+        while other is not None and other.command_id < command.command_id:
+            other = next(there, None)
+        yield command, other == command
+
+
+def _copy_refusals(source: Source, target: EventStore, progress: _Progress) -> _Progress:
+    """Add the refusals that come after those that are there; return how far it came."""
+    rest = islice(source.refusals(progress.stream), progress.refusals, None)
+    for batch in _batches(rest):
+        progress = progress._replace(refusals=progress.refusals + len(batch))
+        target.take_in(Cargo((), (), batch, [progress.as_fold()]))
+    return progress

@@ -1,18 +1,22 @@
 """A log in another place is the same log: every text, hash, key and refusal, in the same order."""
 
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from eventstore.archive import Archive, is_archive, write_archive
 from eventstore.errors import DamagedEvent, StoreDamaged, TransferConflict
 from eventstore.memory import MemoryStore
-from eventstore.store import Claim, EventStore, Expected, Raw
+from eventstore.store import Claim, Claimed, EventStore, Expected, Raw, Refusal
 from eventstore.transfer import Copied, copy
-from tests.eventstore.support import REFUSAL, SCHEMA, claim, notes, opened, ticking
+from tests.eventstore.support import REFUSAL, SCHEMA, Log, claim, notes, opened, ticking
+
+Item = TypeVar("Item")
 
 STREAMS = ("a", "b", "c")
 
@@ -45,8 +49,33 @@ class Interrupted:
 
     def all_raw(self) -> Iterator[Raw]:
         """So many events, then no more."""
-        yield from islice(self._source.all_raw(), self._after)
-        raise ConnectionError("gone")
+        return torn(self._source.all_raw(), self._after)
+
+
+def torn(found: Iterator[Item], after: int) -> Iterator[Item]:
+    """So many of what is found, then an error."""
+    yield from islice(found, after)
+    raise ConnectionError("gone")
+
+
+class Crowded:
+    """A source of one event, so many commands and as many refusals, none of them kept."""
+
+    def __init__(self, number: int) -> None:
+        log = MemoryStore(schema=SCHEMA, clock=ticking())
+        self.name = f"w{number}"
+        log.append(self.name, notes(1), expected=0, claim=claim())
+        self.all_raw, self.streams = log.all_raw, log.streams
+        self._number = number
+
+    def commands(self) -> Iterator[Claimed]:
+        """In order of their ids."""
+        keys = (f"{self.name}-{n:09}" for n in range(self._number))
+        return (Claimed(key, self.name, "d" * 64, 2, 1) for key in keys)
+
+    def refusals(self, stream: str | None = None) -> Iterator[Refusal]:
+        """One like the other."""
+        return (REFUSAL for _ in range(self._number) if stream in (None, self.name))
 
 
 def texts(log: EventStore | Archive) -> list[tuple[str, str]]:
@@ -110,6 +139,39 @@ def test_an_interrupted_copy_is_taken_up(
     done = copy(source, store)
     assert (done.events, done.before) == (20, after - after % 2)
     check_same(store, source)
+
+
+@pytest.mark.parametrize("after", [0, 1, 5])
+@pytest.mark.parametrize("kind", ["commands", "refusals"])
+def test_a_copy_that_ends_among_keys_and_refusals_is_taken_up(
+    store: EventStore, source: EventStore, kind: str, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None is lost and none is there twice, also where a key that sorts before came meanwhile."""
+    monkeypatch.setattr("eventstore.transfer._BATCH", 2)
+    for _ in range(5):
+        source.record_refusal(REFUSAL)
+    broken = Interrupted(source, 18)
+    broken.all_raw = source.all_raw  # type: ignore[method-assign]
+    found = list(getattr(source, kind)())
+    monkeypatch.setattr(broken, kind, lambda *_: torn(iter(found), after))
+    with pytest.raises(ConnectionError):
+        copy(broken, store)
+    source.append("a", notes(1), expected=Expected.ANY, claim=Claim("a key before", "d"))
+    assert copy(source, store) == Copied(3, 19, 11, 7, 18)
+    check_same(store, source)
+
+
+@pytest.mark.slow
+def test_keys_and_refusals_do_not_fill_the_memory(log: Log) -> None:
+    """Ten times as many need no more of it."""
+    peaks = []
+    for number in (2_000, 20_000):
+        with closing(log.opened()) as target:
+            tracemalloc.start()
+            assert copy(Crowded(number), target)[2:4] == (number, number)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]
 
 
 def test_a_stream_that_exists_is_refused(store: EventStore, source: EventStore) -> None:
