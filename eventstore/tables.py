@@ -14,7 +14,7 @@ from sqlalchemy import (
 )
 
 # The newest migration, so that a normal open needs one SELECT and no Alembic.
-HEAD = "0002"
+HEAD = "0003"
 # "wfct" in ASCII: how a SQLite file says whose it is.
 APPLICATION_ID = 0x77666374
 # How a PostgreSQL database says it: the comment on the table of events.
@@ -89,12 +89,15 @@ _SQLITE = (
     f"PRAGMA application_id = {APPLICATION_ID}",
 )
 
-_REFUSE = "CREATE FUNCTION events_refuse() RETURNS trigger LANGUAGE plpgsql"
+_FUNCTION = "CREATE FUNCTION {}_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {}; END $$"
 _POSTGRESQL = (
-    f"{_REFUSE} AS $$ BEGIN RAISE EXCEPTION '{_APPEND_ONLY}'; END $$",
+    _FUNCTION.format("events", f"RAISE EXCEPTION '{_APPEND_ONLY}'"),
+    # A percent sign in DDL is written twice.
+    _FUNCTION.format("kept", "RAISE EXCEPTION '%% are append-only', TG_TABLE_NAME"),
     *(
-        f"CREATE TRIGGER events_no_{verb} BEFORE {verb.upper()} ON events "
-        "FOR EACH STATEMENT EXECUTE FUNCTION events_refuse()"
+        f"CREATE TRIGGER {table}_no_{verb} BEFORE {verb.upper()} ON {table} "
+        f"FOR EACH STATEMENT EXECUTE FUNCTION {function}_refuse()"
+        for table, function in (("events", "events"), ("commands", "kept"), ("refusals", "kept"))
         for verb in ("update", "delete", "truncate")
     ),
     f"COMMENT ON TABLE events IS '{MARK}'",

@@ -21,7 +21,7 @@ from tests.eventstore.support import claim, notes, sqlite_store
 BROKEN = """
 import os, signal
 from alembic import op
-revision, down_revision, branch_labels, depends_on = "0003", "0002", None, None
+revision, down_revision, branch_labels, depends_on = "0004", "0003", None, None
 def upgrade():
     op.execute("CREATE TABLE half (done INTEGER)")
     op.execute("{drop}")
@@ -42,7 +42,7 @@ def scripts_with(folder: Path, end: str, drop: str = "DROP TRIGGER events_no_upd
     """The real migrations and one more that ends as told."""
     scripts = folder / "scripts"
     shutil.copytree(SCRIPTS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    (scripts / "versions" / "0003_half.py").write_text(BROKEN.format(end=end, drop=drop))
+    (scripts / "versions" / "0004_half.py").write_text(BROKEN.format(end=end, drop=drop))
     return scripts
 
 
@@ -123,10 +123,10 @@ def test_an_interrupted_making_can_be_done_again(tmp_path: Path) -> None:
 
 def test_a_newer_database_is_refused_by_the_upgrade_too(database: Path, tmp_path: Path) -> None:
     """There is no way back, and the error says both versions."""
-    assert upgrade(database, scripts=scripts_with(tmp_path, "pass")) == "0003"
+    assert upgrade(database, scripts=scripts_with(tmp_path, "pass")) == "0004"
     with pytest.raises(NewerDatabase) as caught:
         upgrade(database)
-    assert (caught.value.found, caught.value.known) == ("0003", HEAD)
+    assert (caught.value.found, caught.value.known) == ("0004", HEAD)
     with pytest.raises(NewerDatabase):
         sqlite_store(database)
     with pytest.raises(NewerDatabase):

@@ -29,7 +29,7 @@ from eventstore.store import Claim, Expected
 from eventstore.tables import HEAD, metadata
 from migrations.upgrade import current, upgrade
 from projections.history_tables import history
-from tests.eventstore.support import claim, notes, opened
+from tests.eventstore.support import REFUSAL, claim, notes, opened
 from tests.eventstore.test_migrations import scripts_with, subprocess_upgrade
 from tests.server import Server
 
@@ -39,7 +39,8 @@ FROM information_schema.columns WHERE table_schema = current_schema()
 UNION ALL SELECT 'index', tablename, indexname, indexdef, '', '', ''
 FROM pg_indexes WHERE schemaname = current_schema()
 UNION ALL SELECT 'trigger', tgrelid::regclass::text, tgname, pg_get_triggerdef(oid), '', '', ''
-FROM pg_trigger WHERE tgrelid::regclass::text = 'events'
+FROM pg_trigger WHERE NOT tgisinternal
+ AND tgrelid IN (SELECT oid FROM pg_class WHERE relnamespace = current_schema()::regnamespace)
 UNION ALL SELECT 'constraint', conrelid::regclass::text, conname, pg_get_constraintdef(oid),
  contype::text, '', ''
 FROM pg_constraint WHERE connamespace = current_schema()::regnamespace
@@ -207,15 +208,38 @@ class TestAppendOnly:
             "UPDATE events SET body = '{}'",
             "DELETE FROM events WHERE version = 2",
             "TRUNCATE events",
+            "UPDATE commands SET digest = 'another'",
+            "DELETE FROM commands",
+            "TRUNCATE commands",
+            "UPDATE refusals SET code = 'another'",
+            "DELETE FROM refusals",
+            "TRUNCATE refusals",
         ],
     )
-    def test_events_are_neither_changed_nor_deleted(self, server: Server, statement: str) -> None:
+    def test_what_is_kept_is_neither_changed_nor_deleted(
+        self, server: Server, statement: str
+    ) -> None:
         """Not even by the owner of the table, as long as the triggers are there."""
         url = server.log()
         with closing(opened(url)) as store:
             store.append("w", notes(2), expected=0, claim=claim())
-        with pytest.raises(psycopg.errors.RaiseException, match="append-only"):
+            store.record_refusal(REFUSAL)
+        table = next(word for word in statement.split() if word.islower())
+        with pytest.raises(psycopg.errors.RaiseException, match=f"{table} are append-only"):
             sql(url, statement)
+
+    def test_an_older_log_is_guarded_by_an_upgrade(self, server: Server) -> None:
+        """What it holds stays, and from then on is kept."""
+        url = server.log()
+        with closing(opened(url)) as store:
+            store.append("w", notes(2), expected=0, claim=claim())
+        sql(url, "DROP FUNCTION kept_refuse() CASCADE")
+        sql(url, "UPDATE alembic_version SET version_num = '0002'")
+        assert upgrade(url) == HEAD
+        with pytest.raises(psycopg.errors.RaiseException, match="commands are append-only"):
+            sql(url, "DELETE FROM commands")
+        with closing(opened(url)) as store:
+            assert (len(list(store.read("w"))), len(list(store.commands()))) == (2, 1)
 
     @pytest.mark.parametrize(
         ("statement", "kind"),
