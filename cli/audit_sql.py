@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from decimal import Decimal
 from math import isfinite
 from typing import Annotated, Any
 
@@ -65,4 +66,6 @@ def _plain(record: dict[str, Any]) -> dict[str, Any]:
 def _as_json(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
+    if isinstance(value, Decimal) and value.is_finite():  # a sum or a mean on PostgreSQL
+        return int(value) if value == value.to_integral_value() else float(value)
     return str(value) if isinstance(value, float) and not isfinite(value) else value

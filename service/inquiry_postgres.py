@@ -16,7 +16,10 @@ from service.inquiry import Answer
 
 _CHUNK = 1000
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
-_READS = re.compile(r"[\s(]*(SELECT|WITH|VALUES|TABLE)\b", re.IGNORECASE)
+#: What a statement may begin with, comments before it; each is passed over once (``?>``, ``*+``).
+_READS = re.compile(
+    r"(?:[\s(]|--[^\n]*|(?>/\*.*?\*/))*+(SELECT|WITH|VALUES|TABLE)\b", re.IGNORECASE | re.DOTALL
+)
 # SQLSTATE, as in appendix A of PostgreSQL's manual: query_canceled; read_only_sql_transaction,
 # insufficient_privilege, feature_not_supported; and the classes of data, syntax and limits.
 _CANCELED = "57014"

@@ -133,6 +133,20 @@ def test_columns_of_the_same_name_are_told_apart(told: Place) -> None:
     assert found == [{"n": 1, "n_2": 2, "percent": "%"}]
 
 
+def test_sums_and_means_are_numbers(told: Place) -> None:
+    """As whole as they are, on every engine."""
+    sql = "SELECT sum(version) AS s, avg(version) AS m FROM v_events WHERE version < 3"
+    answer = told.call("audit", "sql", sql, "-o", "jsonl").out
+    assert answer == '{"s":3,"m":1.5}\n'
+
+
+def test_a_question_may_begin_with_comments(told: Place) -> None:
+    """As in a file that goes to stdin; they hide no other statement."""
+    comments = "/* which\nof */ -- them\n"
+    assert told.done("audit", "sql", f"{comments}SELECT 1 AS n") == [{"n": 1}]
+    assert told.call("audit", "sql", f"{comments}DELETE FROM folds").code == 5
+
+
 def test_what_json_cannot_hold_is_text(kept: Place) -> None:
     """A number without end, and bytes that are no text, which damage nothing."""
     sql = "SELECT 1e999 AS i, -1e999 AS j, CAST(x'61ff' AS TEXT) AS t"
