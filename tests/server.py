@@ -5,6 +5,7 @@ import subprocess
 import tempfile
 import time
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from itertools import count
@@ -54,25 +55,30 @@ class Server:
         """Where the server keeps everything, its socket too."""
         return self.folder / "d"
 
-    def program(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a program that came with the server, as the server's user."""
+    def program(
+        self, name: str, *arguments: str, within: Sequence[str] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program that came with the server, as the server's user.
+
+        `within` is a command that runs the one it is given, such as in another network.
+        """
         command = [str(Path(self._server.bin_path) / name), *arguments]
         user = self._server.system_user
         if user is not None:
             command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command]
         return subprocess.run(
-            command, check=True, capture_output=True, text=True, cwd="/", timeout=60
+            [*within, *command], check=True, capture_output=True, text=True, cwd="/", timeout=60
         )
 
     def stop(self, mode: str = "fast") -> None:
         """Stop the server: fast, or immediate as if it had crashed."""
         self.program("pg_ctl", "-w", "-m", mode, "-D", str(self.data), "stop")
 
-    def start(self) -> None:
-        """Start it again; where it writes to must not be a pipe of ours."""
-        options = f'-h "" -k {self.data}'
+    def start(self, *within: str, listen: str = "") -> None:
+        """Start it again, on these addresses too; where it writes to must not be a pipe of ours."""
+        options = f'-h "{listen}" -k {self.data}'
         where = ("-D", str(self.data), "-l", str(self.data / "log"))
-        self.program("pg_ctl", "-w", *where, "-o", options, "start")
+        self.program("pg_ctl", "-w", *where, "-o", options, "start", within=within)
 
     def url(self, database: str = "postgres", user: str = "postgres", **more: str) -> str:
         """The URL of a database, for somebody."""
@@ -132,7 +138,9 @@ class Server:
         return url
 
     def close(self) -> None:
-        """Stop and remove everything."""
+        """Stop and remove everything, a server too that was started again."""
+        if (self.data / "postmaster.pid").exists():
+            self.stop()
         self._server.cleanup()
         shutil.rmtree(self.folder)
         self._guard.communicate(b"done\n")
