@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -10,6 +11,8 @@ from typing import Any, NamedTuple
 from cli.output import Output, compact
 from cli.settings import Format
 
+#: How a formula begins, but for plain numbers.
+_FORMULA = re.compile(r"(?![+-]?[\d.]+(?:e[+-]?\d+)?\Z)[=+\-@\t\r]")
 Record = dict[str, Any]
 
 
@@ -34,10 +37,18 @@ def present(
 
 
 def _csv(records: Sequence[Record], names: Sequence[str]) -> None:
-    """Print RFC 4180: values that are no text as JSON, an empty cell for null."""
+    """Print RFC 4180: values that are no text as JSON, an empty cell for null.
+
+    Words of others must not be carried out by the spreadsheet that opens them.
+    """
     writer = csv.writer(sys.stdout)
     writer.writerow(names)
-    writer.writerows([shown(record[name]) for name in names] for record in records)
+    rows = ([_inert(shown(record[name])) for name in names] for record in records)
+    writer.writerows(rows)
+
+
+def _inert(text: str) -> str:
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def table(output: Output, records: Sequence[Record], columns: Sequence[Column]) -> str:

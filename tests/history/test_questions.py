@@ -66,6 +66,14 @@ def test_csv_is_what_a_spreadsheet_reads(kept: Place) -> None:
     assert kept.call("status", "-o", "csv").code == 2
 
 
+def test_a_spreadsheet_carries_out_nothing(kept: Place) -> None:
+    """What begins as a formula is text there; a number is one, and JSON has all as it is."""
+    sql = "SELECT '=1+1' AS a, '@SUM(1)' AS b, '-2+3' AS c, '+4' AS d, -5.5 AS e, -1e-7 AS f"
+    out = kept.call("audit", "sql", sql, "-o", "csv").out
+    assert out.splitlines()[1] == "'=1+1,'@SUM(1),'-2+3,+4,-5.5,-1e-07"
+    assert kept.done("audit", "sql", sql)[0]["a"] == "=1+1"
+
+
 def test_an_audit_looks_back(told: Place) -> None:
     """By both clocks, over tables that are further on."""
     told.done("db", "project")
