@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -90,10 +90,10 @@ def _concerning(entries: Iterator[dict[str, Any]], stages: list[str]) -> Iterato
 
 def _ordered(
     entries: Iterator[dict[str, Any]], limit: int | None, reverse: bool
-) -> Iterator[dict[str, Any]] | list[dict[str, Any]]:
+) -> Iterable[dict[str, Any]]:
     if reverse:
         return chosen.newest_first(entries, limit)
-    return list(entries)[-limit:] if limit else entries
+    return chosen.newest(entries, limit) if limit else entries
 
 
 def _printer(output: Output, relative: bool) -> Any:

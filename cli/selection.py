@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -85,10 +86,14 @@ def field(record: Record, name: str) -> Any:
     return value
 
 
-def newest_first(records: Iterable[Record], limit: int | None) -> list[Record]:
+def newest(records: Iterable[Record], limit: int | None) -> deque[Record]:
+    """Return the last ``limit`` records, or all; no more than these are ever held."""
+    return deque(records, maxlen=limit)
+
+
+def newest_first(records: Iterable[Record], limit: int | None) -> Iterator[Record]:
     """Return the records from the last to the first, at most ``limit``."""
-    found = list(records)[::-1]
-    return found[:limit] if limit else found
+    return reversed(newest(records, limit))
 
 
 def matching(records: Iterable[Record], grep: str | None) -> Iterator[Record]:

@@ -6,9 +6,13 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
+from weakref import WeakSet
 
 import pytest
 
+from cli.selection import newest, newest_first
 from tests.cli.support import HERE, Place
 
 FILTERS = {
@@ -36,6 +40,30 @@ def test_events_are_chosen_by_what_they_are(place: Place, line: str) -> None:
     words = [word.replace("NO-MEMORY", "NO MEMORY") for word in line.split()]
     found = [t for t in place.types(*words) if t != "stage.blocked"]
     assert found == FILTERS[line]
+
+
+class Watched(dict[str, Any]):
+    """A record that can be looked for."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("chosen", [newest, newest_first])
+def test_of_a_long_log_no_more_is_held_than_is_shown(chosen: Any) -> None:
+    """The last three of many."""
+    alive: WeakSet[Watched] = WeakSet()
+    most = 0
+
+    def records() -> Iterator[Watched]:
+        nonlocal most
+        for number in range(100):
+            record = Watched(number=number)
+            alive.add(record)
+            most = max(most, len(alive))
+            yield record
+
+    assert sorted(record["number"] for record in chosen(records(), 3)) == [97, 98, 99]
+    assert most <= 5
 
 
 def test_fields_are_the_only_ones_and_in_their_order(place: Place) -> None:
