@@ -5,7 +5,7 @@ Source of classes, weights and the estimate: the staged-workflow protocol ("A se
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from lifecycle.document import default_session_config
@@ -36,8 +36,31 @@ def budget_of(state: Workflow) -> float:
 
 def _number(found: Any, otherwise: float) -> float:
     """Return what was found where it is a number; an imported file may hold anything."""
-    usable = isinstance(found, int | float) and not isinstance(found, bool)
-    return found if usable else otherwise
+    return found if _is_number(found) else otherwise
+
+
+def _is_number(found: Any) -> bool:
+    return isinstance(found, int | float) and not isinstance(found, bool)
+
+
+def config_problems(config: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with a ``session_config``, as far as it steers sessions."""
+    weights = config.get("stage_weights", {})
+    named = {"session_budget": config.get("session_budget", 0)}
+    if isinstance(weights, dict):
+        named |= {f"stage_weights.{name}": weight for name, weight in weights.items()}
+    problems = [
+        f"session_config.{place}: expected a number, 0 or more (found {value!r:.80})"
+        for place, value in named.items()
+        if not _is_number(value) or value < 0
+    ]
+    if not isinstance(weights, dict):
+        problems.append(f"session_config.stage_weights: expected an object (found {weights!r:.80})")
+    autonomous = config.get("autonomous", False)
+    if not isinstance(autonomous, bool):
+        expected = "expected true or false"
+        problems.append(f"session_config.autonomous: {expected} (found {autonomous!r:.80})")
+    return problems
 
 
 def class_of(state: Workflow, stage: Stage) -> WorkClass:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
 
+from lifecycle.budget import config_problems
 from lifecycle.dependencies import find_cycle
 from lifecycle.document import (
     STAGE_FIELDS,
@@ -71,7 +72,7 @@ def create(plan: Any, *, created: str, **facts: Any) -> WorkflowCreated:
     """
     model = _validated(plan)
     problems = [*_unknown(plan), *_graph(model), *_backends(model), *_connections(model)]
-    problems += _statuses(model)
+    problems += [*config_problems(model.session_config), *_statuses(model)]
     if problems:
         raise InvalidPlan(problems)
     document = _document(model, plan, created)
@@ -90,7 +91,8 @@ def definition_problems(plan: dict[str, Any]) -> list[str]:
         model = _validated(plan)
     except InvalidPlan as error:
         return list(error.data["problems"])
-    return [*_graph(model), *_backends(model), *_connections(model)]
+    problems = [*_graph(model), *_backends(model), *_connections(model)]
+    return [*problems, *config_problems(model.session_config)]
 
 
 def defined_stage(definition: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from base64 import b64decode
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
+from lifecycle.budget import budget_of
 from lifecycle.imported import TYPES
 from lifecycle.workflow import Workflow
 from projections.times import local_seconds
@@ -294,7 +295,7 @@ def _session_ended(data: dict[str, Any], state: Workflow) -> str:
 
 
 def _charged(data: dict[str, Any], state: Workflow) -> str:
-    budget = state.session_config.get("session_budget", 6)
+    budget = budget_of(state)
     total = f"total={state.session.cost:g}/{budget:g}"
     kind = f"({data['work_class']})"
     return f"{data['stage']}: session_cost += {data['weight']:g} {kind}, {total}"

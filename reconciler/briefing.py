@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from lifecycle.budget import budget_of
 from lifecycle.retry import retry_limit
 from lifecycle.status import Status
 from lifecycle.workflow import Stage, Workflow
@@ -133,7 +134,7 @@ def session_of(state: Workflow) -> dict[str, Any]:
         "number": session.count,
         "started_at": session.id,
         "cost": session.cost,
-        "budget": state.session_config.get("session_budget", 6),
+        "budget": budget_of(state),
         "exit_reason": session.exit_reason,
         "open": session.is_open,
     }

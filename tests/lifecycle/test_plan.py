@@ -154,6 +154,22 @@ def test_a_workflow_under_way_is_not_a_plan() -> None:
     assert "wfctl import" in problem
 
 
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"session_budget": "6"}, "session_config.session_budget: expected a number"),
+        ({"session_budget": True}, "session_config.session_budget: expected a number"),
+        ({"stage_weights": [1]}, "session_config.stage_weights: expected an object"),
+        ({"stage_weights": {"sync": -1}}, "session_config.stage_weights.sync: expected a number"),
+        ({"autonomous": "yes"}, "session_config.autonomous: expected true or false"),
+    ],
+)
+def test_what_would_steer_no_session_is_refused(config: dict[str, Any], expected: str) -> None:
+    """Given a budget, a weight or a driver that is none, then it is no usual one unasked."""
+    (problem,) = broken(session_config=config)
+    assert problem.startswith(expected)
+
+
 @pytest.mark.parametrize("plan", [[], "plan", None, 3])
 def test_a_plan_is_an_object(plan: Any) -> None:
     """Given another kind of value, that is the problem."""

@@ -11,7 +11,7 @@ from lifecycle import payload as p
 from lifecycle.payload import PAYLOADS, Payload
 from projections import progress_log
 from projections.times import local_seconds, utc_seconds
-from tests.projections.support import PLAN, Recorded, at, folded, last_message, lines
+from tests.projections.support import PLAN, Recorded, at, folded, history, last_message, lines
 
 HERE: dict[str, Any] = {"stage": "stage-1"}
 ATTEMPT: dict[str, Any] = {**HERE, "attempt": "att-0001"}
@@ -273,3 +273,12 @@ def test_json_shows_utc_seconds_and_keeps_what_it_does_not_know() -> None:
     assert utc_seconds("2026-12-31T23:59:59.999999Z") == "2026-12-31T23:59:59Z"
     assert utc_seconds("2026-04-02 00:00") == "2026-04-02 00:00"
     assert utc_seconds(None) is None
+
+
+def test_a_budget_that_is_no_number_is_told_as_the_usual_one() -> None:
+    """Given a log of before such a budget was refused, then its charges have their lines."""
+    charged = [STARTED, p.CostCharged(stage="stage-1", weight=1, work_class="sync")]
+    state = folded(charged)
+    state.session_config = {"session_budget": "abc"}
+    told = progress_log.message(history(charged)[-1], state)
+    assert told == "stage-1: session_cost += 1 (sync), total=1/6"
