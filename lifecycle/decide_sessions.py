@@ -18,15 +18,18 @@ def start(state: Workflow, command: p.SessionStarted) -> Decision:
 
     The log alone numbers sessions. One that was open still has died: nothing ends it any more.
     """
-    if command.report is not None and not _is_inside(command.report):
-        problem = f"report: expected a path below the root, found {command.report!r}"
+    if command.report is not None and not _is_free(command.report):
+        problem = f"report: expected a path below the root, not of ours, found {command.report!r}"
         raise InvalidPayload(command.type, [problem])
     number = state.session.count + 1
     return [*_previous(state), command.model_copy(update={"number": number})]
 
 
-def _is_inside(path: str) -> bool:
-    return not path.startswith("/") and ".." not in path.split("/")
+def _is_free(path: str) -> bool:
+    """Whether a report may be there: what is there already is never written over."""
+    steps = path.split("/")
+    plain = all(step not in ("", ".", "..") for step in steps)
+    return plain and steps[0] != ".wfctl" and path not in ("workflow-state.json", "progress.log")
 
 
 def _previous(state: Workflow) -> Decision:

@@ -13,6 +13,7 @@ from typing import Any
 
 from eventstore.errors import WrongExpectedVersion
 from lifecycle import payload as p
+from lifecycle.schema import payload_of
 from reconciler import environment
 from reconciler.briefing import Briefing
 from reconciler.errors import EnvironmentNotReady
@@ -74,7 +75,7 @@ def begin(
     Raises `EnvironmentNotReady` where ``init.sh`` fails: no session begins then, and the log
     says so.
     """
-    command = p.SessionStarted(report=report, driven=driven)
+    command = payload_of(p.SessionStarted.type, {"report": report, "driven": driven})
     if options.content is None:
         options = replace(options, content={"session": "start", "report": report})
     if options.dry_run:

@@ -260,9 +260,10 @@ def test_a_class_is_told_from_the_newest_run_alone() -> None:
     assert class_of(state, state.stages["stage-1"]) == "sync"
 
 
-def test_a_report_lies_below_the_root() -> None:
+def test_a_report_lies_below_the_root_where_nothing_of_ours_is() -> None:
     """No session can have it written elsewhere."""
-    for path in ("/etc/report.md", "../report.md", "a/../../report.md"):
+    ours = (".wfctl/events.db", "workflow-state.json", "progress.log")
+    for path in ("/etc/report.md", "../report.md", "a/../../report.md", ".", *ours):
         with pytest.raises(InvalidPayload, match="below the root"):
             decide(s.given(), p.SessionStarted(report=path), s.AT)
 
