@@ -50,9 +50,14 @@ def _check(
     return Check(
         name=f"{path} {what}",
         passed=problem is None,
-        detail=problem if problem is not None else detail,
-        findings=list(remarks),
+        detail=_shown(problem if problem is not None else detail),
+        findings=[_shown(remark) for remark in remarks],
     )
+
+
+def _shown(text: str) -> str:
+    """Return text as the log can hold it: bytes that are no UTF-8 are spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _files(place: Path) -> Iterator[Path]:

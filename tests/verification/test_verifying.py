@@ -62,6 +62,17 @@ def failed(place: Place) -> dict[str, str]:
     return {name: check.detail for name, check in checks(place, 7).items() if not check.passed}
 
 
+def test_a_row_that_is_no_utf_8_is_told_all_the_same(tmp_path: Path) -> None:
+    """Given a NaN beside other bytes, in a file and in a folder, then the log can hold where."""
+    place = computed(tmp_path, ["stage-1/rg.dat", "stage-1/all"])
+    row = b"nan nan \xff\n"
+    (place.path / "stage-1/rg.dat").write_bytes(row)
+    (place.path / "stage-1/all").mkdir()
+    Path(os.fsdecode(bytes(place.path / "stage-1/all") + b"/\xff.dat")).write_bytes(row)
+    assert place.json("stage", "complete", "stage-1").code == 5
+    assert failed(place)["rg.dat is finite"] == "line 1: nan nan \\udcff"
+
+
 def test_every_check_is_listed(tmp_path: Path) -> None:
     """Those that passed too, with what was found."""
     place = computed(tmp_path, ["stage-1/rg.csv"], verify="echo R_g = 4.85")
