@@ -58,3 +58,15 @@ def age(moment: str, now: str) -> int:
     """Return the whole seconds from one UTC time (``…Z``) to another, at least 0."""
     passed = datetime.fromisoformat(now) - datetime.fromisoformat(moment)
     return max(int(passed.total_seconds()), 0)
+
+
+def passed(moment: str, now: str) -> float | None:
+    """Return the seconds from a time to ``now`` (UTC), negative where it is yet to come.
+
+    A time that was typed without an offset is local; None for what is no time.
+    """
+    try:
+        then = datetime.fromisoformat(moment).astimezone()
+    except (ValueError, OverflowError):
+        return None
+    return (parsed(now) - then).total_seconds()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lifecycle.machines.machine import Machine
-from projections.times import age
+from projections.times import passed
 
 _MARKER = re.compile(r"^\s*(?:[-*+]|\d+\.)\s+\[([ xX~])\]\s+(?:\*\*)?(.*)$")
 _ID = re.compile(r"(?:task\s+)?([A-Za-z]*-?\d+(?:[.\-]\d+)*)", re.IGNORECASE)
@@ -111,7 +111,8 @@ def _stale(state: Machine, now: str) -> str | None:
     due = state.definition.phases[state.phase].due if not state.is_final else None
     if due is None or state.status != "IN_PROGRESS":
         return None
-    late = age(state.visit.updated_at or state.visit.entered_at, now)
-    if late <= due * 60:
+    late = passed(state.visit.updated_at or state.visit.entered_at, now)
+    if late is None or late <= due * 60:
         return None
-    return f"{state.phase} is to report every {due} min; it was last heard of {late // 60} min ago"
+    heard = f"it was last heard of {int(late // 60)} min ago"
+    return f"{state.phase} is to report every {due} min; {heard}"

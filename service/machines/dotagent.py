@@ -18,7 +18,7 @@ from lifecycle.machines.payload import MachineTaskChanged, MachineTransitioned
 from lifecycle.machines.transition import open_ways
 from lifecycle.payload_base import Payload
 from projections.machines.dotagent import phase as phase_document
-from projections.times import age, utc_seconds
+from projections.times import passed, utc_seconds
 from service.machines.evidence import look
 
 _WEEK = 7 * 86_400
@@ -83,10 +83,11 @@ def _finding(check: str, message: str) -> dict[str, Any]:
 
 
 def _times(state: Machine, now: str) -> Iterator[dict[str, Any]]:
-    if max(state.created, state.updated) > now:
+    began = passed(state.created, now)
+    if state.updated > now or (began is not None and began < 0):
         yield _finding("time_in_future", f"the state is of {utc_seconds(state.updated)}: later")
-    elif age(state.created, now) > _WEEK:
-        days = age(state.created, now) // 86_400
+    elif began is not None and began > _WEEK:
+        days = int(began // 86_400)
         yield _finding(
             "old_state",
             f"the workflow began {days} days ago and may be out of date; go on with caution, or "

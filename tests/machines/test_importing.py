@@ -116,6 +116,21 @@ def test_a_phase_of_any_json_is_reported(place: MachinePlace, odd: Any) -> None:
     assert ("unknown_phase", "current_phase") in kinds(data)
 
 
+@pytest.mark.parametrize("typed", ["2026-01-02 10:00", "2026-01-02", "last week", ""], ids=repr)
+def test_times_typed_by_hand_are_compared_as_far_as_they_are_times(
+    place: MachinePlace, typed: str
+) -> None:
+    """Given times without an offset or none at all, then both protocols are resumed."""
+    begun = {"current_phase": "IMPLEMENTATION", "phase_status": "in_progress"}
+    source = {"workflow_id": "wf-1", **begun, "started_at": typed}
+    imported(place, source, "memory/state/phase.json")
+    found = place.done("rehydrate", "wf-1")["resume"]["findings"]
+    assert ("old_state" in [one["check"] for one in found]) == typed.startswith("2026")
+    loop = {"current_step": "PLAN", "step_status": "IN_PROGRESS", "step_started_at": typed}
+    imported(place, track(**loop, checkpoints={}))
+    assert bool(place.done("rehydrate", "auth")["resume"]["stale"]) == typed.startswith("2026")
+
+
 @pytest.mark.parametrize("odd", ["docs/design.md", ["docs/design.md"]], ids=repr)
 def test_artifacts_of_any_shape_are_looked_for(place: MachinePlace, odd: Any) -> None:
     """Given artifacts that are no object and a task without an id, then each is looked for."""
