@@ -21,7 +21,7 @@ from eventstore.store import EventStore
 from eventstore.transfer import Chains, Copied, Source, require_vacant, steps
 from eventstore.transfer import copy as copied
 from projections.next_actions import NextAction
-from service.backup import Stores, back_up, source_in
+from service.backup import Stores, back_up, require_stream, source_in
 from service.clock import system_clock
 from service.root import address_of
 
@@ -73,6 +73,7 @@ def backup(
     address = address_here(context)
     chosen = form or (Form.SQLITE if isinstance(address, Path) else Form.ARCHIVE)
     with closing(_reader(address)) as log:
+        require_stream(log, stream)
         done = (
             survey(log, stream)
             if dry_run
@@ -100,6 +101,7 @@ def restore(
 
 
 def _transfer(source: Source, target: Path | str, only: str | None, dry_run: bool) -> Copied:
+    require_stream(source, only)
     if not dry_run:
         with closing(_made(target)) as store:
             return copied(source, store, only=only)

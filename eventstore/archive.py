@@ -7,10 +7,10 @@ with the keys of commands, and `refusal` lines.
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import orjson
 
@@ -18,6 +18,8 @@ from eventstore.errors import StoreDamaged
 from eventstore.export import exported
 from eventstore.store import Claimed, Raw, Refusal
 from eventstore.transfer import Chains, Copied, Source, steps
+
+T = TypeVar("T")
 
 _BEGIN = {"archive": "wfctl event log", "format": 1}
 _PLACE = re.compile(rb',"hash":"([0-9a-f]{64})","position":(\d+)\}\n\Z')
@@ -105,7 +107,7 @@ class Archive:
         for line in self._lines():
             place = _PLACE.search(line)
             if place is not None:
-                text = line[: place.start()].decode() + "}"
+                text = line[: place.start()].decode(errors="replace") + "}"
                 yield Raw(int(place[2]), text, place[1].decode())
 
     def streams(self) -> Iterator[str]:
@@ -114,21 +116,24 @@ class Archive:
 
     def commands(self) -> Iterator[Claimed]:
         """See Source."""
-        return (Claimed(**found) for found in self._entries("claim"))
+        return self._entries("claim", Claimed)
 
     def refusals(self, stream: str | None = None) -> Iterator[Refusal]:
         """See Source."""
-        found = (Refusal(**entry) for entry in self._entries("refusal"))
+        found = self._entries("refusal", Refusal)
         return (refusal for refusal in found if stream in (None, refusal.stream))
 
     def close(self) -> None:
         """Nothing is open between two looks."""
 
-    def _entries(self, kind: str) -> Iterator[dict[str, Any]]:
+    def _entries(self, kind: str, made: Callable[..., T]) -> Iterator[T]:
         start = b'{"' + kind.encode() + b'":'
         for line in self._lines():
             if line.startswith(start):
-                yield orjson.loads(line)[kind]
+                try:
+                    yield made(**orjson.loads(line)[kind])
+                except (TypeError, ValueError) as error:
+                    raise StoreDamaged(self.path, f"a {kind} of another form") from error
 
     def _lines(self) -> Iterator[bytes]:
         """Every line but the last, once the last has said that they are all."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from eventstore.archive import Archive, is_archive, write_archive
 from eventstore.store import EventStore
-from eventstore.transfer import Copied, copy
+from eventstore.transfer import Copied, Source, copy
 from service.disk import sync_folder
 from service.errors import AlreadyThere, InvalidOption, NotFound
 
@@ -26,14 +26,23 @@ class Stores:
     made: Callable[[Path], EventStore]
 
 
+def require_stream(source: Source, only: str | None) -> None:
+    """Raise `NotFound` for a stream that is not there: an empty copy would look like a good one."""
+    if only is not None and only not in source.streams():
+        there = ", ".join(source.streams()) or "none"
+        raise NotFound(f"no stream {only!r}; there is: {there}", stream=only)
+
+
 def back_up(
     store: EventStore, file: Path, form: str, stores: Stores, *, only: str | None = None
 ) -> Copied:
     """Write the log to a new ``file``, as it is now: an ``archive`` or a ``sqlite`` database.
 
-    It has its name only once it is whole, checked and durable. Raises `AlreadyThere`, and what
-    reading raises.
+    It has its name only once it is whole, checked and durable. Raises `AlreadyThere`,
+    `InvalidOption` for stdout, and what reading raises.
     """
+    if str(file) == "-":
+        raise InvalidOption("expected a FILE: a backup is read again to be checked, unlike stdout")
     if file.exists():
         raise AlreadyThere(file)
     with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,51 @@ def test_a_backup_brings_back_a_lost_log(
     assert place.done("db", "restore", str(file), "--dry-run")["events"] == len(before)
     assert place.done("db", "restore", str(file))["refusals"] == 1
     check_same(place, before)
+
+
+@pytest.mark.parametrize("form", ["sqlite", "archive"])
+def test_a_stream_that_is_not_there_makes_no_empty_backup(
+    place: Place, tmp_path: Path, form: str
+) -> None:
+    """Nor an empty copy, nor a restored nothing; and a backup is a file."""
+    file, log = tmp_path / "kept", f"sqlite:///{place.path}/.wfctl/events.db"
+    assert place.done("db", "backup", str(file), "--as", form)["events"] > 0
+    for line in (
+        ["backup", str(tmp_path / "other"), "--as", form],
+        ["copy", log, f"sqlite:///{tmp_path}/other"],
+        ["restore", str(file)],
+    ):
+        answer = place.json("db", *line, "--stream", "workflow-typo")
+        assert (answer.code, answer.error["code"]) == (3, "not_found")
+    assert not (tmp_path / "other").exists()
+    assert place.json("db", "backup", "-", "--as", form).code == 2
+
+
+@pytest.mark.parametrize(
+    ("start", "line"),
+    [
+        (b'{"claim":', b'{"claim":{"x":1}}'),
+        (b'{"refusal":', b'{"refusal":{"x":1}}'),
+        (b'{"actor"', b'{"a":"\xff","hash":"' + b"0" * 64 + b'","position":1}'),
+    ],
+    ids=["claim", "refusal", "event"],
+)
+def test_an_archive_with_a_line_of_another_form_is_damaged(
+    place: Place, tmp_path: Path, start: bytes, line: bytes
+) -> None:
+    """Even where somebody made its last line fit."""
+    assert place.call("stage", "complete", "stage-1").code == 5
+    file = tmp_path / "kept"
+    place.done("db", "backup", str(file), "--as", "archive")
+    kept = [line if old.startswith(start) else old for old in file.read_bytes().splitlines()[:-1]]
+    assert line in kept
+    body = b"".join(one + b"\n" for one in kept)
+    end = json.dumps({"end": {"sha256": sha256(body).hexdigest()}})
+    file.write_bytes(body + end.encode() + b"\n")
+    (place.path / ".wfctl/events.db").unlink()
+    answer = place.json("db", "restore", str(file))
+    assert answer.code == 1
+    assert answer.error["code"] in ("store_damaged", "damaged_event")
 
 
 def test_after_an_older_backup_the_files_are_written_anew(tmp_path: Path) -> None:
