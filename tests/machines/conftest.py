@@ -18,8 +18,12 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> MachinePlace:
-    """Give an empty folder to begin machines in."""
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> MachinePlace:
+    """Give an empty folder to begin machines in; their log is where the parameter says."""
+    if getattr(request, "param", "file") == "server":
+        monkeypatch.setenv("WFCTL_DATABASE_URL", request.getfixturevalue("server").log())
     root = tmp_path / "root"
     root.mkdir()
     return MachinePlace(root)

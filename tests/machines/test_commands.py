@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 
 from tests.cli.support import tree, write_plan
+from tests.machines.logs import on_every_log
 from tests.machines.place import MachinePlace
 from tests.machines.support import small_data
+
+pytestmark = on_every_log
 
 
 def test_a_machine_begins_in_a_root_of_its_own(place: MachinePlace) -> None:

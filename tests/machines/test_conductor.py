@@ -9,7 +9,10 @@ import time
 
 import pytest
 
+from tests.machines.logs import on_every_log
 from tests.machines.place import MachinePlace
+
+pytestmark = on_every_log
 
 FOLDER = "conductor/tracks/auth"
 FILE = f"{FOLDER}/metadata.json"

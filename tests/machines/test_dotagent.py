@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.machines.logs import on_every_log
 from tests.machines.place import MachinePlace
+
+pytestmark = on_every_log
 
 DEMAND = "memory/reports/demand.json"
 FINAL = "memory/reports/final_design.json"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.cli.support import call
 from tests.machines.place import MachinePlace
 
@@ -22,9 +24,14 @@ def test_a_moved_root_is_not_written_to_until_somebody_says(
     moved.done("transition", "login", "plan")
 
 
-def test_roots_that_share_a_log_see_their_own_machines(tmp_path: Path) -> None:
+@pytest.mark.parametrize("log", ["file", "server"])
+def test_roots_that_share_a_log_see_their_own_machines(
+    request: pytest.FixtureRequest, tmp_path: Path, log: str
+) -> None:
     """And an id is one for the whole log."""
     url = f"sqlite:///{tmp_path}/shared.db"
+    if log == "server":
+        url = request.getfixturevalue("server").log()
     for name in ("one", "two"):
         root = tmp_path / name
         root.mkdir()

@@ -1,0 +1,77 @@
+"""A machine of each protocol without files of its own, from its beginning to its end."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+
+from tests.cli.support import call
+from tests.machines.logs import on_every_log
+from tests.machines.place import MachinePlace
+
+pytestmark = on_every_log
+
+Step = tuple[dict[str, Any], str]
+
+TESTED = {"validation": {"testsPass": True}}
+FAILED = {"validation": {"testsPass": False}}
+DOCUMENTED = {"validation": {"docsUpdated": True}}
+DONE = {"tasks": [{"id": "T-1", "status": "complete"}]}
+REVIEWED = {"reviews": {"spec-review": {"status": "pass"}, "quality-review": {"status": "pass"}}}
+MERGED = {"synthesis": {"prUrl": "https://example.org/1"}}
+
+#: What is written before each step, and the phase that it leads to.
+LIVES: dict[str, list[Step]] = {
+    "feature": [
+        ({"artifacts": {"design": "d.md"}}, "plan"),
+        ({"artifacts": {"plan": "p.md"}}, "plan-review"),
+        ({"planReview": {"gapsFound": True}}, "plan"),
+        ({}, "plan-review"),
+        ({"planReview": {"approved": True}}, "delegate"),
+        (DONE, "review"),
+        (REVIEWED, "synthesize"),
+        (MERGED, "completed"),
+    ],
+    "debug": [
+        ({"triage": {"symptom": "it falls"}}, "investigate"),
+        ({"track": "hotfix"}, "hotfix-implement"),
+        ({}, "hotfix-validate"),
+        (FAILED, "hotfix-implement"),
+        ({}, "hotfix-validate"),
+        (TESTED, "completed"),
+    ],
+    "refactor": [
+        ({"explore": {"scopeAssessment": "small"}}, "brief"),
+        ({"track": "polish"}, "polish-implement"),
+        ({}, "polish-validate"),
+        (TESTED, "polish-update-docs"),
+        (DOCUMENTED, "completed"),
+    ],
+    "oneshot": [
+        ({"artifacts": {"plan": "p.md"}}, "implementing"),
+        ({"oneshot": {"synthesisPolicy": "always"}}, "synthesize"),
+        (MERGED, "completed"),
+    ],
+}
+
+
+@pytest.mark.parametrize("type_", LIVES)
+def test_a_whole_life(place: MachinePlace, type_: str) -> None:
+    """Each step is refused until its guard is met, then taken once, also when asked for twice."""
+    place.init("one", type_)
+    assert (place.path / ".wfctl/events.db").exists() is ("WFCTL_DATABASE_URL" not in os.environ)
+    for number, (content, phase) in enumerate(LIVES[type_]):
+        if content:
+            place.refused("GUARD_FAILED", 5, "transition", "one", phase)
+            place.done("update", "one", "--data", json.dumps(content))
+        for repeated in (False, True):
+            line = ("transition", "one", phase, "--command-id", f"step {number}")
+            assert place.done(*line)["repeated"] is repeated
+        assert place.phase("one") == place.json("one.state.json")["phase"] == phase
+    place.done("rehydrate", "one")
+    for words in (["fsck"], ["replay", "--check"]):
+        answer = call("--root", str(place.path), "-o", "json", *words)
+        assert (answer.code, answer.data["findings"]) == (0, []), answer
