@@ -12,7 +12,7 @@ from cli.options import CommandId, DryRun, ExpectedVersion, write_options
 from cli.writes import write
 from lifecycle.payload import NoteLogged, Payload
 from lifecycle.schema import payload_of
-from service.errors import InvalidOption, NotFound
+from service.errors import InvalidOption, NotFound, UnreadablePlan
 
 _APPROVAL = "amendment.approved"
 
@@ -60,7 +60,7 @@ def note(
 
 
 def _command(type_: str, stage: str | None, data: str | None) -> Payload:
-    values = _object("--data", text_of(data)) if data is not None else {}
+    values = object_of("--data", text_of(data)) if data is not None else {}
     if stage is not None:
         values["stage"] = stage
     return payload_of(type_, values)
@@ -92,7 +92,7 @@ def _lines(source: str) -> list[Payload]:
 
 
 def _line(place: str, line: str) -> Payload:
-    values = _object(place, line)
+    values = object_of(place, line)
     type_ = values.get("type")
     data = values.get("data", {})
     if not isinstance(type_, str) or not isinstance(data, dict):
@@ -100,10 +100,14 @@ def _line(place: str, line: str) -> Payload:
     return payload_of(type_, data)
 
 
-def _object(place: str, text: str) -> dict[str, Any]:
+def object_of(place: str, text: str) -> dict[str, Any]:
+    """Return the JSON object that an option or a line gives; raises `InvalidOption`."""
     from service.plan_file import decode_json
 
-    value = decode_json(place, text)
+    try:
+        value = decode_json(place, text)
+    except UnreadablePlan as error:
+        raise InvalidOption(error.message, **error.data) from error
     if not isinstance(value, dict):
         raise InvalidOption(f"{place}: expected a JSON object, found {text:.80}")
     return value

@@ -32,16 +32,17 @@ def amendments(
     known_at: KnownAt = None,
 ) -> None:
     """Every amendment: what it changed, who proposed and who decided it."""
+    view = moment(at, known_at)
     with reading(context) as workflow:
         found = [
             record
-            for record in records(workflow.log, moment(at, known_at))
+            for record in records(workflow.log, view)
             if state in (None, record.state)
             and stage in (None, record.stage)
             and _touches(record, field)
             and _involves(record, person)
         ]
-        present(workflow.output, [r.to_dict() for r in found], _AMENDMENTS, _NAMES)
+        present(workflow.output, [r.to_dict() for r in found], _AMENDMENTS, _NAMES, view)
 
 
 def _touches(record: Record, field: str | None) -> bool:
@@ -69,12 +70,10 @@ _AMENDMENTS = (
 
 def attempts(context: typer.Context, at: At = None, known_at: KnownAt = None) -> None:
     """Every attempt to get round consent, and why it came to nothing (exit 7 if any)."""
+    view = moment(at, known_at)
     with reading(context) as workflow:
-        found = [
-            bypass.to_dict()
-            for bypass in bypasses(workflow.root, workflow.log, moment(at, known_at))
-        ]
-        present(workflow.output, found, _BYPASSES, tuple(f.name for f in fields(Bypass)))
+        found = [b.to_dict() for b in bypasses(workflow.root, workflow.log, view)]
+        present(workflow.output, found, _BYPASSES, tuple(f.name for f in fields(Bypass)), view)
     if found:
         raise typer.Exit(FINDINGS)
 

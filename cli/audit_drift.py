@@ -25,8 +25,9 @@ def drift(context: typer.Context, at: At = None, known_at: KnownAt = None) -> No
     with reading(context) as workflow:
         _, rows = asked(workflow, questions.DRIFT, view)
         wrong = list(tampering_records(workflow.root, workflow.log)) if view is None else []
-        waiting = workflow.log.current(view).drifts
-        present(workflow.output, [*drift_records(rows), *wrong], _COLUMNS, _NAMES)
+        state = workflow.log.state(view)
+        waiting = state.drifts if state is not None else []
+        present(workflow.output, [*drift_records(rows), *wrong], _COLUMNS, _NAMES, view)
     if wrong or waiting:
         raise typer.Exit(FINDINGS)
 

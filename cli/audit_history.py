@@ -41,7 +41,7 @@ def _answered(
 ) -> None:
     with reading(context) as workflow:
         names, records = asked(workflow, sql, view, **parameters)
-        present(workflow.output, records, columns, names)
+        present(workflow.output, records, columns, names, view)
 
 
 def transitions(
@@ -91,7 +91,7 @@ def times(
         _, rows = asked(workflow, questions.TIMES, view, stage=stage)
         records = status_times(rows, workflow.log, view)
         names = ("stage", "status", "times", "seconds", "is_open")
-        present(workflow.output, records, _TIMES, names)
+        present(workflow.output, records, _TIMES, names, view)
 
 
 def text(key: str, head: str | None = None, width: int = 0) -> Column:

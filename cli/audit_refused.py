@@ -30,17 +30,17 @@ def refused(
     known_at: KnownAt = None,
 ) -> None:
     """Every command that the rules refused, from their own table; --actor KIND:NAME narrows it."""
-    actor = settings_of(context).actor
+    actor, view = settings_of(context).actor, moment(at, known_at)
     with reading(context) as root:
         workflow = root if machine is None else of_machine(root, machine)
         records = [
             {name: getattr(refusal, name) for name in _NAMES}
-            for refusal in refusals_by(workflow.log, moment(at, known_at))
+            for refusal in refusals_by(workflow.log, view)
             if command is None or command in refusal.command.split(",")
             if code in (None, refusal.code)
             if actor in (None, refusal.actor, refusal.actor.partition(":")[0])
         ]
-        present(workflow.output, records, _COLUMNS, _NAMES)
+        present(workflow.output, records, _COLUMNS, _NAMES, view)
 
 
 _COLUMNS = (

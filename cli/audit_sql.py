@@ -33,9 +33,10 @@ def sql(
     asked = sys.stdin.read() if statement == "-" else statement
     if not asked.strip():
         raise InvalidOption("expected a statement, found nothing")
+    view = moment(at, known_at)
     with (
         reading(context) as workflow,
-        inquiry(workflow.root.address, workflow.log, moment(at, known_at)) as desk,
+        inquiry(workflow.root.address, workflow.log, view) as desk,
     ):
         answer = desk.ask(asked, {}, timeout)
         names = _told_apart(answer.columns)
@@ -45,7 +46,7 @@ def sql(
             output.records(map(_plain, records), lambda _: "")
         else:
             columns = [text(name, name) for name in names]
-            present(output, list(map(_plain, records)), columns, names)
+            present(output, list(map(_plain, records)), columns, names, view)
 
 
 def _told_apart(names: list[str]) -> list[str]:

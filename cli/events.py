@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any
 
@@ -12,7 +13,8 @@ import typer
 from cli import selection as chosen
 from cli.failure import FINDINGS
 from cli.options import At, KnownAt
-from cli.workspace import Reading, moment, reading, settings_of
+from cli.output import Output
+from cli.workspace import Reading, moment, reading, settings_of, standing
 from eventstore.event import RecordedEvent
 from eventstore.subscription import subscribed
 from service.errors import InvalidOption
@@ -63,7 +65,8 @@ def events(
         found = recorded(workflow, follow) if view is None else _seen(workflow, view, machine)
         records = chosen.matching((_record(e) for e in found if wanted.fits(e)), grep)
         shown = chosen.newest_first(records, limit) if reverse else islice(records, limit)
-        chosen.shape_of(workflow.output, fields, template).print(workflow.output, shown, _line)
+        shape = chosen.shape_of(workflow.output, fields, template)
+        shape.print(workflow.output, shown, _line, view)
 
 
 def of_machine(root: Reading, machine: str) -> Reading:
@@ -73,7 +76,8 @@ def of_machine(root: Reading, machine: str) -> Reading:
 
     log = MachineLog(root.log.store, machine, root.root.path)
     log.current()
-    return replace(root, log=WorkflowLog(log.store, log.stream, root.root.path))
+    output = Output(root.output.settings, partial(standing, log, None))
+    return replace(root, log=WorkflowLog(log.store, log.stream, root.root.path), output=output)
 
 
 def _seen(workflow: Reading, view: Moment, machine: str | None) -> Iterator[RecordedEvent]:
@@ -150,7 +154,6 @@ def schema(
     ] = None,
 ) -> None:
     """Print the JSON Schema of an event's data, an event, the state, an answer; or of all."""
-    from cli.output import Output
     from lifecycle.errors import UnknownEventType
     from projections.schemas import schemas
 

@@ -65,12 +65,13 @@ def log(
             since=bound(workflow, since),
             until=bound(workflow, until),
         )
-        events = recorded(workflow, follow) if follow else workflow.log.events(moment(at, known_at))
+        view = moment(at, known_at)
+        events = recorded(workflow, follow) if follow else workflow.log.events(view)
         entries = _concerning(_entries(workflow, events, wanted), stage or [])
         lines = _ordered(chosen.matching(entries, grep), limit, reverse)
         shape = chosen.shape_of(workflow.output, fields, template)
         with paged(workflow.output, wanted=pager and not follow):
-            shape.print(workflow.output, lines, _printer(workflow.output, relative))
+            shape.print(workflow.output, lines, _printer(workflow.output, relative), view)
 
 
 def _entries(workflow: Reading, events: Any, wanted: Selection) -> Iterator[dict[str, Any]]:

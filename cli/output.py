@@ -7,22 +7,40 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cli.settings import Color, Format, Settings
 from lifecycle.workflow import Workflow
 from projections.next_actions import NextAction, next_actions
+
+if TYPE_CHECKING:
+    from service.moment import Moment
 
 #: Control characters, but for the ends of lines, tabs, and the styles that are set here: others
 #: hide words.
 _STEERING = re.compile(r"\x1b(?!\[(?:[012]|(?:1;)?3[1-6])m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
 
 
-class Output:
-    """Prints a command's result in the format that was asked for."""
+class Standing(NamedTuple):
+    """Where a log stands, as ``_meta`` says it; all None where it holds nothing."""
 
-    def __init__(self, settings: Settings) -> None:
+    workflow: str | None = None
+    version: int | None = None
+    position: int | None = None
+
+
+class Output:
+    """Prints a command's result in the format that was asked for.
+
+    ``standing`` looks where the log stands at a moment; it is asked only where ``_meta`` is
+    printed.
+    """
+
+    def __init__(
+        self, settings: Settings, standing: Callable[[Moment | None], Standing] | None = None
+    ) -> None:
         self.settings = settings
+        self._standing = standing
         self.through_pager = False
 
     @property
@@ -38,9 +56,15 @@ class Output:
         state: Workflow | None = None,
         actions: Sequence[NextAction] | None = None,
         position: int | None = None,
+        view: Moment | None = None,
     ) -> None:
-        """Print ``data`` as the envelope or as one line, or ``text()`` for people."""
-        shown = self.rendered(data, text, state=state, actions=actions, position=position)
+        """Print ``data`` as the envelope or as one line, or ``text()`` for people.
+
+        ``view`` is the moment that is shown, where there is no ``state`` of it.
+        """
+        shown = self.rendered(
+            data, text, state=state, actions=actions, position=position, view=view
+        )
         if shown:
             self.print(shown)
 
@@ -52,6 +76,7 @@ class Output:
         state: Workflow | None = None,
         actions: Sequence[NextAction] | None = None,
         position: int | None = None,
+        view: Moment | None = None,
     ) -> str:
         """Return what `result` prints, without the newline at its end."""
         if self.is_text:
@@ -60,23 +85,29 @@ class Output:
             return compact(data)
         if actions is None:
             actions = next_actions(state) if state is not None else ()
-        meta = {
-            "workflow": state.id if state is not None else None,
-            "version": state.head if state is not None else None,
-            "position": position,
-        }
-        return pretty(success(data, [action._asdict() for action in actions], meta))
+        meta = self._meta(state, position, view)
+        return pretty(success(data, [action._asdict() for action in actions], meta._asdict()))
+
+    def _meta(self, state: Workflow | None, position: int | None, view: Moment | None) -> Standing:
+        """Return what was shown: the state and the position given, else what the log says."""
+        if self._standing is None or position is not None:
+            head = state.head if state is not None else None
+            return Standing(state.id if state is not None else None, head, position)
+        found = self._standing(view)
+        if state is None or state.head == found.version:
+            return found
+        return Standing(state.id, state.head)
 
     def records(
         self,
         records: Iterable[dict[str, Any]],
         text: Callable[[dict[str, Any]], str],
         *,
-        state: Workflow | None = None,
+        view: Moment | None = None,
     ) -> None:
         """Print a sequence: one line each (text, jsonl), or one envelope that holds them all."""
         if self.settings.format is Format.JSON:
-            self.result(list(records), lambda: "", state=state)
+            self.result(list(records), lambda: "", view=view)
             return
         for record in records:
             self.print(text(record) if self.is_text else compact(record))

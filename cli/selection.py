@@ -13,6 +13,7 @@ import typer
 from cli.output import Output
 from cli.settings import Format
 from service.errors import InvalidOption
+from service.moment import Moment
 
 Type = Annotated[
     list[str] | None, typer.Option("--type", help="Only this type; stage.* for all of a kind.")
@@ -49,15 +50,19 @@ class Shape:
     template: str | None = None
 
     def print(
-        self, output: Output, records: Iterable[Record], text: Callable[[Record], str]
+        self,
+        output: Output,
+        records: Iterable[Record],
+        text: Callable[[Record], str],
+        view: Moment | None,
     ) -> None:
-        """Print records; ``text`` is what people see of one where nothing was chosen."""
+        """Print records of a moment; ``text`` is what people see of one where none was chosen."""
         if self.template is not None:
-            output.records(records, self._filled)
+            output.records(records, self._filled, view=view)
         elif self.fields:
-            output.records(map(self._chosen, records), _columns)
+            output.records(map(self._chosen, records), _columns, view=view)
         else:
-            output.records(records, text)
+            output.records(records, text, view=view)
 
     def _filled(self, record: Record) -> str:
         def place(found: re.Match[str]) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from cli.output import Output, compact
 from cli.settings import Format
+from service.moment import Moment
 
 #: How a formula begins, but for plain numbers.
 _FORMULA = re.compile(r"(?![+-]?[\d.]+(?:e[+-]?\d+)?\Z)[=+\-@\t\r]")
@@ -25,15 +26,19 @@ class Column(NamedTuple):
 
 
 def present(
-    output: Output, records: Sequence[Record], columns: Sequence[Column], names: Sequence[str] = ()
+    output: Output,
+    records: Sequence[Record],
+    columns: Sequence[Column],
+    names: Sequence[str],
+    view: Moment | None,
 ) -> None:
-    """Print records as a table, JSON, JSON lines or CSV; ``names`` heads a CSV without any."""
+    """Print records of a moment as a table, JSON, JSON lines or CSV headed by ``names``."""
     if output.is_text:
         output.print(table(output, records, columns))
     elif output.settings.format is Format.CSV:
         _csv(records, list(records[0]) if records else names)
     else:
-        output.records(records, lambda _: "")
+        output.records(records, lambda _: "", view=view)
 
 
 def _csv(records: Sequence[Record], names: Sequence[str]) -> None:

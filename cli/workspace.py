@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cli.output import Output, say
+from cli.output import Output, Standing, say
 from cli.settings import Settings, actor_of
 from eventstore.address import has_password, is_server
 from eventstore.codec import Schema
@@ -31,6 +32,7 @@ from service.service import Service
 
 if TYPE_CHECKING:
     from reconciler.jobs import Jobs
+    from service.machines.log import MachineLog
 
 SCHEMA = Schema(VERSIONS, UPCASTERS)
 
@@ -79,6 +81,18 @@ def entry(event: RecordedEvent, state: Workflow) -> dict[str, Any] | None:
     }
 
 
+def standing(log: WorkflowLog | MachineLog, workflow: str | None, view: Moment | None) -> Standing:
+    """Return where a log stands, or stood at a moment; ``workflow`` is the one that it is of."""
+    if view is None:
+        head = log.store.head(log.stream)
+        return Standing(workflow, head.version, head.position) if head else Standing()
+    state = log.state(view)
+    if state is None:
+        return Standing()
+    seen = next(iter(log.store.raw(log.stream, after=state.head - 1)))
+    return Standing(workflow, state.head, seen.position)
+
+
 def moment(at: str | None, known_at: str | None) -> Moment | None:
     """Return the moment that the options name, None for now."""
     return None if at is None and known_at is None else parse_moment(at, known_at)
@@ -103,7 +117,9 @@ def reading_of(settings: Settings) -> Iterator[Reading]:
     root, config = open_root(settings.start, settings.database_url, settings.journal)
     store = opened(root, read_only=True)
     try:
-        yield Reading(root, config, WorkflowLog(store, config.stream, root.path), Output(settings))
+        log = WorkflowLog(store, config.stream, root.path)
+        output = Output(settings, partial(standing, log, config.workflow))
+        yield Reading(root, config, log, output)
     finally:
         store.close()
 
@@ -122,10 +138,11 @@ def writing(
     actor = actor_of(settings)
     store = opened(root, read_only=dry_run)
     try:
-        service = Service(root, WorkflowLog(store, config.stream, root.path), actor)
+        log = WorkflowLog(store, config.stream, root.path)
+        service = Service(root, log, actor)
         if not (dry_run or anywhere):
             service.settle_place(settings.root_is)
-        yield service, Output(settings)
+        yield service, Output(settings, partial(standing, log, config.workflow))
     finally:
         store.close()
 

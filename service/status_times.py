@@ -22,7 +22,10 @@ def status_times(
     The present status counts until the moment: its time, else that of the last event seen from it;
     without a moment, until now.
     """
-    stages = list(log.current(at).stages)
+    state = log.state(at)
+    if state is None:
+        return []
+    stages = list(state.stages)
     until = _until(log, at)
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.append import text_of
+from cli.append import object_of, text_of
 from lifecycle.layout import layout_of
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.payload import MachineUpdated, change_of
@@ -23,16 +23,9 @@ Data = Annotated[
 Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")]
 
 
-def object_of(data: str | None) -> dict[str, Any]:
+def data_of(data: str | None) -> dict[str, Any]:
     """Return the object that ``--data`` gives: JSON, ``@FILE``, or ``-``."""
-    from service.plan_file import decode_json
-
-    if data is None:
-        return {}
-    value = decode_json("--data", text_of(data))
-    if not isinstance(value, dict):
-        raise InvalidInput(f"--data: expected a JSON object, found {data:.80}")
-    return value
+    return {} if data is None else object_of("--data", text_of(data))
 
 
 def pairs_of(values: list[str] | None) -> dict[str, Any]:
@@ -62,7 +55,7 @@ def _no_constant(name: str) -> Any:
 
 def update_of(values: list[str] | None, data: str | None) -> MachineUpdated:
     """Return the command that writes what the words and ``--data`` say."""
-    fields = {**object_of(data), **pairs_of(values)}
+    fields = {**data_of(data), **pairs_of(values)}
     if not fields:
         raise InvalidInput("nothing to update: expected PATH=VALUE, or --data with an object")
     changes = [change_of(path, value) for path, value in fields.items()]

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from cli.init import Consent, signers_of
-from cli.machine.arguments import Data, MachineId, Values, object_of, pairs_of
+from cli.machine.arguments import Data, MachineId, Values, data_of, pairs_of
 from cli.machine.changes import made
 from cli.machine.output import MachineOutput
 from cli.machine.workspace import connect
@@ -82,7 +82,7 @@ def definition_of(type_: str | None, file: str | None) -> Definition:
 
 def _document(values: list[str] | None, data: str | None) -> dict[str, object]:
     document: dict[str, object] = {}
-    for path, value in {**object_of(data), **pairs_of(values)}.items():
+    for path, value in {**data_of(data), **pairs_of(values)}.items():
         put(document, writable(path), value)
     return document
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from cli.machine.arguments import Data, MachineId, Reason, Values, object_of, pairs_of, update_of
+from cli.machine.arguments import Data, MachineId, Reason, Values, data_of, pairs_of, update_of
 from cli.machine.workspace import acting
 from cli.options import CommandId, DryRun, ExpectedVersion, write_options
 from lifecycle.machines import payload as p
@@ -59,7 +59,7 @@ def append(
     expected_version: ExpectedVersion = None,
 ) -> None:
     """Record an event that the machine's definition names; guards may look for it."""
-    command = made(p.MachineRecorded, name=name, data=object_of(data))
+    command = made(p.MachineRecorded, name=name, data=data_of(data))
     carry_out(context, machine, write_options(dry_run, command_id, expected_version), command)
 
 

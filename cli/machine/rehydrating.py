@@ -13,6 +13,7 @@ from cli.machine.reads import looked_at
 from cli.machine.workspace import acting, looking
 from cli.options import CommandId, DryRun, write_options
 from eventstore.store import EventStore
+from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.payload import MachineCancelled
 from projections.machines.briefing import BOUND, LEAST, bounded, briefing
@@ -51,6 +52,11 @@ def rehydrate(
     with looking(context, machine) as machines:
         state = machines.state(machine)
         protocol = state.definition.protocol
+        if resume_from is not None and (protocol != "conductor" or start_fresh):
+            raise InvalidInput(
+                "--resume-from names a task of a track (conductor) to go on from: expected it "
+                f"without --start-fresh, and found a machine of the type {state.definition.id!r}"
+            )
         if protocol != "dotagent" and not start_fresh:
             whole = _read(machines.root, machines.store, state, resume_from, bound)
             _print(machines.output, whole, state)

@@ -37,6 +37,11 @@ class MachineLog:
     def current(self, at: At = None) -> Machine:
         """Return the state now or as it was; raises `StateNotFound`, `NotFound`."""
         found = self.state(at)
+        if found is None and at is not None and self.store.head(self.stream) is not None:
+            raise NotFound(
+                f"no machine {self.machine!r} yet ({at}); its log begins with version 1",
+                machine=self.machine,
+            )
         if found is None:
             raise StateNotFound(self.machine, list(machines_in(self.store)))
         version = at.version if isinstance(at, Moment) else at

@@ -60,6 +60,34 @@ def test_a_read_needs_none_of_the_files_it_stands_for(told: Place, name: str) ->
     assert tree(told.path) == before
 
 
+LINES = {
+    "events": ["events"],
+    "log": ["log"],
+    **{f"audit {question}": ["audit", question] for question in ("times", "amendments", "drift")},
+    **{f"audit {question}": ["audit", question] for question in ("refused", "retries", "bypasses")},
+    "audit sql": ["audit", "sql", "SELECT 1"],
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_what_lists_records_says_where_the_log_stands_or_stood(told: Place, name: str) -> None:
+    """By workflow, version and position: those of the last event that is looked at."""
+    events = told.done("events")
+    for at, last in (((), events[-1]), (("--at", "2"), events[1])):
+        assert told.json(*LINES[name], *at).envelope["_meta"] == {
+            "workflow": told.done("status")["workflow"],
+            "version": last["version"],
+            "position": last["position"],
+        }
+
+
+@pytest.mark.parametrize("name", ["status", "show", "run --dry-run", "fsck"])
+def test_what_shows_a_state_says_its_position(told: Place, name: str) -> None:
+    """That of the log's last event."""
+    meta = told.json(*READS[name]).envelope["_meta"]
+    assert meta["position"] == told.done("events")[-1]["position"]
+
+
 def seen(answer: Answer) -> str:
     """Return what was printed, where it went well."""
     assert answer.code == 0, answer

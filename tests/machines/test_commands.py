@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.cli.support import tree, write_plan
 from tests.machines.logs import on_every_log
 from tests.machines.place import MachinePlace
@@ -284,3 +286,61 @@ def test_a_description_holds_all_that_a_definition_says(place: MachinePlace) -> 
     assert data["events"]["synthesize.requested"]["recorded_by"] == "append"
     assert data["events"]["workflow.transition"]["recorded_by"] == "transition"
     assert set(data["phases"]) == {"plan", "implementing", "synthesize", "completed", "cancelled"}
+
+
+@pytest.mark.parametrize("data", ['{"x": NaN}', "{", "[1]"])
+def test_data_that_is_no_json_object_is_a_usage_error(place: MachinePlace, data: str) -> None:
+    """Exit 2, and nothing is recorded."""
+    place.init("login")
+    place.refused("invalid_option", 2, "append", "login", "step.passed", "--data", data)
+    place.refused("invalid_option", 2, "update", "login", "--data", data)
+    assert place.types("login") == ["machine.created"]
+
+
+@pytest.mark.parametrize("at", ["0", "2020-01-01"])
+def test_a_machine_that_was_not_yet_is_told_from_one_that_never_was(
+    place: MachinePlace, at: str
+) -> None:
+    """By a moment before it began."""
+    place.init("login")
+    answer = place.call("get", "login", "--at", at)
+    assert (answer.code, answer.error["code"]) == (3, "not_found")
+    assert "no machine 'login' yet" in answer.error["message"]
+    place.refused("STATE_NOT_FOUND", 3, "get", "logout", "--at", at)
+
+
+def test_only_a_track_is_resumed_from_a_task(place: MachinePlace) -> None:
+    """Elsewhere the option is refused, and beside --start-fresh."""
+    place.init("login")
+    place.refused("INVALID_INPUT", 2, "rehydrate", "login", "--resume-from", "t-1")
+    line = ("login", "--resume-from", "t-1", "--start-fresh")
+    place.refused("INVALID_INPUT", 2, "rehydrate", *line)
+    assert place.types("login") == ["machine.created"]
+
+
+QUESTIONS = [
+    *("amendments", "bypasses", "transitions", "retries", "attempts", "times", "queue", "costs"),
+    *("refused", "drift"),
+]
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_every_audit_of_a_root_without_a_staged_workflow_finds_nothing(
+    place: MachinePlace, question: str
+) -> None:
+    """Exit 0 and no records."""
+    place.init("login")
+    answer = place.wfctl("audit", question)
+    assert (answer.code, answer.data) == (0, [])
+
+
+def test_the_events_of_a_machine_are_those_of_no_workflow(place: MachinePlace) -> None:
+    """Their ``_meta`` has the version and the position of its own stream."""
+    place.init("login")
+    place.init("logout")
+    place.done("update", "logout", "artifacts.design=d.md")
+    meta = place.wfctl("events", "--machine", "logout").envelope["_meta"]
+    last = place.events("logout")[-1]
+    where = {"version": last["version"], "position": last["position"]}
+    assert meta == {"workflow": None, **where}
+    assert place.wfctl("events", "--machine", "logout", "--at", "2").envelope["_meta"] == meta

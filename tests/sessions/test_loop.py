@@ -35,6 +35,7 @@ def test_a_workflow_is_completed_in_a_session_that_is_charged_and_reported(tmp_p
     assert shown.code == 0
     expected = {"exit_reason": "completed", "session": 1, "cost": 2.5, "budget": 6, "blocked": []}
     assert {key: shown.data[key] for key in expected} == expected
+    assert shown.envelope["_meta"]["position"] == place.done("events")[-1]["position"]
     told = messages(place)
     assert told[2] == "Session 1 started. Workflow: w-2026-05-04"
     assert "stage-1: session_cost += 1 (sync), total=1/6" in told
