@@ -157,7 +157,6 @@ def copies(base: Place, faults: Faults) -> Iterator[World]:
 
 ROUNDS = settings(
     max_examples=60,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 

@@ -70,7 +70,7 @@ def test_no_writer_waits_long(log: Log) -> None:
     assert max(report["longest"] for report in reports) < LONGEST_WAIT_SECONDS
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(turns=st.lists(st.tuples(st.integers(0, 1), st.sampled_from("vw")), max_size=12))
 @pytest.mark.parametrize("journal", ["wal", "truncate"])
 def test_stores_that_take_turns_know_each_others_events(

@@ -157,7 +157,7 @@ def in_a_file(journal: str) -> Callable[[Path], Opener]:
 
 def check(opener: Callable[[], Opener], histories: int) -> None:
     """Live through so many random histories, each on a log of its own."""
-    chosen = settings(max_examples=histories, stateful_step_count=30, deadline=None)
+    chosen = settings(max_examples=histories, stateful_step_count=30)
     # By its docstring it takes anything that returns a machine; its hint says less.
     run_state_machine_as_test(
         lambda: Log(opener()),  # type: ignore[arg-type]

@@ -48,14 +48,14 @@ def check_every_field(log: WorkflowLog) -> int:
     return count
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(CHRONICLES)
 def test_every_field_is_blamed_on_the_event_that_gave_it_its_value(chronicle: Chronicle) -> None:
     """The new value is the state's, and the state just before shows the old one."""
     assert check_every_field(chronicle.log) > 30
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(CHRONICLES)
 def test_a_field_alone_is_blamed_as_it_is_among_others(chronicle: Chronicle) -> None:
     """By its name, dots in its keys included."""

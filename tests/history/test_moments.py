@@ -121,7 +121,7 @@ def test_a_late_discovery_is_seen_at_its_time_but_not_as_known_then() -> None:
     assert log.current(both).stages["stage-1"].status == "preparing"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(CHRONICLES, st.lists(DEEDS, max_size=5), st.data())
 def test_no_late_discovery_changes_what_was_known_before(
     chronicle: Chronicle, deeds: list[Any], data: st.DataObject
@@ -135,7 +135,7 @@ def test_no_late_discovery_changes_what_was_known_before(
     assert view(chronicle, moment) == before
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(CHRONICLES, st.integers(-100, 40), st.integers(-1, 40))
 def test_every_view_folds(chronicle: Chronicle, so: int, known: int) -> None:
     """Where the orders of the two clocks differ, what is left out leaves nothing hanging."""
@@ -146,7 +146,7 @@ def test_every_view_folds(chronicle: Chronicle, so: int, known: int) -> None:
     assert [event.version for event, _ in folded] == sorted(event.version for event, _ in folded)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(CHRONICLES)
 def test_the_view_from_the_end_of_time_is_the_state(chronicle: Chronicle) -> None:
     """Nothing is left out for good."""

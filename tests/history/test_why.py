@@ -35,7 +35,7 @@ def check(causes: Causes) -> None:
         check(dependency)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(CHRONICLES)
 def test_every_chain_ends_at_the_root(chronicle: Chronicle) -> None:
     """Whatever happened, for every stage there is."""

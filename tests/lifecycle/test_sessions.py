@@ -129,7 +129,7 @@ def test_without_a_session_nothing_is_charged() -> None:
     assert state.session.cost == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from([1, 1.5, 2, 0.25]), max_size=8), st.sampled_from([3, 6, 6.5]))
 def test_budget_arithmetic(weights: list[float], budget: float) -> None:
     """The cost is the sum of the weights; a stage is begun while its estimate still fits in."""

@@ -184,5 +184,5 @@ class AnyCommands(RuleBasedStateMachine):
                 assert count <= self.known.limit_of(loop, self.state.document)
 
 
-AnyCommands.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+AnyCommands.TestCase.settings = settings(max_examples=40, stateful_step_count=30)
 TestAnyCommands = pytest.mark.slow(AnyCommands.TestCase)

@@ -64,7 +64,7 @@ def commands(name: str) -> st.SearchStrategy[Payload]:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data(), name=st.sampled_from(SHIPPED))
 def test_a_replay_after_losing_every_file_is_identical(data: st.DataObject, name: str) -> None:
     """Given any history, when files and what is remembered of them are lost, then all come back."""

@@ -112,7 +112,7 @@ def named(data: dict[str, Any], key: str) -> set[tuple[str, str]]:
     return {(one["kind"], name) for one in data[key] for name in spelled_out(one["subjects"])}
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(briefing=briefings(), budget=st.integers(1, 3_000))
 def test_nothing_that_matters_is_dropped_from_the_data(briefing: Briefing, budget: int) -> None:
     """Whatever the budget: each attempt under way, each decision, each contradiction."""
@@ -123,7 +123,7 @@ def test_nothing_that_matters_is_dropped_from_the_data(briefing: Briefing, budge
     assert named(short, "contradictions") == named(full, "contradictions")
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(briefing=briefings(), budget=st.integers(1, 3_000))
 def test_nothing_that_matters_is_dropped_from_the_screen(briefing: Briefing, budget: int) -> None:
     """What the data names, the text names too."""
@@ -138,7 +138,7 @@ def test_nothing_that_matters_is_dropped_from_the_screen(briefing: Briefing, bud
         assert any(line.startswith(start) for line in lines), start
 
 
-@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.data_too_large])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.data_too_large])
 @given(seed=st.randoms(use_true_random=False))
 @pytest.mark.parametrize("render", [render_text, render_json])
 @pytest.mark.slow

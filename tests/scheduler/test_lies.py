@@ -154,7 +154,6 @@ def play(submitter: Submitter, examples: int, steps: int) -> None:
     chosen = settings(
         max_examples=examples,
         stateful_step_count=steps,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
         print_blob=True,
         # A step takes real processes: to make a game shorter would take longer than a test may.

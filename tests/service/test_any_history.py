@@ -144,7 +144,7 @@ def lived(depends: tuple[list[str], list[str]], commands: list[Payload]) -> Hist
 HISTORIES = st.builds(lived, DEPENDENCIES, st.lists(COMMANDS, max_size=40))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(HISTORIES)
 def test_what_is_decided_can_be_folded_and_folds_to_one_state(history: History) -> None:
     """Step by step, all at once, or from a state that was stored half-way."""
@@ -158,7 +158,7 @@ def test_what_is_decided_can_be_folded_and_folds_to_one_state(history: History) 
         assert the(evolve(kept, history.events[half:])) == whole
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=75)
 @given(HISTORIES)
 def test_every_state_can_be_shown(history: History) -> None:
     """The document renders, and the same state always to the same bytes."""
@@ -167,7 +167,7 @@ def test_every_state_can_be_shown(history: History) -> None:
     assert state_document.render(kept) == state_document.render(state)
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=75)
 @given(HISTORIES)
 def test_every_state_obeys_the_rules_that_need_no_history(history: History) -> None:
     """No retry beyond the limit, no stage at work too early, none completed by a diagnostic run."""
@@ -198,7 +198,7 @@ def test_random_commands_reach_deep() -> None:
     assert the(history.state).workflow_status == "completed"
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(COMMANDS, min_size=1, max_size=5))
 def test_nothing_happens_to_a_workflow_that_is_not_there(commands: list[Payload]) -> None:
     """Every command but its creation is refused."""
