@@ -13,7 +13,7 @@ import typer
 from cli.options import DryRun
 from cli.output import Output
 from cli.workspace import SCHEMA, address_here, settings_of
-from eventstore.address import public
+from eventstore.address import is_server, public
 from eventstore.engine import open_log
 from eventstore.errors import DatabaseMissing
 from eventstore.memory import MemoryStore
@@ -21,9 +21,11 @@ from eventstore.store import EventStore
 from eventstore.transfer import Chains, Copied, Source, require_vacant, steps
 from eventstore.transfer import copy as copied
 from projections.next_actions import NextAction
-from service.backup import Stores, back_up, require_stream, source_in
+from service.backup import Stores, back_up, require_stream, source_in, workflow_in
 from service.clock import system_clock
-from service.root import address_of
+from service.errors import NoRoot
+from service.initialise import configure, prepare_folder, root_at
+from service.root import Root, address_of, find_root
 
 
 class Form(StrEnum):
@@ -89,15 +91,38 @@ def restore(
     stream: OneStream = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Bring back what a backup holds into this root's database, made where it is not there."""
-    address = address_here(context)
+    """Bring back what a backup holds into this root's database; both are made where they are not.
+
+    In a folder without a root it becomes that of the backup's workflow, or of its machines.
+    """
     with closing(source_in(file, STORES)) as found:
+        new = _new_root(context, found, stream)
+        address = new.address if new is not None else address_here(context)
+        if new is not None and not dry_run:
+            prepare_folder(new)
         done = _transfer(found, address, stream, dry_run)
+        if new is not None and not dry_run:
+            configure(new, workflow_in(found, stream))
     data = {"file": str(file), "target": _shown(address), "dry_run": dry_run, **done._asdict()}
     text = _text(done, _shown(address), dry_run, "restored")
     actions = [] if dry_run else [_REBUILD]
     told = [text, *(f"next: {action.command}  ({action.reason})" for action in actions)]
     _tell(context, data, "\n".join(told), actions)
+
+
+def _new_root(context: typer.Context, source: Source, only: str | None) -> Root | None:
+    """Return the root that is to be made, None where the log's place is known already."""
+    settings = settings_of(context)
+    if settings.database_url is not None and is_server(settings.database_url):
+        return None
+    try:
+        find_root(settings.start)
+    except NoRoot:
+        # What it will be must be clear before anything is made.
+        require_stream(source, only)
+        workflow_in(source, only)
+        return root_at(settings.start, settings.database_url, settings.journal)
+    return None
 
 
 def _transfer(source: Source, target: Path | str, only: str | None, dry_run: bool) -> Copied:

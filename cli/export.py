@@ -9,7 +9,7 @@ from functools import partial
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,9 @@ from projections.exports.formats import FORMATS, ExportFormat
 from projections.exports.source import Source
 from service.errors import InvalidOption
 from service.moment import Moment
+
+if TYPE_CHECKING:
+    from service.handover.archive import Shown
 
 
 def export(
@@ -80,15 +83,30 @@ def _archive(
     workflow: Reading, file: Path | None, when: Moment | None, license_: str | None
 ) -> None:
     """Write the log, its files, a report and a crate into one file."""
-    from projections import progress_log, state_document
-    from projections.exports import ro_crate
     from service.handover.archive import write_archive
 
     if file is None or str(file) == "-" or when is not None:
         raise InvalidOption(
             "expected `wfctl export archive FILE`, without --at: it is one file, and holds all"
         )
-    version = Moment(version=_head(workflow))
+    head = _head(workflow)
+    shown = _shown(workflow, head, license_) if head else {}
+    manifest = write_archive(_target(file), workflow.root, workflow.log, shown, head)
+    data = {"format": "archive", "file": str(file), "bytes": file.stat().st_size}
+    whose = manifest.workflow or f"{len(manifest.streams)} machines"
+    workflow.output.result(
+        {**data, "streams": [asdict(stream) for stream in manifest.streams]},
+        lambda: f"{file}: archive of {whose}, {len(manifest.files)} files",
+        state=workflow.log.state(),
+    )
+
+
+def _shown(workflow: Reading, head: int, license_: str | None) -> Shown:
+    """Return what an archive shows of the workflow at a version."""
+    from projections import progress_log, state_document
+    from projections.exports import ro_crate
+
+    version = Moment(version=head)
     source = replace(source_of(workflow, version, ExportFormat.REPORT), license=license_)
     shown = {
         state_document.FILE_NAME: "state",
@@ -96,14 +114,7 @@ def _archive(
         "report.html": "report",
         ro_crate.FILE: "ro-crate",
     }
-    made = {n: partial(_chunks, format_, source) for n, format_ in shown.items()}
-    manifest = write_archive(_target(file), workflow.root, workflow.log, made, source.state().head)
-    data = {"format": "archive", "file": str(file), "bytes": file.stat().st_size}
-    workflow.output.result(
-        {**data, "streams": [asdict(stream) for stream in manifest.streams]},
-        lambda: f"{file}: archive of {manifest.workflow}, {len(manifest.files)} files",
-        state=workflow.state(),
-    )
+    return {name: partial(_chunks, format_, source) for name, format_ in shown.items()}
 
 
 def _chunks(format_: str, source: Source) -> Iterator[bytes]:

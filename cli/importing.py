@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.init import Consent, signers_of
-from cli.options import CommandId, DryRun, write_options
+from cli.options import CommandId, DryRun, ExpectedVersion, write_options
 from cli.output import Output
 from cli.settings import Settings, actor_of
 from cli.workspace import create, settings_of
@@ -49,11 +49,13 @@ def import_(
     ] = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
 ) -> None:
     """Take over a workflow from its files, and say what is wrong in them; or from an archive."""
     if source.is_file():
         from cli.restoring import restoring
 
+        _only_of_a_folder(context)
         restoring(context, source, into, dry_run)
         return
     from service.adoption.adopt import adopt
@@ -67,7 +69,7 @@ def import_(
     sources = read_sources(source.resolve(), now=utc_text(system_clock()), git=git, zone=zone)
     root = root_at(_place(source, into, settings, dry_run), settings.database_url, settings.journal)
     content = {"import": str(sources.folder), "git": git, "consent": consent.value}
-    options = replace(write_options(dry_run, command_id, None), content=content)
+    options = replace(write_options(dry_run, command_id, expected_version), content=content)
     adoption = adopt(
         root,
         sources,
@@ -79,6 +81,22 @@ def import_(
         signers=signers_of(consent, signers),
     )
     _tell(Output(settings), adoption, options)
+
+
+def _only_of_a_folder(context: typer.Context) -> None:
+    """Raise `InvalidOption` for what an archive settles itself: it is restored as it was."""
+    names = ("git", "utc_offset", "consent", "signers", "command_id", "expected_version")
+    given = [f"--{name.replace('_', '-')}" for name in names if _is_given(context, name)]
+    if given:
+        raise InvalidOption(
+            f"an archive is restored as it was, its consent and the ids of its commands too: "
+            f"expected a folder with {', '.join(given)}, found a file"
+        )
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _zone(text: str | None) -> Any:

@@ -43,7 +43,8 @@ def restoring(context: typer.Context, file: Path, into: Path | None, dry_run: bo
     try:
         config = Config(archive.manifest.workflow, root.url, root.journal)
         log = WorkflowLog(store, config.stream, root.path)
-        Service(root, log, actor_of(settings)).files.rebuild()
+        if config.workflow is not None:
+            Service(root, log, actor_of(settings)).files.rebuild()
         _rebuild_machines(root, archive, store, settings)
         _tell(Output(settings), archive, Reading(root, config, log, Output(settings)))
     finally:
@@ -73,7 +74,7 @@ def _tell(output: Output, archive: Archive, made: Reading | None) -> None:
             {"stream": s.name, "version": s.version, "head": s.head} for s in manifest.streams
         ],
     }
-    state = made.state() if made is not None else None
+    state = made.log.state() if made is not None else None
     output.result(data, lambda: _text(manifest, made), state=state)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from eventstore.event import RecordedEvent
 from eventstore.store import EventStore
 from lifecycle.workflow import Workflow
+from service.root import WORKFLOW
 
 if TYPE_CHECKING:
     from service.consent import Policy
@@ -94,12 +95,12 @@ class Approvals:
 
         signers = digest(canonical(state.signers))
         known = Pin(str(self.first_hash()), state.consent, signers, str(self.root))
-        add_pin(pins_file(self.stream.removeprefix("workflow-")), known)
+        add_pin(pins_file(self.stream.removeprefix(WORKFLOW)), known)
 
     def _pins(self) -> list[Pin]:
         from service.pins import pins_file, read_pins
 
-        return read_pins(pins_file(self.stream.removeprefix("workflow-")))
+        return read_pins(pins_file(self.stream.removeprefix(WORKFLOW)))
 
     def bars_stored_folds(self, state: Workflow) -> bool:
         """Whether the state must come from the log's events alone, not from a kept copy.

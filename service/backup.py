@@ -13,6 +13,7 @@ from eventstore.store import EventStore
 from eventstore.transfer import Copied, Source, copy
 from service.disk import sync_folder
 from service.errors import AlreadyThere, InvalidOption, NotFound
+from service.root import WORKFLOW
 
 _SQLITE = b"SQLite format 3\0"
 _PG_DUMP = b"PGDMP"
@@ -61,6 +62,22 @@ def _written(store: EventStore, new: Path, form: str, stores: Stores, only: str 
     for _ in Archive(new).all_raw():
         pass
     return done
+
+
+def workflow_in(source: Source, only: str | None = None) -> str | None:
+    """Return the workflow that a backup, or one stream of it, is of; None where it has machines.
+
+    Raises `InvalidOption` where there are several: a root has one.
+    """
+    streams = [only] if only is not None else list(source.streams())
+    found = [name.removeprefix(WORKFLOW) for name in streams if name.startswith(WORKFLOW)]
+    if len(found) > 1:
+        raise InvalidOption(
+            f"a root has one workflow, and the backup has {', '.join(found)}: choose one with "
+            f"--stream {WORKFLOW}ID",
+            workflows=found,
+        )
+    return found[0] if found else None
 
 
 def source_in(file: Path, stores: Stores) -> Archive | EventStore:

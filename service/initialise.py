@@ -18,7 +18,7 @@ from service.log import WorkflowLog
 from service.root import Config, Root, config_text, kept, read_config
 from service.service import Outcome, Service, WriteOptions, plan_writes
 
-IGNORE = b"*\n!.gitignore\n!config.toml\n"
+_IGNORE = b"*\n!.gitignore\n!config.toml\n"
 
 Connect = Callable[[Root], EventStore]
 """Opens the log of a root for writing, made first where it is not there."""
@@ -40,8 +40,7 @@ def initialise(
     """
     if options.dry_run:
         refuse_second(root)
-        if options.expected_version:
-            raise WrongExpectedVersion(_stream(command), options.expected_version, 0)
+        expect_nothing(_stream(command), options)
         return plan_writes(None, [command], options, clock)
     return make_root(
         root,
@@ -80,15 +79,33 @@ def make_root(
     Raises `RootExists` as `initialise` does.
     """
     root = as_configured(root)
-    if not root.config_file.exists():
-        root.folder.mkdir(exist_ok=True)
-        write_whole(root.folder / ".gitignore", IGNORE)
+    prepare_folder(root)
     store = connect(root)
     try:
         log = _new_log(root, Config(workflow, root.url, root.journal), store, options)
         return write(Service(root, log, actor, clock))
     finally:
         store.close()
+
+
+def expect_nothing(stream: str, options: WriteOptions) -> None:
+    """Raise `WrongExpectedVersion` where a stream that is to begin was expected to have begun."""
+    if options.expected_version:
+        raise WrongExpectedVersion(stream, options.expected_version, 0)
+
+
+def prepare_folder(root: Root) -> None:
+    """Make the folder of a root that is none yet; `configure` makes it one."""
+    if not root.config_file.exists():
+        root.folder.mkdir(exist_ok=True)
+        write_whole(root.folder / ".gitignore", _IGNORE)
+
+
+def configure(root: Root, workflow: str | None) -> Config:
+    """Write down which workflow the root has, and where its log is."""
+    config = Config(workflow, root.url, root.journal)
+    write_whole(root.config_file, config_text(config).encode())
+    return config
 
 
 def as_configured(root: Root) -> Root:

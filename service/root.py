@@ -13,6 +13,8 @@ from eventstore.address import SERVERS, is_server, public
 from service.errors import InvalidOption, NoRoot
 
 MARKER = ".wfctl"
+#: What the stream of a staged workflow begins with; its id follows.
+WORKFLOW = "workflow-"
 #: The journals a log on SQLite may have; without a choice the file system decides.
 JOURNALS = ("wal", "truncate")
 _SQLITE = "sqlite:///"
@@ -103,7 +105,7 @@ class Config:
     @property
     def stream(self) -> str:
         """The stream of the staged workflow."""
-        return f"workflow-{self.workflow or ''}"
+        return f"{WORKFLOW}{self.workflow or ''}"
 
 
 def find_root(start: Path) -> Root:

@@ -15,9 +15,9 @@ from service.adoption.versions import LOG, STATE, Sources
 from service.clock import Clock, utc_text
 from service.disk import sync_folder, write_whole
 from service.errors import RootExists
-from service.initialise import make_root, refuse_second
+from service.initialise import expect_nothing, make_root, refuse_second
 from service.place import identity
-from service.root import Root
+from service.root import Config, Root
 from service.service import Outcome, Service, WriteOptions, planned_state
 from service.sync import Sync, Synced, digest, write_sync
 
@@ -50,15 +50,17 @@ def adopt(
     _refuse_strangers(root, sources)
     place = identity(root.path) if root.path.exists() else {}
     planned = history(sources, findings, utc_text(clock()), root=place, **facts)
+    workflow = str(sources.last.state.document["workflow_id"])
     if options.dry_run:
         refuse_second(root)
+        expect_nothing(Config(workflow).stream, options)
         return Adoption(sources, findings, Outcome((), planned, planned_state(planned)))
-    workflow = str(sources.last.state.document["workflow_id"])
 
     def record(service: Service) -> Outcome:
         first = service.first_answer(options)
         if first is not None:
             return first
+        expect_nothing(service.log.stream, options)
         _keep(root, sources)
         _claim_files(service, sources)
         outcome = service.acting_as("import").take_over(planned, options)

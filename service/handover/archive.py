@@ -31,11 +31,13 @@ Shown = Mapping[str, Callable[[], Iterable[bytes]]]
 def write_archive(path: Path, root: Root, log: WorkflowLog, shown: Shown, upto: int) -> Manifest:
     """Write the archive of a root whole to ``path`` and return its manifest.
 
-    ``upto`` is the version of the workflow that ``shown`` shows; every stream ends where it stood
-    at the beginning. The same log gives the same bytes.
+    ``upto`` is the version of the workflow that ``shown`` shows, 0 where there is none; every
+    stream ends where it stood at the beginning. The same log gives the same bytes. Raises
+    `NoWorkflow` where there is no machine either.
     """
-    ends = [_end(log.store, log.stream, upto), *_machines(root, log.store)]
-    manifest = Manifest(log.current(upto).id, _newest(log.store, ends), streams=ends)
+    ends = [*_workflow(log, upto), *_machines(root, log.store)]
+    workflow = log.current(upto).id if upto or not ends else None
+    manifest = Manifest(workflow, _newest(log.store, ends), streams=ends)
     with replaced(path) as temporary, ZipFile(temporary, "w", ZIP_DEFLATED) as archive:
         writer = _Writer(archive, manifest)
         for end in ends:
@@ -50,6 +52,11 @@ def write_archive(path: Path, root: Root, log: WorkflowLog, shown: Shown, upto: 
         text = json.dumps(manifest.to_dict(), indent=1).encode() + b"\n"
         writer.file(NAME, [text])
     return manifest
+
+
+def _workflow(log: WorkflowLog, upto: int) -> Iterator[Stream]:
+    if upto:
+        yield _end(log.store, log.stream, upto)
 
 
 def _machines(root: Root, store: EventStore) -> Iterator[Stream]:

@@ -38,9 +38,12 @@ class Entry:
 
 @dataclass(slots=True)
 class Manifest:
-    """All of it; ``at`` is when the newest event was recorded."""
+    """All of it; ``at`` is when the newest event was recorded.
 
-    workflow: str
+    ``workflow`` is None where the root has machines alone.
+    """
+
+    workflow: str | None
     at: str
     streams: list[Stream] = field(default_factory=list)
     files: dict[str, Entry] = field(default_factory=dict)

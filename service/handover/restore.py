@@ -23,9 +23,8 @@ from service.disk import write_whole
 from service.errors import RootExists
 from service.handover.contents import Archive
 from service.handover.manifest import CLAIMS, DRIFT, REFUSALS, Manifest, Stream, UnusableArchive
-from service.root import Config, Root, config_text, read_config
-
-_IGNORE = b"*\n!.gitignore\n!config.toml\n"
+from service.initialise import configure, prepare_folder
+from service.root import Root, read_config
 
 Connect = Callable[[Root, Schema, Clock], EventStore]
 """Opens the log of a root for writing, made first where it is not there."""
@@ -69,9 +68,7 @@ def restore(root: Root, archive: Archive, connect: Connect) -> None:
     manifest = archive.manifest
     if root.config_file.exists():
         _require_same(root, manifest.workflow)
-    else:
-        root.folder.mkdir(exist_ok=True)
-        write_whole(root.folder / ".gitignore", _IGNORE)
+    prepare_folder(root)
     then = Then()
     store = connect(root, Verbatim({}), then)
     try:
@@ -83,11 +80,10 @@ def restore(root: Root, archive: Archive, connect: Connect) -> None:
             _keep_drift(file, manifest, root)
     finally:
         store.close()
-    config = Config(manifest.workflow, root.url, root.journal)
-    write_whole(root.config_file, config_text(config).encode())
+    configure(root, manifest.workflow)
 
 
-def _require_same(root: Root, workflow: str) -> None:
+def _require_same(root: Root, workflow: str | None) -> None:
     here = read_config(root).workflow
     if here != workflow:
         raise RootExists(root.path, here)

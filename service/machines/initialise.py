@@ -9,14 +9,14 @@ from pathlib import Path
 from lifecycle.machines.errors import StateAlreadyExists
 from lifecycle.machines.machine import Machine
 from projections.machines.documents import rendered
-from service.disk import content_of, locked, write_whole
+from service.disk import content_of, locked
 from service.drift import keep
 from service.errors import NoRoot
-from service.initialise import IGNORE, root_at
+from service.initialise import configure, prepare_folder, root_at
 from service.machines.log import MachineLog
 from service.machines.place import folder_of, rivals
 from service.machines.service import MachineOutcome, MachineService
-from service.root import Config, Root, config_text, open_root
+from service.root import Root, open_root
 from service.sync import Sync, Synced, digest, read_sync, write_sync
 
 
@@ -30,10 +30,9 @@ def root_for(start: Path, url: str | None, journal: str | None) -> tuple[Root, b
 
 def make_root(root: Root) -> None:
     """Make the folder and the configuration of a root that has no staged workflow."""
-    root.folder.mkdir(exist_ok=True)
-    write_whole(root.folder / ".gitignore", IGNORE)
+    prepare_folder(root)
     if not root.config_file.exists():
-        write_whole(root.config_file, config_text(Config(None, root.url, root.journal)).encode())
+        configure(root, None)
 
 
 def begin(service: MachineService, outcome: MachineOutcome) -> MachineOutcome:

@@ -172,6 +172,15 @@ def test_the_same_command_again_gets_the_first_answer(tmp_path: Path) -> None:
     assert Place(folder).version() == first.data["events"]
 
 
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_an_import_begins_at_version_0_and_no_other(tmp_path: Path, more: list[str]) -> None:
+    """Another version that is expected is a conflict, and the import can still be made."""
+    folder = s.write_files(tmp_path / "w", s.document(s.stage(1)))
+    answer = s.import_(folder, "--expected-version", "3", *more)
+    assert (answer.code, answer.error["code"]) == (4, "wrong_expected_version")
+    assert s.import_(folder, "--expected-version", "0", *more).code == 0
+
+
 def test_an_offset_that_is_none_is_a_usage_error(tmp_path: Path) -> None:
     """Exit 2 shows what is expected."""
     folder = s.write_files(tmp_path / "w", s.document())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.support import HERE, Place, call
+from tests.cli.support import HERE, PLAN, Place, call, write_plan
 from tests.cli.test_server import made, shown
 from tests.server import Server
 
@@ -142,6 +142,56 @@ def test_after_an_older_backup_the_files_are_written_anew(tmp_path: Path) -> Non
     place.done("note", "afresh")
     assert place.done("replay", "--check")["findings"] == []
     assert all(words in place.log() for words in ("after the backup", "afresh"))
+
+
+@pytest.mark.parametrize("form", ["sqlite", "archive"])
+def test_a_backup_is_restored_into_a_folder_without_a_root(
+    place: Place, tmp_path: Path, form: str
+) -> None:
+    """It becomes that of the workflow; rehearsed, nothing is made."""
+    before, file, new = hashes(lived(place)), tmp_path / "backup", tmp_path / "new"
+    place.done("db", "backup", str(file), "--as", form)
+    new.mkdir()
+    assert Place(new).done("db", "restore", str(file), "--dry-run")["events"] == len(before)
+    assert list(new.iterdir()) == []
+    Place(new).done("db", "restore", str(file))
+    Place(new).done("replay", "--rebuild")
+    assert hashes(Place(new)) == before
+    assert Place(new).done("status") == place.done("status")
+    assert Place(new).done("replay", "--check")["findings"] == []
+    assert Place(new).json("db", "restore", str(file)).code == 4
+
+
+def test_a_backup_of_machines_is_restored_into_a_folder_without_a_root(tmp_path: Path) -> None:
+    """It has no staged workflow then."""
+    roots = [Place(tmp_path / name) for name in ("old", "new")]
+    for root in roots:
+        root.path.mkdir()
+    roots[0].done("machine", "init", "login", "--type", "feature")
+    roots[0].done("db", "backup", str(tmp_path / "backup"))
+    roots[1].done("db", "restore", str(tmp_path / "backup"))
+    assert roots[1].done("machine", "get", "login") == roots[0].done("machine", "get", "login")
+    assert roots[1].json("status").code == 3
+
+
+def test_of_a_backup_of_several_workflows_a_new_root_gets_the_one_that_is_named(
+    place: Place, tmp_path: Path
+) -> None:
+    """Without a name it is refused, and nothing is made."""
+    both, other, new = f"sqlite:///{tmp_path}/both.db", tmp_path / "other", tmp_path / "new"
+    for folder in (other, new):
+        folder.mkdir()
+    plan = write_plan(tmp_path, {**PLAN, "workflow_id": "other"}, "other.json")
+    assert call("--root", str(other), "init", str(plan)).code == 0
+    for root in (place, Place(other)):
+        call("db", "copy", root.done("db", "url")["url"], both)
+    place.done("--database-url", both, "db", "backup", str(tmp_path / "backup"))
+    answer = Place(new).json("db", "restore", str(tmp_path / "backup"))
+    assert (answer.code, answer.error["code"]) == (2, "invalid_option")
+    assert answer.error["data"]["workflows"] == sorted(["other", PLAN["workflow_id"]])
+    assert list(new.iterdir()) == []
+    Place(new).done("db", "restore", str(tmp_path / "backup"), "--stream", "workflow-other")
+    assert Place(new).done("status")["workflow"] == "other"
 
 
 @pytest.mark.parametrize("content", [b"", b"PGDMP...", b"{}\n"])

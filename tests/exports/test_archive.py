@@ -103,13 +103,67 @@ def test_an_archive_becomes_a_root_on_a_server_and_back(
             assert one.read(name) == other.read(name)
 
 
+def listed(place: Place) -> list[Any]:
+    """Return the machines of a root, whatever their age."""
+    return [{**one, "age_seconds": None} for one in place.done("machine", "list")]
+
+
 def test_machines_are_handed_over_with_their_files(lived: Place, tmp_path: Path) -> None:
     """Every stream of the root, and what shows it."""
     lived.done("machine", "init", "job1", "--type", "conductor")
     made = taken_over(handed_over(lived, tmp_path), tmp_path / "made")
-    assert made.done("machine", "list") == lived.done("machine", "list")
+    assert listed(made) == listed(lived)
     file = "conductor/tracks/job1/metadata.json"
     assert (made.path / file).read_bytes() == (lived.path / file).read_bytes()
+
+
+def test_a_root_of_machines_alone_is_handed_over(tmp_path: Path) -> None:
+    """With no workflow in the manifest, and none in the root that is made of it."""
+    (tmp_path / "root").mkdir()
+    place = Place(tmp_path / "root")
+    place.done("machine", "init", "job1", "--type", "conductor")
+    file = handed_over(place, tmp_path)
+    with ZipFile(file) as archive:
+        assert json.loads(archive.read("manifest.json"))["workflow"] is None
+    made = taken_over(file, tmp_path / "made")
+    assert listed(made) == listed(place)
+    assert made.done("fsck")["findings"] == []
+    assert made.json("status").code == 3
+
+
+def test_an_archive_of_nothing_is_not_made(tmp_path: Path) -> None:
+    """Where every machine is gone with its log."""
+    (tmp_path / "root").mkdir()
+    place = Place(tmp_path / "root")
+    place.done("machine", "init", "job1", "--type", "conductor")
+    for path in (place.path / ".wfctl").glob("events.db*"):
+        path.unlink()
+    place.done("db", "upgrade")
+    assert place.json("export", "archive", str(tmp_path / "archive.zip")).code == 3
+    assert not (tmp_path / "archive.zip").exists()
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["--git"],
+        ["--utc-offset", "+02:00"],
+        ["--consent", "trust"],
+        ["--signers", "signers"],
+        ["--command-id", "k"],
+        ["--expected-version", "0"],
+    ],
+    ids=lambda option: option[0],
+)
+def test_what_an_archive_settles_itself_is_no_option(
+    lived: Place, tmp_path: Path, option: list[str]
+) -> None:
+    """It is refused by name, and nothing is made."""
+    file, made = handed_over(lived, tmp_path), tmp_path / "made"
+    answer = call("import", str(file), "--into", str(made), "-o", "json", *option)
+    assert (answer.code, answer.error["code"]) == (2, "invalid_option")
+    assert option[0] in answer.error["message"]
+    assert not made.exists()
 
 
 def test_a_command_that_was_done_stays_done(lived: Place, tmp_path: Path) -> None:
