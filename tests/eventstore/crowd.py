@@ -1,7 +1,8 @@
 """Many processes on one log: started as one program that forks, so that importing is paid once.
 
-`python -m tests.eventstore.crowd DATABASE JOURNAL WRITERS APPENDS STREAMS READERS` prints one JSON
-object: for each writer the longest wait in seconds, and what each reader saw.
+`python -m tests.eventstore.crowd DATABASE JOURNAL WRITERS APPENDS STREAMS READERS [REHEARSALS]`
+prints one JSON object: for each writer the longest wait in seconds, and what each reader saw. All
+open the log at once, make their rehearsals, appends to a stream of their own, and start at once.
 """
 
 import json
@@ -11,31 +12,48 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from eventstore.store import Claim, Expected
+from eventstore.store import Claim, EventStore, Expected
 from tests.eventstore.support import note, opened
 
 
-def write(address: str, journal: str, writer: int, appends: int, stream: str) -> dict[str, Any]:
-    """Append one event at a time; the command and the event are named by writer and number."""
+class Part(NamedTuple):
+    """What one writer does; its commands and events are named by writer and number."""
+
+    writer: int
+    appends: int
+    stream: str
+    rehearsals: int
+
+
+def write(address: str, journal: str, part: Part, start: Callable[[], None]) -> dict[str, Any]:
+    """Append one event at a time."""
     longest = 0.0
     with closing(opened(address, journal)) as store:
+        for number in range(part.rehearsals):
+            _append(store, f"rehearsal-{part.writer}", f"{part.writer}-rehearsal-{number}")
+        start()
         began = time.perf_counter()
-        for number in range(appends):
-            name = f"{writer}-{number}"
-            event = note(event_id=name)
-            start = time.perf_counter()
-            store.append(stream, [event], expected=Expected.ANY, claim=Claim(name, name))
-            longest = max(longest, time.perf_counter() - start)
+        for number in range(part.appends):
+            longest = max(longest, _append(store, part.stream, f"{part.writer}-{number}"))
         ended = time.perf_counter()
     return {"longest": longest, "began": began, "ended": ended}
 
 
-def tail(address: str, journal: str, total: int) -> dict[str, Any]:
+def _append(store: EventStore, stream: str, name: str) -> float:
+    """Append an event; the seconds it took."""
+    event = note(event_id=name)
+    began = time.perf_counter()
+    store.append(stream, [event], expected=Expected.ANY, claim=Claim(name, name))
+    return time.perf_counter() - began
+
+
+def tail(address: str, journal: str, total: int, start: Callable[[], None]) -> dict[str, Any]:
     """Follow the log until it holds `total` events; say where a position was left out."""
     seen, holes, looks = 0, [], 0
     with closing(opened(address, journal)) as store:
+        start()
         while seen < total:
             looks += 1
             for event in store.read_all(after=seen):
@@ -45,8 +63,27 @@ def tail(address: str, journal: str, total: int) -> dict[str, Any]:
     return {"seen": seen, "holes": holes, "looks": looks}
 
 
-def fork(work: Callable[[], dict[str, Any]], gate: int) -> tuple[int, int]:
-    """A child that waits for the gate to close, works, and writes its result to a pipe."""
+class Gate:
+    """Holds processes up until all of them are there."""
+
+    def __init__(self) -> None:
+        self._arrivals, self._arrived = os.pipe()
+        self._entrance, self._opener = os.pipe()
+
+    def wait(self) -> None:
+        """Arrive, and go on once the gate is open."""
+        os.write(self._arrived, b"x")
+        os.read(self._entrance, 1)
+
+    def open(self, number: int) -> None:
+        """Let so many in, once all of them wait."""
+        for _ in range(number):
+            os.read(self._arrivals, 1)
+        os.write(self._opener, b"x" * number)
+
+
+def fork(work: Callable[[], dict[str, Any]], gate: Gate) -> tuple[int, int]:
+    """A child that waits at the gate, works, and writes its result to a pipe."""
     reading, writing = os.pipe()
     child = os.fork()
     if child:
@@ -54,7 +91,7 @@ def fork(work: Callable[[], dict[str, Any]], gate: int) -> tuple[int, int]:
         return child, reading
     code = 1
     try:
-        os.read(gate, 1)
+        gate.wait()
         os.write(writing, json.dumps(work()).encode())
         code = 0
     finally:
@@ -62,16 +99,22 @@ def fork(work: Callable[[], dict[str, Any]], gate: int) -> tuple[int, int]:
 
 
 def main(
-    address: str, journal: str, writers: int, appends: int, streams: int, readers: int
+    address: str,
+    journal: str,
+    writers: int,
+    appends: int,
+    streams: int,
+    readers: int,
+    rehearsals: int = 0,
 ) -> None:
     """Start everybody, let them go at once, and print what they report."""
-    gate, opener = os.pipe()
-    os.set_inheritable(gate, True)
-    names = (f"stream-{writer % streams}" for writer in range(writers))
-    jobs = [partial(write, address, journal, w, appends, name) for w, name in enumerate(names)]
-    jobs += [partial(tail, address, journal, writers * appends)] * readers
-    children = [fork(job, gate) for job in jobs]
-    os.write(opener, b"x" * len(children))
+    doors, line = Gate(), Gate()
+    parts = [Part(w, appends, f"stream-{w % streams}", rehearsals) for w in range(writers)]
+    jobs = [partial(write, address, journal, part, line.wait) for part in parts]
+    jobs += [partial(tail, address, journal, writers * appends, line.wait)] * readers
+    children = [fork(job, doors) for job in jobs]
+    doors.open(len(children))
+    line.open(len(children))
     reports = [report(*child) for child in children]
     print(json.dumps({"writers": reports[:writers], "readers": reports[writers:]}))
 
