@@ -38,6 +38,11 @@ def decide(state: Workflow | None, command: Payload, at: str) -> Decision:
     return [event for event, _ in planned]
 
 
+#: Nothing ever follows from these by itself. To look for consequences takes time for each stage
+#: that there is, and a look at the disk observes as many attempts.
+_QUIET = frozenset({"attempt.observed"})
+
+
 def decide_all(
     state: Workflow | None, asked: Iterable[tuple[Payload, str]]
 ) -> tuple[list[tuple[Payload, str]], Workflow | None]:
@@ -50,8 +55,8 @@ def decide_all(
     planned: list[tuple[Payload, str]] = []
     for command, at in asked:
         events = _primary(draft, command)
-        if events or draft is None:
-            draft = _folded(draft, events, at)
+        draft = _folded(draft, events, at)
+        if any(event.type not in _QUIET for event in events):
             due = consequences(draft, at)
             draft = _folded(draft, due, at)
             events = [*events, *due]

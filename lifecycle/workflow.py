@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any
 
 from lifecycle.errors import UnknownStage
@@ -248,9 +249,14 @@ class Workflow:
         return new
 
 
+#: `copy` asks each object how it is to be copied: too slow for thousands of them.
+_OF_STAGE = attrgetter(*(known.name for known in fields(Stage)))
+_OF_ATTEMPT = attrgetter(*(known.name for known in fields(Attempt)))
+
+
 def _draft_stage(stage: Stage) -> Stage:
-    new = copy(stage)
-    new.attempts = [copy(attempt) for attempt in stage.attempts]
+    new = Stage(*_OF_STAGE(stage))
+    new.attempts = [Attempt(*_OF_ATTEMPT(attempt)) for attempt in stage.attempts]
     new.blocked_by = dict(stage.blocked_by)
     new.parameters = dict(stage.parameters)
     new.extra = dict(stage.extra)

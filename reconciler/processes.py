@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ class Tenant:
     deleted: bool
 
 
+@cache  # no process outlives it
 def boot_id() -> str:
     """Return the kernel's name for the time since the machine was started."""
     return (_PROC / "sys/kernel/random/boot_id").read_text().strip()

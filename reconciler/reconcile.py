@@ -36,8 +36,8 @@ from reconciler.stop import stop
 from reconciler.stopping import try_to_stop
 from reconciler.verdict import Action, Verdict
 
-#: Stages that are recorded in one append.
-_TOGETHER = 500
+#: Stages that are recorded in one append at most.
+_TOGETHER = 2_000
 
 
 def reconcile(jobs: Jobs, *, dry_run: bool = False, only: str | None = None) -> list[Finding]:
@@ -74,12 +74,14 @@ def _settle_together(jobs: Jobs, ids: Sequence[str]) -> dict[str, Finding]:
 
 def _recorded(jobs: Jobs, state: Workflow, findings: Sequence[Finding]) -> set[str]:
     """Record what was found of stages; return those of which it was."""
-    done: set[str] = set()
-    for start in range(0, len(findings), _TOGETHER):
-        some = findings[start : start + _TOGETHER]
-        if _recorded_together(jobs, state, some):
-            done |= {finding.stage for finding in some}
-    return done
+    if not findings:
+        return set()
+    if len(findings) <= _TOGETHER and _recorded_together(jobs, state, findings):
+        return {finding.stage for finding in findings}
+    if len(findings) == 1:
+        return set()
+    half = len(findings) // 2
+    return _recorded(jobs, state, findings[:half]) | _recorded(jobs, state, findings[half:])
 
 
 def _is_news(stage: Stage, finding: Finding) -> bool:

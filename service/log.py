@@ -42,7 +42,8 @@ class WorkflowLog:
             return self._fold(None, self._seen(moment))
         start = self._stored(moment.version)
         after = start.head if start is not None else 0
-        return self._fold(start, self.store.read(self.stream, after=after, upto=moment.version))
+        read = self.store.read(self.stream, after=after, upto=moment.version)
+        return self._fold(start, read)
 
     def events(self, at: At = None) -> Iterator[RecordedEvent]:
         """Yield the events that belong to the view from a moment, from the first."""
@@ -104,7 +105,7 @@ class WorkflowLog:
 
     def evolve(self, state: Workflow | None, events: Iterator[RecordedEvent]) -> Workflow | None:
         """Return ``state`` with further events folded in."""
-        return self._fold(state, events)
+        return self._fold(state.draft() if state is not None else None, events)
 
     def steps(
         self, after: int = 0, start: Workflow | None = None, upto: At = None
@@ -136,11 +137,10 @@ class WorkflowLog:
             current.state = state
             yield event, state
 
-    def _fold(self, start: Workflow | None, events: Iterator[RecordedEvent]) -> Workflow | None:
-        result = start.draft() if start is not None else None
-        for _, folded in self._steps(result, events):
-            result = folded
-        return result
+    def _fold(self, draft: Workflow | None, events: Iterator[RecordedEvent]) -> Workflow | None:
+        for _, folded in self._steps(draft, events):
+            draft = folded
+        return draft
 
     def _judge_all(self, moment: Moment) -> None:
         """Judge every approval where it stands among all that was known, before a part is folded.
