@@ -14,7 +14,7 @@ from lifecycle.workflow import Stage, Workflow
 from reconciler import processes, shape, submission, tmux
 from reconciler.archive import keep
 from reconciler.attempt import Attempt
-from reconciler.diagnostic import kept_diagnostic
+from reconciler.diagnostic import diagnostic_of, kept_diagnostic
 from reconciler.errors import AlreadyMonitored
 from reconciler.jobs import Jobs
 from reconciler.markers import check_inputs, clear_stale, digests, set_aside
@@ -61,7 +61,9 @@ def dispatch(
     options = replace(options, content=content)
     if options.dry_run:
         asked = _asked(jobs, state, stage, mode, diagnostic)
-        return jobs.service.handle(asked, options=options)
+        outcome = jobs.service.handle(asked, options=options)
+        _check(jobs, state, stage, diagnostic)
+        return outcome
     stop_all(jobs)
     with jobs.sole(id_):
         return _dispatch(jobs, id_, mode, options, diagnostic)
@@ -91,9 +93,13 @@ def _make_room(jobs: Jobs, stage: Stage, previous: str | None) -> None:
     if stage.keep_as is not None:
         keep(jobs.root, stage.id, stage.keep_as, stage.outputs)
     prepared = f"{stage.id}/submission.json"
-    anew = stage.regenerate and stage.parameters.get("command")
-    if anew and set_aside(jobs.root, stage.id, prepared, previous):
+    if _is_built_anew(stage) and set_aside(jobs.root, stage.id, prepared, previous):
         jobs.say(f"{prepared} was made for earlier parameters; it is built anew", stage=stage.id)
+
+
+def _is_built_anew(stage: Stage) -> bool:
+    """Whether what was prepared was made for earlier parameters."""
+    return bool(stage.regenerate and stage.parameters.get("command"))
 
 
 def _mode(jobs: Jobs, sync: bool) -> Mode:
@@ -147,7 +153,7 @@ def prepare(
     What it computes from is recorded as it is now: the inputs and what its dependencies have left,
     which must not be empty, and all else that its submission sends.
     """
-    needed = list(dict.fromkeys([*stage.inputs, *_left_by_dependencies(state, stage)]))
+    needed = _needed(state, stage)
     inputs = check_inputs(jobs.root, needed)
     given = submission_of(jobs, state, stage)
     if diagnostic:
@@ -157,6 +163,18 @@ def prepare(
     used = [p.FileDigest(path=i.path, size=i.size, sha256=i.sha256) for i in (*inputs, *sent)]
     known = {"inputs": used, "recovers": recovers, "diagnostic": diagnostic}
     return _command(attempt, mode, sha256, **known)
+
+
+def _check(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> None:
+    """Raise what preparing an attempt of the stage would raise, and write nothing."""
+    check_inputs(jobs.root, _needed(state, stage))
+    given = submission_of(jobs, state, stage, anew=_is_built_anew(stage))
+    attempt = jobs.attempt(state, stage, _next_id(stage), diagnostic=diagnostic)
+    jobs.runner.check(attempt, diagnostic_of(given) if diagnostic else given)
+
+
+def _needed(state: Workflow, stage: Stage) -> list[str]:
+    return list(dict.fromkeys([*stage.inputs, *_left_by_dependencies(state, stage)]))
 
 
 def _left_by_dependencies(state: Workflow, stage: Stage) -> list[str]:
@@ -171,12 +189,17 @@ def has_command(jobs: Jobs, stage: Stage) -> bool:
     return bool(stage.parameters.get("command")) or prepared.is_file()
 
 
-def submission_of(jobs: Jobs, state: Workflow, stage: Stage) -> dict[str, Any]:
-    """Return the submission as it was prepared, else as the stage's parameters describe it."""
+def submission_of(
+    jobs: Jobs, state: Workflow, stage: Stage, *, anew: bool = False
+) -> dict[str, Any]:
+    """Return the submission as it was prepared, else as the stage's parameters describe it.
+
+    ``anew``: what was prepared does not count.
+    """
     if not has_command(jobs, stage):
         raise NoStageCommand([stage.id])
     prepared = jobs.root / stage.id / "submission.json"
-    if prepared.is_file():
+    if prepared.is_file() and not anew:
         return submission.read(prepared)
     built = submission.build(_job(stage), state.profile(stage))
     resources = built["resources"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 import subprocess
 import time
@@ -48,14 +49,14 @@ class DPDispatcherRunner:
         self._program = program
         self._environ = dict(os.environ if environ is None else environ)
 
+    def check(self, attempt: Attempt, given: Mapping[str, Any]) -> None:
+        """See JobRunner."""
+        self._checked(attempt, given)
+
     def prepare(self, attempt: Attempt, given: Mapping[str, Any]) -> str:
         """See JobRunner."""
-        described = self._described(attempt, given.get("machine"))
-        own, where = submission.for_attempt(given, attempt, described, f"-{secrets.token_hex(4)}")
-        text = json.dumps(own, indent=2, ensure_ascii=False) + "\n"
         # What is refused leaves nothing behind, so nothing is written before all is checked.
-        tuple(forwarded(own))
-        self._check(attempt, text, submission.uses_ref(own))
+        own, where, text = self._checked(attempt, given)
         attempt.folder.mkdir(parents=True, exist_ok=True)
         _replace(attempt.machine_record, where.to_text())
         _replace(attempt.submission, text)
@@ -89,6 +90,17 @@ class DPDispatcherRunner:
         """See JobRunner."""
         return traces.failure_reason(attempt)
 
+    def _checked(
+        self, attempt: Attempt, given: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], machine.Machine, str]:
+        """Return the attempt's own submission, the machine it goes to, and the text of its file."""
+        described = self._described(attempt, given.get("machine"))
+        own, where = submission.for_attempt(given, attempt, described, f"-{secrets.token_hex(4)}")
+        text = json.dumps(own, indent=2, ensure_ascii=False) + "\n"
+        tuple(forwarded(own))
+        self._check(attempt, text, submission.uses_ref(own))
+        return own, where, text
+
     def _described(self, attempt: Attempt, given: object) -> dict[str, Any] | None:
         """Ask what machine a reference leads to; that file is read by a process of its own."""
         source = machine.reference(given, attempt.stage_folder) if isinstance(given, dict) else None
@@ -120,7 +132,7 @@ class DPDispatcherRunner:
             ended = f"`dargs check` was ended by signal {-done.returncode} before it answered"
             raise LaunchFailed(attempt.stage, done.returncode, ended)
         if done.returncode > 0:
-            raise RejectedSubmission(attempt.submission, _last_lines(done.stdout + done.stderr))
+            raise RejectedSubmission(attempt.submission, _refusal(done.stdout + done.stderr))
 
     def _render(self, attempt: Attempt, own: Mapping[str, Any]) -> None:
         script = wrapper.render(
@@ -220,6 +232,12 @@ def _not_taken_up(attempt: Attempt, code: int | None) -> AlreadyMonitored | Laun
         return AlreadyMonitored(attempt.stage, attempt.monitor_lock)
     printed = attempt.monitor_log.read_text(errors="replace")
     return LaunchFailed(attempt.stage, code, _last_lines(printed))
+
+
+def _refusal(text: str) -> str:
+    """Return the checker's own sentence, which names the field, without how it came to it."""
+    line = _last_lines(text).rpartition("\n")[2]
+    return re.sub(r"^dargs\.\S+: ", "", line)
 
 
 def _last_lines(text: str) -> str:

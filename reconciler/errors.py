@@ -144,13 +144,13 @@ class UnusablePath(ReconcilerError):
 
 
 class RejectedSubmission(ReconcilerError):
-    """DPDispatcher's own check refused the submission; ``data["output"]`` holds its last lines."""
+    """DPDispatcher's own check refused the submission; ``data["output"]`` holds its words."""
 
     code = "rejected_submission"
 
     def __init__(self, path: Path, output: str) -> None:
         super().__init__(
-            f"{path}: `dargs check` refused it:\n{output}\n"
+            f"{path}: `dargs check` refused it: {output}. "
             "Correct stage parameters, resource_overrides or the prepared submission.json.",
             path=str(path),
             output=output,

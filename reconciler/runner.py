@@ -60,6 +60,12 @@ class Facts:
 class JobRunner(Protocol):
     """Runs the jobs of attempts, one submission and one run each."""
 
+    def check(self, attempt: Attempt, submission: Mapping[str, Any]) -> None:
+        """Check what the attempt would submit, as ``prepare`` does; write nothing.
+
+        Raises what ``prepare`` raises.
+        """
+
     def prepare(self, attempt: Attempt, submission: Mapping[str, Any]) -> str:
         """Write what the attempt submits, have it checked, and return its SHA-256.
 

@@ -88,6 +88,15 @@ keep_stale_markers() {
     done
 }
 
+# Of what failed DPDispatcher keeps a copy for a command of its own, with the connection settings as
+# plain text. Nothing here ever reads it: it takes up a submission by what lies in the job's folder.
+forget() {
+    local copy
+    for copy in ~/.dpdispatcher/submission/*.json; do
+        [ -e "$$copy" ] && grep -qsF "\"WFCTL_ATTEMPT\": \"$$tag\"" "$$copy" && rm -f "$$copy"
+    done
+}
+
 submit() { # further flags; tells its part of the log in $$printed
     local from code
     touch "$$log"
@@ -95,6 +104,7 @@ submit() { # further flags; tells its part of the log in $$printed
     printf '== %s submit %s\n' "$$(now)" "$$*" >> "$$log"
     $at"$$dpdisp" submit "$$@" $flags"$$attempt/submission.json" $into_log
     code=$${PIPESTATUS[0]}
+    forget
     printed=$$(tail -c "+$$((from + 1))" "$$log")
     return "$$code"
 }
@@ -117,6 +127,7 @@ keep_error_files() {
 
 read -r stat < "/proc/$$$$/stat"
 set -- $${stat##*) }
+forget
 write "$$attempt/monitor.json" "{\"pid\": $$$$, \"ticks\": $${20}, \"boot_id\": \
 \"$$(cat /proc/sys/kernel/random/boot_id)\"}" || exit 74
 keep_stale_markers

@@ -67,7 +67,9 @@ def spied(
     for line in lines:
         done = there.call(*line, WFCTL_DEBUG="1", **PROMPT, **TOKENS)
         said += done.stdout + done.stderr
-    found = [*_found(workflow.root), *_found(workflow.root.parent / "log")]
+    home = Path(workflow.environ["HOME"]) / ".dpdispatcher"
+    assert home.is_dir()
+    found = [*_found(workflow.root), *_found(workflow.root.parent / "log"), *_found(home)]
     assert (workflow.root.parent / "log/events.db").exists()
     return [*found, *(["printed"] if any(c in said for c in CANARIES) else [])]
 

@@ -22,14 +22,38 @@ def tree(root: Path) -> set[str]:
     }
 
 
+def contents(root: Path) -> dict[str, str]:
+    """Return every file below a root with the digest of its bytes, what SQLite shares aside."""
+    files = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".db-shm")
+    return {str(path): sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def rehearsed(workflow: Workflow, id_: str) -> tuple[int, str | None]:
+    """Dispatch a stage with ``--dry-run``, which writes nothing; return exit code and error."""
+    before = contents(workflow.root)
+    done = workflow.call("dispatch", id_, "--dry-run", "-o", "json")
+    assert contents(workflow.root) == before
+    return done.returncode, json.loads(done.stdout).get("error", {}).get("code")
+
+
 def refused(workflow: Workflow, id_: str) -> str:
-    """Dispatch a stage that cannot be; return what was said."""
+    """Dispatch a stage that cannot be, first without doing it; return what was said to both."""
+    code, told = rehearsed(workflow, id_)
     before, events = tree(workflow.root), workflow.committed("attempt.started")
     done = workflow.call("dispatch", id_, "-o", "json")
     assert done.returncode in (1, 5)
     assert tree(workflow.root) == before
     assert workflow.committed("attempt.started") == events
-    return str(json.loads(done.stdout)["error"]["code"])
+    said = str(json.loads(done.stdout)["error"]["code"])
+    assert (code, told) == (done.returncode, said)
+    return said
+
+
+def test_a_rehearsal_of_what_could_be_dispatched_writes_nothing(workflow: Workflow) -> None:
+    """Exit code 0, and no folder of the stage."""
+    workflow.init(stage("stage-1", "echo 1 > out.txt"))
+    assert rehearsed(workflow, "stage-1") == (0, None)
+    assert not (workflow.root / "stage-1").exists()
 
 
 @pytest.mark.parametrize(

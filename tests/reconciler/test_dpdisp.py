@@ -182,6 +182,20 @@ def test_a_misspelt_key_is_refused_with_the_checkers_words(stage: Stage) -> None
         stage.runner().prepare(stage.attempt(), given)
 
 
+def test_a_refusal_is_one_sentence_with_field_expectation_and_finding(stage: Stage) -> None:
+    """The checker's own words, and nothing of how it came to them."""
+    given = submission.build(StageJob("stage-1", WRITE, outputs=(OUTPUT,)), PROFILE)
+    given["resources"]["number_node"] = "two"
+    with pytest.raises(RejectedSubmission) as refused:
+        stage.runner().check(stage.attempt(), given)
+    assert refused.value.data["output"] == (
+        "[at location `resources`] key `number_node` gets wrong value type, "
+        "requires <int> but str is not an instance of int"
+    )
+    assert "\n" not in refused.value.message
+    assert not stage.attempt().folder.exists()
+
+
 def test_a_missing_program_says_what_to_do(stage: Stage, tmp_path: Path) -> None:
     """No dpdisp where WFCTL_DPDISP points: the error names the place and the way out."""
     environ = {**stage.environ, "WFCTL_DPDISP": str(tmp_path / "dpdisp")}
