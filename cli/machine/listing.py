@@ -9,8 +9,8 @@ import typer
 from cli.machine.workspace import Machines, looking
 from cli.options import At, KnownAt
 from cli.workspace import moment
+from lifecycle.hindrance import hindrances
 from lifecycle.machines.machine import Machine
-from lifecycle.status import Status
 from lifecycle.workflow import Workflow
 from projections.machines.blockers import blockers
 from projections.times import age, utc_seconds
@@ -68,10 +68,8 @@ def _workflow(machines: Machines, when: Moment | None) -> list[dict[str, Any]]:
     state = WorkflowLog(machines.store, machines.config.stream, machines.root.path).state(when)
     if state is None:
         return []
-    failed = [f"{s.id} failed" for s in state.stages.values() if s.status is Status.FAILED]
-    waiting = [f"{a.id} waits for a person" for a in state.pending_amendments]
-    phase = state.workflow_status or "active"
-    return [_entry(state.id, "staged workflow", phase, state, failed + waiting)]
+    held = [f"{one.stage}: {one.why}" if one.stage else one.why for one in hindrances(state)]
+    return [_entry(state.id, "staged workflow", state.workflow_status or "active", state, held)]
 
 
 def _line(row: dict[str, Any]) -> str:

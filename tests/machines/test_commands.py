@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.cli.support import tree, write_plan
+from tests.cli.support import attempt_data, tree, write_plan
 from tests.machines.logs import on_every_log
 from tests.machines.place import MachinePlace
 from tests.machines.support import small_data
@@ -256,6 +256,19 @@ def test_machines_live_beside_a_staged_workflow(place: MachinePlace) -> None:
     fsck = place.wfctl("fsck").data
     assert (fsck["findings"], fsck["machines"]) == ([], {"crash": 1, "login": 1})
     assert place.wfctl("replay", "--check").code == 0
+
+
+def test_a_listed_workflow_says_everything_that_holds_it_up(place: MachinePlace) -> None:
+    """Given a stage whose prose somebody must judge, then that is a blocker of the list too."""
+    plan = {"id": "stage-1", "name": "Look", "success_criteria": "It looks right."}
+    written = write_plan(place.path, {"workflow_id": "melt-2026-03-31", "stages": [plan]})
+    assert place.wfctl("init", str(written)).code == 0
+    assert place.wfctl("append", "attempt.started", "--data", attempt_data()).code == 0
+    assert place.wfctl("stage", "compute", "stage-1").code == 0
+    (row,) = place.done("list")
+    assert row["blockers"] == [
+        "stage-1: somebody must judge its success criteria (It looks right.)"
+    ]
 
 
 def test_reads_write_nothing(place: MachinePlace) -> None:
