@@ -16,7 +16,7 @@ from eventstore.store import EventStore
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.payload import MachineCancelled
-from projections.machines.briefing import BOUND, LEAST, bounded, briefing
+from projections.machines.briefing import BOUND, LEAST, briefing
 from projections.machines.history import message
 from service.clock import system_clock, utc_text
 from service.machines import evidence
@@ -58,7 +58,11 @@ def rehydrate(
                 f"without --start-fresh, and found a machine of the type {state.definition.id!r}"
             )
         if protocol != "dotagent" and not start_fresh:
-            whole = _read(machines.root, machines.store, state, resume_from, bound)
+            resume = None
+            if protocol == "conductor":
+                now = utc_text(system_clock())
+                resume = track_resumption(machines.root, state, resume_from, now)
+            whole = _read(machines.root, machines.store, state, bound, resume)
             _print(machines.output, whole, state)
             return
     with acting(context, machine, dry_run) as (service, output):
@@ -70,17 +74,12 @@ def rehydrate(
 
 
 def _read(
-    root: Root, store: EventStore, state: Machine, resume_from: str | None, bound: int
+    root: Root, store: EventStore, state: Machine, bound: int, resume: Document | None
 ) -> Document:
-    """Return the document, with where a track goes on."""
+    """Return the document, with where the protocol goes on."""
     files = evidence.look(root.path, looked_at(state))
     drift = drift_of(root, MachineLog(store, state.id, root.path), state)
-    found = briefing(state, files, drift, bound)
-    if state.definition.protocol == "conductor":
-        now = utc_text(system_clock())
-        resume = track_resumption(root, state, resume_from, now)
-        found = bounded({**found, "resume": resume}, bound)
-    return found
+    return briefing(state, files, drift, bound, resume)
 
 
 def _resume(
@@ -96,8 +95,7 @@ def _resume(
         "todo": found.todo,
         "would_record" if options.dry_run else "recorded": planned,
     }
-    whole = _read(service.root, service.log.store, state, None, bound)
-    _print(output, bounded({**whole, "resume": resume}, bound), state)
+    _print(output, _read(service.root, service.log.store, state, bound, resume), state)
 
 
 def _print(output: MachineOutput, whole: Document, state: Machine) -> None:

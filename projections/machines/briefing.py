@@ -23,9 +23,16 @@ _SPARED = frozenset({"v", "workflow", "nextAction", "cut"})
 
 
 def briefing(
-    machine: Machine, files: Mapping[str, FileFact], drift: Sequence[Document], bound: int = BOUND
+    machine: Machine,
+    files: Mapping[str, FileFact],
+    drift: Sequence[Document],
+    bound: int = BOUND,
+    resume: Document | None = None,
 ) -> Document:
-    """Return the document; ``cut`` says what was left out to stay within the bound."""
+    """Return the document; ``cut`` says what was left out to stay within the bound.
+
+    ``resume`` is where the protocol goes on, where it says so; it counts towards the bound.
+    """
     actions = [action._asdict() for action in machine_actions(machine, files)]
     whole: Document = {
         "v": 1,
@@ -40,6 +47,8 @@ def briefing(
         "drift": list(drift),
         "cut": [],
     }
+    if resume is not None:
+        whole["resume"] = resume
     return bounded(whole, max(bound, LEAST))
 
 

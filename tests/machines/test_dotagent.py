@@ -207,6 +207,17 @@ def test_an_output_is_looked_for_in_the_root_alone(flow: MachinePlace, tmp_path:
     ]
 
 
+def test_what_is_cut_is_told_from_the_whole(flow: MachinePlace) -> None:
+    """Given two thousand tasks that run, then shown and cut are all, beside how it goes on."""
+    at_implementation(flow)
+    running = [{"id": f"task-{n:04d}", "status": "running"} for n in range(2_000)]
+    flow.write("more.json", {"tasks": [*flow.json(EXECUTION)["tasks"], *running]})
+    flow.done("update", "wf-1", "--data", f"@{flow.path}/more.json")
+    told = flow.done("rehydrate", "wf-1", "--dry-run")
+    (cut,) = [line for line in told["cut"] if line.startswith("taskProgress.open (items)")]
+    assert int(cut.split()[2]) + len(told["taskProgress"]["open"]) == 2_002
+
+
 def test_a_dry_run_says_what_it_would_repair(flow: MachinePlace) -> None:
     """And repairs nothing."""
     at_implementation(flow)
