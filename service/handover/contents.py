@@ -68,9 +68,14 @@ def read_archive(path: Path) -> Archive:
 
 def _check_names(path: Path, manifest: Manifest) -> None:
     """Refuse what would make no root, or a file outside of it."""
-    first, *others = [stream.name for stream in manifest.streams] or [""]
-    if first != Config(manifest.workflow).stream or any(not o.startswith(MACHINE) for o in others):
-        raise UnusableArchive(str(path), NAME, "it does not name one workflow and its machines")
+    names = [stream.name for stream in manifest.streams]
+    workflows = [] if manifest.workflow is None else [Config(manifest.workflow).stream]
+    machines = names[len(workflows) :]
+    is_root = names and names == workflows + machines
+    if not is_root or any(not name.startswith(MACHINE) for name in machines):
+        raise UnusableArchive(
+            str(path), NAME, "it does not name one workflow and its machines, or machines alone"
+        )
     for name in manifest.files:
         kept = name.removeprefix(DRIFT)
         if name.startswith(DRIFT) and ("/" in kept or kept in ("", ".", "..")):
