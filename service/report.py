@@ -16,16 +16,19 @@ from service.root import Root
 
 
 def report(log: WorkflowLog) -> bytes:
-    """Return the report as the log has it now; raises `NoWorkflow` where nothing was created."""
+    """Return the report as the log has it now; raises `NoWorkflow` where nothing was created.
+
+    All of it is of one version, whatever others record while it is made.
+    """
     state = log.replayed()
-    last = list(log.store.read(log.stream, after=state.head - 1))
+    [last] = log.store.read(log.stream, after=state.head - 1, upto=state.head)
     return render(
         Told(
             state=state,
-            results=results(log.steps()),
-            sessions=sessions(log.steps()),
-            amendments=[record.to_dict() for record in records(log)],
-            head=last[-1].hash,
+            results=results(log.steps(upto=state.head)),
+            sessions=sessions(log.steps(upto=state.head)),
+            amendments=[record.to_dict() for record in records(log, state.head)],
+            head=last.hash,
         )
     )
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from service.log import WorkflowLog
+from service.report import report
 from tests.cli.support import Place, attempt_data, write_plan
+from tests.service.steps import before_step
+from tests.service.support import STREAM, record_only, store_of
 
 PLAN = {
     "workflow_id": "melt-2026-03-31",
@@ -120,6 +126,22 @@ def test_a_workflow_under_way_can_be_reported_too(place: Place) -> None:
     assert "**Status.** active" in text
     assert "| stage-1 | Build \\| box | ready | 0 | 0 | - |" in text
     assert "## Sessions\n\nNone." in text
+
+
+def test_a_report_is_of_one_version_whatever_is_recorded_while_it_is_made(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hash that it names is that of the version it names."""
+    for number in count():
+        with store_of(place) as store, monkeypatch.context() as patched:
+            steps = before_step(patched, number, partial(record_only, place, f"note {number}"))
+            text = report(WorkflowLog(store, STREAM, place.path)).decode()
+        if steps.over:
+            break
+        hashes = {event["version"]: event["hash"] for event in place.done("events")}
+        named = [f"Made from version {v} of the log, hash `{h}`," for v, h in hashes.items()]
+        assert [line for line in named if line in text] != []
+    assert number > 5, "it had too few steps to mean anything"
 
 
 def test_a_place_that_cannot_be_written_loses_nothing(place: Place) -> None:
