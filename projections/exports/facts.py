@@ -66,6 +66,7 @@ class Facts:
     judgements: dict[tuple[str, str | None], Judgement] = field(default_factory=dict)
     found: list[Found] = field(default_factory=list)
     lines: deque[Line] = field(default_factory=lambda: deque(maxlen=LINES))
+    line_count: int = 0
     actors: Counter[str] = field(default_factory=Counter)
     version: int = 0
     head: str = ""
@@ -86,6 +87,7 @@ class Facts:
     def _line(self, event: RecordedEvent, state: Workflow, actor: str) -> None:
         text = message(event, state)
         if text is not None:
+            self.line_count += 1
             at = event.occurred_at if event.actor.kind == "import" else event.recorded_at
             self.lines.append(Line(event.version, at, actor, event.type, text))
 
