@@ -96,6 +96,10 @@ class Output:
         found = self._standing(view)
         if state is None or state.head == found.version:
             return found
+        if found.version is not None and state.head < found.version:
+            from service.moment import Moment
+
+            return self._standing(Moment(version=state.head))
         return Standing(state.id, state.head)
 
     def records(
