@@ -1,7 +1,7 @@
 """The same events for everybody, and the stores that are ours."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ def opened(path: Path, journal: str | None = None, read_only: bool = False) -> S
 
 def local_time() -> datetime:
     """The time now at the local offset."""
-    return datetime.now().astimezone()
+    return datetime.now(UTC).astimezone()
 
 
 def fill(store: SqliteStore, first: int, last: int, stream: str = STREAM) -> None:

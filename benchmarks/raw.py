@@ -35,7 +35,5 @@ def rows(number: int) -> list[tuple[Any, ...]]:
         NewEvent(fresh_id(), "note.logged", 1, data(n), who, None, None, None, marked.recorded_at)
         for n in range(1, number + 1)
     ]
-    return [
-        (n, "w", n, e.event.event_id, e.event.type, marked.recorded_at, e.hash, e.text)
-        for n, e in enumerate(seal(events, START, marked), 1)
-    ]
+    sealed, _ = seal(events, START, marked)
+    return [(n, *link) for n, link in enumerate(sealed, 1)]

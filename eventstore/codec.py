@@ -29,25 +29,33 @@ _HARMLESS = frozenset({str, int, bool, type(None)})
 
 def canonical(value: Any, where: str = "value") -> bytes:
     """Canonical JSON: sorted keys, no spaces, UTF-8. Raises InvalidData naming `where`."""
-    try:
-        text = orjson.dumps(value, option=_OPTIONS)
-    except TypeError as error:
-        raise InvalidData(where, str(error)) from error
+    text = encoded(value, where)
     # The encoder writes NaN and infinity as null, so only a null can hide one.
-    if b"null" in text and _is_non_finite(value):
-        raise InvalidData(where, "a number that is not finite")
+    if b"null" in text:
+        require_finite(value, where)
     return text
 
 
-def _is_non_finite(value: Any) -> bool:
-    if isinstance(value, float):
-        return not math.isfinite(value)
+def encoded(value: Any, where: str) -> bytes:
+    """As `canonical`, for numbers known to be finite."""
+    try:
+        return orjson.dumps(value, option=_OPTIONS)
+    except TypeError as error:
+        raise InvalidData(where, str(error)) from error
+
+
+def require_finite(value: Any, where: str) -> None:
+    """Raises InvalidData naming `where` if there is a number in it that JSON cannot say."""
     if isinstance(value, dict):
         value = value.values()
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise InvalidData(where, "a number that is not finite")
     elif not isinstance(value, _LISTS):
-        return False
+        return
     # Most values are flat and hold texts and null: one look at their types is enough.
-    return not _HARMLESS.issuperset(map(type, value)) and any(map(_is_non_finite, value))
+    if not _HARMLESS.issuperset(map(type, value)):
+        for part in value:
+            require_finite(part, where)
 
 
 def digest(text: bytes) -> str:

@@ -74,11 +74,11 @@ class MemoryStore:
         after = Link(head.version, head.hash) if head else START
         require_version(stream, expected, after.version)
         marked = stamp(stream, claim.command_id, self._clock())
-        sealed = seal(events, after, marked)
+        sealed, end = seal(events, after, marked)
         self._require_new_ids(stream, events)
-        rows = [self._store(stream, marked.recorded_at, link) for link in sealed]
+        rows = [self._store(link) for link in sealed]
         self._commands[claim.command_id] = Command(
-            stream, claim.digest, after.version + 1, after.version + len(sealed)
+            stream, claim.digest, after.version + 1, end.version
         )
         return tuple(self._decode(row) for row in rows)
 
@@ -87,21 +87,11 @@ class MemoryStore:
         if len(set(ids)) < len(ids) or self._event_ids.intersection(ids):
             raise EventIdReused(stream, ids)
 
-    def _store(self, stream: str, recorded_at: str, link: Sealed) -> Row:
-        event = link.event
-        row = Row(
-            position=len(self._log) + 1,
-            stream=stream,
-            version=link.version,
-            event_id=event.event_id,
-            type=event.type,
-            recorded_at=recorded_at,
-            hash=link.hash,
-            text=link.text,
-        )
+    def _store(self, link: Sealed) -> Row:
+        row = Row(len(self._log) + 1, *link)
         self._log.append(row)
-        self._streams[stream].append(row)
-        self._event_ids.add(event.event_id)
+        self._streams[row.stream].append(row)
+        self._event_ids.add(row.event_id)
         return row
 
     def _decode(self, row: Row) -> RecordedEvent:

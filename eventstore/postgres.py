@@ -166,13 +166,13 @@ class PostgresStore:
 
     def _appended(self, stream: str, recorded: Recorded, *, uncontested: bool) -> Appended:
         if recorded.sealed and uncontested:
-            last = recorded.sealed[-1]
-            self._head = (stream, Link(last.version, last.hash))
+            _, version, *_, hash_, _ = recorded.sealed[-1]
+            self._head = (stream, Link(version, hash_))
         return Appended(self._decoded(recorded.sealed, recorded.first), False)
 
     def _decoded(self, sealed: Sequence[Sealed], first: int) -> Iterator[RecordedEvent]:
         decode = self._schema.decode
-        return (decode(n, link.hash, link.text) for n, link in enumerate(sealed, first))
+        return (decode(n, hash_, text) for n, (*_, hash_, text) in enumerate(sealed, first))
 
     def _answer(self, known: Command, asked: Sequence[NewEvent] = ()) -> Appended:
         """The first answer; it is no repetition where it was ours, and only its news was lost."""

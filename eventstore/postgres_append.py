@@ -65,14 +65,14 @@ class Entry(NamedTuple):
 
     def sealed(self) -> list[Sealed]:
         """The events as links of the stream's chain. Raises InvalidData."""
-        return seal(self.events, self.after, self.marked)
+        return seal(self.events, self.after, self.marked)[0]
 
     def sealed_by_and_by(self) -> Iterator[Sealed]:
         """As `sealed`, each part when it is asked for."""
         after = self.after
         for first in range(0, len(self.events), _SEALED_AT_ONCE):
-            part = seal(self.events[first : first + _SEALED_AT_ONCE], after, self.marked)
-            after = Link(part[-1].version, part[-1].hash)
+            events = self.events[first : first + _SEALED_AT_ONCE]
+            part, after = seal(events, after, self.marked)
             yield from part
 
 
@@ -153,15 +153,11 @@ def _copied(connection: "Server", sql: Statements, entry: Entry) -> Recorded:
         connection.execute(LOG_TURN)
         found = connection.execute(sql.last).fetchone()
     recorded = Recorded([], found[0] + 1 if found is not None else 1)
-    stream, _, recorded_at, _ = entry.marked
     with connection.cursor().copy(_COPY) as copy:
         for position, link in enumerate(entry.sealed_by_and_by(), recorded.first):
-            version, event, text, hash_ = link
-            copy.write_row(
-                (position, stream, version, event.event_id, event.type, recorded_at, hash_, text)
-            )
+            copy.write_row((position, *link))
             recorded.sealed.append(link)
-    claim, head = entry.claim, entry.after.version
+    claim, head, stream = entry.claim, entry.after.version, entry.marked.stream
     row = (claim.command_id, stream, claim.digest, head + 1, head + len(entry.events))
     with connection.pipeline():
         connection.execute(sql.insert_command, row)
@@ -189,9 +185,9 @@ def _parameters(entry: Entry, sealed: Sequence[Sealed]) -> dict[str, Any]:
         "command_id": command_id,
         "digest": entry.claim.digest,
     }
-    for n, (_, event, text, hash_) in enumerate(sealed, 1):
-        values[f"event_id_{n}"] = event.event_id
-        values[f"type_{n}"] = event.type
+    for n, (_, _, event_id, type_, _, hash_, text) in enumerate(sealed, 1):
+        values[f"event_id_{n}"] = event_id
+        values[f"type_{n}"] = type_
         values[f"hash_{n}"] = hash_
         values[f"body_{n}"] = text
     return values

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
 from eventstore.cargo import all_commands, all_raw, all_refusals, in_the_way, unpacked
-from eventstore.chain import START, Link, Sealed, Stamp, seal, stamp
+from eventstore.chain import START, Link, seal, stamp
 from eventstore.codec import Schema, canonical
 from eventstore.connection import reader, reading, translated
 from eventstore.errors import (
@@ -147,57 +147,54 @@ class SqliteStore:
         require_name(stream)
         for event in events:
             self._schema.check_new(event)
-        with self._transaction() as connection:
-            tip, self._tip = self._tip_for(connection, stream), None
-            if not self._is_new(connection, claim, tip, len(events)):
-                return self._repeated(connection, stream, claim)
+        with self._transaction() as cursor:
+            tip, self._tip = self._tip_for(cursor, stream), None
+            if not self._is_new(cursor, claim, tip, len(events)):
+                return self._repeated(cursor, stream, claim)
             require_version(stream, expected, tip.head.version)
             marked = stamp(stream, claim.command_id, self._clock())
-            sealed = seal(events, tip.head, marked)
-            self._insert_events(connection, marked, sealed, tip.position + 1)
-        self._tip = tip.moved(sealed)
-        return Appended(self._decoded(sealed, tip.position + 1), False)
+            sealed, head = seal(events, tip.head, marked)
+            rows = [(position, *link) for position, link in enumerate(sealed, tip.position + 1)]
+            self._insert_events(cursor, stream, rows)
+        self._tip = Tip(tip.changes, stream, tip.position + len(rows), head)
+        return Appended(map(self._decoded, rows), False)
 
-    def _tip_for(self, connection: sqlite3.Connection, stream: str) -> Tip:
-        (changes,) = connection.execute("PRAGMA data_version").fetchone()
+    def _tip_for(self, cursor: sqlite3.Cursor, stream: str) -> Tip:
+        (changes,) = cursor.execute("PRAGMA data_version").fetchone()
         tip = self._tip
         if tip is not None and tip.changes == changes and tip.stream == stream:
             return tip
-        position, version, hash_ = connection.execute(self._sql.tip, (stream,)).fetchone()
+        position, version, hash_ = cursor.execute(self._sql.tip, (stream,)).fetchone()
         return Tip(changes, stream, position or 0, Link(version, hash_) if version else START)
 
-    def _is_new(self, connection: sqlite3.Connection, claim: Claim, tip: Tip, number: int) -> bool:
+    def _is_new(self, cursor: sqlite3.Cursor, claim: Claim, tip: Tip, number: int) -> bool:
         """Claim the command, unless somebody has."""
+        command_id, digest = claim
         last = tip.head.version
-        row = (claim.command_id, tip.stream, claim.digest, last + 1, last + number)
-        return connection.execute(self._sql.claim, row).rowcount == 1
+        row = (command_id, tip.stream, digest, last + 1, last + number)
+        return cursor.execute(self._sql.claim, row).rowcount == 1
 
-    def _repeated(self, connection: sqlite3.Connection, stream: str, claim: Claim) -> Appended:
-        known = self._command(connection, claim.command_id)
+    def _repeated(self, cursor: sqlite3.Cursor, stream: str, claim: Claim) -> Appended:
+        known = self._command(cursor, claim.command_id)
         if known is None:
             raise StoreDamaged(self.path, f"command {claim.command_id} is in an index alone")
         require_same(claim, known, stream)
         return self._answer(known)
 
-    def _insert_events(
-        self, connection: sqlite3.Connection, marked: Stamp, sealed: Sequence[Sealed], first: int
-    ) -> None:
-        stream, recorded_at = marked.stream, marked.recorded_at
-        rows = [
-            (position, stream, version, event.event_id, event.type, recorded_at, hash_, text)
-            for position, (version, event, text, hash_) in enumerate(sealed, first)
-        ]
+    def _insert_events(self, cursor: sqlite3.Cursor, stream: str, rows: list[Any]) -> None:
         try:
-            connection.executemany(self._sql.insert_event, rows)
+            cursor.executemany(self._sql.insert_event, rows)
         except sqlite3.IntegrityError as error:
-            raise EventIdReused(marked.stream, [link.event.event_id for link in sealed]) from error
+            raise EventIdReused(stream, [Row(*row).event_id for row in rows]) from error
 
-    def _decoded(self, sealed: Sequence[Sealed], first: int) -> Iterator[RecordedEvent]:
-        decode = self._schema.decode
-        return (decode(n, link.hash, link.text) for n, link in enumerate(sealed, first))
+    def _decoded(self, row: tuple[Any, ...]) -> RecordedEvent:
+        position, *_, hash_, text = row
+        return self._schema.decode(position, hash_, text)
 
-    def _command(self, connection: sqlite3.Connection, command_id: str) -> Command | None:
-        row = connection.execute(self._sql.command, (command_id,)).fetchone()
+    def _command(
+        self, database: sqlite3.Connection | sqlite3.Cursor, command_id: str
+    ) -> Command | None:
+        row = database.execute(self._sql.command, (command_id,)).fetchone()
         return None if row is None else Command(*row)
 
     def _answer(self, known: Command) -> Appended:
@@ -295,12 +292,12 @@ class SqliteStore:
 
     def take_in(self, cargo: Cargo) -> None:
         """See EventStore."""
-        with self._transaction() as connection:
+        with self._transaction() as cursor:
             self._tip = None
-            ((last,),) = connection.execute(self._sql.last).fetchall()
+            ((last,),) = cursor.execute(self._sql.last).fetchall()
             try:
                 for statement, rows in unpacked(cargo, self._sql, last):
-                    connection.executemany(statement, rows)
+                    cursor.executemany(statement, rows)
             except sqlite3.IntegrityError as error:
                 raise in_the_way(cargo, error) from error
 
@@ -357,9 +354,9 @@ class SqliteStore:
 
     def save_fold(self, fold: StoredFold) -> None:
         """See EventStore."""
-        with self._transaction() as connection:
-            connection.execute(self._sql.delete_fold, (fold.stream, fold.reducer))
-            connection.execute(self._sql.insert_fold, fold)
+        with self._transaction() as cursor:
+            cursor.execute(self._sql.delete_fold, (fold.stream, fold.reducer))
+            cursor.execute(self._sql.insert_fold, fold)
 
     def load_fold(self, stream: str, reducer: str, reducer_version: int) -> StoredFold | None:
         """See EventStore."""
@@ -369,8 +366,8 @@ class SqliteStore:
     def record_refusal(self, refusal: Refusal) -> None:
         """See EventStore."""
         data = canonical(refusal.data, "refusal").decode()
-        with self._transaction() as connection:
-            connection.execute(self._sql.insert_refusal, (*refusal[:-1], data))
+        with self._transaction() as cursor:
+            cursor.execute(self._sql.insert_refusal, (*refusal[:-1], data))
 
     def refusals(self, stream: str | None = None) -> Iterator[Refusal]:
         """See EventStore."""

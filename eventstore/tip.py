@@ -1,9 +1,8 @@
 """Where a log ends, as the store knows that wrote there last."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from eventstore.chain import Link, Sealed
+from eventstore.chain import Link
 
 
 class Tip(NamedTuple):
@@ -14,10 +13,3 @@ class Tip(NamedTuple):
     stream: str
     position: int
     head: Link
-
-    def moved(self, by: Sequence[Sealed]) -> "Tip":
-        """Once these are recorded too."""
-        if not by:
-            return self
-        position, last = self.position + len(by), by[-1]
-        return Tip(self.changes, self.stream, position, Link(last.version, last.hash))

@@ -23,6 +23,8 @@ class Writer:
     def __init__(self, path: Path, journal: Journal, wait: float) -> None:
         self.path = path
         self.connection = reading(path, "mode=rw", wait)
+        # One for all statements, as each append would pay for several of its own.
+        self._cursor = self.connection.cursor()
         self._wait = wait
         try:
             if not os.access(path, os.W_OK):
@@ -68,28 +70,27 @@ class Writer:
         (found,) = self.connection.execute(f"PRAGMA journal_mode={mode}").fetchone()
         return str(found)
 
-    def __enter__(self) -> sqlite3.Connection:
+    def __enter__(self) -> sqlite3.Cursor:
         """Begin a transaction: all that happens until the exit, or nothing; in turn with others."""
         self._lock.acquire(self._wait)
         try:
-            self.connection.execute("BEGIN IMMEDIATE")
+            return self._cursor.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             self._lock.release()
             raise meaning(error, self.path, self._wait) from error
-        return self.connection
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Commit, or undo everything where an error came; the engine's errors become ours."""
         try:
             if error is None:
-                self.connection.execute("COMMIT")
+                self._cursor.execute("COMMIT")
             elif isinstance(error, sqlite3.Error):
                 raise meaning(error, self.path, self._wait) from error
         except sqlite3.Error as failed:
             raise meaning(failed, self.path, self._wait) from failed
         finally:
             if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")
+                self._cursor.execute("ROLLBACK")
             self._lock.release()
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ def payload_of(type_: str, data: dict[str, Any]) -> Payload:
     if model is None:
         raise UnknownEventType(type_, sorted(PAYLOADS))
     try:
-        return model.model_validate(data)
+        return model.of(data)
     except ValidationError as error:
         raise InvalidPayload(type_, [_problem(e) for e in error.errors()]) from error
 

@@ -11,7 +11,7 @@ Clock = Callable[[], datetime]
 
 def system_clock() -> datetime:
     """Return the time now at the local offset."""
-    return datetime.now().astimezone()
+    return datetime.now(UTC).astimezone()
 
 
 def utc_text(moment: datetime) -> str:
