@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lifecycle import payload as p
 from lifecycle.budget import budget_of
-from lifecycle.errors import InvalidPayload, NoCommand, NotFinished
+from lifecycle.errors import NoCommand, NotFinished
 from lifecycle.hindrance import hindrances
 from lifecycle.payload import Payload
 from lifecycle.status import FINISHED
@@ -18,18 +18,8 @@ def start(state: Workflow, command: p.SessionStarted) -> Decision:
 
     The log alone numbers sessions. One that was open still has died: nothing ends it any more.
     """
-    if command.report is not None and not _is_free(command.report):
-        problem = f"report: expected a path below the root, not of ours, found {command.report!r}"
-        raise InvalidPayload(command.type, [problem])
     number = state.session.count + 1
     return [*_previous(state), command.model_copy(update={"number": number})]
-
-
-def _is_free(path: str) -> bool:
-    """Whether a report may be there: what is there already is never written over."""
-    steps = path.split("/")
-    plain = all(step not in ("", ".", "..") for step in steps)
-    return plain and steps[0] != ".wfctl" and path not in ("workflow-state.json", "progress.log")
 
 
 def _previous(state: Workflow) -> Decision:

@@ -1,6 +1,8 @@
 """The data of the events that concern a whole workflow: its life, its sessions, its notes."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator
 
 from lifecycle.payload_base import (
     Document,
@@ -9,6 +11,19 @@ from lifecycle.payload_base import (
     StagePayload,
     Text,
 )
+
+
+def _outside_our_files(path: str) -> str:
+    """Return the path of a report; what is there already is never written over."""
+    steps = path.split("/")
+    plain = all(step not in ("", ".", "..") for step in steps)
+    if plain and steps[0] != ".wfctl" and path not in ("workflow-state.json", "progress.log"):
+        return path
+    raise ValueError(f"expected a path below the root, not of ours, found {path!r}")
+
+
+#: Held to by the event itself: the log of an archive that somebody made up leads nowhere else.
+_REPORT_PATH = AfterValidator(_outside_our_files)
 
 
 class WorkflowCreated(Payload):
@@ -81,7 +96,7 @@ class WorkflowCompleted(Payload):
 
     type: ClassVar[str] = "workflow.completed"
     stages: int
-    report: str | None = None
+    report: Annotated[str, _REPORT_PATH] | None = None
 
 
 class WorkflowReopened(Payload):
@@ -116,7 +131,7 @@ class SessionStarted(Payload):
     #: What ``init.sh`` came to: its SHA-256, the seconds it took, the file with its output.
     environment: Document | None = None
     #: Where the workflow's report is to be written, relative to the root; None: the usual place.
-    report: Text | None = None
+    report: Annotated[Text, _REPORT_PATH] | None = None
 
 
 ExitReason = Literal["budget_exhausted", "completed", "blocked", "waiting"]

@@ -14,6 +14,7 @@ from lifecycle.decide import after, decide
 from lifecycle.errors import InvalidPayload, NoCommand, NotFinished, RetryLimitReached
 from lifecycle.hindrance import hindrances, is_stuck
 from lifecycle.payload import Payload
+from lifecycle.schema import payload_of
 from lifecycle.status import Status
 from lifecycle.workflow import Workflow
 from tests.lifecycle import support as s
@@ -261,11 +262,13 @@ def test_a_class_is_told_from_the_newest_run_alone() -> None:
 
 
 def test_a_report_lies_below_the_root_where_nothing_of_ours_is() -> None:
-    """No session can have it written elsewhere."""
+    """No session can have it written elsewhere, nor a log that somebody made up."""
     ours = (".wfctl/events.db", "workflow-state.json", "progress.log")
     for path in ("/etc/report.md", "../report.md", "a/../../report.md", ".", *ours):
-        with pytest.raises(InvalidPayload, match="below the root"):
-            decide(s.given(), p.SessionStarted(report=path), s.AT)
+        for data in ({"report": path}, {"report": path, "stages": 1}):
+            type_ = "workflow.completed" if "stages" in data else "session.started"
+            with pytest.raises(InvalidPayload, match="below the root"):
+                payload_of(type_, data)
 
 
 def test_a_report_is_named_by_day_and_topic_and_never_written_over() -> None:
