@@ -3,6 +3,7 @@
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
 
 from lifecycle.payload_base import (
     Document,
@@ -19,7 +20,9 @@ def _outside_our_files(path: str) -> str:
     plain = all(step not in ("", ".", "..") for step in steps)
     if plain and steps[0] != ".wfctl" and path not in ("workflow-state.json", "progress.log"):
         return path
-    raise ValueError(f"expected a path below the root, not of ours, found {path!r}")
+    raise PydanticCustomError(
+        "report_path", "expected a path below the root, not of ours, found {path}", {"path": path}
+    )
 
 
 #: Held to by the event itself: the log of an archive that somebody made up leads nowhere else.
