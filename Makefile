@@ -10,7 +10,8 @@ DIR ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
+# Who is done takes over tests from the others: one slow folder must not be left to one of them.
+PYTEST := $(BIN)/python -m pytest --dist worksteal
 PACKAGE := build/package
 EXAMPLES := build/examples
 
@@ -28,10 +29,10 @@ demo: $(VENV)/.app tools ## run a real small workflow, killed and brought back o
 	PATH="$(CURDIR)/$(BIN):$$PATH" wfctl demo $(DIR)
 
 test: $(VENV)/.dev tools test-tools ## run every test but the long matrices
-	$(PYTEST)
+	$(PYTEST) -n $(WORKERS)
 
 crash: $(VENV)/.dev tools test-tools ## run the long matrices: kills, power losses, crowds
-	$(BIN)/python -m pytest -n $(CRASH_WORKERS) -m long --timeout 1800
+	$(PYTEST) -n $(CRASH_WORKERS) -m long --timeout 1800
 
 examples: $(VENV)/.app tools ## run the bead-spring example with LAMMPS and print R_g
 	@command -v lmp >/dev/null || { \
