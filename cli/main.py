@@ -74,10 +74,15 @@ def _reported(error: Exception, arguments: list[str]) -> int:
     from cli.failure import report
 
     try:
+        sys.stdout.flush()
+    except OSError:  # it takes no more, the envelope of an error neither
+        _give_up_stdout()
+        return report(error, [])
+    try:
         return report(error, arguments)
     except BrokenPipeError:
         return _reader_gone()
-    except OSError:  # stdout takes no more, the envelope of an error neither
+    except OSError:
         _give_up_stdout()
         return report(error, [])
 

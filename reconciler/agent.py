@@ -140,6 +140,9 @@ def _attended(
             stopped = True
             _stop(process)
         time.sleep(_GLANCE)
+    if process.returncode < 0:
+        # What a killed agent had begun must not go on beside the next one.
+        _signal_group(process.pid, signal.SIGKILL)
     (jobs.service.root.folder / RECORD).unlink(missing_ok=True)
     seconds = time.monotonic() - began
     return Left(process.returncode, seconds, stopped, str(output.relative_to(jobs.root)))

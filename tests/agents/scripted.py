@@ -78,7 +78,10 @@ def submission(text: str) -> dict[str, Any]:
 
 def repair() -> None:
     """Put right as much as this retry needs: the second one is enough."""
-    number = wfctl("show", STAGE)["data"]["retry_count"] + 1
+    stage = wfctl("show", STAGE)["data"]
+    if stage["status"] != "failed":
+        return  # somebody killed had done it already
+    number = stage["retry_count"] + 1
     Path("mended").write_text(f"{number}\n")
     wfctl(
         "stage",

@@ -163,11 +163,12 @@ def fold(workflow: Workflow) -> dict[str, Any]:
 def check(workflow: Workflow) -> None:
     """Check that every stage is completed, and each attempt's command was started once."""
     starts = Counter(workflow.trace())
-    assert starts == {
+    expected = {
         f"w-agents/stage-{stage}/att-{number:04d}": 1
         for stage, count in ATTEMPTS.items()
         for number in range(1, count + 1)
     }
+    assert starts == expected, f"{starts}\n{(workflow.root / 'progress.log').read_text()}"
     words = (workflow.root / "stage-6/out.txt").read_text().split()
     assert words == ["one", "two", "three", "four", "five"]
     place = Place(workflow.root)

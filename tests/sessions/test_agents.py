@@ -109,13 +109,16 @@ def test_an_agent_has_a_limited_time(tmp_path: Path) -> None:
 
 
 def test_an_agent_that_was_killed_is_started_once_more(tmp_path: Path) -> None:
-    """A lost agent is not a failed one; lost again, it is."""
+    """A lost agent is not a failed one; lost again, it is. What it began does not go on."""
     place = workflow(tmp_path, silent(1))
-    shown = place.json("run", "--agent", agent(tmp_path, "kill -9 $$"))
+    words = agent(tmp_path, "sleep 600 & echo $! >> children; kill -9 $$")
+    shown = place.json("run", "--agent", words)
     assert (shown.code, statuses(place)) == (6, ["failed"])
     handed = [e for e in events(place, "note.logged") if "to compute" in e["data"]["text"]]
     assert len(handed) == 2
     assert "signal 9" in events(place, "stage.failed")[0]["data"]["error"]
+    children = (place.path / "children").read_text().split()
+    until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
 
 
 @pytest.mark.slow
