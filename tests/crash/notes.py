@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from tests.crash.support import Workflow
 
 #: Seconds between two notes: each costs a process.
-_PAUSE = 1.0
+_PAUSE = 2.0
 
 
 @contextmanager
