@@ -19,6 +19,8 @@ from tests.crash.victims import Victim, strike
 _WHOLE = 5.5
 _OUTLIVED = (Victim.TMUX_SERVER, Victim.MONITOR, Victim.JOB)
 _LOSSES = (Victim.EVERYTHING, Victim.JOB)
+#: Every other field of a chessboard of windows and victims.
+HALF = [(w, v) for i, w in enumerate(WINDOWS) for j, v in enumerate(Victim) if (i + j) % 2 == 0]
 
 
 def survive(workflow: Workflow, moment: Moment, victim: Victim) -> bool:
@@ -86,11 +88,10 @@ def test_a_session_killed_again_and_again_loses_nothing(workflow: Workflow, numb
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("victim", Victim)
-def test_any_victim_in_any_window_loses_nothing(
+@pytest.mark.parametrize(("window", "victim"), HALF)
+def test_a_victim_in_a_narrow_window_loses_nothing(
     workflow: Workflow, window: str, victim: Victim
 ) -> None:
-    """Every kind of victim in every narrow window."""
+    """Each kind of victim in every other window; the kill matrix has its own moments."""
     workflow.init(*chain())
     assert check_round(workflow, victim, WINDOWS[window]), "the moment never came"

@@ -86,7 +86,7 @@ def test_an_append_that_is_cut_is_recorded_once(server: Server, size: int, known
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    ("size", "step", "known"), [(1, 1, False), (1, 1, True), (3, 5, False), (25, 61, False)]
+    ("size", "step", "known"), [(1, 1, False), (1, 1, True), (3, 23, False), (25, 211, False)]
 )
 def test_an_append_that_is_cut_anywhere_is_recorded_once(
     server: Server, size: int, step: int, known: bool
