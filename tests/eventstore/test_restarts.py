@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.eventstore.support import Log
-from tests.eventstore.test_kills import check_whole
+from tests.eventstore.test_kills import check_there, check_whole
 from tests.eventstore.test_subscription import follower
 from tests.server import Server, started
 
@@ -43,7 +43,8 @@ def test_writers_and_followers_go_on_after_a_restart(own: Server, mode: str) -> 
             said += scribe.communicate()[0]
         whole = (line.split() for line in said.decode().splitlines(keepends=True) if "\n" in line)
         acknowledged = [(name, int(version)) for name, version in whole]
-        check_whole(log, acknowledged[-200:])
+        check_there(log, acknowledged[-200:])
+        check_whole(log)
         last = max(version for _, version in acknowledged)
         positions = [reader.next().position for _ in range(last)]
     assert positions == list(range(1, last + 1))
