@@ -9,6 +9,8 @@ from reconciler.scheduler import Queue
 
 #: From here on an exit code tells the signal that ended a shell, not what its command said.
 SIGNALLED = 128
+#: That of SIGKILL, which no program sends itself: it ended the command, or a shell.
+KILLED = SIGNALLED + 9
 #: DPDispatcher's word for a job whose task has ended well.
 _STATE_FINISHED = 5
 

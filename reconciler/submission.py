@@ -19,6 +19,7 @@ from reconciler.errors import (
     UnusableProfile,
     UnusableSubmission,
 )
+from reconciler.found import KILLED
 from reconciler.machine import Machine
 
 #: What DPDispatcher calls the standard output and error of a task.
@@ -43,12 +44,10 @@ _SHARED_LOCK = (
 #: A signal ends a waiting shell with the exit code of whatever it ran last.
 _SIGNALS = 'for signal in 1 2 10 12 15 24; do trap "exit $((128 + signal))" "$signal"; done'
 
-#: DPDispatcher's script makes any failure of a command an exit code of 1. SIGKILL is what no
-#: program sends itself, and the code of a shell that it ended.
-_KILLED = 137
-#: Records the job's own exit code, even where no monitor is left to see it.
+#: Records the job's own exit code, even where no monitor is left to see it. DPDispatcher's script
+#: makes any failure of a command an exit code of 1.
 _ENDED = (
-    f'wfctl_ended() {{ code=$?; [ ! -e "$wfctl_job.killed" ] || code={_KILLED}; '
+    f'wfctl_ended() {{ code=$?; [ ! -e "$wfctl_job.killed" ] || code={KILLED}; '
     '{ echo "$code"; echo "$WFCTL_ATTEMPT $(date -u +%Y-%m-%dT%H:%M:%S.%6NZ)"; } '
     '> "$wfctl_job.exit.tmp" && sync "$wfctl_job.exit.tmp" && '
     'mv "$wfctl_job.exit.tmp" "$wfctl_job.exit"; }'
@@ -284,7 +283,7 @@ def _watched(task: Any) -> Any:
     # On lines of its own, since a command may end with a comment.
     told = (
         f"(\n{task['command']}\n); wfctl_code=$?; "
-        f'[ "$wfctl_code" -ne {_KILLED} ] || : > "$wfctl_job.killed"; exit "$wfctl_code"'
+        f'[ "$wfctl_code" -ne {KILLED} ] || : > "$wfctl_job.killed"; exit "$wfctl_code"'
     )
     return {**task, "command": told}
 

@@ -14,6 +14,7 @@ from typing import Any
 from reconciler import machine, submission
 from reconciler.attempt import Attempt
 from reconciler.forward import forwarded
+from reconciler.found import KILLED
 from reconciler.processes import Process
 from reconciler.runner import Facts
 
@@ -172,6 +173,10 @@ def _works(attempt: Attempt) -> Iterator[str]:
 def _job(place: Path) -> Job:
     ending = place.with_suffix(".exit")
     code = _first_number(_text(ending))
+    killed = place.with_suffix(".killed")
+    if code is None and killed.exists():
+        # The shell that was to say so was killed with the command.
+        code, ending = KILLED, killed
     scratch, shell = _claim(_text(place / "record"))
     return Job(
         name=place.stem.removeprefix("job-"),

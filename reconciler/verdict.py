@@ -15,12 +15,10 @@ from typing import Any
 
 from reconciler import absence
 from reconciler.evidence import Evidence, Presence
-from reconciler.found import SIGNALLED, Job
+from reconciler.found import KILLED, SIGNALLED, Job
 from reconciler.markers import Seen
 from reconciler.scheduler import EXCEEDED, TAKEN
 
-#: What the job records of a command that SIGKILL ended.
-_KILLED = 137
 #: DPDispatcher's words for a job that its scheduler has ended with, or knows nothing of.
 _STATES_GONE = (4, 7)
 #: The exit code of a monitor that had no answer from a machine or scheduler.
@@ -217,7 +215,7 @@ def _has_flagged_failure(e: Evidence) -> bool:
 
 
 def _was_killed(e: Evidence) -> bool:
-    return any(job.exit_code == _KILLED for job in e.jobs)
+    return any(job.exit_code == KILLED for job in e.jobs)
 
 
 def _was_signalled(e: Evidence, job: Job) -> bool:

@@ -54,6 +54,8 @@ job() { # started folder
     local base=${1%.started} name code= ended=
     name=${base##*/job-}
     [ -e "$base.exit" ] && read -r code <"$base.exit" && ended=$(stat -c %.9Y "$base.exit")
+    # The shell that was to say so was killed with the command.
+    [ -z "$code" ] && [ -e "$base.killed" ] && code=137 ended=$(stat -c %.9Y "$base.killed")
     printf 'job\t%s\t%s\t%s\t%s\t%s\t%s\n' "$name" "$(stat -c %.9Y "$1")" \
         "$([ -e "$base.unlocked" ] && echo unknown || held "$base.lock")" "$code" "$ended" "$(text <"$1/record" 2>/dev/null)"
 }

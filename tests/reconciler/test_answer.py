@@ -76,6 +76,15 @@ def test_an_end_is_read_back_with_its_time(place: Path) -> None:
     assert (job.exit_code, job.ended_at) == (3, 1_777_000_000_123_456_789)
 
 
+def test_a_shell_that_was_killed_with_its_command_ended_as_that_did(place: Path) -> None:
+    """The command's end was written down, the shell's own was not."""
+    told = place / f"job-{JOB}.killed"
+    told.touch()
+    os.utime(told, ns=(0, 1_777_000_000_123_456_789))
+    job = probed(place)[0].jobs[JOB]
+    assert (job.exit_code, job.ended_at) == (137, 1_777_000_000_123_456_789)
+
+
 def test_half_an_end_is_none(place: Path) -> None:
     """An empty record of an end says nothing."""
     (place / f"job-{JOB}.exit").write_text("")

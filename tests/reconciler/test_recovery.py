@@ -111,6 +111,21 @@ def test_a_killed_job_is_lost_and_not_failed(stage: Stage) -> None:
     assert stage.runs(attempt) == 1
 
 
+def test_a_shell_killed_before_it_told_of_its_killed_command_is_lost_too(stage: Stage) -> None:
+    """DPDispatcher's flag is there, the job's exit code is not: no failure of the command."""
+    attempt = stage.prepare(LONG)
+    stage.runner().launch(attempt, Mode.SETSID)
+    until(lambda: stage.runs(attempt) == 1)
+    end_tenants(attempt)
+    assert stage.runner().wait(attempt, 60)
+    [record] = attempt.folder.glob("job-*.started")
+    record.with_suffix(".killed").touch()
+    for copy in attempt.folder.glob("work/*"):
+        name = record.stem.removeprefix("job-")
+        (copy / f"{name}_flag_if_job_task_fail").write_text("1\n")
+    assert (judged(attempt).name, judged(attempt).action) == ("JOB_KILLED", Action.LOST)
+
+
 def test_a_command_that_outlives_its_shell_is_waited_for(stage: Stage) -> None:
     """The job's own bash killed, its command holds the lock and still computes."""
     attempt = stage.prepare(f"exec python3 -c 'import time; time.sleep(600)'; {WRITE}")
