@@ -54,6 +54,7 @@ def read_archive(path: Path) -> Archive:
             for stream in manifest.streams:
                 _check_chain(path, file, stream, commands)
     except (BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
+        # NotImplementedError: a damaged header names a way to pack that zipfile does not know.
         if isinstance(error, OSError) and error.errno != EINVAL:  # a place before the beginning
             raise
         raise UnusableArchive(

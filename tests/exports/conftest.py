@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.cli.support import Place
+from tests.cli.support import Place, call, write_plan
 from tests.exports.world import STORIES, make_root
 
 
@@ -25,3 +27,19 @@ def half_way(tmp_path_factory: pytest.TempPathFactory) -> Place:
 def completed(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """A workflow that is done."""
     return Place(make_root(tmp_path_factory.mktemp("done") / "root", STORIES["completed"]))
+
+
+@pytest.fixture
+def lived(tmp_path: Path) -> Place:
+    """A root with a history of its own: notes, a refusal, a hand edit, a repeated command."""
+    root = tmp_path / "root"
+    root.mkdir()
+    assert call("--root", str(root), "init", str(write_plan(tmp_path))).code == 0
+    place = Place(root)
+    place.done("note", "äöü", "--command-id", "once")
+    place.done("stage", "prepare", "stage-1")
+    assert place.call("stage", "complete", "stage-1").code == 5
+    state = root / "workflow-state.json"
+    state.write_text(state.read_text("utf-8").replace('"Build"', '"Built"'), "utf-8")
+    place.done("note", "after the edit")
+    return place

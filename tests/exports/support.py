@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.cli.support import Place
+from tests.cli.support import Place, call
 
 
 def exported(place: Place, format_: str, *more: str) -> bytes:
@@ -20,3 +20,17 @@ def exported(place: Place, format_: str, *more: str) -> bytes:
 def text_of(place: Place, format_: str, *more: str) -> str:
     """Return the text of an export that must go well."""
     return exported(place, format_, *more).decode()
+
+
+def handed_over(place: Place, folder: Path) -> Path:
+    """Write the archive of a place and return its path."""
+    file = folder / "archive.zip"
+    place.done("export", "archive", str(file))
+    return file
+
+
+def taken_over(file: Path, folder: Path) -> Place:
+    """Make a root from an archive."""
+    answer = call("import", str(file), "--into", str(folder), "-o", "json")
+    assert answer.code == 0, answer
+    return Place(folder)

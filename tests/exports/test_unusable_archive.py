@@ -1,0 +1,164 @@
+"""Archives that are damaged, cut short or made up: nothing is made of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+
+from tests.cli.support import Place, call, tree
+from tests.exports.support import handed_over, taken_over
+
+
+def rewritten(file: Path, change: Callable[[str, bytes], bytes | None]) -> Path:
+    """Write an archive again with its files changed; None leaves one out."""
+    target = file.with_name("changed.zip")
+    with ZipFile(file) as source, ZipFile(target, "w") as archive:
+        for name in source.namelist():
+            content = change(name, source.read(name))
+            if content is not None:
+                archive.writestr(name, content)
+    return target
+
+
+def _event(name: str, content: bytes) -> bytes:
+    return content.replace("äöü".encode(), b"aou") if name.startswith("events/") else content
+
+
+def _gone(name: str, content: bytes) -> bytes | None:
+    return None if name == "claims.jsonl" else content
+
+
+def _unmanifested(name: str, content: bytes) -> bytes | None:
+    return None if name == "manifest.json" else content
+
+
+def _newer(name: str, content: bytes) -> bytes:
+    changed = content.replace(b'"format": 1', b'"format": 9')
+    return changed if name == "manifest.json" else content
+
+
+BROKEN = {"an event": _event, "a file": _gone, "the manifest": _unmanifested, "the format": _newer}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_an_archive_that_is_not_what_it_says_makes_nothing(
+    lived: Place, tmp_path: Path, what: str
+) -> None:
+    """Exit 1, before anything is written."""
+    file = rewritten(handed_over(lived, tmp_path), BROKEN[what])
+    answer = call("import", str(file), "--into", str(tmp_path / "made"), "-o", "json")
+    assert (answer.code, answer.error["code"]) == (1, "unusable_archive")
+    assert not (tmp_path / "made").exists()
+
+
+def test_an_archive_that_was_damaged_on_its_way_makes_nothing(lived: Place, tmp_path: Path) -> None:
+    """Whatever byte it was that came out different; what nobody reads need not be the same."""
+    file = handed_over(lived, tmp_path)
+    whole, damaged, codes = file.read_bytes(), tmp_path / "damaged.zip", set()
+    for place in range(0, len(whole), len(whole) // 60):
+        damaged.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        answer = call("import", str(damaged), "--into", str(tmp_path / "b"), "-o", "json")
+        codes.add(answer.error["code"] if answer.code else "")
+        rmtree(tmp_path / "b", ignore_errors=True)
+    assert "unusable_archive" in codes
+    assert codes <= {"unusable_archive", ""}
+
+
+Files = dict[str, bytes]
+
+
+def forged(file: Path, change: Callable[[dict[str, Any], Files], None]) -> Path:
+    """Write an archive whose files were changed, and its manifest so that every digest fits."""
+    files: Files = {}
+    rewritten(file, files.setdefault)
+    manifest = json.loads(files["manifest.json"])
+    change(manifest, files)
+    for name, content in files.items():
+        if name != "manifest.json":
+            manifest["files"][name] = {"bytes": 1, "sha256": sha256(content).hexdigest()}
+    files["manifest.json"] = json.dumps(manifest).encode()
+    with ZipFile(file, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return file
+
+
+def _escaping(manifest: dict[str, Any], files: Files) -> None:
+    """Let the machine write a file of the folder above, in a chain of its own."""
+    stream = manifest["streams"][1]
+    (line,) = files[stream["file"]].splitlines()
+    event = {k: v for k, v in json.loads(line).items() if k not in ("hash", "position")}
+    event["data"]["definition"]["files"]["metadata"] = "../escaped.json"
+    text = json.dumps(event).encode()
+    stream["head"] = sha256(text).hexdigest()
+    end = f',"hash":"{stream["head"]}","position":9}}\n'
+    files[stream["file"]] = text[:-1] + end.encode()
+
+
+def _reworded(_: dict[str, Any], files: Files) -> None:
+    for name, content in files.items():
+        files[name] = _event(name, content)
+
+
+def _unclaimed(_: dict[str, Any], files: Files) -> None:
+    """Leave out the first command."""
+    files["claims.jsonl"] = b"".join(files["claims.jsonl"].splitlines(keepends=True)[1:])
+
+
+FORGED: dict[str, Callable[[dict[str, Any], Files], None]] = {
+    "an event": _reworded,
+    "the commands": _unclaimed,
+    "a file outside the root": _escaping,
+    "a version outside the folder": lambda _, files: files.update({"drift/..": b"x"}),
+    "a version of no name": lambda _, files: files.update({"drift/": b"x"}),
+    "a refusal of another form": lambda _, files: files.update({"refusals.jsonl": b"{}\n"}),
+    "no streams": lambda manifest, _: manifest.update(streams=[]),
+    "another workflow": lambda manifest, _: manifest.update(workflow="other"),
+    "machines alone": lambda manifest, _: manifest.update(streams=manifest["streams"][1:]),
+    "a list of files": lambda manifest, _: manifest.update(streams={}),
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_an_archive_that_somebody_made_up_makes_nothing(
+    lived: Place, tmp_path: Path, what: str
+) -> None:
+    """Neither in the new root nor above it."""
+    lived.done("machine", "init", "job1", "--type", "conductor")
+    file = forged(handed_over(lived, tmp_path), FORGED[what])
+    before = tree(tmp_path)
+    answer = call("import", str(file), "--into", str(tmp_path / "made"), "-o", "json")
+    assert (answer.code, answer.error["code"]) == (1, "unusable_archive")
+    assert tree(tmp_path) == before
+
+
+def test_what_the_manifest_does_not_name_is_left_out(lived: Place, tmp_path: Path) -> None:
+    """Nobody vouches for it."""
+    file = handed_over(lived, tmp_path)
+    with ZipFile(file, "a") as archive:
+        archive.writestr("drift/slipped-in", b"x")
+    made = taken_over(file, tmp_path / "made")
+    drift = made.path / ".wfctl/drift"
+    assert not (drift / "slipped-in").exists()
+    assert any(drift.iterdir())
+
+
+def test_a_forged_event_is_found_by_the_chain(lived: Place, tmp_path: Path) -> None:
+    """Even where every digest of the manifest was made to fit."""
+    file = forged(handed_over(lived, tmp_path), _reworded)
+    answer = call("import", str(file), "--into", str(tmp_path / "made"), "-o", "json")
+    assert "hashes to" in answer.error["message"]
+
+
+def test_no_archive_at_all_is_said(tmp_path: Path) -> None:
+    """A file of another kind."""
+    (tmp_path / "a.zip").write_text("hello")
+    answer = call("import", str(tmp_path / "a.zip"), "--into", str(tmp_path / "b"), "-o", "json")
+    assert (answer.code, answer.error["code"]) == (1, "unusable_archive")
