@@ -103,7 +103,10 @@ def _jobs(
         job = Job(name, ids.get(name), lock_held=_lock(attempt, name))
         job = _with_own(job, own.get(name), ids.get(name) in live)
         job = _with_entry(job, listed.get(ids.get(name, "")))
-        jobs.append(_with_dpdispatcher(job, copies, states.get(name)))
+        job = _with_dpdispatcher(job, copies, states.get(name))
+        # The flag of a task that was killed tells of the blow, not of its command.
+        killed = job.failed_flag and traces.has_marks(attempt, name)
+        jobs.append(replace(job, failed_flag=None) if killed else job)
     return tuple(jobs)
 
 

@@ -45,9 +45,12 @@ _SHARED_LOCK = (
 _SIGNALS = 'for signal in 1 2 10 12 15 24; do trap "exit $((128 + signal))" "$signal"; done'
 
 #: Records the job's own exit code, even where no monitor is left to see it. DPDispatcher's script
-#: makes any failure of a command an exit code of 1.
+#: makes any failure of a command an exit code of 1, and of a task that was killed before it could
+#: tell of its command 1 or 0, by which of its shells was hit.
 _ENDED = (
     f'wfctl_ended() {{ code=$?; [ ! -e "$wfctl_job.killed" ] || code={KILLED}; '
+    'for wfctl_task in "$wfctl_job".task.*; do '
+    f'[ "$code" -gt 1 ] || [ ! -e "$wfctl_task" ] || code={KILLED}; done; '
     '{ echo "$code"; echo "$WFCTL_ATTEMPT $(date -u +%Y-%m-%dT%H:%M:%S.%6NZ)"; } '
     '> "$wfctl_job.exit.tmp" && sync "$wfctl_job.exit.tmp" && '
     'mv "$wfctl_job.exit.tmp" "$wfctl_job.exit"; }'
@@ -277,13 +280,14 @@ def _attempt_resources(
 
 
 def _watched(task: Any) -> Any:
-    """Return a task whose command leaves word of its being killed, and ends as before."""
+    """Return a task that tells while it is at work, and of its being killed; it ends as before."""
     if not isinstance(task, dict) or not isinstance(task.get("command"), str):
         return task
     # On lines of its own, since a command may end with a comment.
     told = (
-        f"(\n{task['command']}\n); wfctl_code=$?; "
-        f'[ "$wfctl_code" -ne {KILLED} ] || : > "$wfctl_job.killed"; exit "$wfctl_code"'
+        f': > "$wfctl_job.task.$BASHPID"; (\n{task["command"]}\n); wfctl_code=$?; '
+        f'[ "$wfctl_code" -ne {KILLED} ] || : > "$wfctl_job.killed"; '
+        'rm -f "$wfctl_job.task.$BASHPID"; exit "$wfctl_code"'
     )
     return {**task, "command": told}
 

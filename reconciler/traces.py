@@ -57,6 +57,11 @@ def lock_of(attempt: Attempt, job: str) -> Path:
     return attempt.folder / f"job-{job}.lock"
 
 
+def has_marks(attempt: Attempt, job: str) -> bool:
+    """Say whether a task of a job is at work, or was killed while it was: each leaves a mark."""
+    return any(attempt.folder.glob(f"job-{job}.task.*"))
+
+
 def scratch_root(attempt: Attempt) -> Path:
     """Return where the attempt's scratch copies are made on this machine, if they are."""
     where = machine.of(attempt)
@@ -117,14 +122,16 @@ def states(copies: Sequence[Path]) -> dict[str, tuple[int, int]]:
 
 
 def is_tagged(copy: Path, job: str) -> bool:
-    """Say whether a job, or else each task of it, is tagged as finished in a scratch copy.
+    """Say whether each task of a job is tagged as finished in a scratch copy.
 
-    A command outlives its job's shell, which alone would tag the job.
+    A command outlives its job's shell, which alone would tag the job; and that shell tags it for
+    a task that was killed before it could flag its failure. So the job's own tag counts only
+    where its tasks are not known.
     """
-    if (copy / f"{job}_job_tag_finished").exists():
-        return True
     tasks = set(_TASK.findall(_text(copy / f".{job}.sub.run")))
-    return bool(tasks) and all(any(copy.rglob(tag)) for tag in tasks)
+    if not tasks:
+        return (copy / f"{job}_job_tag_finished").exists()
+    return all(any(copy.rglob(tag)) for tag in tasks)
 
 
 def facts(attempt: Attempt) -> Facts:

@@ -303,6 +303,7 @@ TABLE: tuple[Row, ...] = (
     Row(9, "JOB_TAKEN", _was_taken, _A.LOST, "the scheduler ended it through no fault of its own"),
     Row(8, "LIMIT_EXCEEDED", _went_too_far, _A.FAILED, "it took more than it had asked for"),
     Row(8, "TASK_FAILED", _has_failed, _A.FAILED, "a job recorded that its task failed"),
+    Row(9, "JOB_KILLED", _was_killed, _A.LOST, "its command was ended by SIGKILL from outside"),
     Row(7, "SUCCEEDED", _has_succeeded, _A.SUCCEEDED, "collected, exit code 0, outputs in place"),
     Row(
         6,
@@ -335,7 +336,6 @@ TABLE: tuple[Row, ...] = (
         _A.LOST,
         "the job ended well, but its folder and outputs are gone",
     ),
-    Row(9, "JOB_KILLED", _was_killed, _A.LOST, "its command was ended by SIGKILL from outside"),
     Row(8, "TASK_FAILED", _has_flagged_failure, _A.FAILED, "DPDispatcher flagged a failed task"),
     Row(
         9,

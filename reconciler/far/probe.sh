@@ -50,6 +50,15 @@ held() { # lock
     case $? in 0) echo free ;; 75) echo held ;; *) echo unknown ;; esac
 }
 
+# A task leaves a mark while it is at work; one that stays is that of a task that was killed.
+has_marks() { # job's records
+    local mark
+    for mark in "$1".task.*; do
+        [ -e "$mark" ] && return
+    done
+    return 1
+}
+
 job() { # started folder
     local base=${1%.started} name code= ended=
     name=${base##*/job-}
@@ -66,6 +75,11 @@ copy() { # folder
     for file in "$1"/*_job_id "$1"/*_job_tag_finished "$1"/*_flag_if_job_task_fail; do
         [ -e "$file" ] || continue
         name=${file##*/}
+        # A job's shell tags or flags it for a task, too, that was killed and could not tell.
+        case ${name#*_} in
+        job_tag_finished) [ -e "$1/.${name%%_*}.sub.run" ] && continue ;;
+        flag_if_job_task_fail) has_marks "${1%/*}/job-${name%%_*}" && continue ;;
+        esac
         printf '%s\t%s\t%s\n' "${name#*_}" "${name%%_*}" "$(head -c 100 "$file" | tr -d '\n\t')"
     done
     for file in "$1"/.*.sub.run; do

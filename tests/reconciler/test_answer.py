@@ -12,7 +12,7 @@ from reconciler.far import ask
 from reconciler.far.answer import Answer, read
 from reconciler.scheduler import Listed
 
-PROBE = Path(ask.__file__).with_name("probe.sh")
+PROBE = [Path(ask.__file__).with_name(name) for name in ("tags.sh", "probe.sh")]
 HASH, JOB = "c" * 40, "a" * 40
 STATE = """{
     "machine": {"remote_profile": {"password": "canary-9"}},
@@ -47,7 +47,7 @@ def probed(place: Path, *patterns: str, queue: str | None = None) -> tuple[Answe
     (tools / "squeue").write_text(queue or "#!/bin/sh\n")
     (tools / "squeue").chmod(0o755)
     calls = ['queue "$1"'] if queue is not None else []
-    script = "\n".join([PROBE.read_text(), *calls, "processes", 'attempt t "$@"'])
+    script = "\n".join([*(one.read_text() for one in PROBE), *calls, "processes", 'attempt t "$@"'])
     done = subprocess.run(
         ["bash", "-c", script, "probe", place, *patterns],
         env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"},
@@ -83,6 +83,28 @@ def test_a_shell_that_was_killed_with_its_command_ended_as_that_did(place: Path)
     os.utime(told, ns=(0, 1_777_000_000_123_456_789))
     job = probed(place)[0].jobs[JOB]
     assert (job.exit_code, job.ended_at) == (137, 1_777_000_000_123_456_789)
+
+
+@pytest.mark.parametrize("tagged", [True, False])
+def test_a_tag_of_a_job_counts_where_its_tasks_are_tagged(place: Path, tagged: bool) -> None:
+    """The job's shell tags it for a task, too, that was killed before it could tell."""
+    task = f"{'c' * 40}_task_tag_finished"
+    (place / HASH / f".{JOB}.sub.run").write_text(f"touch {task}\n")
+    (place / HASH / f"{JOB}_job_tag_finished").touch()
+    if tagged:
+        (place / HASH / task).touch()
+    assert probed(place)[0].jobs[JOB].tag is tagged
+
+
+@pytest.mark.parametrize(("at_work", "seen"), [(True, None), (False, True)])
+def test_a_flag_counts_where_no_task_was_killed_at_work(
+    place: Path, at_work: bool, seen: bool | None
+) -> None:
+    """A mark that stayed is that of a task which could not tell how its command ended."""
+    (place / HASH / f"{JOB}_flag_if_job_task_fail").write_text("1\n")
+    if at_work:
+        (place / f"job-{JOB}.task.4711").touch()
+    assert probed(place)[0].jobs[JOB].failed_flag is seen
 
 
 def test_half_an_end_is_none(place: Path) -> None:

@@ -126,6 +126,33 @@ def test_a_shell_killed_before_it_told_of_its_killed_command_is_lost_too(stage: 
     assert (judged(attempt).name, judged(attempt).action) == ("JOB_KILLED", Action.LOST)
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["the shell tells", "the shell dies too"])
+@pytest.mark.parametrize("depth", [1, 2], ids=["it is tagged", "it is flagged"])
+def test_a_task_that_is_killed_before_it_can_tell_of_its_command_is_lost(
+    stage: Stage, depth: int, told: bool
+) -> None:
+    """DPDispatcher's script tags or flags the job, by which of its shells is hit."""
+    attempt = stage.prepare(LONG)
+    stage.runner().launch(attempt, Mode.SETSID)
+    until(lambda: stage.runs(attempt) == 1)
+    [shell] = stage.runner().facts(attempt).job_ids
+    end(_descendant(int(shell), depth))
+    until(lambda: list(attempt.folder.glob("job-*.exit")))
+    end_tenants(attempt)
+    assert stage.runner().wait(attempt, 60)
+    if not told:
+        [said] = attempt.folder.glob("job-*.exit")
+        said.unlink()
+    name = "JOB_KILLED" if told else "JOB_LOST"
+    assert (judged(attempt).name, judged(attempt).action) == (name, Action.LOST)
+
+
+def _descendant(pid: int, depth: int) -> int:
+    for _ in range(depth):
+        [pid] = children(pid)
+    return pid
+
+
 def test_a_command_that_outlives_its_shell_is_waited_for(stage: Stage) -> None:
     """The job's own bash killed, its command holds the lock and still computes."""
     attempt = stage.prepare(f"exec python3 -c 'import time; time.sleep(600)'; {WRITE}")
