@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -102,15 +103,13 @@ class Sshd:
     def stop(self) -> None:
         """End the daemon and every connection to it."""
         pid = int((self.folder / "sshd.pid").read_text())
-        for one in [pid, *_below(pid)]:
-            os.kill(one, signal.SIGKILL)
+        _kill(pid, *_below(pid))
         until(lambda: not Path(f"/proc/{pid}").exists())
 
     def drop(self) -> list[int]:
         """End every connection to it, and nothing else; return their processes."""
         found = _below(int((self.folder / "sshd.pid").read_text()))
-        for one in found:
-            os.kill(one, signal.SIGKILL)
+        _kill(*found)
         return found
 
     def profile(self) -> dict[str, Any]:
@@ -127,7 +126,20 @@ def _below(pid: int) -> list[int]:
     path = Path(f"/proc/{pid}/task/{pid}/children")
     own = [int(word) for word in path.read_text().split()] if path.exists() else []
     # What a session started is the job, which outlives its connection.
-    return [child for child in own if "sshd" in Path(f"/proc/{child}/comm").read_text()]
+    return [child for child in own if "sshd" in _name(child)]
+
+
+def _name(pid: int) -> str:
+    # A connection ends whenever its client likes.
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/comm").read_text()
+    return ""
+
+
+def _kill(*pids: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def free_port() -> int:
