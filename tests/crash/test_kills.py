@@ -19,8 +19,8 @@ from tests.crash.victims import Victim, strike
 _WHOLE = 5.5
 _OUTLIVED = (Victim.TMUX_SERVER, Victim.MONITOR, Victim.JOB)
 _LOSSES = (Victim.EVERYTHING, Victim.JOB)
-#: Every other field of a chessboard of windows and victims.
-HALF = [(w, v) for i, w in enumerate(WINDOWS) for j, v in enumerate(Victim) if (i + j) % 2 == 0]
+#: One field in three of a board of windows and victims.
+THIRD = [(w, v) for i, w in enumerate(WINDOWS) for j, v in enumerate(Victim) if (i + j) % 3 == 0]
 
 
 def survive(workflow: Workflow, moment: Moment, victim: Victim) -> bool:
@@ -73,7 +73,7 @@ def test_a_session_killed_in_a_narrow_window_loses_nothing(workflow: Workflow, w
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("number", range(30))
+@pytest.mark.parametrize("number", range(12))
 def test_a_session_killed_again_and_again_loses_nothing(workflow: Workflow, number: int) -> None:
     """Up to three blows, the later ones while the first is being recovered from."""
     fall = dice(number)
@@ -88,10 +88,10 @@ def test_a_session_killed_again_and_again_loses_nothing(workflow: Workflow, numb
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("window", "victim"), HALF)
+@pytest.mark.parametrize(("window", "victim"), THIRD)
 def test_a_victim_in_a_narrow_window_loses_nothing(
     workflow: Workflow, window: str, victim: Victim
 ) -> None:
-    """Each kind of victim in every other window; the kill matrix has its own moments."""
+    """Each kind of victim in every third window; the kill matrix has its own moments."""
     workflow.init(*chain())
     assert check_round(workflow, victim, WINDOWS[window]), "the moment never came"
