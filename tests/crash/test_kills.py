@@ -19,6 +19,8 @@ from tests.crash.victims import Victim, strike
 _WHOLE = 5.5
 _OUTLIVED = (Victim.TMUX_SERVER, Victim.MONITOR, Victim.JOB)
 _LOSSES = (Victim.EVERYTHING, Victim.JOB)
+#: Rounds of a random moment in `make test`.
+FEW = 8
 #: One field in three of a board of windows and victims.
 THIRD = [(w, v) for i, w in enumerate(WINDOWS) for j, v in enumerate(Victim) if (i + j) % 3 == 0]
 
@@ -53,9 +55,7 @@ def dice(number: int) -> random.Random:
     return random.Random(f"{seed} {number}")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(20))
-def test_a_session_killed_at_a_random_moment_loses_nothing(workflow: Workflow, number: int) -> None:
+def strike_anywhere(workflow: Workflow, number: int) -> None:
     """One blow anywhere in the run, at each kind of victim in turn."""
     moment = dice(number).uniform(0, _WHOLE)
     victim = list(Victim)[number % len(Victim)]
@@ -64,16 +64,44 @@ def test_a_session_killed_at_a_random_moment_loses_nothing(workflow: Workflow, n
     check_round(workflow, victim, after(moment))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("window", WINDOWS)
-def test_a_session_killed_in_a_narrow_window_loses_nothing(workflow: Workflow, window: str) -> None:
+def strike_session(workflow: Workflow, window: str) -> None:
     """Orchestrator, tmux server and monitor die at once where the order of two writes matters."""
     workflow.init(*chain())
     assert check_round(workflow, Victim.SESSION, WINDOWS[window]), "the moment never came"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(FEW))
+def test_a_session_killed_at_a_random_moment_loses_nothing(workflow: Workflow, number: int) -> None:
+    """Each kind of victim at least once."""
+    strike_anywhere(workflow, number)
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("number", range(12))
+@pytest.mark.parametrize("number", range(FEW, 20))
+def test_a_session_killed_at_any_moment_loses_nothing(workflow: Workflow, number: int) -> None:
+    """The rest of twenty."""
+    strike_anywhere(workflow, number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("window", list(WINDOWS)[::2])
+def test_a_session_killed_in_a_narrow_window_loses_nothing(workflow: Workflow, window: str) -> None:
+    """Every other window; the rest is in the long matrices."""
+    strike_session(workflow, window)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("window", list(WINDOWS)[1::2])
+def test_a_session_killed_in_any_narrow_window_loses_nothing(
+    workflow: Workflow, window: str
+) -> None:
+    """Those that `make test` leaves out."""
+    strike_session(workflow, window)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(8))
 def test_a_session_killed_again_and_again_loses_nothing(workflow: Workflow, number: int) -> None:
     """Up to three blows, the later ones while the first is being recovered from."""
     fall = dice(number)
