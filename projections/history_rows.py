@@ -22,7 +22,7 @@ Row = dict[str, Any]
 Key = tuple[Any, ...]
 
 #: Raised with every change of what the rows hold: rows of another format are made anew.
-FORMAT = 1
+FORMAT = 2
 _REASONS = ("error", "fix", "reason", "evidence", "detail", "text")
 
 
@@ -148,8 +148,7 @@ class HistoryRows:
         if before is not None and before["session"] == session.count:
             return before  # somebody else's log says twice that it began
         if before is not None and before["ended"] == "open":
-            ended = "unknown" if event.type in imported.TYPES else "died"
-            self._put(tables.sessions.name, (before["session"],), {**before, "ended": ended})
+            self._put(tables.sessions.name, (before["session"],), {**before, "ended": "died"})
         self.carried.session = {
             "session": session.count,
             "first_version": event.version,
@@ -157,7 +156,7 @@ class HistoryRows:
             "started_at": event.occurred_at,
             "started_by": f"{event.actor.kind}:{event.actor.name}",
             "ended_at": None,
-            "ended": "open",
+            "ended": "unknown" if event.type in imported.TYPES else "open",
             "cost": 0.0,
             "charges": 0,
             "completed": 0,

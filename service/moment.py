@@ -170,15 +170,18 @@ def what_was_known(events: Iterable[RecordedEvent], moment: str) -> Iterator[Rec
 def session_end(events: Iterable[RecordedEvent], number: int) -> int | None:
     """Return the last version of a session, None where the log does not know it.
 
-    A session that nobody ended lasts until the next one begins.
+    A session that nobody ended lasts until the next one begins, one of an imported log until
+    the import is over.
     """
     last: int | None = None
+    is_imported = False
     for event in events:
         began = _began(event)
-        if last is not None and began not in (None, number):
+        is_over = is_imported and event.type not in imported.TYPES
+        if last is not None and (is_over or began not in (None, number)):
             return last
         if began == number or last is not None:
-            last = event.version
+            last, is_imported = event.version, event.type in imported.TYPES
         if last is not None and event.type == "session.ended":
             return last
     return last

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,7 +16,13 @@ from lifecycle.decide import decide_all
 from lifecycle.errors import LifecycleError, NeedsConsent, NoWorkflow, Refused
 from lifecycle.event import Fact
 from lifecycle.evolve import evolve
-from lifecycle.payload import NoteLogged, Payload
+from lifecycle.payload import (
+    LineImported,
+    NoteLogged,
+    Payload,
+    SessionEnded,
+    SessionStarted,
+)
 from lifecycle.workflow import Workflow
 from service.clock import Clock, new_id, system_clock, utc_text
 from service.errors import FilesBehind, RootElsewhere
@@ -236,7 +242,6 @@ class Service:
     def new_events(self, before: Workflow | None, planned: Planned) -> list[NewEvent]:
         """Return the events to append, as this caller's, after the state ``before``."""
         ids = [new_id() for _ in planned]
-        session = before.session.count if before is not None and before.session.is_open else None
         return [
             NewEvent(
                 event_id=id_,
@@ -249,7 +254,9 @@ class Service:
                 correlation_id=ids[0],
                 occurred_at=at,
             )
-            for id_, (payload, at) in zip(ids, planned, strict=True)
+            for id_, session, (payload, at) in zip(
+                ids, _sessions(before, planned), planned, strict=True
+            )
         ]
 
     def record_refusal(self, commands: Sequence[Payload], refusal: LifecycleError) -> None:
@@ -265,6 +272,22 @@ class Service:
                 data=refusal.data,
             )
         )
+
+
+def _sessions(before: Workflow | None, planned: Planned) -> Iterator[int | None]:
+    """Yield the session that each event belongs to: one's beginning and end belong to it.
+
+    What was imported belongs to the session that the lines above it say has begun.
+    """
+    session = before.session.count if before is not None and before.session.is_open else None
+    for payload, _ in planned:
+        if isinstance(payload, SessionStarted):
+            session = payload.number
+        elif isinstance(payload, LineImported):
+            session = session if payload.session is None else payload.session
+        yield session
+        if isinstance(payload, SessionEnded):
+            session = None
 
 
 def _head(log: WorkflowLog) -> int:

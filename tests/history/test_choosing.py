@@ -7,12 +7,14 @@ import pty
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
 import pytest
 
 from cli.selection import newest, newest_first
+from tests.adoption.support import document, imported, log_of, write_files
 from tests.cli.support import HERE, Place
 
 FILTERS = {
@@ -20,6 +22,7 @@ FILTERS = {
     "--status ready": ["stage.readied", "stage.retried"],
     "--stage stage-1 --type stage.failed --type stage.retried": ["stage.failed", "stage.retried"],
     "--type session.*": ["session.started", "session.ended"],
+    "--session 1 --type session.*": ["session.started", "session.ended"],
     "--session 1 --stage stage-1 --type attempt.* --type stage.failed": [
         "attempt.started",
         "stage.failed",
@@ -40,6 +43,43 @@ def test_events_are_chosen_by_what_they_are(place: Place, line: str) -> None:
     words = [word.replace("NO-MEMORY", "NO MEMORY") for word in line.split()]
     found = [t for t in place.types(*words) if t != "stage.blocked"]
     assert found == FILTERS[line]
+
+
+@pytest.fixture
+def taken_over(tmp_path: Path) -> Place:
+    """Make a workflow imported with two sessions in its log, which a third one went on with."""
+    log = log_of("by hand", "Session 1 started", "one", "Session 2 started", "two")
+    state = document(session_config={"session_count": 2})
+    root = imported(write_files(tmp_path / "w", state, log))
+    root.done("note", "between")
+    root.done("append", "session.started")
+    root.done("note", "three")
+    root.done("append", "session.ended", "--data", '{"reason": "waiting"}')
+    root.done("note", "after")
+    return root
+
+
+def test_an_imported_line_is_of_the_session_that_a_line_above_it_began(taken_over: Place) -> None:
+    """As an event of ours is of the one that was open, its beginning and its end with it."""
+    texts = {
+        number: [e["data"].get("text") for e in taken_over.done("events", "--session", number)]
+        for number in ("1", "2", "3")
+    }
+    assert texts == {
+        "1": ["Session 1 started", "one"],
+        "2": ["Session 2 started", "two", None],
+        "3": [None, "three", None],
+    }
+    told = [entry["message"] for entry in taken_over.done("log", "--session", "1")]
+    assert told == ["Session 1 started", "one"]
+
+
+def test_the_last_session_of_an_import_ends_with_it(taken_over: Place) -> None:
+    """How nobody knows; what was done before the next one began is of none."""
+    ended = {row["session"]: row["ended"] for row in taken_over.done("audit", "costs")}
+    assert ended == {1: "unknown", 2: "unknown", 3: "waiting"}
+    seen = taken_over.done("events", "--at", "session:2")
+    assert seen[-1]["type"] == "state.imported"
 
 
 class Watched(dict[str, Any]):
