@@ -10,7 +10,7 @@ import traceback
 from typer.exceptions import Abort, Exit, TyperException
 
 from cli.hoist import value_of
-from cli.output import failure, pretty, say
+from cli.output import escaped, failure, pretty, say
 from cli.settings import Format
 from eventstore import errors as log
 from lifecycle import errors as rules
@@ -102,7 +102,8 @@ def _print(
     arguments: list[str], code: str, message: str, data: dict[str, object], exit_: int
 ) -> int:
     if _wants_json(arguments):
-        print(pretty(failure(code, message, data)))
+        document = pretty(failure(code, message, data))
+        print(escaped(document) if sys.stdout.isatty() else document)
     else:
         say(f"wfctl: {message}")
     sys.stdout.flush()

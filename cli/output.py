@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: hide words.
 _STEERING = re.compile(r"\x1b(?!\[(?:[012]|(?:1;)?3[1-6])m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
 
+#: What JSON may hold as it is and a terminal obeys: DEL, and the controls above the ASCII ones.
+_OBEYED = re.compile(r"[\x7f-\x9f]")
+
 
 class Standing(NamedTuple):
     """Where a log stands, as ``_meta`` says it; all None where it holds nothing."""
@@ -118,8 +121,10 @@ class Output:
             sys.stdout.flush()
 
     def print(self, text: str) -> None:
-        """Print what was rendered; to people at a terminal nothing that steers it."""
-        print(harmless(text) if self.is_text and self.is_terminal else text)
+        """Print what was rendered; at a terminal nothing that steers it."""
+        if self.is_terminal:
+            text = harmless(text) if self.is_text else escaped(text)
+        print(text)
 
     def style(self, text: str, code: str) -> str:
         """Return ``text`` in an ANSI style (``1`` bold, ``31`` red …) where colours are used."""
@@ -140,6 +145,11 @@ class Output:
 def harmless(text: str) -> str:
     """Return what a terminal may be given: words of others must not clear it or paint over it."""
     return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def escaped(document: str) -> str:
+    """Return JSON of the same value, in which nothing steers a terminal."""
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
 
 
 def say(text: str) -> None:

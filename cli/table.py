@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from cli.output import Output, compact
+from cli.output import Output, compact, harmless
 from cli.settings import Format
 from service.moment import Moment
 
@@ -36,20 +36,20 @@ def present(
     if output.is_text:
         output.print(table(output, records, columns))
     elif output.settings.format is Format.CSV:
-        _csv(records, list(records[0]) if records else names)
+        _csv(records, list(records[0]) if records else names, output.is_terminal)
     else:
         output.records(records, lambda _: "", view=view)
 
 
-def _csv(records: Sequence[Record], names: Sequence[str]) -> None:
+def _csv(records: Sequence[Record], names: Sequence[str], is_terminal: bool) -> None:
     """Print RFC 4180: values that are no text as JSON, an empty cell for null.
 
-    Words of others must not be carried out by the spreadsheet that opens them.
+    Words of others must not be carried out by the spreadsheet that opens them, nor by a terminal.
     """
+    fit: Callable[[str], str] = harmless if is_terminal else str
     writer = csv.writer(sys.stdout)
-    writer.writerow(names)
-    rows = ([_inert(shown(record[name])) for name in names] for record in records)
-    writer.writerows(rows)
+    writer.writerow(map(fit, names))
+    writer.writerows([fit(_inert(shown(record[name]))) for name in names] for record in records)
 
 
 def _inert(text: str) -> str:

@@ -366,3 +366,25 @@ def test_words_of_others_do_not_steer_a_terminal(
         assert "gone: \ufffd[2J\ufffd1;1H\ufffd\ufffd[8m" in shown
         assert "\x1b[34m" in shown
         assert "gone: \x1b[2J" in place.call("log").out
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["-o", "json", "log"],
+        ["-o", "jsonl", "log"],
+        ["-o", "json", "show", "gone: \x9b2J\x7f"],
+        ["-o", "csv", "audit", "sql", "SELECT 'gone: \x9b2J\x7f\x1b[2J' AS a"],
+    ],
+    ids=["document", "records", "error", "cells"],
+)
+def test_words_of_others_do_not_steer_a_terminal_in_other_formats(
+    place: Place, line: list[str]
+) -> None:
+    """JSON of the same value there, a sign in a cell; a pipe gets every byte as it was."""
+    place.done("note", "gone: \x9b2J\x7f")
+    _, shown = answered("", "--root", str(place.path), *line)
+    sign = "gone: \ufffd2J\ufffd\ufffd[2J" if "csv" in line else r"gone: \u009b2J\u007f"
+    assert sign in shown
+    assert not set(shown) & {"\x9b", "\x7f", "\x1b"}
+    assert "gone: \x9b2J\x7f" in place.call(*line).out
