@@ -59,7 +59,7 @@ class Given:
         if agent is not None:
             import shlex
 
-            found += [f"--agent={shlex.join(agent.words)}", f"--agent-time={self.agent_time:g}"]
+            found += [f"--agent={shlex.join(agent.words)}", f"--agent-time={self.agent_time}"]
             found += [f"--agent-name={agent.name}"]
         return found + ([f"--report={self.report}"] if self.report is not None else [])
 
@@ -81,7 +81,7 @@ def launch(context: typer.Context, given: Given, limits: Mapping[str, float]) ->
         if given.found_agent() is None:
             check_commands(jobs)
         program = [sys.executable, "-m", "cli.main", "--root", str(jobs.root), "-o", "json"]
-        bounds = [f"{name}={value:g}" for name, value in limits.items()]
+        bounds = [f"{name}={value}" for name, value in limits.items()]
         loop = [*program, "run", *given.words()]
         url = settings_of(context).database_url
         place = {"WFCTL_DATABASE_URL": url} if url is not None else {}

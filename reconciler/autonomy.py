@@ -19,7 +19,7 @@ from typing import Any
 from lifecycle import payload as p
 from lifecycle.errors import LifecycleError
 from lifecycle.status import Status
-from reconciler.errors import AlreadyAutonomous
+from reconciler.errors import AlreadyAutonomous, AlreadyDriven
 from reconciler.interruption import Interruption
 from reconciler.jobs import Jobs
 from reconciler.orders import PAUSE
@@ -34,9 +34,10 @@ _GLANCE = 0.2
 #: Seconds that a look at the lock may hold it, and that a session has to end when it must.
 _LOOK = 2.0
 _GRACE = 60.0
-#: A session of another loop is under way; and those codes that no further session changes.
-_DRIVEN = 4
-_HOPELESS = frozenset({2, 3, 5})
+#: Exit codes that no further session changes.
+_HOPELESS = frozenset({2, 3, 5, 6})
+#: Characters of what a session says of its failure.
+_WORDS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +57,37 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """How one session went: its exit code, its reason where it gave one, the seconds it took."""
+    """How one session went: its exit code, the seconds it took, and what it printed.
+
+    ``reason`` is its exit reason, ``code`` and ``message`` are those of its error; None where it
+    printed none.
+    """
 
     exit_code: int
-    reason: str | None
     seconds: float
+    reason: str | None = None
+    code: str | None = None
+    message: str | None = None
+
+    @property
+    def met_another_loop(self) -> bool:
+        """Whether it did nothing because another loop drives the workflow."""
+        return self.code == AlreadyDriven.code
+
+    @property
+    def failure(self) -> str:
+        """What it died of, in a line; empty where it ended in order."""
+        if self.exit_code == 0 or self.reason is not None:
+            return ""
+        words = " ".join((self.message or "").split())[:_WORDS]
+        return f" (exit {self.exit_code})" + (f": {words}" if words else "")
 
     def is_last(self) -> str | None:
         """Say why no session follows this one; None where one does."""
         if self.reason in ("completed", "blocked"):
             return self.reason
         if self.exit_code in _HOPELESS:
-            return f"a session that cannot begin (exit {self.exit_code})"
+            return f"a session that cannot begin{self.failure}"
         return None
 
 
@@ -108,9 +128,8 @@ class Runner:
             if before is None:
                 return "the workflow's state cannot be read"
             done = self._session()
-            if done.exit_code == _DRIVEN:
-                # The loop of a runner that was killed is still at work: it is let end.
-                self._sleep(1.0)
+            if done.met_another_loop:
+                self._let_other_end()
                 continue
             last = done.is_last()
             if last is not None:
@@ -119,10 +138,18 @@ class Runner:
             futile = done.seconds < self.limits.rapid_seconds and self._completed() == before
             rapid = rapid + 1 if futile else 0
             if rapid >= self.limits.rapid:
-                return f"{rapid} sessions in a row that did nothing"
+                return f"{rapid} sessions in a row that did nothing{done.failure}"
             if number < self.limits.sessions:
                 self._sleep(self.limits.between)
         return f"{number} sessions, the most there may be"
+
+    def _let_other_end(self) -> None:
+        """Wait for the end of another loop: a person's, or that of a runner that was killed."""
+        if self.jobs.is_driven():
+            self.jobs.record(p.NoteLogged(text="The runner waits for another loop to end"))
+        # Where the lock does not tell, a session is tried again, but not without a pause.
+        self._sleep(1.0)
+        self._pause(lambda: self.jobs.is_driven() is True)
 
     def _completed(self) -> int | None:
         """Return how many stages are completed, None where the state cannot be read."""
@@ -135,7 +162,7 @@ class Runner:
 
     def _session(self) -> Session:
         began = time.monotonic()
-        limit = f"--time-limit={self.limits.seconds:g}"
+        limit = f"--time-limit={self.limits.seconds}"
         # A pipe that nobody reads would stop a loop that has more to say than it holds.
         with TemporaryFile("w+") as printed:
             process = subprocess.Popen(
@@ -149,8 +176,8 @@ class Runner:
             )
             self._attend(process, began)
             printed.seek(0)
-            reason = _reason(printed.read())
-        return Session(process.returncode, reason, time.monotonic() - began)
+            told = _told(printed.read())
+        return Session(process.returncode, time.monotonic() - began, **told)
 
     def _attend(self, process: subprocess.Popen[bytes], began: float) -> None:
         told: float | None = None
@@ -174,9 +201,11 @@ class Runner:
             time.sleep(_GLANCE)
 
 
-def _reason(printed: str) -> str | None:
-    """Return the exit reason that a loop printed; None where it printed none: it died."""
+def _told(printed: str) -> dict[str, str]:
+    """Return the exit reason or the error that a loop printed; empty where it printed none."""
     with suppress(ValueError, KeyError, TypeError):
-        found: Mapping[str, Any] = json.loads(printed)
-        return str(found["data"]["exit_reason"])
-    return None
+        envelope: Mapping[str, Any] = json.loads(printed)
+        if "error" in envelope:
+            return {key: str(envelope["error"][key]) for key in ("code", "message")}
+        return {"reason": str(envelope["data"]["exit_reason"])}
+    return {}

@@ -13,12 +13,16 @@ from lifecycle.workflow import Stage, Workflow
 from reconciler.attempt import Attempt
 from reconciler.errors import AlreadyDriven
 from reconciler.holds import held, held_if_free
+from reconciler.locks import is_held
 from reconciler.runner import JobRunner
 from reconciler.submission import ERROR_LOG, OUTPUT_LOG
 from service.clock import utc_text
 from service.disk import locked
 from service.errors import RootBusy
 from service.service import Outcome, Service, WriteOptions
+
+#: Seconds for which a look at the loop's lock may hold it.
+_LOOK = 0.5
 
 
 class Say(Protocol):
@@ -104,10 +108,17 @@ class Jobs:
     @contextmanager
     def driving(self) -> Iterator[None]:
         """Let no second loop drive the workflow; raises `AlreadyDriven` where one does."""
-        lock = self.service.root.folder / "run.lock"
         with ExitStack() as taken:
             try:
-                taken.enter_context(locked(lock, timeout=0))
+                taken.enter_context(locked(self._loop, timeout=_LOOK))
             except RootBusy as busy:
-                raise AlreadyDriven(lock) from busy
+                raise AlreadyDriven(self._loop) from busy
             yield
+
+    def is_driven(self) -> bool | None:
+        """Say whether a loop drives the workflow now; None where its lock does not tell."""
+        return is_held(self._loop)
+
+    @property
+    def _loop(self) -> Path:
+        return self.service.root.folder / "run.lock"

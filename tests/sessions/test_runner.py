@@ -134,7 +134,7 @@ def test_without_tmux_it_runs_by_setsid(tmp_path: Path, monkeypatch: pytest.Monk
     """And says so once."""
     without_tmux(monkeypatch, tmp_path / "bin")
     place = workflow(tmp_path, stage(1))
-    answer = place.json("run", "--autonomous", *BRISK)
+    answer = place.json("run", "--autonomous", "--max-sessions", "1000000", *BRISK)
     assert answer.data["runner"]["session"] is None
     assert "runs detached by setsid" in answer.err
     assert "attach" not in answer.data["ways"]
@@ -151,6 +151,35 @@ def test_sessions_that_do_nothing_end_it(tmp_path: Path) -> None:
     other.done("run", "--autonomous", *BRISK)
     assert ended(other) == "blocked"
     assert len(events(other, "session.started")) == 1
+
+
+def test_what_a_session_cannot_do_is_not_asked_for_without_end(tmp_path: Path) -> None:
+    """A conflict that is no other loop's counts as futile, and the end tells its message."""
+    place = workflow(tmp_path, stage(1))
+    said = "{'success': False, 'error': {'code': 'version_conflict', 'message': 'ex-\\npected 3'}}"
+    loop = [sys.executable, "-c", f"import json; print(json.dumps({said})); raise SystemExit(4)"]
+    runner = started(place, "runner", "serve", "--between", "0.1", "--", *loop)
+    why = "3 sessions in a row that did nothing (exit 4): ex- pected 3"
+    assert answer(runner)["ended"] == why
+    assert place.notes()[-1] == f"Autonomous runner ended: {why}"
+
+
+def test_a_runner_waits_for_the_end_of_another_loop(tmp_path: Path) -> None:
+    """It says so once, begins no session meanwhile, and goes on by itself."""
+    place = workflow(tmp_path, stage(1, GO), stage(2, after=[1]))
+    other = started(place, "run")
+    until(lambda: events(place, "stage.launched"))
+    place.done("run", "--autonomous", *BRISK)
+    waits = "The runner waits for another loop to end"
+    until(lambda: waits in place.notes())
+    time.sleep(3)
+    assert len(events(place, "session.started")) == 1
+    other.send_signal(signal.SIGTERM)
+    assert answer(other)["exit_reason"] == "waiting"
+    until(lambda: len(events(place, "session.started")) == 2)
+    (place.path / "go").touch()
+    assert ended(place) == "completed"
+    assert place.notes().count(waits) == 1
 
 
 def test_a_session_may_say_more_than_a_pipe_holds(tmp_path: Path) -> None:
