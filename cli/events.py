@@ -121,10 +121,10 @@ def _line(record: dict[str, Any]) -> str:
 def fsck(context: typer.Context) -> None:
     """Check the chain, the order, and that every event can be decoded (exit 7)."""
     with reading(context) as workflow:
+        head = workflow.log.store.head(workflow.log.stream)  # what is appended later is checked too
         machines, theirs = check_machines(workflow.root, workflow.log.store)
         found = [*check_integrity(workflow.root, workflow.log), *theirs]
         findings = [finding._asdict() for finding in found]
-        head = workflow.log.store.head(workflow.log.stream)
         version = head.version if head is not None else 0
         text = "\n".join(map(_finding, findings))
         clean = f"clean: {version} events, chain whole" if version else "clean: no events"

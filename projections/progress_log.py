@@ -67,6 +67,11 @@ class Piece(NamedTuple):
         """The version that the file shows once this piece is in it."""
         return self.place[0]
 
+    @property
+    def recorded(self) -> int:
+        """The version of the event that it is of: others' bytes stand before they are recorded."""
+        return self.place[2]
+
     def due(self, fresh: bool) -> bytes:
         """Return the bytes to follow what stands before; ``fresh``: that ended a line.
 

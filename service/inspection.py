@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lifecycle.workflow import Drift, Workflow
 from projections import state_document
-from projections.progress_log import joined
+from projections.progress_log import Piece, joined
 from service.disk import content_of
 from service.external_lines import Foreign, align
 from service.files import LOG, STATE
 from service.log import WorkflowLog
 from service.log_file import look
 from service.root import Root
-from service.sync import Sync, Synced, digest, read_sync
+from service.sync import Sync, Synced, caught_up, digest
 from service.trail import trail, was_written, whole
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A file that is not what the log says: missing or changed."""
+    """A file that is not what the log says; ``kind``: missing, behind, or changed."""
 
     file: str
     kind: str
@@ -34,31 +35,46 @@ class FilesInspection:
         self.root = root
         self.log = log
 
-    def expected(self) -> tuple[dict[str, bytes], Workflow | None]:
-        """Return the bytes each file should have, and the state, folded from the first event."""
+    def differences(self) -> list[Difference]:
+        """Compare the files with the log, whole, folded from its first event.
+
+        Others may write meanwhile. Each file is held to a version between the log's head before it
+        was read and the one after: the log is read last, so it has all that the file can show.
+        """
+        since = self._head()
+        sync = caught_up(self.root.sync_file, (STATE, LOG), since)
+        found = {name: content_of(self.root.path / name) for name in (STATE, LOG)}
         all_ = whole(self.log.steps())
         if all_.state is None:
-            return {}, None
-        return {STATE: state_document.render(all_.state), LOG: joined(all_.pieces)}, all_.state
+            return []
+        compared = (
+            self._state_difference(sync.files.get(STATE), found[STATE], all_.state, since),
+            _log_difference(sync.files.get(LOG), found[LOG], all_.pieces, since),
+        )
+        return [difference for difference in compared if difference is not None]
 
-    def differences(self) -> list[Difference]:
-        """Compare the files with the log, whole."""
-        expected, _ = self.expected()
-        found = {name: content_of(self.root.path / name) for name in expected}
-        return [
-            Difference(name, "missing" if found[name] is None else "changed", content, found[name])
-            for name, content in expected.items()
-            if found[name] != content
-        ]
+    def _head(self) -> int:
+        head = self.log.store.head(self.log.stream)
+        return head.version if head is not None else 0
+
+    def _state_difference(
+        self, left: Synced | None, found: bytes | None, state: Workflow, since: int
+    ) -> Difference | None:
+        expected = state_document.render(state)
+        if found is None:
+            return Difference(STATE, "missing", expected, None)
+        if found == expected or was_written(self.log, max(since - 1, 0), found):
+            return None
+        kind = "changed" if self._is_foreign(left, found) else "behind"
+        return Difference(STATE, kind, expected, found)
 
     def stale(self, state: Workflow) -> list[str]:
         """Say of each file whether it is missing, changed by somebody else, or behind the log.
 
         And which changes are kept until somebody decides, as of ``state``.
         """
-        sync = read_sync(self.root.sync_file)
-        head = self.log.store.head(self.log.stream)
-        version = head.version if head is not None else 0
+        version = self._head()
+        sync = caught_up(self.root.sync_file, (STATE, LOG), version)
         texts = {STATE: self._of_state(sync.files.get(STATE)), LOG: self._of_log(sync)}
         for name, text in texts.items():
             if text is None and sync.version(name) < version:
@@ -79,9 +95,12 @@ class FilesInspection:
         found = content_of(self.root.path / STATE)
         if found is None:
             return b""
+        return found if self._is_foreign(left, found) else None
+
+    def _is_foreign(self, left: Synced | None, found: bytes) -> bool:
         if left is not None and left.sha256 == digest(found):
-            return None
-        return None if was_written(self.log, left.version if left else 0, found) else found
+            return False
+        return not was_written(self.log, left.version if left else 0, found)
 
     def _of_log(self, sync: Sync) -> str | None:
         left = sync.files.get(LOG)
@@ -108,6 +127,22 @@ class FilesInspection:
         pending = trail(self.log, sync.version(LOG), None, sync.version(LOG)).pieces
         fresh = left.fresh if left is not None else True
         return align(view.tail, fresh, pending, sync.version(LOG)).foreign if view.intact else []
+
+
+def _log_difference(
+    left: Synced | None, found: bytes | None, pieces: Sequence[Piece], since: int
+) -> Difference | None:
+    expected = joined(pieces)
+    if found is None:
+        return Difference(LOG, "missing", expected, None)
+    if found == expected:
+        return None
+    known = [number for number, part in enumerate(pieces, 1) if part.recorded <= since]
+    begins = expected.startswith(found)
+    if begins and len(found) >= len(joined(pieces[: max(known, default=0)])):
+        return None
+    is_behind = begins and (left is None or left.shows(found))
+    return Difference(LOG, "behind" if is_behind else "changed", expected, found)
 
 
 def _waiting(drift: Drift) -> str:

@@ -6,6 +6,8 @@ It is also the anchor outside the chain: the version and hash of the log's head.
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -16,6 +18,9 @@ from service.disk import Mark, write_whole
 #: The digest of a file that only grows is taken in two: once its newer part is longer than this
 #: (bytes), it is joined to the older one. So an append hashes the newer part alone.
 NEWER_PART = 64 * 1024
+
+#: Between two looks at whether a file shows what was appended (s); half a second in all.
+_PAUSES = (0.01, 0.02, 0.04, 0.08, 0.15, 0.2)
 
 _OF_NOTHING = sha256(b"").hexdigest()
 
@@ -76,6 +81,21 @@ def read_sync(path: Path) -> Sync:
         return Sync(data["head"], files)
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return Sync()
+
+
+def caught_up(path: Path, names: Iterable[str], version: int) -> Sync:
+    """Return what ``sync.json`` holds, if it can be once the files show ``version``.
+
+    Whoever appended writes them a moment later, and notes that last. Where a crash came in between
+    nobody does: after a short wait it is returned as it is.
+    """
+    shown = list(names)
+    for pause in _PAUSES:
+        sync = read_sync(path)
+        if all(sync.version(name) >= version for name in shown):
+            return sync
+        time.sleep(pause)
+    return read_sync(path)
 
 
 def write_sync(path: Path, sync: Sync) -> None:

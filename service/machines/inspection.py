@@ -10,7 +10,7 @@ from service.disk import content_of
 from service.machines.log import MachineLog
 from service.machines.place import folder_of, is_writer
 from service.root import Root
-from service.sync import digest, read_sync
+from service.sync import caught_up, digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +24,30 @@ class FileDifference:
 
 
 def differences(root: Root, log: MachineLog, state: Machine) -> list[FileDifference]:
-    """Return the files that are not what the log says."""
+    """Return the files that are not what the log says, which others may go on writing meanwhile.
+
+    A file may show ``state``, which was read before it, or a later one of the log's.
+    """
     if not is_writer(root, log.store, state):
         return []
-    sync = read_sync(folder_of(root) / f"{log.machine}.json")
+    rendering = rendered(state)
+    sync = caught_up(folder_of(root) / f"{log.machine}.json", rendering, state.head)
     found: list[FileDifference] = []
-    for path, expected in rendered(state).items():
+    for path, expected in rendering.items():
         content = content_of(root.path / path)
-        if content == expected:
+        if content == expected or _shown_later(log, state.head, path, content):
             continue
         left = sync.files.get(path)
         kind = "missing" if content is None else "changed"
         if content is not None and left is not None and left.sha256 == digest(content):
             kind = "behind"
         found.append(FileDifference(path, kind, expected, content))
-    return found
+    # Another machine may have begun meanwhile that writes the same files.
+    return found if found and is_writer(root, log.store, state) else []
+
+
+def _shown_later(log: MachineLog, after: int, path: str, content: bytes | None) -> bool:
+    return any(rendered(state)[path] == content for _, state in log.steps(after))
 
 
 def warnings(root: Root, log: MachineLog, state: Machine) -> list[str]:

@@ -19,8 +19,8 @@ def check_machines(root: Root, store: EventStore) -> tuple[dict[str, int], list[
     What is remembered of a machine's files is the anchor outside the chain: it shows a cut tail.
     """
     known = sorted({*ids(root, store), *_remembered(root)})
-    found = [finding for id_ in known for finding in _of(root, MachineLog(store, id_, root.path))]
     heads = {id_: store.head(MachineLog(store, id_, root.path).stream) for id_ in known}
+    found = [finding for id_ in known for finding in _of(root, MachineLog(store, id_, root.path))]
     return {id_: head.version if head is not None else 0 for id_, head in heads.items()}, found
 
 
