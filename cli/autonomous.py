@@ -48,7 +48,7 @@ class Given:
             agent=self.found_agent(),
             max_parallel=self.max_parallel,
             time_limit=time_limit,
-            pausable=CHILD in os.environ,
+            served=CHILD in os.environ,
             report=self.report,
         )
 
@@ -76,10 +76,12 @@ def launch(context: typer.Context, given: Given, limits: Mapping[str, float]) ->
     """Start the runner, and say how to watch, pause, resume, attach and stop it."""
     from reconciler.detached import start
     from reconciler.run import check_commands
+    from reconciler.session import check_report
 
     with engine(context) as (jobs, output):
         if given.found_agent() is None:
             check_commands(jobs)
+        check_report(jobs, given.report)
         program = [sys.executable, "-m", "cli.main", "--root", str(jobs.root), "-o", "json"]
         bounds = [f"{name}={value}" for name, value in limits.items()]
         loop = [*program, "run", *given.words()]

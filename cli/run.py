@@ -51,7 +51,8 @@ def run(
         typer.Option(metavar="S", min=0, help="Leave what still runs to the next session after S."),
     ] = None,
     report: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Where a report of completion is to go.")
+        str | None,
+        typer.Option(metavar="PATH", help="Where the report goes: a free path below the root."),
     ] = None,
     autonomous: Annotated[
         bool | None,

@@ -42,7 +42,8 @@ def build() -> typer.Typer:
 def start(
     context: typer.Context,
     report: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Where a report of completion is to go.")
+        str | None,
+        typer.Option(metavar="PATH", help="Where the report goes: a free path below the root."),
     ] = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,

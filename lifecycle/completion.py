@@ -18,8 +18,17 @@ def report_path(state: Workflow, at: str) -> str:
     As the session asked for, else ``YYYY-MM-DD-<topic>-report.md``; a workflow that is completed
     once more gets another, so that no report is ever written over.
     """
-    again = f"-{state.completions + 1}" if state.completions else ""
-    if state.session.is_open and state.session.report:
-        stem, dot, suffix = state.session.report.rpartition(".")
-        return f"{stem}{again}.{suffix}" if dot else f"{state.session.report}{again}"
-    return f"{FOLDER}/{at[:10]}-{_DATE.sub('', state.id)}-report{again}.md"
+    usual = f"{FOLDER}/{at[:10]}-{_DATE.sub('', state.id)}-report.md"
+    asked = state.session.report if state.session.is_open else None
+    return numbered(asked or usual, state.completions + 1)
+
+
+def numbered(path: str, number: int) -> str:
+    """Return the path of the ``number``-th file that is to have this name, counted from 1."""
+    if number == 1:
+        return path
+    folder, slash, name = path.rpartition("/")
+    # A dot at the beginning hides a file; it parts no suffix from its name.
+    dot = name.rfind(".", 1)
+    stem, suffix = (name, "") if dot < 0 else (name[:dot], name[dot:])
+    return f"{folder}{slash}{stem}-{number}{suffix}"

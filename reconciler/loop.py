@@ -79,7 +79,7 @@ class Loop:
             return self._given_up(state, flying)
         if self._settled_one(state, flying):
             return None
-        paused = self.orders.pausable and (self.jobs.root / PAUSE).exists()
+        paused = self.orders.served and (self.jobs.root / PAUSE).exists()
         if not paused:
             ended, begun = self._begun_one(state, flying)
             if ended is not None or begun:

@@ -14,12 +14,13 @@ PAUSE = "PAUSE"
 class Orders:
     """How the loop works: ``time_limit`` in seconds, ``max_parallel`` stages at a time.
 
-    ``pausable``: begin nothing while the file ``PAUSE`` exists. ``report``: where a report of
-    completion is to go, relative to the root, None for the usual place.
+    ``served``: the runner started it; it begins nothing while the file ``PAUSE`` exists.
+    ``report``: where a report of completion is to go, relative to the root, None for the usual
+    place.
     """
 
     agent: Agent | None = None
     max_parallel: int = 1
     time_limit: float | None = None
-    pausable: bool = False
+    served: bool = False
     report: str | None = None

@@ -17,7 +17,8 @@ from reconciler.interruption import Interruption
 from reconciler.jobs import Jobs
 from reconciler.loop import Loop
 from reconciler.orders import Orders
-from reconciler.session import begin
+from reconciler.session import begin, check_report
+from service.errors import InvalidOption
 from service.service import Outcome, WriteOptions
 
 #: Characters of what comes next that the log is told.
@@ -34,7 +35,8 @@ def run(
 
     Whatever an earlier loop left in flight is taken up first; a session that somebody opened is
     gone on in. Raises `NoStageCommand` before anything is launched where a stage says nothing to
-    run and no agent is there, `AlreadyDriven` where another loop is at work.
+    run and no agent is there, `AlreadyDriven` where another loop is at work, `InvalidOption` and
+    `AlreadyThere` for a report that cannot go where it is asked for.
     """
     options = replace(options, content={"run": orders.report})
     jobs = jobs.acting_as("runner")
@@ -44,8 +46,7 @@ def run(
             return _earlier(jobs, first)
         if jobs.service.state().is_finished:
             return _close(jobs, ending.completed(jobs.service.state()))
-        if orders.agent is None:
-            check_commands(jobs)
+        _check(jobs, orders)
         end_orphan(jobs)
         _open(jobs, orders, options)
         _resolve(jobs)
@@ -61,6 +62,21 @@ def _earlier(jobs: Jobs, first: Outcome) -> Ended:
             text = f"this run was made before, as session {session.number}; nothing was done"
             return Ended(session.end, text, session.next or "", state)
     return ending.completed(state)
+
+
+def _check(jobs: Jobs, orders: Orders) -> None:
+    if orders.agent is None:
+        check_commands(jobs)
+    session = jobs.service.state().session
+    if session.is_open and not session.driven and orders.report not in (None, session.report):
+        raise InvalidOption(
+            f"session {session.count} is open, and its report goes to "
+            f"{session.report or 'the usual place'}; expected no other --report, found "
+            f"{orders.report!r}. Leave it out, or end that session first: `wfctl session end`."
+        )
+    if not orders.served:
+        # The runner looked before its first session: what lies there now came since.
+        check_report(jobs, orders.report)
 
 
 def check_commands(jobs: Jobs) -> None:

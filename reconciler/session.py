@@ -5,6 +5,7 @@ Source: the staged-workflow protocol ("A session", 1 to 4).
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass, replace
@@ -13,12 +14,14 @@ from typing import Any
 
 from eventstore.errors import WrongExpectedVersion
 from lifecycle import payload as p
+from lifecycle.completion import numbered
 from lifecycle.schema import payload_of
 from reconciler import environment
 from reconciler.briefing import Briefing
 from reconciler.errors import EnvironmentNotReady
 from reconciler.jobs import Jobs
 from reconciler.rehydrate import rehydrate
+from service.errors import AlreadyThere
 from service.service import Outcome, WriteOptions
 
 #: Lines of the log, and commits, that a session is shown.
@@ -73,16 +76,18 @@ def begin(
     """Look, check the environment, reconcile, and record a session of the next number.
 
     Raises `EnvironmentNotReady` where ``init.sh`` fails: no session begins then, and the log
-    says so.
+    says so; what `check_report` raises, where the session is not a loop's.
     """
     command = payload_of(p.SessionStarted.type, {"report": report, "driven": driven})
     if options.content is None:
         options = replace(options, content={"session": "start", "report": report})
-    if options.dry_run:
-        return Resumed(jobs.service.handle(command, options=options))
     first = jobs.service.first_answer(options)
     if first is not None:
         return Resumed(first)
+    if not driven:
+        check_report(jobs, report)
+    if options.dry_run:
+        return Resumed(jobs.service.handle(command, options=options))
     _check_version(jobs, options)
     tail = log_tail(jobs.root)
     commits = git_log(jobs.root)
@@ -93,6 +98,19 @@ def begin(
     outcome = jobs.service.handle(command, options=options)
     jobs.tell(outcome)
     return Resumed(outcome, briefing, ready, tail, commits)
+
+
+def check_report(jobs: Jobs, report: str | None) -> None:
+    """Raise `AlreadyThere` where something lies at the place that is asked for the report.
+
+    What comes there later is left as it is too, and the report gets the next free name.
+    """
+    if report is None:
+        return
+    payload_of(p.SessionStarted.type, {"report": report})
+    place = jobs.root / numbered(report, jobs.service.state().completions + 1)
+    if os.path.lexists(place):
+        raise AlreadyThere(place)
 
 
 def _check_version(jobs: Jobs, options: WriteOptions) -> None:

@@ -81,8 +81,9 @@ class AlreadyThere(ServiceError):
     code = "already_exists"
 
     def __init__(self, path: Path) -> None:
+        kind = "folder" if path.is_dir() else "file"
         super().__init__(
-            f"{path}: expected nothing, found a file, and it is left as it is; name another or "
+            f"{path}: expected nothing, found a {kind}, and it is left as it is; name another or "
             "move it away",
             path=str(path),
         )

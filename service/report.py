@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from itertools import count
 from pathlib import Path
 
 from eventstore.errors import EventStoreError
+from lifecycle.completion import numbered
 from projections.report import Told, render
 from projections.results import results
 from projections.sessions import sessions
@@ -39,13 +42,19 @@ def write_due(root: Root, log: WorkflowLog, path: str | None) -> None:
     ``path`` is relative to the root, None where none is due. Raises `FilesBehind` where the disk
     does not let it; the next command that writes tries again.
     """
-    if path is None or (root.path / path).exists():
+    if path is None or os.path.lexists(root.path / path):
         return
     try:
         write_to(root.path / path, report(log))
     except (OSError, EventStoreError) as error:
         head = log.store.head(log.stream)
         raise FilesBehind(head.version if head else 0, error) from error
+
+
+def free_place(root: Root, path: str) -> str:
+    """Return ``path``, or the first after it at which nothing lies: report.md, report-2.md."""
+    places = (numbered(path, number) for number in count(1))
+    return next(place for place in places if not os.path.lexists(root.path / place))
 
 
 def write_to(path: Path, content: bytes) -> None:

@@ -22,6 +22,7 @@ from lifecycle.payload import (
     Payload,
     SessionEnded,
     SessionStarted,
+    WorkflowCompleted,
 )
 from lifecycle.workflow import Workflow
 from service.clock import Clock, new_id, system_clock, utc_text
@@ -187,7 +188,7 @@ class Service:
         for _ in range(CONFLICT_RETRIES):
             before = self.log.state()
             self._check_version(before, options)
-            outcome = plan_writes(before, commands, options, self.clock)
+            outcome = self._placed(plan_writes(before, commands, options, self.clock))
             if options.dry_run or not outcome.planned:
                 return outcome
             try:
@@ -196,6 +197,18 @@ class Service:
                 if options.expected_version is not None:
                     raise
         raise WrongExpectedVersion(self.log.stream, before.head if before else 0, _head(self.log))
+
+    def _placed(self, outcome: Outcome) -> Outcome:
+        """Give the report of a workflow that is completed now a place at which nothing lies."""
+        planned = tuple((self._with_place(payload), at) for payload, at in outcome.planned)
+        return replace(outcome, planned=planned)
+
+    def _with_place(self, payload: Payload) -> Payload:
+        if not isinstance(payload, WorkflowCompleted) or payload.report is None:
+            return payload
+        from service import report  # only a completed workflow has one
+
+        return payload.model_copy(update={"report": report.free_place(self.root, payload.report)})
 
     def _check_version(self, before: Workflow | None, options: WriteOptions) -> None:
         found = before.head if before is not None else 0

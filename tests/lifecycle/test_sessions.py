@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from lifecycle import payload as p
 from lifecycle.budget import affords, budget_of, charges, class_of, estimate, weight_of
+from lifecycle.completion import numbered
 from lifecycle.decide import after, decide
 from lifecycle.errors import InvalidPayload, NoCommand, NotFinished, RetryLimitReached
 from lifecycle.hindrance import hindrances, is_stuck
@@ -293,3 +294,17 @@ def test_a_report_is_named_by_day_and_topic_and_never_written_over() -> None:
         s.completed("stage-1"),
     )
     assert state.report == "report-2.md"
+
+
+@pytest.mark.parametrize(
+    ("path", "second"),
+    [
+        ("report.md", "report-2.md"),
+        ("a.b/report", "a.b/report-2"),
+        ("a/.report", "a/.report-2"),
+        ("r.tar.md", "r.tar-2.md"),
+    ],
+)
+def test_a_number_stands_before_the_suffix_of_the_name(path: str, second: str) -> None:
+    """A dot in a folder, or at the beginning of a name, begins no suffix."""
+    assert (numbered(path, 1), numbered(path, 2)) == (path, second)

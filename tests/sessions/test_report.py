@@ -120,6 +120,48 @@ def test_a_report_is_never_written_over_and_made_again_where_it_is_missing(place
     assert "invalidated" in written(place).read_text()
 
 
+def test_a_report_gets_another_name_where_something_lies_in_its_place(place: Place) -> None:
+    """A file, a folder, a link that leads nowhere: each is left, and the log names the free one."""
+    place.done("session", "start", "--report", "out/report.md")
+    (place.path / "out/report.md").mkdir(parents=True)
+    (place.path / "out/report-2.md").symlink_to("nowhere")
+    (place.path / "out/report-3.md").write_text("mine")
+    finish(place)
+    assert written(place) == place.path / "out/report-4.md"
+    assert "I looked" in written(place).read_text()
+    assert "Report: out/report-4.md" in place.log()
+    assert (place.path / "out/report-3.md").read_text() == "mine"
+    assert not (place.path / "nowhere").exists()
+
+
+def test_a_place_that_is_taken_is_refused_before_anything_begins(place: Place) -> None:
+    """By hand, by a loop, by the runner, and in a rehearsal; nothing is recorded."""
+    (place.path / "report.md").write_text("old")
+    before = place.version()
+    asked = ("--report", "report.md")
+    for command in (
+        ("session", "start"),
+        ("session", "start", "--dry-run"),
+        ("run", "--agent", "true"),
+        ("run", "--agent", "true", "--autonomous"),
+    ):
+        answer = place.json(*command, *asked)
+        assert (answer.code, answer.error["code"]) == (4, "already_exists")
+        assert "report.md: expected nothing, found a file" in answer.error["message"]
+    assert place.json("run", "--agent", "true", "--report", "../r.md").code == 2
+    assert place.version() == before
+    assert (place.path / "report.md").read_text() == "old"
+
+
+def test_a_session_that_is_open_keeps_the_place_of_its_report(place: Place) -> None:
+    """A loop that goes on in it cannot have another one, and says so."""
+    place.done("session", "start", "--report", "here.md")
+    answer = place.json("run", "--agent", "true", "--report", "there.md")
+    assert (answer.code, answer.error["code"]) == (2, "invalid_option")
+    assert "its report goes to here.md" in answer.error["message"]
+    assert place.json("run", "--agent", "true", "--report", "here.md").code == 6
+
+
 def test_a_workflow_under_way_can_be_reported_too(place: Place) -> None:
     """As it stands."""
     text = place.done("report")["text"]

@@ -78,9 +78,9 @@ def ended(place: Place) -> str:
 
 def test_a_runner_goes_on_session_after_session_until_all_is_done(tmp_path: Path) -> None:
     """A plain run starts it where the workflow says so; each session has a budget of its own."""
-    stages = [stage(1), stage(2, after=[1])]
+    stages = [stage(1, "echo mine > ../../../../../../report.md"), stage(2, after=[1])]
     place = workflow(tmp_path, *stages, session_budget=1, autonomous=True)
-    shown = place.done("run", *BRISK)
+    shown = place.done("run", "--report", "report.md", *BRISK)
     assert set(shown["ways"]) == {"watch", "pause", "resume", "attach", "stop"}
     name = shown["runner"]["session"]
     assert name == "workflow-runner-w-2026-05-04"
@@ -91,6 +91,8 @@ def test_a_runner_goes_on_session_after_session_until_all_is_done(tmp_path: Path
         "budget_exhausted",
         "completed",
     ]
+    # What came to the report's place between two sessions ends nothing.
+    assert events(place, "workflow.completed")[0]["data"]["report"] == "report-2.md"
     assert place.json("runner", "stop").code == 3
 
 
