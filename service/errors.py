@@ -163,9 +163,10 @@ class FilesBehind(ServiceError):
     code = "files_behind"
 
     def __init__(self, version: int, cause: Exception) -> None:
+        why = str(cause).removesuffix(".")
         super().__init__(
             f"recorded up to version {version}, but the files could not be brought up to date: "
-            f"{cause}. Nothing is lost: the next write command does it, or "
+            f"{why}. Nothing is lost: the next write command does it, or "
             "`wfctl replay --rebuild`.",
             version=version,
             errno=getattr(cause, "errno", None),
@@ -191,11 +192,11 @@ class SqlRefused(ServiceError):
 
     code = "sql_refused"
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, found: str) -> None:
         super().__init__(
-            f"expected one statement that reads (SELECT, WITH, VALUES), found one that does not: "
-            f"{why}. Nothing was changed; the history changes through commands only.",
-            why=why,
+            f"expected one statement that reads (SELECT, WITH, VALUES), found {found}. Nothing was "
+            "changed; the history changes through commands only.",
+            why=found,
         )
 
 

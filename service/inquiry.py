@@ -6,6 +6,7 @@ what the tables lack. So a read over tables that are behind is right, and writes
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,11 +14,14 @@ from typing import Any, NamedTuple, Protocol
 
 from projections.history_rows import Key, Row
 from projections.history_tables import NAME, VIEWS, columns_of, view
+from service.errors import SqlRefused
 from service.history import VERSION, HistoryTables, checkpoint_of
 from service.log import At, WorkflowLog
 
 #: Seconds that a question may take, where nobody says.
 PATIENCE = 10.0
+#: The first word of a statement, comments before it; each is passed over once (``?>``, ``*+``).
+_OPENING = re.compile(r"(?:[\s(]|--[^\n]*|(?>/\*.*?\*/))*+([a-z]+)\b", re.IGNORECASE | re.DOTALL)
 
 
 class Answer(NamedTuple):
@@ -57,6 +61,13 @@ class Desk(Protocol):
     def close(self) -> None:
         """Forget everything."""
         ...
+
+
+def expect_reading(sql: str, words: frozenset[str]) -> None:
+    """Raise `SqlRefused` for a statement that begins with none of the words of those that read."""
+    opening = _OPENING.match(sql)
+    if opening is None or opening[1].upper() not in words:
+        raise SqlRefused(repr(" ".join(sql.split())[:60]))
 
 
 @contextmanager

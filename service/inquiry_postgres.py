@@ -12,19 +12,19 @@ import psycopg
 
 from eventstore.postgres_connection import connect, meaning
 from service.errors import SqlRefused, SqlTooLong, SqlWrong
-from service.inquiry import Answer
+from service.inquiry import Answer, expect_reading
 
 _CHUNK = 1000
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
-#: What a statement may begin with, comments before it; each is passed over once (``?>``, ``*+``).
-_READS = re.compile(
-    r"(?:[\s(]|--[^\n]*|(?>/\*.*?\*/))*+(SELECT|WITH|VALUES|TABLE)\b", re.IGNORECASE | re.DOTALL
-)
+#: What a question may begin with.
+_READS = frozenset({"SELECT", "WITH", "VALUES", "TABLE"})
 # SQLSTATE, as in appendix A of PostgreSQL's manual: query_canceled; read_only_sql_transaction,
 # insufficient_privilege, feature_not_supported; and the classes of data, syntax and limits.
 _CANCELED = "57014"
 _REFUSED = frozenset({"25006", "42501", "0A000"})
 _WRONG = frozenset({"22", "42", "54"})
+#: Where the server refuses several statements in one; a fault of syntax it finds elsewhere.
+_PARSING = "exec_parse_message"
 
 
 class PostgresDesk:
@@ -57,11 +57,10 @@ class PostgresDesk:
 
     def ask(self, sql: str, parameters: dict[str, Any], seconds: float) -> Answer:
         """See `Desk`."""
+        expect_reading(sql, _READS)
         self._guard()
         self._cursors += 1
         name = f"answer_{self._cursors}"
-        if _READS.match(sql) is None:
-            raise SqlRefused(" ".join(sql.split())[:60])
         self.make(f"SET LOCAL statement_timeout = {max(1, round(seconds * 1000))}")
         with self._in_time(seconds):
             self._declare(f"DECLARE {name} NO SCROLL CURSOR FOR {sql}", parameters)
@@ -113,8 +112,8 @@ class PostgresDesk:
         state = error.sqlstate or ""
         if state == _CANCELED:
             return SqlTooLong(seconds)
-        if state in _REFUSED:
-            return SqlRefused(_first_line(error))
+        if state in _REFUSED or error.diag.source_function == _PARSING:
+            return SqlRefused(f"one of which the database says: {_first_line(error)}")
         if state[:2] in _WRONG:
             return SqlWrong(_first_line(error))
         return meaning(error, self.address, seconds)

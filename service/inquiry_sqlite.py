@@ -10,8 +10,10 @@ from typing import Any
 
 from eventstore.connection import meaning, reader
 from service.errors import SqlRefused, SqlTooLong, SqlWrong
-from service.inquiry import Answer
+from service.inquiry import Answer, expect_reading
 
+#: What a question may begin with.
+_READS = frozenset({"SELECT", "WITH", "VALUES", "EXPLAIN"})
 #: What a question may do: read, call functions, and recurse. Anything else is refused.
 _READING = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
@@ -21,6 +23,8 @@ _STEPS = 1000
 #: Bytes of the longest value that a question may make.
 _LONGEST = 50_000_000
 _WAIT = 30.0
+#: What Python's ``sqlite3`` says of it, as a warning or an error by its version.
+_SEVERAL = "You can only execute one statement at a time."
 
 
 class SqliteDesk:
@@ -56,6 +60,7 @@ class SqliteDesk:
 
     def ask(self, sql: str, parameters: dict[str, Any], seconds: float) -> Answer:
         """See `Desk`."""
+        expect_reading(sql, _READS)
         self._guard()
         self._end = time.monotonic() + seconds
         try:
@@ -83,8 +88,9 @@ class SqliteDesk:
         self._connection.set_progress_handler(lambda: time.monotonic() > self._end, _STEPS)
         self._guarded = True
 
-    def _allowed(self, action: int, *_: Any) -> int:
-        if action in _READING:
+    def _allowed(self, action: int, _first: str | None, second: str | None, *_: Any) -> int:
+        loads = action == sqlite3.SQLITE_FUNCTION and second == "load_extension"
+        if action in _READING and not loads:
             return sqlite3.SQLITE_OK
         self._refused = True
         return sqlite3.SQLITE_DENY
@@ -92,7 +98,9 @@ class SqliteDesk:
     def _meaning(self, error: Exception, seconds: float) -> Exception:
         if self._refused:
             self._refused = False
-            return SqlRefused("it would do more than read")
+            return SqlRefused("one that would do more than read")
+        if str(error) == _SEVERAL:
+            return SqlRefused("several statements")
         if not isinstance(error, sqlite3.Error):
             return SqlWrong(str(error))
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -97,28 +97,51 @@ def test_an_audit_looks_back(told: Place) -> None:
         "ATTACH DATABASE 'other.db' AS other",
         "PRAGMA query_only = OFF",
         "PRAGMA user_version",
+        "VACUUM",
         "VACUUM INTO 'copy.db'",
+        "UPDATE v_events SET version = 1",
+        "INSERT INTO nowhere VALUES (1)",
+        "-- nothing",
         "BEGIN IMMEDIATE",
         "COMMIT",
         "SELECT 1; DELETE FROM history_events",
         "SELECT 1; COMMIT; DROP TABLE history_events",
-        "WITH x AS (DELETE FROM folds RETURNING 1) SELECT * FROM x",
+        "SELECT 1; SELECT 2",
         "SET TRANSACTION READ WRITE",
         "COPY events TO PROGRAM 'true'",
-        "SELECT load_extension('x')",
-        "SELECT setval('refusals_id_seq', 99)",
         "EXPLAIN ANALYZE DELETE FROM folds",
     ],
 )
 def test_sql_can_only_read(told: Place, statement: str) -> None:
-    """Whatever it is that would do more; nothing is changed, nothing is made."""
+    """Whatever it is that would do more is refused; nothing is changed, nothing is made."""
+    assert refused(told, statement) == (5, "sql_refused")
+
+
+@pytest.mark.parametrize(
+    ("statement", "engine"),
+    [
+        ("SELECT load_extension('x')", "sqlite"),
+        ("SELECT setval('refusals_id_seq', 99)", "postgresql"),
+        ("WITH x AS (DELETE FROM folds RETURNING 1) SELECT * FROM x", "postgresql"),
+    ],
+)
+def test_what_one_engine_alone_would_do_is_refused_there(
+    told: Place, statement: str, engine: str
+) -> None:
+    """The other does not know it, which is a usage error, and changes nothing either."""
+    is_there = (engine == "sqlite") == (told.path / ".wfctl/events.db").exists()
+    expected = (5, "sql_refused") if is_there else (2, "sql_error")
+    assert refused(told, statement) == expected
+
+
+def refused(told: Place, statement: str) -> tuple[int, str]:
+    """Ask what must not be answered, see that all is as it was; return exit code and error."""
     told.done("db", "project")
     before, rows = tree(told.path), told.done("audit", "sql", "SELECT * FROM v_events")
-    answer = told.json("audit", "sql", statement)
-    assert answer.code in (2, 5), answer
-    assert answer.error["code"] in ("sql_refused", "sql_error")
+    answer = told.call("-o", "json", "audit", "sql", "--", statement)
     assert tree(told.path) == before
     assert told.done("audit", "sql", "SELECT * FROM v_events") == rows
+    return answer.code, answer.error["code"]
 
 
 def test_a_question_that_takes_too_long_is_cut_off(told: Place) -> None:
