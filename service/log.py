@@ -86,13 +86,20 @@ class WorkflowLog:
         return self._some(self.state(at), at)
 
     def _some(self, state: Workflow | None, at: At) -> Workflow:
-        if state is None:
-            when = f" ({at})" if at is not None and str(at) else ""
+        if state is not None:
+            return state
+        first = next(iter(self.store.read(self.stream, upto=1)), None)
+        if first is None:
             raise NoWorkflow(
-                f"the log holds no workflow{when}; `wfctl init PLAN` makes one.",
-                stream=self.stream,
+                "the log holds no workflow; `wfctl init PLAN` makes one.", stream=self.stream
             )
-        return state
+        raise NoWorkflow(
+            f"nothing had happened yet ({at}): the first event, version 1, was so at "
+            f"{first.occurred_at} and was recorded at {first.recorded_at}. Name a later moment.",
+            stream=self.stream,
+            occurred_at=first.occurred_at,
+            recorded_at=first.recorded_at,
+        )
 
     def require(self, version: int | None) -> None:
         """Raise `NotFound` for a version that the log has not come to."""

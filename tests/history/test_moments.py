@@ -87,6 +87,18 @@ def test_a_version_that_is_yet_to_come_is_not_found(place: Place, name: str) -> 
     assert place.json(*READS[name], "--at", "0").code in (0, 3)
 
 
+@pytest.mark.parametrize("moment", ["--at 0", "--at 2020-01-01", "--known-at 2020-01-01"])
+def test_before_the_first_event_nothing_had_happened(place: Place, moment: str) -> None:
+    """The error says when it began; there is a workflow, so none is to be made."""
+    first = place.done("events", "--limit", "1")[0]
+    answer = place.json("status", *moment.split())
+    assert (answer.code, answer.error["code"]) == (3, "no_workflow_yet")
+    assert "nothing had happened yet" in answer.error["message"]
+    assert "init" not in answer.error["message"]
+    times = [answer.error["data"][name] for name in ("occurred_at", "recorded_at")]
+    assert times == [first["occurred_at"], first["recorded_at"]]
+
+
 @pytest.mark.parametrize("year", ["0030", "0300", "1000"])
 def test_nothing_was_so_in_an_early_year(year: str) -> None:
     """Whose noughts are written: the times of the log are compared as text."""
