@@ -31,3 +31,9 @@ class LockHeld(ServiceError):
     """Another program holds the protocol's own lock."""
 
     code = "root_busy"
+
+
+class LockLost(ServiceError):
+    """Another program broke the protocol's own lock while it was held here."""
+
+    code = "root_busy"

@@ -20,7 +20,7 @@ from projections.machines.documents import paths, rendered
 from service.disk import content_of, locked, write_over
 from service.errors import FilesBehind, RootBusy
 from service.machines import archive, foreign
-from service.machines.errors import LockHeld
+from service.machines.errors import LockHeld, LockLost
 from service.machines.log import MachineLog
 from service.machines.metadata_lock import metadata_lock
 from service.machines.place import folder_of, is_writer
@@ -73,18 +73,22 @@ class MachineFiles:
 
     def _settle(self) -> int:
         recorded = 0
+        broken: list[Payload] = []
         for _ in range(_ROUNDS):
             state = self.log.state()
             if state is None or not is_writer(self.root, self.log.store, state):
                 return recorded
-            broken: list[Payload] = []
-            with self._own_lock(state, broken):
-                news = [*broken, *self._news(read_sync(self.sync_file))]
-                if not news and self._write(state):
-                    return recorded
+            try:
+                with self._own_lock(state, broken):
+                    news = [*broken, *self._news(read_sync(self.sync_file))]
+                    if not news and self._write(state):
+                        return recorded
+            except LockLost:
+                continue  # whoever broke the lock may have written: all is looked at again
             if news:
                 self._record(news)
                 recorded += len(news)
+                broken.clear()
         raise OSError(EBUSY, "others keep writing to the files", str(self.root.path))
 
     @contextmanager

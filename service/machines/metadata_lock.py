@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from service.machines.errors import LockHeld
+from service.disk import Mark, mark_of
+from service.machines.errors import LockHeld, LockLost
 
 NAME = ".metadata.lock"
 #: Seconds between two tries, seconds after which a lock is taken for a dead holder's.
@@ -25,16 +26,44 @@ Broken = Callable[[float], None]
 
 @contextmanager
 def metadata_lock(folder: Path, broken: Broken, timeout: float = 60.0) -> Iterator[None]:
-    """Hold the lock of a track's folder; raises `LockHeld` after ``timeout`` seconds."""
+    """Hold the lock of a track's folder; raises `LockHeld` after ``timeout`` seconds.
+
+    Raises `LockLost` at the end where another took it for a dead holder's in the meantime.
+    """
     lock = folder / NAME
-    _take(lock, broken, timeout)
+    ours = _take(lock, broken, timeout)
     try:
         yield
     finally:
-        lock.rmdir()
+        is_kept = _give_back(lock, ours)
+    if not is_kept:
+        raise LockLost(
+            f"{lock}: expected it to be ours until it is given back, found that another program "
+            "had broken it.",
+            path=str(lock),
+        )
 
 
-def _take(lock: Path, broken: Broken, timeout: float) -> None:
+def _mark(lock: Path) -> Mark | None:
+    """Return what tells this lock from one of another holder, None where there is none."""
+    try:
+        return mark_of(lock.stat())
+    except FileNotFoundError:
+        return None
+
+
+def _give_back(lock: Path, ours: Mark | None) -> bool:
+    """Remove the lock, unless it is another's by now; whether it was ours to the end."""
+    try:
+        is_ours = _mark(lock) == ours
+        if is_ours:
+            lock.rmdir()
+    except FileNotFoundError:
+        return False
+    return is_ours
+
+
+def _take(lock: Path, broken: Broken, timeout: float) -> Mark | None:
     deadline = time.monotonic() + timeout
     while True:
         try:
@@ -49,7 +78,7 @@ def _take(lock: Path, broken: Broken, timeout: float) -> None:
                 ) from None
             time.sleep(RETRY)
         else:
-            return
+            return _mark(lock)
 
 
 def _break_if_dead(lock: Path, broken: Broken) -> None:

@@ -44,6 +44,7 @@ CHOSEN: dict[type[Exception], int] = {
     use_machines.VersionConflict: CONFLICT,
     use_machines.UnimportableMachine: FAILED,
     use_machines.LockHeld: FAILED,
+    use_machines.LockLost: FAILED,
     rules.InvalidPlan: FAILED,
     rules.InvalidPayload: USAGE,
     rules.UnknownEventType: USAGE,

@@ -6,9 +6,14 @@ import json
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
+from service.machines.errors import LockLost
+from service.machines.metadata_lock import metadata_lock
 from tests.machines.logs import on_every_log
 from tests.machines.place import MachinePlace
 
@@ -212,6 +217,54 @@ def test_a_live_holder_is_waited_for(track: MachinePlace) -> None:
     other.join()
     assert seen == [True]
     assert track.json(FILE)["loop_state"]["step_status"] == "IN_PROGRESS"
+
+
+@contextmanager
+def breaker(lock: Path) -> Iterator[threading.Event]:
+    """Let another user of the file break the next lock that it sees; it says when it has."""
+    has_broken, is_over = threading.Event(), threading.Event()
+
+    def wait_and_break() -> None:
+        while not (has_broken.is_set() or is_over.is_set()):
+            with suppress(FileNotFoundError):
+                lock.rmdir()
+                has_broken.set()
+            time.sleep(0.0002)
+
+    other = threading.Thread(target=wait_and_break)
+    other.start()
+    yield has_broken
+    is_over.set()
+    other.join()
+
+
+def test_a_lock_that_another_broke_hinders_nothing(track: MachinePlace) -> None:
+    """Given one that takes us for dead, then the files are looked at again, and shown whole."""
+    track.done("append", "auth", "step.started")
+    number = 0
+    with breaker(track.path / LOCK) as has_broken:
+        while number < 100 and not has_broken.is_set():
+            number += 1
+            data = json.dumps({"notes": f"note {number}"})
+            track.done("append", "auth", "step.progressed", "--data", data)
+    assert has_broken.is_set()
+    assert track.json(FILE)["loop_state"]["checkpoints"]["PLAN"]["notes"] == f"note {number}"
+    assert not (track.path / LOCK).exists()
+
+
+def test_the_lock_of_who_broke_ours_is_left_to_it(track: MachinePlace) -> None:
+    """As the protocol has it: it alone gives it back."""
+    lock = track.path / LOCK
+
+    def break_and_take() -> None:
+        with metadata_lock(lock.parent, lambda _: None):
+            lock.rmdir()
+            time.sleep(0.01)
+            lock.mkdir()
+
+    with pytest.raises(LockLost, match="another program"):
+        break_and_take()
+    assert lock.exists()
 
 
 def test_a_track_goes_on_after_its_last_task(track: MachinePlace) -> None:
