@@ -13,15 +13,15 @@ from eventstore.store import Claim, Expected
 from tests.eventstore.support import note, opened
 
 
-def main(address: str, journal: str) -> None:
-    """Append batches of one to five events for ever."""
+def write(address: str, journal: str, name: str, output: int) -> None:
+    """Append batches of one to five events for ever, and say so on a file descriptor."""
     with closing(opened(address, journal)) as store:
         for number in count():
-            name = f"{os.getpid()}-{number}"
-            batch = [note("x" * 300, event_id=f"{name}-{n}") for n in range(number % 5 + 1)]
-            done = store.append("w", batch, expected=Expected.ANY, claim=Claim(name, name))
-            os.write(1, f"{name} {done.events[-1].version}\n".encode())
+            command = f"{name}-{number}"
+            batch = [note("x" * 300, event_id=f"{command}-{n}") for n in range(number % 5 + 1)]
+            done = store.append("w", batch, expected=Expected.ANY, claim=Claim(command, command))
+            os.write(output, f"{command} {done.events[-1].version}\n".encode())
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    write(sys.argv[1], sys.argv[2], str(os.getpid()), 1)

@@ -1,30 +1,24 @@
 """An acknowledged append survives SIGKILL, whole and once."""
 
 import random
-import subprocess
-import sys
 import time
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from eventstore.store import Claim, Expected
+from tests.eventstore.scribes import Scribes, scribes
 from tests.eventstore.support import Log, note
 
 
-def scribes_killed(log: Log, seconds: float) -> list[tuple[str, int]]:
+def scribes_killed(writers: Scribes, seconds: float) -> list[tuple[str, int]]:
     """Kill two writers so long after the first acknowledgement; what they had acknowledged."""
-    command = [sys.executable, "-m", "tests.eventstore.scribe", *log]
-    scribes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
-    said = b""
-    for scribe in scribes:
-        assert scribe.stdout is not None
-        said += scribe.stdout.readline()
+    both = [writers.start() for _ in range(2)]
+    for scribe in both:
+        scribe.await_word()
     time.sleep(seconds)
-    for scribe in scribes:
-        scribe.kill()
-    for scribe in scribes:
-        said += scribe.communicate()[0]
+    said = b"".join(scribe.kill() for scribe in both)
     lines = (line.split() for line in said.decode().splitlines(keepends=True) if line[-1] == "\n")
     return [(name, int(version)) for name, version in lines]
 
@@ -50,26 +44,27 @@ def check_whole(log: Log) -> None:
     assert all(size == int(name.split("-")[1]) % 5 + 1 for name, size in commands.items())
 
 
-def kill_rounds(log: Log, rounds: int, seed: int) -> None:
+def kill_rounds(log: Log, folder: Path, rounds: int, seed: int) -> None:
     """One log through so many rounds, the end of it looked at after each, the whole at last."""
     chance = random.Random(seed)
     acknowledged: list[tuple[str, int]] = []
-    for _ in range(rounds):
-        acknowledged += scribes_killed(log, chance.uniform(0, 0.08))
-        check_there(log, acknowledged[-50:])
+    with scribes(log, folder) as writers:
+        for _ in range(rounds):
+            acknowledged += scribes_killed(writers, chance.uniform(0, 0.08))
+            check_there(log, acknowledged[-50:])
     check_there(log, acknowledged)
     check_whole(log)
     assert len(acknowledged) >= rounds
 
 
 @pytest.mark.slow
-def test_killed_writers_lose_nothing(log: Log) -> None:
+def test_killed_writers_lose_nothing(log: Log, tmp_path: Path) -> None:
     """A few rounds of two writers under load."""
-    kill_rounds(log, rounds=5, seed=1)
+    kill_rounds(log, tmp_path, rounds=5, seed=1)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_two_hundred_kills_lose_nothing(log: Log) -> None:
-    """The same for two hundred rounds; for sixty on a server, which keeps its log by itself."""
-    kill_rounds(log, rounds=60 if log.journal == "postgresql" else 200, seed=2)
+def test_two_hundred_kills_lose_nothing(log: Log, tmp_path: Path) -> None:
+    """The same for two hundred rounds."""
+    kill_rounds(log, tmp_path, rounds=200, seed=2)
