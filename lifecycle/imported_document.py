@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lifecycle.dependencies import find_cycle
+from lifecycle.misfit import misfit
 from lifecycle.payload import StageId
 from lifecycle.plan import RelativePath, WorkflowId
 from lifecycle.status import Status
@@ -98,7 +99,7 @@ def _problem(found: Any) -> Problem:
     steps = [str(step).replace("~", "~0").replace("/", "~1") for step in found["loc"]]
     if found["type"] == "missing":
         return "".join(f"/{step}" for step in steps[:-1]), f"{steps[-1]} is missing"
-    return "".join(f"/{step}" for step in steps), f"{found['msg']} (found {found['input']!r:.80})"
+    return "".join(f"/{step}" for step in steps), misfit(found)
 
 
 def _stages(stages: list[dict[str, Any]]) -> list[Problem]:

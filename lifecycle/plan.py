@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
 
@@ -20,6 +20,7 @@ from lifecycle.document import (
 )
 from lifecycle.errors import InvalidPlan
 from lifecycle.layout import Layout, layout_of
+from lifecycle.misfit import misfit
 from lifecycle.payload import StageId, WorkflowCreated
 
 WorkflowId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
@@ -100,7 +101,7 @@ def defined_stage(definition: dict[str, Any]) -> dict[str, Any]:
     try:
         model = PlannedStage.model_validate(definition)
     except ValidationError as error:
-        raise InvalidPlan([_problem(e, definition) for e in error.errors()]) from error
+        raise InvalidPlan([_problem(e) for e in error.errors()]) from error
     misspelt = _misspelt(definition, STAGE_FIELDS, "")
     if misspelt:
         raise InvalidPlan(misspelt)
@@ -119,21 +120,14 @@ def _validated(plan: Any) -> Plan:
     try:
         return Plan.model_validate(plan)
     except ValidationError as error:
-        raise InvalidPlan([_problem(e, plan) for e in error.errors()]) from error
+        raise InvalidPlan([_problem(e) for e in error.errors()]) from error
 
 
-def _problem(error: Any, plan: dict[str, Any]) -> str:
-    place, here = "", cast("Any", plan)
+def _problem(error: Any) -> str:
+    place = ""
     for step in error["loc"]:
         place += f"[{step}]" if isinstance(step, int) else f".{step}" if place else str(step)
-        here = here[step] if isinstance(here, list | dict) and _has(here, step) else None
-    if error["type"] == "missing":
-        return f"{place}: this field is missing"
-    return f"{place}: {error['msg'][0].lower()}{error['msg'][1:]} (found {here!r:.80})"
-
-
-def _has(container: Any, step: Any) -> bool:
-    return step in container if isinstance(container, dict) else step < len(container)
+    return f"{place}: {misfit(error)}"
 
 
 def _document(model: Plan, plan: dict[str, Any], created: str) -> dict[str, Any]:

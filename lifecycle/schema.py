@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from lifecycle import upcasters
 from lifecycle.errors import InvalidPayload, UnknownEventType
 from lifecycle.machines.payload import OWN as OF_MACHINES
+from lifecycle.misfit import problem
 from lifecycle.payload import PAYLOADS, Payload
 
 #: Every event type of every stream: that of the staged workflow, and those of phase machines.
@@ -44,9 +45,4 @@ def payload_of(type_: str, data: dict[str, Any]) -> Payload:
     try:
         return model.of(data)
     except ValidationError as error:
-        raise InvalidPayload(type_, [_problem(e) for e in error.errors()]) from error
-
-
-def _problem(error: Any) -> str:
-    place = ".".join(str(step) for step in error["loc"]) or "the whole"
-    return f"{place}: {error['msg']}"
+        raise InvalidPayload(type_, [problem(e) for e in error.errors()]) from error

@@ -12,6 +12,7 @@ from cli.machine.workspace import acting
 from cli.options import CommandId, DryRun, ExpectedVersion, write_options
 from lifecycle.machines import payload as p
 from lifecycle.machines.errors import InvalidInput
+from lifecycle.misfit import problem
 from lifecycle.payload_base import Payload
 from service.service import WriteOptions
 
@@ -126,7 +127,7 @@ def made(kind: type[Payload], **fields: Any) -> Payload:
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
-        problems = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+        problems = [problem(e) for e in error.errors()]
         raise InvalidInput(
             f"the values do not fit {kind.type}: {'; '.join(problems)}", problems=problems
         ) from error

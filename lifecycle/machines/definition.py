@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 from lifecycle.machines.errors import InvalidDefinition
 from lifecycle.machines.guard import Guard, HasFile, parts
 from lifecycle.machines.path import look, parse
+from lifecycle.misfit import problem
 
 #: Every machine has this final phase; any phase that is not final leads to it.
 CANCELLED = "cancelled"
@@ -233,9 +234,4 @@ def trusted(data: Any, name: str = "given") -> Definition:
     try:
         return Definition.model_validate(data)
     except ValidationError as error:
-        raise InvalidDefinition(name, [_problem(e) for e in error.errors()]) from error
-
-
-def _problem(error: Any) -> str:
-    place = ".".join(str(step) for step in error["loc"]) or "the whole"
-    return f"{place}: {error['msg'][0].lower()}{error['msg'][1:]} (found {error['input']!r:.80})"
+        raise InvalidDefinition(name, [problem(e) for e in error.errors()]) from error

@@ -139,7 +139,11 @@ Guard = Annotated[
     | Annotated[All, Tag("all")]
     | Annotated[AnyOf, Tag("any")]
     | Annotated[Not, Tag("not")],
-    Discriminator(_kind_of),
+    Discriminator(
+        _kind_of,
+        custom_error_type="guard",
+        custom_error_message=f"expected an object with one of {', '.join(_KINDS)}",
+    ),
 ]
 for _nested in (All, AnyOf, Not):
     _nested.model_rebuild()

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
 
 from lifecycle.machines.errors import InvalidInput
+from lifecycle.misfit import misfit
 from lifecycle.payload_base import Document, Payload, Text
 from lifecycle.payload_drift import DriftAdopted, DriftDetected, DriftReverted
 
@@ -73,7 +74,7 @@ def change_of(path: str, value: Any) -> Change:
     try:
         return Change(path=path, value=value)
     except ValidationError as error:
-        why = error.errors()[0]["msg"]
+        why = misfit(error.errors()[0])
         raise InvalidInput(f"{path}: the log cannot hold the value: {why}", path=path) from error
 
 

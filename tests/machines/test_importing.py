@@ -157,6 +157,18 @@ def test_what_is_not_json_is_refused_with_the_place(place: MachinePlace) -> None
     assert not (place.path / ".wfctl").exists()
 
 
+def test_an_id_that_cannot_be_used_is_refused(place: MachinePlace) -> None:
+    """Given a track whose id is a path, then it is said what an id is, and nothing is made."""
+    place.write("odd/metadata.json", {"track_id": "a/b", "loop_state": {"current_step": "PLAN"}})
+    answer = place.call("import", str(place.path / "odd/metadata.json"))
+    assert (answer.code, answer.error["code"]) == (2, "INVALID_INPUT")
+    (problem,) = answer.error["data"]["problems"]
+    assert problem.startswith("machine: expected a name of letters, digits")
+    assert problem.endswith("found 'a/b'")
+    assert "pydantic" not in answer.error["message"]
+    assert place.call("get", "a/b").code == 3
+
+
 def test_a_feature_is_taken_over(place: MachinePlace) -> None:
     """Its phase and fields; an unknown phase and a misfit are said."""
     state = {

@@ -10,6 +10,7 @@ from eventstore.codec import canonical
 from lifecycle.layout import layout_of
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.payload import MachineImported
+from lifecycle.misfit import problem
 from service.errors import NotFound
 from service.machines.errors import UnimportableMachine
 from service.machines.takeover import conductor, dotagent, exarchos
@@ -113,4 +114,10 @@ def command_of(found: Takeover, root: Document, **policy: Any) -> MachineImporte
             **policy,
         )
     except ValidationError as error:
-        raise InvalidInput(f"{found.id!r} cannot be taken over: {error}", id=found.id) from error
+        problems = [problem(e) for e in error.errors()]
+        raise InvalidInput(
+            f"{found.id!r} cannot be taken over: {'; '.join(problems)}. Correct it and import "
+            "again; nothing was written.",
+            id=found.id,
+            problems=problems,
+        ) from error
