@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 
 import pytest
 
+from reconciler import taken_over
 from reconciler.verdict import TABLE
 from tests.crash import table
 from tests.crash.cells import EVERY, FEW, POSSIBLE, Backend, Cell, Target, When
@@ -63,3 +65,10 @@ def test_every_verdict_is_explained() -> None:
     explained = PAGE.partition("## What each verdict means")[2].partition("## When")[0]
     lines = [line for line in explained.splitlines() if line.startswith("| `")]
     assert {name for line in lines for name in re.findall(r"`([A-Z_]+)`", line)} == names
+
+
+def test_every_verdict_of_an_imported_attempt_is_explained() -> None:
+    """With its row, and no other is."""
+    given = set(re.findall(r'Verdict\((\d+), "([A-Z_]+)"', inspect.getsource(taken_over)))
+    explained = PAGE.partition("## An attempt that was imported")[2].partition("## The kill")[0]
+    assert set(re.findall(r"\| (\d+) \| `([A-Z_]+)` \|", explained)) == given
