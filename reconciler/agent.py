@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lifecycle import payload as p
@@ -30,6 +30,8 @@ _GRACE = 5.0
 #: Where an agent's prompts and words are kept, and which one works, below ``.wfctl/``.
 FOLDER = "agents"
 RECORD = "agent.json"
+#: The variable by which an agent, and what it starts, knows its prompt.
+_PROMPT = "WFCTL_PROMPT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,27 @@ class Left:
     def __str__(self) -> str:
         how = f"exited {self.exit_code}" if self.exit_code >= 0 else f"signal {-self.exit_code}"
         return f"{'was stopped' if self.stopped else how} after {self.seconds:.0f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Working:
+    """The agent at work, as a later loop can tell it: its process and the prompt it was given."""
+
+    pid: int
+    ticks: int
+    boot_id: str
+    prompt: str
+
+    def is_left(self) -> bool:
+        """Say whether the very process lives, or something that it began, in its own group.
+
+        Where it is gone its id may be another's: the group counts as its own only while a process
+        of it began with the prompt in its environment, which is of one task alone.
+        """
+        if Process(self.pid, self.ticks, self.boot_id).is_alive():
+            return True
+        same_boot = processes.boot_id() == self.boot_id
+        return same_boot and processes.group_began_with(self.pid, f"{_PROMPT}={self.prompt}")
 
 
 def agent_of(command: str, time_limit: float, folder: Path, name: str | None = None) -> Agent:
@@ -133,17 +156,15 @@ def _attended(
             # A group of its own, to be stopped as a whole; jobs that it dispatched are in others.
             start_new_session=True,
         )
-    _record(jobs, process.pid)
-    stopped = False
-    while process.poll() is None:
-        if is_over() or time.monotonic() - began > agent.time_limit:
-            stopped = True
-            _stop(process)
-        time.sleep(_GLANCE)
-    if process.returncode < 0:
-        # What a killed agent had begun must not go on beside the next one.
+    try:
+        _record(jobs, process.pid, prompt)
+        stopped = _has_to_stop(process.pid, agent.time_limit, is_over)
+    finally:
+        # What it began must not go on beside the next one. Its id is nobody else's until it is
+        # reaped, so this is its group.
         _signal_group(process.pid, signal.SIGKILL)
-    (jobs.service.root.folder / RECORD).unlink(missing_ok=True)
+        process.wait()
+        (jobs.service.root.folder / RECORD).unlink(missing_ok=True)
     seconds = time.monotonic() - began
     return Left(process.returncode, seconds, stopped, str(output.relative_to(jobs.root)))
 
@@ -153,7 +174,7 @@ def _environment(jobs: Jobs, agent: Agent, task: Task, prompt: Path) -> dict[str
         "WFCTL_ACTOR": f"agent:{agent.name}",
         "WFCTL_STAGE": task.stage,
         "WFCTL_TASK": task.kind,
-        "WFCTL_PROMPT": str(prompt),
+        _PROMPT: str(prompt),
     }
     if jobs.service.root.url is not None:
         own["WFCTL_DATABASE_URL"] = jobs.service.root.url
@@ -165,39 +186,56 @@ def _environment(jobs: Jobs, agent: Agent, task: Task, prompt: Path) -> dict[str
     return {**inherited, **own}
 
 
-def _record(jobs: Jobs, pid: int) -> None:
+def _record(jobs: Jobs, pid: int, prompt: Path) -> None:
     """Write down which process the agent is, so that it can be told if this loop dies."""
     found = processes.identify(pid)
     if found is not None:
-        (jobs.service.root.folder / RECORD).write_text(json.dumps(found.to_dict()))
+        entry = Working(**found.to_dict(), prompt=str(prompt))
+        (jobs.service.root.folder / RECORD).write_text(json.dumps(asdict(entry)))
 
 
 def end_orphan(jobs: Jobs) -> None:
-    """Stop the agent of a loop that died: its stage is handed out anew.
+    """Stop the agent of a loop that died, and what it began: its stage is handed out anew.
 
-    Only the very process that was recorded, and what it started, is stopped.
+    Nobody else is stopped: see `Working.is_left`.
     """
     record = jobs.service.root.folder / RECORD
     try:
-        orphan = Process(**json.loads(record.read_text()))
+        orphan = Working(**json.loads(record.read_text()))
     except (FileNotFoundError, ValueError, TypeError):
         # Nobody worked, or the record was cut off by the crash: there is nobody to be told.
         return
-    if orphan.is_alive():
+    if orphan.is_left():
         jobs.say(f"ending agent process {orphan.pid}, which an earlier loop left behind")
+    while orphan.is_left():
         _signal_group(orphan.pid, signal.SIGKILL)
-        while orphan.is_alive():
-            time.sleep(_GLANCE)
+        time.sleep(_GLANCE)
     record.unlink()
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    _signal_group(process.pid, signal.SIGTERM)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_GRACE)
-    # What it started may not have listened, whether it has ended itself or not.
-    _signal_group(process.pid, signal.SIGKILL)
-    process.wait()
+def _has_to_stop(pid: int, time_limit: float, is_over: Callable[[], bool]) -> bool:
+    """Wait until the agent has ended by itself, or ask it to and give it some time for that."""
+    end = time.monotonic() + time_limit
+    _wait(pid, lambda: is_over() or time.monotonic() > end)
+    if _has_ended(pid):
+        return False
+    _signal_group(pid, signal.SIGTERM)
+    last = time.monotonic() + _GRACE
+    _wait(pid, lambda: time.monotonic() > last)
+    return True
+
+
+def _wait(pid: int, is_enough: Callable[[], bool]) -> None:
+    while not (_has_ended(pid) or is_enough()):
+        time.sleep(_GLANCE)
+
+
+def _has_ended(pid: int) -> bool:
+    """Say whether a child has ended, without reaping it."""
+    with suppress(ChildProcessError):
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    # Whoever started this process has it ignore its children: none is kept.
+    return True
 
 
 def _signal_group(pid: int, what: signal.Signals) -> None:

@@ -56,19 +56,48 @@ def host() -> str:
 
 def start_ticks(pid: int) -> int | None:
     """Return when a process was started, in clock ticks since boot; None for a dead one."""
+    fields = _stat(pid)
+    return None if fields is None else int(fields[19])
+
+
+def _stat(pid: int) -> list[str] | None:
+    """Return the fields of a live process's stat, from its state (field 3) on."""
     try:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The name stands in parentheses and may hold anything, parentheses and spaces too.
     fields = text.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
+    return None if fields[0] in "ZX" else fields
 
 
 def identify(pid: int) -> Process | None:
     """Return the process of this id as a record that outlives the reuse of the id."""
     ticks = start_ticks(pid)
     return None if ticks is None else Process(pid, ticks, boot_id())
+
+
+def group_began_with(group: int, variable: str) -> bool:
+    """Say whether a live process of the group began with ``variable`` (NAME=value) set.
+
+    Ids are used again; a variable that was given to nobody else tells whose group it is. One that
+    began with an environment of its own, or is another user's, tells nothing.
+    """
+    pids = (int(path.name) for path in _PROC.iterdir() if path.name.isdigit())
+    return any(_group(pid) == group and _began_with(pid, variable) for pid in pids)
+
+
+def _group(pid: int) -> int | None:
+    fields = _stat(pid)
+    return None if fields is None else int(fields[2])
+
+
+def _began_with(pid: int, variable: str) -> bool:
+    try:
+        environ = (_PROC / str(pid) / "environ").read_bytes()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return False
+    return os.fsencode(variable) in environ.split(b"\0")
 
 
 def holders(locks: Sequence[Path]) -> tuple[Process, ...]:

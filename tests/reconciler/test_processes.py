@@ -48,6 +48,17 @@ def test_a_zombie_is_dead(sleeper: subprocess.Popen[bytes]) -> None:
     assert Path(f"/proc/{sleeper.pid}").exists()
 
 
+def test_a_group_is_told_by_what_it_began_with() -> None:
+    """By the very variable, while somebody of it lives; nobody else's group is."""
+    environ = {**os.environ, "OURS": "one"}
+    with subprocess.Popen(SLEEP, env=environ, start_new_session=True) as process:
+        assert processes.group_began_with(process.pid, "OURS=one")
+        assert not processes.group_began_with(process.pid, "OURS=on")
+        assert not processes.group_began_with(os.getpgrp(), "OURS=one")
+        process.kill()
+        until(lambda: not processes.group_began_with(process.pid, "OURS=one"))
+
+
 def test_tenants_are_those_below_a_folder(sleeper: subprocess.Popen[bytes], tmp_path: Path) -> None:
     """A process is found by the folder it works in, or one above, and not by a like name."""
     everyone = processes.census()

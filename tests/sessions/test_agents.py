@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
+from reconciler import processes
 from tests.cli.support import Place
 from tests.crash.support import until
 from tests.sessions.support import (
@@ -37,6 +40,11 @@ END
 sed -i "s/STAGE/$WFCTL_STAGE/" $WFCTL_STAGE/submission.json
 {WFCTL} dispatch $WFCTL_STAGE || exit 1
 """
+
+
+def is_there(pid: int | str) -> bool:
+    """Say whether a process lives; one that nobody has reaped does not."""
+    return processes.identify(int(pid)) is not None
 
 
 def prompts(place: Place, id_: str = "stage-1") -> list[str]:
@@ -121,6 +129,15 @@ def test_an_agent_that_was_killed_is_started_once_more(tmp_path: Path) -> None:
     until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
 
 
+def test_what_an_agent_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+    """Also where it ended by itself: the next agent of the stage would not be alone."""
+    place = workflow(tmp_path, silent(1))
+    place.json("run", "--agent", agent(tmp_path, "sleep 600 & echo $! >> children"))
+    children = (place.path / "children").read_text().split()
+    assert len(children) == 2, "one to compute, one to repair"
+    until(lambda: not any(is_there(child) for child in children))
+
+
 @pytest.mark.slow
 def test_a_failed_stage_is_given_to_the_agent_with_its_error(tmp_path: Path) -> None:
     """It puts the input right and says so; the retry goes on by itself."""
@@ -183,6 +200,46 @@ def test_the_agent_of_a_loop_that_was_killed_is_ended_by_the_next(tmp_path: Path
     assert place.json("run", "--agent", words).data["exit_reason"] == "completed"
     first = (place.path / "pids").read_text().split()[0]
     assert not Path(f"/proc/{first}").exists()
+
+
+@pytest.mark.slow
+def test_what_is_left_of_an_agent_that_outlived_its_loop_is_ended_by_the_next(
+    tmp_path: Path,
+) -> None:
+    """The agent itself is gone by then; what it began is told by its group and its prompt."""
+    place = workflow(tmp_path, silent(1))
+    first = agent(tmp_path, "sleep 600 & echo $! > child; until [ -e go ]; do sleep 0.1; done")
+    run = started(place, "run", "--agent", first)
+    record = place.path / ".wfctl/agent.json"
+    until(lambda: (place.path / "child").exists() and record.exists())
+    run.kill()
+    run.communicate()
+    (place.path / "go").touch()
+    pid = json.loads(record.read_text())["pid"]
+    until(lambda: not is_there(pid))
+    child = (place.path / "child").read_text().strip()
+    assert is_there(child)
+    place.json("run", "--agent", "true")
+    until(lambda: not is_there(child))
+    assert not record.exists()
+
+
+def test_a_group_that_has_come_by_the_id_of_an_agent_is_left_alone(tmp_path: Path) -> None:
+    """Ids are used again: a group that was never given the prompt is somebody else's."""
+    place = workflow(tmp_path, silent(1))
+    script = "sleep 600 > /dev/null & echo $$ $!"
+    done = subprocess.run(
+        ["bash", "-c", script], stdout=subprocess.PIPE, start_new_session=True, check=True
+    )
+    leader, child = map(int, done.stdout.split())
+    prompt = str(place.path / ".wfctl/agents/stage-1/0001/prompt.md")
+    left = {"pid": leader, "ticks": 1, "boot_id": processes.boot_id(), "prompt": prompt}
+    record = place.path / ".wfctl/agent.json"
+    record.write_text(json.dumps(left))
+    place.json("run", "--agent", "true")
+    assert is_there(child)
+    assert not record.exists()
+    os.kill(child, signal.SIGKILL)
 
 
 def test_a_loop_that_is_asked_to_stop_stops_its_agent(tmp_path: Path) -> None:
