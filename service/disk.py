@@ -104,22 +104,32 @@ def append(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
 def restore(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
     """Make the file hold ``content``, in place, for others have it open; return its mark then.
 
-    ``mark`` as in `append`; None is returned, and nothing was done, where it is not so any more.
-    A crash leaves a beginning of ``content``.
+    It is written over first and its length set last, so that nobody sees it shorter than it was or
+    will be. ``mark`` as in `append`; None is returned where it is not so any more, or where others
+    appended meanwhile: their bytes stand at its end then. A crash leaves a beginning of
+    ``content``, and behind it what was there.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    with open(descriptor, "r+b", buffering=0) as file:  # noqa: PTH123 - a descriptor has no path
-        before = os.fstat(descriptor)
-        if before.st_size if mark is None else mark_of(before) != mark:
+    if mark is None:
+        return append(path, content, None)
+    with path.open("r+b", buffering=0) as file:
+        before = os.fstat(file.fileno())
+        if mark_of(before) != mark:
             return None
         same = common_start(file.read(), content)
-        file.truncate(same)
         file.seek(same)
-        _write(descriptor, content[same:])
-        after = os.fstat(descriptor)
-    if mark is None:
-        sync_folder(path.parent)
-    return mark_of(after)
+        _write(file.fileno(), content[same : before.st_size])
+        after = os.fstat(file.fileno())
+        if after.st_size != before.st_size:
+            return None
+        if after.st_size > len(content):
+            return _cut(file.fileno(), len(content))
+    return append(path, content[before.st_size :], mark_of(after))
+
+
+def _cut(descriptor: int, size: int) -> Mark:
+    os.ftruncate(descriptor, size)
+    os.fsync(descriptor)
+    return mark_of(os.fstat(descriptor))
 
 
 def common_start(one: Sequence[Any], other: Sequence[Any]) -> int:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from lifecycle.payload import DriftDetected
 from lifecycle.workflow import Workflow
 from projections import progress_log, state_document
 from projections.document_diff import FieldDifference, differences
-from service.disk import common_start, write_whole
+from service.disk import common_start, content_of, write_whole
 from service.root import Root
 from service.sync import digest
 
@@ -23,10 +25,32 @@ _COMPARED = 2_000
 def keep(root: Root, name: str, found: bytes) -> str:
     """Keep foreign bytes under ``.wfctl/drift/``; return the path, relative to the root."""
     root.drift.mkdir(exist_ok=True)
-    kept = root.drift / f"{name}.{digest(found)[:16]}"
+    kept = _place(root, name, digest(found))
     if not kept.exists():
         write_whole(kept, found)
     return str(kept.relative_to(root.path))
+
+
+def _place(root: Root, name: str, sha: str) -> Path:
+    return root.drift / f"{name}.{sha[:16]}"
+
+
+def is_half_mended(
+    root: Root, name: str, found: bytes | None, expected: bytes, known: Iterable[str | None]
+) -> bool:
+    """Whether a file begins as it should and goes on as a foreign version that is kept, if at all.
+
+    So a crash leaves it while it is mended. ``known``: the digests of what was detected.
+    """
+    if found is None:
+        return False
+    same = common_start(found, expected)
+    return any(_kept(root, name, sha)[same:].startswith(found[same:]) for sha in known)
+
+
+def _kept(root: Root, name: str, sha: str | None) -> bytes:
+    """Return a foreign version, nothing where it had no bytes of its own to keep."""
+    return content_of(_place(root, name, sha or "")) or b""
 
 
 def of_state(root: Root, base: Workflow, found: bytes | None) -> DriftDetected:

@@ -143,7 +143,7 @@ class WorkflowFiles:
         """Return what to record of a ``progress.log`` that was changed before its end."""
         found = content_of(self.log_path)
         known = shown.detected.get(LOG, [])
-        if _name(found) in known or (known and found is not None and expected.startswith(found)):
+        if _name(found) in known or drift.is_half_mended(self.root, LOG, found, expected, known):
             return []
         return [drift.of_log(self.root, sync.version(LOG), expected, found)]
 

@@ -17,20 +17,20 @@ class Killed(BaseException):
 
 
 class Faults:
-    """Lets the ``countdown``-th step on the disk be the last; a torn append writes a half."""
+    """Lets the ``countdown``-th step on the disk be the last; a torn one writes a half."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.countdown: int | None = None
         self.torn = False
         self.steps = 0
         for module, name in (
-            (files, "restore"),
             (files, "write_over"),
             (files, "write_sync"),
             (drift, "write_whole"),
         ):
             monkeypatch.setattr(module, name, self._before(getattr(module, name)))
         monkeypatch.setattr(files, "append", self._append(disk.append))
+        monkeypatch.setattr(files, "restore", self._restore(disk.restore))
         monkeypatch.setattr(WorkflowFiles, "_settle", self._before(WorkflowFiles._settle))
 
     def _is_last(self) -> bool:
@@ -54,6 +54,17 @@ class Faults:
                 return real(path, content, mark)
             if self.torn:
                 path.write_bytes((content_of(path) or b"") + content[: len(content) // 2])
+            raise Killed
+
+        return step
+
+    def _restore(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def step(path: Any, content: bytes, mark: Mark | None) -> Any:
+            if not self._is_last():
+                return real(path, content, mark)
+            if self.torn:
+                half = len(content) // 2
+                path.write_bytes(content[:half] + (content_of(path) or b"")[half:])
             raise Killed
 
         return step

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import threading
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from service import log_file, sync
+from service import disk, files, log_file, sync
 from tests.cli.support import Place, call, write_plan
+from tests.drift.faults import Killed
 from tests.drift.support import (
     LOG,
     PLAN,
@@ -194,6 +198,77 @@ def test_the_file_keeps_its_identity_for_those_who_have_it_open(place: Place) ->
         writer.write(b"a job goes on\n")
     place.done("note", "after")
     assert external(place) == [b"a job goes on\n"]
+    check_clean(place)
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_who_reads_a_log_that_is_mended_sees_it_no_shorter_than_it_has_to_be(
+    place: Place, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Given a damaged log, while it is written over, then no line behind the damage vanishes."""
+    before = log_bytes(place)
+    foreign = DAMAGE[name](before)
+    (place.path / LOG).write_bytes(foreign)
+    seen: list[bytes] = []
+    for step in ("fstat", "write", "ftruncate", "fsync"):
+        monkeypatch.setattr(os, step, _looking(getattr(os, step), place, seen))
+    place.done("note", "ours")
+    assert seen
+    assert min(map(len, seen)) >= min(len(foreign), len(before))
+
+
+def _looking(call: Callable[..., Any], place: Place, seen: list[bytes]) -> Callable[..., Any]:
+    def looked(*arguments: Any) -> Any:
+        seen.append(log_bytes(place))
+        return call(*arguments)
+
+    return looked
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+@pytest.mark.parametrize("part", [0.0, 0.3, 0.7, 1.0])
+def test_a_crash_while_the_log_is_mended_is_no_second_change(
+    place: Place, monkeypatch: pytest.MonkeyPatch, name: str, part: float
+) -> None:
+    """Given a mending that was cut off anywhere, when the next one ends, then one was foreign."""
+    before = log_bytes(place)
+    foreign = DAMAGE[name](before)
+    (place.path / LOG).write_bytes(foreign)
+
+    def cut_off(path: Path, content: bytes, _: object) -> None:
+        upto = int(len(content) * part)
+        path.write_bytes(content[:upto] + foreign[upto:])
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "restore", cut_off)
+        with pytest.raises(Killed):
+            place.call("note", "killed")
+    place.done("note", "ours")
+    assert len(detected(place)) == 1
+    assert kept(place) == [foreign]
+    assert log_bytes(place).startswith(before)
+    check_clean(place)
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_what_others_append_while_the_log_is_mended_is_kept(
+    place: Place, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Given a job that appends behind the damage, then its bytes are in the file or kept."""
+    before = log_bytes(place)
+    (place.path / LOG).write_bytes(DAMAGE[name](before))
+    real, parts = disk._write, iter([b"a job goes on\n"])
+
+    def write(descriptor: int, content: bytes) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").readlink() == place.path / LOG:
+            append_log(place, next(parts, b""))
+        real(descriptor, content)
+
+    monkeypatch.setattr(disk, "_write", write)
+    place.done("note", "ours")
+    assert b"a job goes on\n" in b"".join([log_bytes(place), *kept(place)])
+    assert log_bytes(place).startswith(before)
     check_clean(place)
 
 
