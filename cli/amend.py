@@ -14,7 +14,7 @@ from cli.consent import consenter_of
 from cli.options import At, CommandId, DryRun, ExpectedVersion, KnownAt, write_options
 from cli.output import Output
 from cli.workspace import engine, moment, writing
-from cli.writes import events_of, tell, write
+from cli.writes import events_of, foreseen, tell, write
 from lifecycle import payload as p
 from lifecycle.decide_amendments import of_proposal
 from lifecycle.errors import UnknownAmendment
@@ -119,6 +119,7 @@ def _tell_proposal(
         "dry_run": options.dry_run,
         "repeated": outcome.repeated,
         "events": events_of(outcome, options),
+        **foreseen(outcome, options),
         "amendment": _record(amendment),
         "impact": _impact_data(impact),
     }

@@ -14,6 +14,7 @@ from cli.options import CommandId, DryRun, ExpectedVersion, write_options
 from cli.output import Output
 from cli.settings import Settings, actor_of
 from cli.workspace import create, settings_of
+from cli.writes import foreseen
 from service.errors import InvalidOption
 from service.service import WriteOptions
 
@@ -130,6 +131,7 @@ def _tell(output: Output, adoption: Adoption, options: WriteOptions) -> None:
         "versions": len(adoption.sources.versions),
         "events": len(outcome.events or outcome.planned),
         "findings": [finding.to_dict() for finding in adoption.findings],
+        **foreseen(outcome, options),
     }
     position = outcome.events[-1].position if outcome.events else None
 

@@ -10,6 +10,7 @@ from cli.output import Output
 from cli.workspace import writing
 from lifecycle.payload import Payload
 from projections.progress_log import message
+from service.foreseen import files_shown
 from service.service import Outcome, WriteOptions
 
 
@@ -25,6 +26,7 @@ def tell(output: Output, outcome: Outcome, options: WriteOptions) -> None:
         "dry_run": options.dry_run,
         "repeated": outcome.repeated,
         "events": events_of(outcome, options),
+        **foreseen(outcome, options),
     }
     position = outcome.events[-1].position if outcome.events else None
     output.result(
@@ -42,13 +44,20 @@ def events_of(outcome: Outcome, options: WriteOptions) -> list[dict[str, Any]]:
     ]
 
 
+def foreseen(outcome: Outcome, options: WriteOptions) -> dict[str, list[str]]:
+    """Return, for a dry run, which of the files that show the log would be written."""
+    return {"files": files_shown(outcome.planned, outcome.state)} if options.dry_run else {}
+
+
 def _lines(outcome: Outcome, options: WriteOptions) -> list[str]:
     if options.dry_run:
         head = outcome.state.head - len(outcome.planned)
-        return [
+        appended = [
             f"would append v{head + number} {payload.type}: {_subject(payload)}"
             for number, (payload, _) in enumerate(outcome.planned, 1)
-        ] or ["nothing to append"]
+        ]
+        written = [f"would write {name}" for name in files_shown(outcome.planned, outcome.state)]
+        return [*appended, *written] or ["nothing to append"]
     lines = [
         f"v{event.version} {message(event, outcome.state) or event.type}"
         for event in outcome.events

@@ -133,9 +133,18 @@ def line(event: Recorded, after: Workflow) -> str | None:
 
 def message(event: Recorded, after: Workflow) -> str | None:
     """Return the line without its time."""
-    render = _MESSAGES.get(event.type)
-    text = render(event.data, after) if render is not None else None
+    text = _text(event.type, event.data, after)
     return f"{text} {_anchor(event)}" if event.type in _BOUNDARIES else text
+
+
+def shows(type_: str, data: dict[str, Any], after: Workflow) -> bool:
+    """Whether an event of this type and payload adds a line."""
+    return _text(type_, data, after) is not None
+
+
+def _text(type_: str, data: dict[str, Any], after: Workflow) -> str | None:
+    render = _MESSAGES.get(type_)
+    return render(data, after) if render is not None else None
 
 
 def _anchor(event: Recorded) -> str:

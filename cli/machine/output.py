@@ -9,6 +9,7 @@ from cli.output import Output, compact, pretty, success
 from cli.settings import Format, Settings
 from lifecycle.machines.guard import FileFact
 from lifecycle.machines.machine import Machine
+from projections.machines.documents import rendered
 from projections.machines.history import message
 from projections.machines.next_actions import MachineAction, machine_actions
 from service.machines.service import MachineOutcome, MachineService
@@ -59,6 +60,7 @@ class MachineOutput:
             "status": state.status,
             "events": events,
             **_said(events),
+            **({"files": _written(outcome)} if options.dry_run else {}),
             **more,
         }
         files = service.evidence(state)
@@ -106,12 +108,18 @@ def _lines(
 ) -> list[str]:
     if options.dry_run:
         lines = [f"would append {p.type}: {_text(p)}" for p in outcome.planned]
+        lines += [f"would write {path}" for path in _written(outcome)]
     else:
         lines = [f"v{e.version} {message(e.type, e.data)}" for e in outcome.events]
     if outcome.repeated:
         lines.append("(this command was carried out before; nothing was appended)")
     lines = lines or ["nothing to append"]
     return lines + next_lines(actions)
+
+
+def _written(outcome: MachineOutcome) -> list[str]:
+    """Return the files that a dry run's events would be shown in, relative to the root."""
+    return list(rendered(outcome.state)) if outcome.planned else []
 
 
 def _text(payload: Any) -> str:

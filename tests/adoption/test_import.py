@@ -78,6 +78,7 @@ def test_a_dry_run_tells_the_findings_and_writes_nothing(tmp_path: Path) -> None
     before = tree(tmp_path)
     answer = s.import_(folder, "--dry-run", "--into", str(tmp_path / "new"))
     assert (answer.code, answer.data["dry_run"], answer.data["events"]) == (0, True, 3)
+    assert answer.data["files"] == ["workflow-state.json", "progress.log"]
     assert "undated" in s.kinds(answer)
     assert tree(tmp_path) == before
 

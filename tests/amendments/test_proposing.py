@@ -107,7 +107,9 @@ def test_a_dry_run_shows_the_impact_and_writes_nothing(trusted: Place) -> None:
     """Outputs that will be kept, stages that become invalid, time that is thrown away."""
     trusted.finish("stage-1", "stage-2")
     version = trusted.version()
-    impact = trusted.propose(*LONGER, "--dry-run")["impact"]
+    said = trusted.propose(*LONGER, "--dry-run")
+    assert said["files"] == ["workflow-state.json", "progress.log"]
+    impact = said["impact"]
     assert impact["invalidated"] == ["stage-1", "stage-2"]
     assert impact["affected"] == ["stage-1", "stage-2", "stage-3"]
     assert impact["kept"] == {"stage-1": "stage-1.v1", "stage-2": "stage-2.v1"}

@@ -56,11 +56,17 @@ def test_a_dry_run_says_what_would_be_appended_and_writes_nothing(place: Place, 
     assert told.code == 0
     for event in said["events"]:
         assert f" {event['type']}: " in told.out
+    assert [f"would write {file}" in told.out for file in said["files"]] == [True] * len(
+        said["files"]
+    )
     if name not in LAUNCHING:
         then = place.done(*line)["events"]
         assert [(e["type"], e["data"]) for e in then] == [
             (e["type"], e["data"]) for e in said["events"]
         ]
+        after = tree(place.path)
+        written = {path for path in after if after[path] != before.get(path)}
+        assert {path for path in written if not path.startswith(".wfctl")} == set(said["files"])
 
 
 def test_a_dry_run_of_init_writes_nothing(tmp_path: Path) -> None:

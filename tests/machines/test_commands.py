@@ -142,6 +142,7 @@ def test_a_cancelled_machine_is_cancelled_once(place: MachinePlace) -> None:
     place.init("login")
     dry = place.done("cancel", "login", "--dry-run", "--reason", "no use")
     assert [event["type"] for event in dry["events"]] == ["machine.cancelled"]
+    assert dry["files"] == ["login.state.json"]
     assert place.phase("login") == "ideate"
     place.done("cancel", "login")
     assert place.phase("login") == "cancelled"
