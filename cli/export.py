@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.options import At, KnownAt
+from cli.output import harmless
 from cli.settings import Format
 from cli.workspace import Reading, moment, reading
 from projections.exports.formats import FORMATS, ExportFormat
@@ -131,8 +132,13 @@ def _print(workflow: Reading, chunks: Iterable[bytes]) -> None:
             "expected a FILE with -o json: stdout holds one JSON envelope, and not the export too"
         )
     sys.stdout.flush()
+    is_terminal = workflow.output.is_terminal
     for chunk in chunks:
-        sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.write(_harmless(chunk) if is_terminal else chunk)
+
+
+def _harmless(chunk: bytes) -> bytes:
+    return harmless(chunk.decode("utf-8", "replace")).encode()
 
 
 def _target(file: Path) -> Path:

@@ -347,7 +347,7 @@ def test_a_pager_that_is_no_command_is_named(place: Place, monkeypatch: pytest.M
     assert place.call("log").code == 0
 
 
-@pytest.mark.parametrize("command", ["log", "status", "audit refused"])
+@pytest.mark.parametrize("command", ["log", "status", "audit refused", "export log"])
 def test_words_of_others_do_not_steer_a_terminal(
     place: Place, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
