@@ -35,21 +35,35 @@ class MachineLog:
         return found
 
     def current(self, at: At = None) -> Machine:
-        """Return the state now or as it was; raises `StateNotFound`, `NotFound`."""
+        """Return the state now or as it was; raises `StateNotFound`, `NotFound`.
+
+        Raises `InvalidOption` for a session, which a machine has none of.
+        """
+        if at is not None:
+            self._require(at)
         found = self.state(at)
-        if found is None and at is not None and self.store.head(self.stream) is not None:
-            raise NotFound(
-                f"no machine {self.machine!r} yet ({at}); its log begins with version 1",
-                machine=self.machine,
-            )
-        if found is None:
-            raise StateNotFound(self.machine, list(machines_in(self.store)))
+        if found is not None:
+            return found
+        if at is None:
+            raise self._unknown()
+        raise NotFound(
+            f"no machine {self.machine!r} yet ({at}); its log begins with version 1",
+            machine=self.machine,
+        )
+
+    def _require(self, at: Moment | int) -> None:
+        """Raise `StateNotFound` for no machine, `NotFound` for a version that is yet to come."""
+        head = self.store.head(self.stream)
+        if head is None:
+            raise self._unknown()
         version = at.version if isinstance(at, Moment) else at
-        if version is not None and version > found.head:
+        if version is not None and version > head.version:
             raise NotFound(
-                f"no version {version}: the log ends at version {found.head}", version=version
+                f"no version {version}: the log ends at version {head.version}", version=version
             )
-        return found
+
+    def _unknown(self) -> StateNotFound:
+        return StateNotFound(self.machine, list(machines_in(self.store)))
 
     def steps(self, after: int = 0, upto: At = None) -> Iterator[tuple[RecordedEvent, Machine]]:
         """Yield each event after version ``after`` with the state once it is folded in.
@@ -76,8 +90,6 @@ class MachineLog:
 
     def _events(self, upto: At) -> Iterator[RecordedEvent]:
         if isinstance(upto, Moment):
-            if upto.session is not None:
-                raise NotFound("a machine has no sessions; name a version or a time")
             return upto.seen(self.store.read(self.stream, upto=upto.version))
         return self.store.read(self.stream, upto=upto)
 

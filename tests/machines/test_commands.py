@@ -323,6 +323,25 @@ def test_a_machine_that_was_not_yet_is_told_from_one_that_never_was(
     place.refused("STATE_NOT_FOUND", 3, "get", "logout", "--at", at)
 
 
+def test_a_version_that_was_not_known_yet_is_not_one_that_is_to_come(place: MachinePlace) -> None:
+    """Given both clocks, then what was known of that version is shown."""
+    place.init("login")
+    known = place.events("login")[-1]["recorded_at"]
+    place.done("update", "login", "notes=later")
+    view = ["--known-at", known]
+    assert place.call("get", "login", "--at", "2", *view).envelope["_meta"]["version"] == 1
+    answer = place.call("get", "login", "--at", "3", *view)
+    assert answer.error["message"] == "no version 3: the log ends at version 2"
+
+
+def test_a_session_is_no_moment_of_a_machine(place: MachinePlace) -> None:
+    """Wherever one is asked for: a usage error."""
+    place.init("login")
+    place.refused("invalid_option", 2, "get", "login", "--at", "session:1")
+    answer = place.wfctl("events", "--machine", "login", "--at", "session:1")
+    assert (answer.code, answer.error["code"]) == (2, "invalid_option")
+
+
 def test_only_a_track_is_resumed_from_a_task(place: MachinePlace) -> None:
     """Elsewhere the option is refused, and beside --start-fresh."""
     place.init("login")
