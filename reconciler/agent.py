@@ -20,7 +20,7 @@ from pathlib import Path
 
 from lifecycle import payload as p
 from reconciler import processes
-from reconciler.errors import AgentMissing
+from reconciler.errors import AgentMissing, AgentNotStarted
 from reconciler.jobs import Jobs
 from reconciler.processes import Process
 
@@ -117,7 +117,7 @@ def agent_of(command: str, time_limit: float, folder: Path, name: str | None = N
 def hand_over(jobs: Jobs, agent: Agent, task: Task, is_over: Callable[[], bool]) -> Left:
     """Give a task to the agent and wait until it has ended.
 
-    It is stopped where its time is up or ``is_over`` says so.
+    It is stopped where its time is up or ``is_over`` says so. Raises `AgentNotStarted`.
     """
     folder = _fresh(jobs.service.root.folder / FOLDER / task.stage)
     prompt = folder / "prompt.md"
@@ -145,17 +145,7 @@ def _attended(
 ) -> Left:
     output = prompt.with_name("output.log")
     began = time.monotonic()
-    with prompt.open("rb") as given, output.open("wb") as said:
-        process = subprocess.Popen(
-            agent.words,
-            cwd=jobs.root,
-            env=_environment(jobs, agent, task, prompt),
-            stdin=given,
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            # A group of its own, to be stopped as a whole; jobs that it dispatched are in others.
-            start_new_session=True,
-        )
+    process = _started(jobs, agent, prompt, output, _environment(jobs, agent, task, prompt))
     try:
         _record(jobs, process.pid, prompt)
         stopped = _has_to_stop(process.pid, agent.time_limit, is_over)
@@ -167,6 +157,25 @@ def _attended(
         (jobs.service.root.folder / RECORD).unlink(missing_ok=True)
     seconds = time.monotonic() - began
     return Left(process.returncode, seconds, stopped, str(output.relative_to(jobs.root)))
+
+
+def _started(
+    jobs: Jobs, agent: Agent, prompt: Path, output: Path, environ: dict[str, str]
+) -> subprocess.Popen[bytes]:
+    with prompt.open("rb") as given, output.open("wb") as said:
+        try:
+            return subprocess.Popen(
+                agent.words,
+                cwd=jobs.root,
+                env=environ,
+                stdin=given,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                # A group of its own, to be ended as a whole; jobs that it dispatched are in others.
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise AgentNotStarted(agent.words[0], error.strerror or str(error)) from error
 
 
 def _environment(jobs: Jobs, agent: Agent, task: Task, prompt: Path) -> dict[str, str]:

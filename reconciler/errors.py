@@ -18,6 +18,7 @@ ReconcilerError
 ├── NoRunner                 no runner serves this workflow
 ├── RunnerFailed             the runner did not come up, or did not end
 ├── AgentMissing             no program of the name that an agent was given by
+├── AgentNotStarted          the agent's program is there, and cannot be run
 ├── EnvironmentNotReady      init.sh did not exit 0
 └── LaunchFailed             the monitor ended before it took up its work
 
@@ -269,6 +270,21 @@ class AgentMissing(ReconcilerError):
             f"expected --agent to name a program on the path or by its path, found {command!r}; "
             "nothing was started.",
             command=command,
+        )
+
+
+class AgentNotStarted(ReconcilerError):
+    """The system cannot run the agent's program; the task was given to nobody."""
+
+    code = "agent_not_started"
+
+    def __init__(self, program: str, why: str) -> None:
+        super().__init__(
+            f"the agent {program} could not be started: {why}; expected a program that the system "
+            "can run, a script with its interpreter in the first line (#!/bin/sh). Correct it and "
+            "run again.",
+            program=program,
+            why=why,
         )
 
 

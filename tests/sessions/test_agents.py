@@ -186,6 +186,18 @@ def test_an_agent_that_is_not_there_is_refused_before_anything_starts(
     assert events(place, "session.started") == []
 
 
+def test_an_agent_that_cannot_be_run_ends_the_session_in_order(tmp_path: Path) -> None:
+    """A script without its interpreter in the first line is nobody's failed attempt."""
+    place = workflow(tmp_path, silent(1))
+    words = agent(tmp_path, "true")
+    Path(words).write_text("true\n")
+    shown = place.json("run", "--agent", words)
+    assert (shown.code, shown.error["code"]) == (1, "agent_not_started")
+    assert "Exec format error" in shown.error["message"]
+    assert place.done("session", "show")["sessions"][0]["end"] == "blocked"
+    assert statuses(place) == ["ready"]
+
+
 @pytest.mark.slow
 def test_the_agent_of_a_loop_that_was_killed_is_ended_by_the_next(tmp_path: Path) -> None:
     """Two agents at one stage would be one too many."""
