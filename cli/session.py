@@ -116,16 +116,26 @@ def show(
         found = sessions(workflow.log.steps(upto=moment(at, known_at)))
         state = workflow.state(at, known_at)
         if number is not None:
-            found = [one for one in found if one.number == number]
-            if not found:
-                raise NotFound(f"no session {number}: the log has {state.session.count}")
+            found = [_of_number(found, number)]
         data: Any = [one.to_dict() for one in found]
         output = workflow.output
         output.result(
             {"sessions": data, "session_config": state.session_config},
-            lambda: "\n".join(_line(one) for one in found) or "no session was started yet",
+            lambda: "\n".join(_line(one) for one in found) or "wfctl kept no session yet",
             state=state,
         )
+
+
+def _of_number(found: list[SessionRecord], number: int) -> SessionRecord:
+    for one in found:
+        if one.number == number:
+            return one
+    kept = ", ".join(str(one.number) for one in found) or "none"
+    raise NotFound(
+        f"no session {number} that wfctl kept: there is {kept}. `wfctl audit costs` lists those of "
+        "an imported log too",
+        session=number,
+    )
 
 
 def _line(one: SessionRecord) -> str:

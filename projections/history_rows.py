@@ -129,10 +129,9 @@ class HistoryRows:
         return parts
 
     def _sessions(self, event: RecordedEvent, state: Workflow) -> None:
-        row = self.carried.session
-        if _begins_session(event):
-            row = self._begun(event, state.session)
-        if row is None or (row["ended"] != "open" and event.session != row["session"]):
+        begins = _begins_session(event)
+        row = self._begun(event, state.session) if begins else self.carried.session
+        if row is None or not (begins or row["ended"] == "open" or event.session == row["session"]):
             return
         row["last_version"] = event.version
         row["cost"] = state.session.cost

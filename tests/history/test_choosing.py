@@ -78,6 +78,9 @@ def test_the_last_session_of_an_import_ends_with_it(taken_over: Place) -> None:
     """How nobody knows; what was done before the next one began is of none."""
     ended = {row["session"]: row["ended"] for row in taken_over.done("audit", "costs")}
     assert ended == {1: "unknown", 2: "unknown", 3: "waiting"}
+    gone = taken_over.json("session", "show", "2")
+    assert gone.code == 3
+    assert "no session 2 that wfctl kept: there is 3" in gone.error["message"]
     seen = taken_over.done("events", "--at", "session:2")
     assert seen[-1]["type"] == "state.imported"
 
