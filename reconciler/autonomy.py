@@ -54,6 +54,11 @@ class Limits:
     rapid: int = 3
     rapid_seconds: float = 60.0
 
+    @property
+    def rapid_below(self) -> float:
+        """Seconds below which a session was rapid: one that used up its time has waited."""
+        return min(self.rapid_seconds, self.seconds)
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -135,7 +140,7 @@ class Runner:
             if last is not None:
                 return last
             number += 1
-            futile = done.seconds < self.limits.rapid_seconds and self._completed() == before
+            futile = done.seconds < self.limits.rapid_below and self._completed() == before
             rapid = rapid + 1 if futile else 0
             if rapid >= self.limits.rapid:
                 return f"{rapid} sessions in a row that did nothing{done.failure}"

@@ -155,6 +155,16 @@ def test_sessions_that_do_nothing_end_it(tmp_path: Path) -> None:
     assert len(events(other, "session.started")) == 1
 
 
+def test_short_sessions_that_wait_for_a_job_are_not_futile(tmp_path: Path) -> None:
+    """Given a job that takes longer than three of them, then they go on until it is done."""
+    place = workflow(tmp_path, stage(1, GO))
+    place.done("run", "--autonomous", "--session-seconds", "3", *BRISK)
+    until(lambda: len(events(place, "session.started")) > 3)
+    (place.path / "go").touch()
+    assert ended(place) == "completed"
+    assert len(events(place, "attempt.started")) == 1
+
+
 def test_what_a_session_cannot_do_is_not_asked_for_without_end(tmp_path: Path) -> None:
     """A conflict that is no other loop's counts as futile, and the end tells its message."""
     place = workflow(tmp_path, stage(1))
