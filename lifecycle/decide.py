@@ -38,9 +38,9 @@ def decide(state: Workflow | None, command: Payload, at: str) -> Decision:
     return [event for event, _ in planned]
 
 
-#: Nothing ever follows from these by itself. To look for consequences takes time for each stage
-#: that there is, and a look at the disk observes as many attempts.
-_QUIET = frozenset({"attempt.observed"})
+#: Nothing ever follows from these by themselves. To look for consequences takes time for each
+#: stage that there is, and a look at the disk records these of as many attempts.
+_QUIET = frozenset({"attempt.observed", "stage.launched", "stage.computed"})
 
 
 def decide_all(

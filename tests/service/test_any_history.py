@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lifecycle import payload as p
+from lifecycle.consequences import consequences
 from lifecycle.decide import decide
 from lifecycle.errors import LifecycleError, NoWorkflow
 from lifecycle.evolve import evolve
@@ -105,7 +106,10 @@ class History:
         return f"2026-03-31T{n // 3600:02}:{n // 60 % 60:02}:{n % 60:02}.000000Z"
 
     def carry_out(self, command: Payload) -> None:
-        """Decide, and fold what was decided into the state; a refusal changes nothing."""
+        """Decide, and fold what was decided into the state; a refusal changes nothing.
+
+        Nothing that is due is left for the next command to record.
+        """
         before = stored_fold.to_bytes(self.state) if self.state is not None else None
         try:
             decision = decide(self.state, command, self.now())
@@ -115,6 +119,7 @@ class History:
         assert before is None or stored_fold.to_bytes(the(self.state)) == before
         for payload in decision:
             self.record(payload)
+        assert not consequences(the(self.state), self.now())
 
     def record(self, payload: Payload) -> None:
         """Append an event and fold it in."""
