@@ -93,7 +93,7 @@ class HistoryRows:
         """Return what is carried of an attempt, brought up to the event."""
         key = f"{stage.id}/{attempt.id}"
         if key not in self.carried.attempts:
-            self._forget_but(stage)
+            self._forget_old(stage)
             since = attempt.started_at if attempt.mode == "sync" else attempt.launched_at
             self.carried.attempts[key] = {"version": event.version, "from": since, "new": True}
         known = self.carried.attempts[key]
@@ -101,11 +101,9 @@ class HistoryRows:
             known["from"] = _computing_from(event, known["from"])
         return known
 
-    def _forget_but(self, stage: Stage) -> None:
-        kept = {f"{stage.id}/{attempt.id}" for attempt in stage.attempts[-2:]}
-        for key in [k for k in self.carried.attempts if k.startswith(f"{stage.id}/")]:
-            if key not in kept:
-                del self.carried.attempts[key]
+    def _forget_old(self, stage: Stage) -> None:
+        for attempt in stage.attempts[:-2]:
+            self.carried.attempts.pop(f"{stage.id}/{attempt.id}", None)
 
     def _amendments(self, event: RecordedEvent, state: Workflow) -> None:
         named = event.data.get("amendment")

@@ -48,7 +48,7 @@ def checkpoint_of(kept: bytes | None) -> Checkpoint:
     if kept is None:
         return Checkpoint(0, None, Carried())
     found = orjson.loads(kept)
-    state = stored_fold.from_bytes(orjson.dumps(found["state"]))
+    state = stored_fold.from_values(found["state"])
     return Checkpoint(state.head, state, Carried(**found["carried"]))
 
 

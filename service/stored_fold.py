@@ -19,7 +19,11 @@ def to_bytes(state: Workflow) -> bytes:
 
 def from_bytes(content: bytes) -> Workflow:
     """Return the state that `to_bytes` wrote."""
-    data: dict[str, Any] = orjson.loads(content)
+    return from_values(orjson.loads(content))
+
+
+def from_values(data: dict[str, Any]) -> Workflow:
+    """Return the state of the values that its JSON holds; they are the state's own from then on."""
     data["session"] = Session(**data["session"])
     data["amendments"] = {key: Amendment(**value) for key, value in data["amendments"].items()}
     data["drifts"] = [Drift(**drift) for drift in data["drifts"]]
