@@ -128,8 +128,8 @@ def collect(
     """
     survey = survey or surveyed([attempt])
     where = survey.machines[attempt.tag]
-    launch = traces.read_json(attempt.launch_record) or {}
-    launched_at = _changed(attempt.launch_record)
+    record = attempt.launch_record
+    launch, launched_at = traces.read_json(record) or {}, _changed(record)
     locked, watcher = is_held(attempt.monitor_lock), _watcher(attempt)
     found = there(attempt, survey) if where.is_far else here(attempt, where, survey)
     return Evidence(

@@ -63,7 +63,9 @@ def start_ticks(pid: int) -> int | None:
 def _stat(pid: int) -> list[str] | None:
     """Return the fields of a live process's stat, from its state (field 3) on."""
     try:
-        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
+        # Unbuffered, as the kernel puts it together anew for each part that is read of it.
+        with (_PROC / str(pid) / "stat").open("rb", buffering=0) as stream:
+            text = stream.read().decode(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The name stands in parentheses and may hold anything, parentheses and spaces too.

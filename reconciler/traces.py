@@ -40,7 +40,7 @@ class Job:
 def read_json(path: Path) -> dict[str, Any] | None:
     """Read a JSON object; None where there is none, or a half of one."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        found = json.loads(path.read_bytes().decode(errors="replace"))
     except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
         return None
     return found if isinstance(found, dict) else None
@@ -75,9 +75,12 @@ def scratch_copies(attempt: Attempt) -> tuple[Path, ...]:
 
 def copies_below(folder: Path) -> tuple[Path, ...]:
     """Return the scratch copies in a folder where attempts have theirs."""
-    if not folder.is_dir():
+    try:
+        with os.scandir(folder) as found:
+            names = sorted(one.name for one in found if _HASH.fullmatch(one.name) and one.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
         return ()
-    return tuple(sorted(p for p in folder.iterdir() if _HASH.fullmatch(p.name) and p.is_dir()))
+    return tuple(folder / name for name in names)
 
 
 def forward(attempt: Attempt) -> tuple[str, ...]:
@@ -257,6 +260,6 @@ def log_end(attempt: Attempt) -> list[str]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return path.read_bytes().decode(errors="replace")
     except (FileNotFoundError, NotADirectoryError):
         return ""
