@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from lifecycle.decide_stages import can_recover
@@ -79,14 +80,18 @@ def look_at_all(jobs: Jobs, state: Workflow, stages: Sequence[Stage]) -> list[Fi
 def _look_once(
     jobs: Jobs, state: Workflow, stages: Sequence[Stage], *, again: bool
 ) -> dict[str, Finding]:
-    survey = surveyed([newest_attempt(jobs, state, stage) for stage in stages])
-    return {stage.id: _finding(jobs, state, stage, survey, again=again) for stage in stages}
+    attempts = [newest_attempt(jobs, state, stage) for stage in stages]
+    survey = surveyed(attempts)
+    seen = partial(_finding, jobs, state, survey, again=again)
+    return {stage.id: seen(stage, attempt) for stage, attempt in zip(stages, attempts, strict=True)}
 
 
-def _finding(jobs: Jobs, state: Workflow, stage: Stage, survey: Survey, *, again: bool) -> Finding:
+def _finding(
+    jobs: Jobs, state: Workflow, survey: Survey, stage: Stage, attempt: Attempt, *, again: bool
+) -> Finding:
     recorded = stage.attempts[-1]
     evidence = collect(
-        newest_attempt(jobs, state, stage),
+        attempt,
         jobs.now(),
         recorded_root=recorded.root,
         recorded_host=recorded.host,

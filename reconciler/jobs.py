@@ -64,11 +64,15 @@ class Jobs:
         self.tell(outcome)
         return outcome
 
-    def record_each(self, *commands: tuple[Payload, str | None]) -> Outcome:
-        """Record commands in one append, each with when it was so, None for now."""
-        moments = tuple(at for _, at in commands)
-        asked = (command for command, _ in commands)
-        outcome = self.service.handle(*asked, options=WriteOptions(occurred_each=moments))
+    def record_each(
+        self, *commands: tuple[Payload, str | None], known: Workflow | None = None
+    ) -> Outcome:
+        """Record commands in one append, each with when it was so, None for now.
+
+        ``known``: the state that they were chosen in, which is not read again then.
+        """
+        options = WriteOptions(occurred_each=tuple(at for _, at in commands), known=known)
+        outcome = self.service.handle(*(command for command, _ in commands), options=options)
         self.tell(outcome)
         return outcome
 

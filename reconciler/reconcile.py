@@ -47,9 +47,9 @@ def reconcile(jobs: Jobs, *, dry_run: bool = False, only: str | None = None) -> 
     process has settled meanwhile is left out.
     """
     jobs = jobs.acting_as("reconciler")
-    if not dry_run and only is None:
-        try_to_stop(jobs)
     state = jobs.service.state()
+    if not dry_run and only is None:
+        try_to_stop(jobs, state)
     stages = [stage for stage in in_flight(state) if only in (None, stage.id)]
     if dry_run:
         return look_at_all(jobs, state, stages)
@@ -105,7 +105,7 @@ def _recorded_together(jobs: Jobs, state: Workflow, findings: Sequence[Finding])
     asked = [asked for found in findings for asked in _asked(jobs, state, found)]
     try:
         if asked:
-            jobs.record_each(*asked)
+            jobs.record_each(*asked, known=state)
     except LifecycleError:
         # Somebody else moved one of them meanwhile; by itself each shows what is so now.
         return False

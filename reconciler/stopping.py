@@ -7,7 +7,7 @@ from dataclasses import replace
 from lifecycle import payload as p
 from lifecycle.errors import Refused
 from lifecycle.workflow import Attempt as Recorded
-from lifecycle.workflow import Stage
+from lifecycle.workflow import Stage, Workflow
 from reconciler import machine, processes
 from reconciler.attempt import Attempt
 from reconciler.errors import MachineUnreachable
@@ -64,9 +64,9 @@ def stop_all(jobs: Jobs) -> None:
                 _end(jobs, stage)
 
 
-def try_to_stop(jobs: Jobs) -> None:
+def try_to_stop(jobs: Jobs, state: Workflow) -> None:
     """As `stop_all`, but tell of those that go on: they hold up nobody but their own stage."""
-    for stage in jobs.service.state().stages.values():
+    for stage in state.stages.values():
         if stage.attempt is None or not stage.attempt.is_to_stop:
             continue
         try:

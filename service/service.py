@@ -51,6 +51,9 @@ class WriteOptions:
     occurred_each: tuple[str | None, ...] = ()
     #: What the command is told apart by where it is not its payloads.
     content: Any = None
+    #: A state that the caller has: what is decided in it counts where nothing came after it, and
+    #: is decided anew in the newest state where something did.
+    known: Workflow | None = None
     #: The version expected is the head that the command is bound to: nothing may come between.
     exact: bool = False
 
@@ -184,9 +187,8 @@ class Service:
             raise
 
     def _decided(self, commands: Sequence[Payload], claim: Claim, options: WriteOptions) -> Outcome:
-        before: Workflow | None = None
+        before = options.known or self.log.state()
         for _ in range(CONFLICT_RETRIES):
-            before = self.log.state()
             self._check_version(before, options)
             outcome = self._placed(plan_writes(before, commands, options, self.clock))
             if options.dry_run or not outcome.planned:
@@ -196,6 +198,7 @@ class Service:
             except WrongExpectedVersion:
                 if options.expected_version is not None:
                     raise
+                before = self.log.state()
         raise WrongExpectedVersion(self.log.stream, before.head if before else 0, _head(self.log))
 
     def _placed(self, outcome: Outcome) -> Outcome:
