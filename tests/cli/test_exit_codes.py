@@ -116,6 +116,7 @@ CHOSEN: dict[type[Exception], int] = {
     jobs.EmptyInput: FAILED,
     jobs.ProgramMissing: FAILED,
     jobs.AgentMissing: FAILED,
+    jobs.AgentNotStarted: FAILED,
     jobs.AlreadyAutonomous: CONFLICT,
     jobs.NoRunner: NOT_FOUND,
     jobs.RunnerFailed: FAILED,
