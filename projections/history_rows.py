@@ -23,6 +23,8 @@ Key = tuple[Any, ...]
 
 #: Raised with every change of what the rows hold: rows of another format are made anew.
 FORMAT = 2
+#: The tables whose rows are of one event each.
+_SETTLED = (tables.events.name, tables.transitions.name)
 _REASONS = ("error", "fix", "reason", "evidence", "detail", "text")
 
 
@@ -66,6 +68,10 @@ class HistoryRows:
         """Return the rows that were collected since the last call."""
         found, self.rows = self.rows, {}
         return found
+
+    def settled(self) -> dict[str, dict[Key, Row]]:
+        """Return those of them that no later event changes; the others go on being collected."""
+        return {name: self.rows.pop(name) for name in _SETTLED if name in self.rows}
 
     def _put(self, table: str, key: Key, row: Row) -> None:
         self.rows.setdefault(table, {})[key] = {"stream": self.stream, **row}

@@ -64,19 +64,25 @@ class HistoryTables:
         kept = self.log.store.load_fold(self.log.stream, NAME, VERSION)
         return checkpoint_of(kept.state if kept is not None else None)
 
-    def rest(self, start: Checkpoint, at: At = None) -> tuple[Rows, bool]:
+    def rest(self, start: Checkpoint, at: At = None) -> tuple[Iterator[Rows], bool]:
         """Return the rows that the tables lack from a checkpoint on, and whether theirs count.
 
         They do not for another moment than now, nor where only the log itself is trusted
-        (`Approvals.bars_stored_folds`): then the rows are all there are.
+        (`Approvals.bars_stored_folds`): then the rows are all there are. They come in parts, as the
+        log is folded; no row comes twice.
         """
         start = start if at is None else Checkpoint(0, None, Carried())
         if start.state is not None and self.log.approvals.bars_stored_folds(start.state):
             start = Checkpoint(0, None, Carried())
+        return self._folded(start, at), start.version > 0
+
+    def _folded(self, start: Checkpoint, at: At) -> Iterator[Rows]:
         rows = HistoryRows(self.log.stream, start.carried)
-        for event, state in self._steps(start, at):
+        for number, (event, state) in enumerate(self._steps(start, at), 1):
             rows.add(event, state)
-        return rows.taken(), start.version > 0
+            if number % CHUNK == 0:
+                yield rows.settled()
+        yield rows.taken()
 
     def _steps(self, start: Checkpoint, at: At = None) -> Iterator[tuple[Any, Workflow]]:
         if at is not None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from projections.history_rows import Key, Row
-from projections.history_tables import NAME, VIEWS, columns_of, view
+from projections.history_tables import NAME, VIEWS, columns_of, history, view
 from service.errors import SqlRefused
 from service.history import VERSION, HistoryTables, checkpoint_of
 from service.log import At, WorkflowLog
@@ -94,18 +94,22 @@ def _desk(address: Path | str) -> Desk:
 
 def _show(desk: Desk, tables: HistoryTables, at: At) -> None:
     """Make the views."""
-    rows, usable = tables.rest(checkpoint_of(_kept(desk, tables.log.stream)), at)
+    parts, usable = tables.rest(checkpoint_of(_kept(desk, tables.log.stream)), at)
     stored = tables.log.stream if usable else None
-    for name, table in VIEWS.items():
-        columns = columns_of(table)
-        lacking = f"rest_{name.removeprefix('v_')}"
-        listed = ", ".join(columns)
+    lacking = {table.name: f"rest_{name.removeprefix('v_')}" for name, table in VIEWS.items()}
+    for table in VIEWS.values():
+        listed = ", ".join(columns_of(table))
         desk.make(
-            f"CREATE TEMPORARY TABLE {lacking} AS SELECT {listed} FROM {table.name} WHERE 1 = 0"
+            f"CREATE TEMPORARY TABLE {lacking[table.name]} "
+            f"AS SELECT {listed} FROM {table.name} WHERE 1 = 0"
         )
-        desk.fill(lacking, _values(rows.get(table.name, {}), columns))
+    for rows in parts:
+        for name, found in rows.items():
+            desk.fill(lacking[name], _values(found, columns_of(history.tables[name])))
+    for name, table in VIEWS.items():
         keys = [column.name for column in table.primary_key]
-        source = _both(table.name, lacking, listed, keys, stored)
+        listed = ", ".join(columns_of(table))
+        source = _both(table.name, lacking[table.name], listed, keys, stored)
         desk.make(f"CREATE TEMPORARY VIEW {name} AS {view(name, desk.dialect, source)}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from eventstore.sqlite import open_store
 from migrations.database import database_of
 from migrations.upgrade import upgrade
 from projections.history_tables import history
-from service.history import HistoryTables
+from service.history import HistoryTables, Rows
 from tests.adoption import support as s
 from tests.history.chronicle import DEEDS, FAIL, ONWARD, Chronicle
 from tests.history.support import imported_log
@@ -40,8 +40,20 @@ def all_rows(path: Path) -> Tables:
 
 def expected(tables: HistoryTables) -> Tables:
     """Return the rows that a fold in memory yields."""
-    rows, _ = tables.rest(tables.checkpoint(), tables.log.current().head)
+    parts, _ = tables.rest(tables.checkpoint(), tables.log.current().head)
+    rows = united(parts)
     return {name: [found[key] for key in sorted(found)] for name, found in rows.items()}
+
+
+def united(parts: Iterable[Rows]) -> Rows:
+    """Return the rows of all parts; none may come twice."""
+    found: Rows = {}
+    for part in parts:
+        for name, rows in part.items():
+            known = found.setdefault(name, {})
+            assert not known.keys() & rows.keys()
+            known.update(rows)
+    return found
 
 
 @pytest.fixture
@@ -98,10 +110,25 @@ def test_what_the_tables_lack_is_folded_and_not_written(
     tables.catch_up()
     before, head = all_rows(path), chronicle.head
     assert chronicle.do(ONWARD)
-    rows, stored = tables.rest(tables.checkpoint())
+    parts, stored = tables.rest(tables.checkpoint())
+    rows = united(parts)
     assert stored
     assert [key for (key,) in rows["history_events"]] == list(range(head + 1, chronicle.head + 1))
     assert all_rows(path) == before
+
+
+def test_what_the_tables_lack_comes_in_parts(
+    chronicle: Chronicle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the log is, the rows of few events are held at a time; together they are all."""
+    assert chronicle.do(ONWARD)
+    tables = HistoryTables(tmp_path / "events.db", chronicle.log)
+    whole = expected(tables)
+    monkeypatch.setattr("service.history.CHUNK", 2)
+    parts = list(tables.rest(tables.checkpoint())[0])
+    assert len(parts) > chronicle.head // 2
+    assert max(len(part.get("history_events", {})) for part in parts) == 2
+    assert expected(tables) == whole
 
 
 def test_a_catch_up_reads_nothing_but_what_is_new(
