@@ -104,10 +104,10 @@ def append(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
 def restore(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
     """Make the file hold ``content``, in place, for others have it open; return its mark then.
 
-    It is written over first and its length set last, so that nobody sees it shorter than it was or
-    will be. ``mark`` as in `append`; None is returned where it is not so any more, or where others
-    appended meanwhile: their bytes stand at its end then. A crash leaves a beginning of
-    ``content``, and behind it what was there.
+    It is cut to its new length at most, then written over, then appended to: nobody sees it shorter
+    than it was or will be. ``mark`` as in `append`; None is returned where it is not so any more,
+    or where others appended meanwhile: their bytes stand at its end then. A crash leaves a
+    beginning of ``content``, and behind it what was there.
     """
     if mark is None:
         return append(path, content, None)
@@ -116,20 +116,15 @@ def restore(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
         if mark_of(before) != mark:
             return None
         same = common_start(file.read(), content)
-        file.seek(same)
-        _write(file.fileno(), content[same : before.st_size])
-        after = os.fstat(file.fileno())
-        if after.st_size != before.st_size:
+        if os.fstat(file.fileno()).st_size != before.st_size:
             return None
-        if after.st_size > len(content):
-            return _cut(file.fileno(), len(content))
-    return append(path, content[before.st_size :], mark_of(after))
-
-
-def _cut(descriptor: int, size: int) -> Mark:
-    os.ftruncate(descriptor, size)
-    os.fsync(descriptor)
-    return mark_of(os.fstat(descriptor))
+        kept = min(before.st_size, len(content))
+        if before.st_size > kept:
+            file.truncate(kept)
+        file.seek(same)
+        _write(file.fileno(), content[same:kept])
+        after = os.fstat(file.fileno())
+    return append(path, content[kept:], mark_of(after)) if after.st_size == kept else None
 
 
 def common_start(one: Sequence[Any], other: Sequence[Any]) -> int:

@@ -129,23 +129,32 @@ class WorkflowFiles:
         laid = align(view.tail, fresh, shown.pieces, sync.version(LOG))
         news: list[Payload] = []
         restored = None
-        if view.intact and not laid.lost:
-            news += notes(laid.foreign)
-        else:
+        damaged = not view.intact or laid.lost
+        known = shown.detected.get(LOG, [])
+        if damaged or known:
             # Up to what counts as shown then: a newer line would be appended once more.
-            restored = joined(whole(self.log.steps(upto=state.head)).pieces)
-            news += self._damage(sync, shown, restored)
+            expected = joined(whole(self.log.steps(upto=state.head)).pieces)
+            if damaged or self._is_half_mended(expected, known):
+                restored = expected
+                news += self._damage(sync, known, expected)
+        if restored is None:
+            news += notes(laid.foreign)
         found = content_of(self.state_path)
         news += self._foreign_state(sync, shown, state, found)
         return Findings(news, laid.missing, restored, view, found)
 
-    def _damage(self, sync: Sync, shown: Trail, expected: bytes) -> list[DriftDetected]:
+    def _damage(
+        self, sync: Sync, known: Sequence[str | None], expected: bytes
+    ) -> list[DriftDetected]:
         """Return what to record of a ``progress.log`` that was changed before its end."""
         found = content_of(self.log_path)
-        known = shown.detected.get(LOG, [])
-        if _name(found) in known or drift.is_half_mended(self.root, LOG, found, expected, known):
+        if _name(found) in known or self._is_half_mended(expected, known):
             return []
         return [drift.of_log(self.root, sync.version(LOG), expected, found)]
+
+    def _is_half_mended(self, expected: bytes, known: Sequence[str | None]) -> bool:
+        found = content_of(self.log_path)
+        return drift.is_half_mended(self.root, LOG, found, expected, known)
 
     def _foreign_state(
         self, sync: Sync, shown: Trail, state: Workflow, found: bytes | None
@@ -215,14 +224,23 @@ class WorkflowFiles:
 
     def _mend(self, all_: Trail, found: dict[str, bytes | None]) -> None:
         """Overwrite what is not the log's, and forget what was remembered of the files."""
-        view = look(self.log_path, read_sync(self.root.sync_file).files.get(LOG), thorough=True)
-        if not view.intact or align(found[LOG] or b"", True, all_.pieces, 0).lost:
-            self._keep(LOG, found[LOG])
-            restore(self.log_path, joined(all_.pieces), view.mark)
+        self._mend_log(all_)
         if all_.state is not None and found[STATE] != state_document.render(all_.state):
             self._keep(STATE, found[STATE])
             write_whole(self.state_path, state_document.render(all_.state))
         self.root.sync_file.unlink(missing_ok=True)
+
+    def _mend_log(self, all_: Trail) -> None:
+        left = read_sync(self.root.sync_file).files.get(LOG)
+        for _ in range(_ROUNDS):
+            view = look(self.log_path, left, thorough=True)
+            found = content_of(self.log_path)
+            if view.intact and not align(found or b"", True, all_.pieces, 0).lost:
+                return
+            self._keep(LOG, found)
+            if restore(self.log_path, joined(all_.pieces), view.mark) is not None:
+                return
+        raise OSError(EBUSY, "others keep writing to the files", str(self.log_path))
 
     def _keep(self, name: str, found: bytes | None) -> None:
         left = read_sync(self.root.sync_file).files.get(name)

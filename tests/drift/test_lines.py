@@ -247,17 +247,20 @@ def test_a_crash_while_the_log_is_mended_is_no_second_change(
     place.done("note", "ours")
     assert len(detected(place)) == 1
     assert kept(place) == [foreign]
+    assert external(place) == []
     assert log_bytes(place).startswith(before)
     check_clean(place)
 
 
 @pytest.mark.parametrize("name", DAMAGE)
+@pytest.mark.parametrize("line", [["note", "ours"], ["replay", "--rebuild"]], ids=" ".join)
 def test_what_others_append_while_the_log_is_mended_is_kept(
-    place: Place, monkeypatch: pytest.MonkeyPatch, name: str
+    place: Place, monkeypatch: pytest.MonkeyPatch, name: str, line: list[str]
 ) -> None:
     """Given a job that appends behind the damage, then its bytes are in the file or kept."""
     before = log_bytes(place)
-    (place.path / LOG).write_bytes(DAMAGE[name](before))
+    foreign = DAMAGE[name](before)
+    (place.path / LOG).write_bytes(foreign)
     real, parts = disk._write, iter([b"a job goes on\n"])
 
     def write(descriptor: int, content: bytes) -> None:
@@ -266,9 +269,12 @@ def test_what_others_append_while_the_log_is_mended_is_kept(
         real(descriptor, content)
 
     monkeypatch.setattr(disk, "_write", write)
-    place.done("note", "ours")
+    place.done(*line)
     assert b"a job goes on\n" in b"".join([log_bytes(place), *kept(place)])
+    assert foreign in kept(place)
     assert log_bytes(place).startswith(before)
+    # A beginning of ours may stand before them in their line, as after a crash.
+    assert [note[-14:] for note in external(place)] in ([], [b"a job goes on\n"])
     check_clean(place)
 
 
