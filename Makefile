@@ -1,8 +1,8 @@
 # The tasks of the project; `make help` lists them. CI runs these and nothing else.
 
 PYTHON ?= python3
-WORKERS ?= auto
-# The long matrices wait for processes more than they compute.
+# Many tests wait for processes more than they compute; the long matrices do so most of the time.
+WORKERS ?= $(shell echo $$(($$(nproc) * 3 / 2)))
 CRASH_WORKERS ?= 4
 # A folder for the demo to make; empty: a new one here.
 DIR ?=

@@ -66,7 +66,9 @@ def test_a_dry_run_says_what_would_be_appended_and_writes_nothing(place: Place, 
         ]
         after = tree(place.path)
         written = {path for path in after if after[path] != before.get(path)}
-        assert {path for path in written if not path.startswith(".wfctl")} == set(said["files"])
+        shown = {path for path in written if not path.startswith(".wfctl")}
+        # Written twice within a second, a state that shows nothing new is the same.
+        assert shown <= set(said["files"]) <= shown | {"workflow-state.json"}
 
 
 def test_a_dry_run_of_init_writes_nothing(tmp_path: Path) -> None:

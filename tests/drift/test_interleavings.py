@@ -159,7 +159,7 @@ def copies(base: Place, faults: Faults) -> Iterator[World]:
 
 
 ROUNDS = settings(
-    max_examples=60,
+    max_examples=30,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
