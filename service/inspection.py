@@ -11,7 +11,7 @@ from projections.progress_log import Piece, joined
 from service.disk import content_of
 from service.external_lines import Foreign, align
 from service.files import LOG, STATE
-from service.log import WorkflowLog
+from service.log import WorkflowLog, newest
 from service.log_file import look
 from service.root import Root
 from service.sync import Sync, Synced, caught_up, digest
@@ -41,8 +41,7 @@ class FilesInspection:
         Others may write meanwhile. Each file is held to a version between the log's head before it
         was read and the one after: the log is read last, so it has all that the file can show.
         """
-        since = self._head()
-        sync = caught_up(self.root.sync_file, (STATE, LOG), since)
+        sync, since = self._caught_up()
         found = {name: content_of(self.root.path / name) for name in (STATE, LOG)}
         all_ = whole(self.log.steps())
         if all_.state is None:
@@ -53,9 +52,11 @@ class FilesInspection:
         )
         return [difference for difference in compared if difference is not None]
 
-    def _head(self) -> int:
-        head = self.log.store.head(self.log.stream)
-        return head.version if head is not None else 0
+    def _caught_up(self) -> tuple[Sync, int]:
+        """Return what is remembered of the files, and the version that they are to show."""
+        last = newest(self.log.store, self.log.stream)
+        sync = caught_up(self.root.sync_file, (STATE, LOG), last)
+        return sync, last.version if last is not None else 0
 
     def _state_difference(
         self, left: Synced | None, found: bytes | None, state: Workflow, since: int
@@ -73,8 +74,7 @@ class FilesInspection:
 
         And which changes are kept until somebody decides, as of ``state``.
         """
-        version = self._head()
-        sync = caught_up(self.root.sync_file, (STATE, LOG), version)
+        sync, version = self._caught_up()
         texts = {STATE: self._of_state(sync.files.get(STATE)), LOG: self._of_log(sync)}
         for name, text in texts.items():
             if text is None and sync.version(name) < version:

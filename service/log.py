@@ -175,3 +175,9 @@ class WorkflowLog:
         )
         self._folded_at = state.head
         return True
+
+
+def newest(store: EventStore, stream: str) -> RecordedEvent | None:
+    """Return the last event of a stream, None where there is none."""
+    head = store.head(stream)
+    return None if head is None else next(store.read(stream, after=head.version - 1), None)

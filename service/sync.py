@@ -9,10 +9,13 @@ import json
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from eventstore.event import RecordedEvent
+from service.clock import system_clock
 from service.disk import Mark, write_whole
 
 #: The digest of a file that only grows is taken in two: once its newer part is longer than this
@@ -21,6 +24,8 @@ NEWER_PART = 64 * 1024
 
 #: Between two looks at whether a file shows what was appended (s); half a second in all.
 _PAUSES = (0.01, 0.02, 0.04, 0.08, 0.15, 0.2)
+#: Whoever appended has written the files by then, or never will: it died, or has a root elsewhere.
+_LATE = timedelta(seconds=2)
 
 _OF_NOTHING = sha256(b"").hexdigest()
 
@@ -83,19 +88,26 @@ def read_sync(path: Path) -> Sync:
         return Sync()
 
 
-def caught_up(path: Path, names: Iterable[str], version: int) -> Sync:
-    """Return what ``sync.json`` holds, if it can be once the files show ``version``.
+def caught_up(path: Path, names: Iterable[str], newest: RecordedEvent | None) -> Sync:
+    """Return what ``sync.json`` holds, if it can be once the files show the newest event.
 
-    Whoever appended writes them a moment later, and notes that last. Where a crash came in between
-    nobody does: after a short wait it is returned as it is.
+    Whoever appended it writes them a moment later, and notes that last. So it is waited for, but
+    not for long, and not where it was appended long ago.
     """
     shown = list(names)
+    sync = read_sync(path)
+    if newest is None or not _is_fresh(newest):
+        return sync
     for pause in _PAUSES:
-        sync = read_sync(path)
-        if all(sync.version(name) >= version for name in shown):
-            return sync
+        if all(sync.version(name) >= newest.version for name in shown):
+            break
         time.sleep(pause)
-    return read_sync(path)
+        sync = read_sync(path)
+    return sync
+
+
+def _is_fresh(event: RecordedEvent) -> bool:
+    return system_clock() - datetime.fromisoformat(event.recorded_at) < _LATE
 
 
 def write_sync(path: Path, sync: Sync) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from lifecycle.machines.machine import Machine
 from projections.machines.documents import rendered
 from service.disk import content_of
+from service.log import newest
 from service.machines.log import MachineLog
 from service.machines.place import folder_of, is_writer
 from service.root import Root
@@ -31,7 +32,8 @@ def differences(root: Root, log: MachineLog, state: Machine) -> list[FileDiffere
     if not is_writer(root, log.store, state):
         return []
     rendering = rendered(state)
-    sync = caught_up(folder_of(root) / f"{log.machine}.json", rendering, state.head)
+    last = newest(log.store, log.stream)
+    sync = caught_up(folder_of(root) / f"{log.machine}.json", rendering, last)
     found: list[FileDifference] = []
     for path, expected in rendering.items():
         content = content_of(root.path / path)

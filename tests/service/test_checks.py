@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 from tests.cli.support import HERE, Place
 from tests.machines.place import MachinePlace
 from tests.service.steps import before_step
-from tests.service.support import record_only
+from tests.service.support import CRASHED_AT, record_only
 
 #: Carries out a command each time it is told to, and says when it is done.
 ON_CALL = """
@@ -104,11 +105,26 @@ def test_a_check_waits_for_the_files_of_what_was_just_appended(
 ) -> None:
     """Given a writer between commit and files, when it writes them, then nothing was wrong."""
     record_only(place, "just appended")
+    monkeypatch.setattr("service.sync.system_clock", lambda: CRASHED_AT)
     with writer(place, "note", "and shown") as write:
         monkeypatch.setattr("service.sync.time.sleep", lambda _: write())
         answer = place.json(*CHECKS[name])
     assert answer.code == 0
     assert name != "status" or answer.data["files"] == []
+
+
+@pytest.mark.parametrize("name", ["replay --check", "status"])
+def test_files_that_nobody_wrote_for_long_are_not_waited_for(
+    place: Place, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Given an event whose writer died or has its root elsewhere, then a check looks once."""
+    pauses: list[float] = []
+    record_only(place, "appended long ago")
+    later = CRASHED_AT + timedelta(seconds=3)
+    monkeypatch.setattr("service.sync.system_clock", lambda: later)
+    monkeypatch.setattr("service.sync.time.sleep", pauses.append)
+    place.json(*CHECKS[name])
+    assert pauses == []
 
 
 def test_what_a_crash_left_behind_is_told_from_what_somebody_changed(place: Place) -> None:
