@@ -9,7 +9,7 @@ from eventstore.connection import meaning, reading
 from eventstore.errors import LocksUnreliable, StoreUnwritable
 from eventstore.filesystem import kind_of, locks_exclude
 from eventstore.journal import Journal, of_mode
-from eventstore.writerlock import WriterLock
+from eventstore.writerlock import WriterLock, turn_of
 
 # Bytes of write-ahead log that a closing store leaves: the next process to open reads them all, and
 # SQLite's own limit is of no use to processes that append once and end.
@@ -94,8 +94,8 @@ class Writer:
             self._lock.release()
 
     def close(self) -> None:
-        """Close, and fold a long log into the file unless others are at work."""
-        if self._log_size() > _LONG_LOG and self._lock.granted():
+        """Close, and fold a long log into the file unless others append or wait to."""
+        if self._log_size() > _LONG_LOG and self._lock.alone():
             self.connection.execute("PRAGMA busy_timeout=0")
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self.connection.close()
@@ -107,7 +107,6 @@ class Writer:
 
 
 def _lock_of(path: Path, journal: Journal) -> WriterLock:
-    lock_path = path.with_name(path.name + "-lock")
-    if journal.mode == "truncate" and not locks_exclude(lock_path):
-        raise LocksUnreliable(lock_path, kind_of(path))
-    return WriterLock(lock_path)
+    if journal.mode == "truncate" and not locks_exclude(turn_of(path)):
+        raise LocksUnreliable(turn_of(path), kind_of(path))
+    return WriterLock(path)

@@ -1,9 +1,10 @@
-"""The queue of writers: a lock file beside the database.
+"""The queue of writers: two lock files beside the database.
 
 SQLite's own write lock is taken by polling at ever longer intervals, so under load one writer may
-wait for seconds. Here a writer polls at short intervals, which keeps the processors busy with
-appends instead of with waking each other, and if that brings no luck it joins the kernel's queue,
-which wakes those who wait in turn.
+wait for seconds. Here whoever appends holds the turn, and who finds it taken joins a queue that the
+kernel keeps, whose head alone looks for the turn: the others cost the processors nothing. As pages
+and caches are read anew after each handover, a process that appends again and again keeps the turn
+for a while; then the head of the queue insists.
 """
 
 import fcntl
@@ -14,14 +15,70 @@ from pathlib import Path
 
 from eventstore.errors import StoreBusy, StoreUnwritable
 
-# Seconds: the first and the longest pause between two tries, and how long luck is tried.
-_PAUSE = 0.0005
-_LONGEST_PAUSE = 0.005
-_PATIENCE = 0.15
+# Seconds: how long a process may go on appending once somebody waits at the head of the queue, the
+# pause between two looks of that one, and the moment for which the turn must have been free, as it
+# is between two appends of one process too.
+_TURN = 0.01
+_PAUSE = 0.0003
+_MOMENT = 0.00005
+
+
+def turn_of(path: Path) -> Path:
+    """The file that whoever appends to the database at `path` holds."""
+    return path.with_name(path.name + "-lock")
 
 
 class WriterLock:
-    """A lock between processes, and between stores of one process."""
+    """A lock between processes, and between stores of one process, on the database at `path`."""
+
+    def __init__(self, path: Path) -> None:
+        self._turn = _LockFile(turn_of(path))
+        self._queue = _LockFile(path.with_name(path.name + "-queue"))
+
+    def acquire(self, wait: float) -> None:
+        """Hold the lock within `wait` seconds. Raises StoreBusy."""
+        if self._turn.granted():
+            return
+        end = time.monotonic() + wait
+        if not (self._queue.granted() or self._queue.reached(end)):
+            raise StoreBusy(wait)
+        try:
+            if not (self._was_left(end) or self._turn.reached(end)):
+                raise StoreBusy(wait)
+        finally:
+            self._queue.release()
+
+    def _was_left(self, end: float) -> bool:
+        """Hold the turn if whoever has it makes no more use of it."""
+        end = min(time.monotonic() + _TURN, end)
+        while time.monotonic() < end:
+            if self._turn.is_free():
+                time.sleep(_MOMENT)
+                if self._turn.granted():
+                    return True
+            time.sleep(_PAUSE)
+        return False
+
+    def alone(self) -> bool:
+        """Hold the lock if nobody else does, or waits for it."""
+        if self._queue.granted():
+            if self._turn.granted():
+                return True
+            self._queue.release()
+        return False
+
+    def release(self) -> None:
+        """Let the next one in."""
+        self._turn.release()
+
+    def close(self) -> None:
+        """Give back the files, and what is held."""
+        self._turn.close()
+        self._queue.close()
+
+
+class _LockFile:
+    """A file that one process at a time may hold."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -33,40 +90,34 @@ class WriterLock:
         except OSError as error:
             raise StoreUnwritable(self.path, error.strerror or str(error)) from error
 
-    def acquire(self, wait: float) -> None:
-        """Hold the lock within `wait` seconds. Raises StoreBusy."""
-        if self.granted():
-            return
-        if not self._polled(min(wait, _PATIENCE)) and not self._queued(max(wait - _PATIENCE, 0)):
-            raise StoreBusy(wait)
-
-    def _polled(self, patience: float) -> bool:
-        end, pause = time.monotonic() + patience, _PAUSE
-        while time.monotonic() < end:
-            time.sleep(pause)
-            if self.granted():
-                return True
-            pause = min(pause * 1.5, _LONGEST_PAUSE)
-        return False
-
     def granted(self) -> bool:
-        """Hold the lock if nobody else does."""
+        """Hold it if nobody else does."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
 
-    def _queued(self, wait: float) -> bool:
-        turn = _Turn(self._open())
-        if not turn.within(wait):
+    def is_free(self) -> bool:
+        """Whether nobody holds it."""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        self.release()
+        return True
+
+    def reached(self, end: float) -> bool:
+        """Hold it in turn, before `end`, a monotonic time."""
+        place = _Place(self._open())
+        if not place.reached(max(end - time.monotonic(), 0)):
             return False
         os.close(self._descriptor)
-        self._descriptor = turn.descriptor
+        self._descriptor = place.descriptor
         return True
 
     def release(self) -> None:
-        """Let the next one in."""
+        """Let another hold it."""
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
@@ -74,7 +125,7 @@ class WriterLock:
         os.close(self._descriptor)
 
 
-class _Turn:
+class _Place:
     """A place in the kernel's queue, kept by a thread because a blocking lock has no time-out."""
 
     def __init__(self, descriptor: int) -> None:
@@ -83,7 +134,8 @@ class _Turn:
         self._granted = threading.Event()
         self._abandoned = False
 
-    def within(self, wait: float) -> bool:
+    def reached(self, wait: float) -> bool:
+        """Hold the lock within so many seconds."""
         threading.Thread(target=self._queue, daemon=True, name="writer-queue").start()
         if self._granted.wait(wait):
             return True

@@ -82,8 +82,8 @@ class Gate:
         os.write(self._opener, b"x" * number)
 
 
-def fork(work: Callable[[], dict[str, Any]], gate: Gate) -> tuple[int, int]:
-    """A child that waits at the gate, works, and writes its result to a pipe."""
+def fork(work: Callable[[], dict[str, Any]], gate: Gate, exit_: Gate) -> tuple[int, int]:
+    """A child that waits at the gate, works, writes its result to a pipe, and waits to leave."""
     reading, writing = os.pipe()
     child = os.fork()
     if child:
@@ -95,6 +95,7 @@ def fork(work: Callable[[], dict[str, Any]], gate: Gate) -> tuple[int, int]:
         os.write(writing, json.dumps(work()).encode())
         code = 0
     finally:
+        exit_.wait()
         os._exit(code)
 
 
@@ -108,13 +109,14 @@ def main(
     rehearsals: int = 0,
 ) -> None:
     """Start everybody, let them go at once, and print what they report."""
-    doors, line = Gate(), Gate()
+    doors, line, exit_ = Gate(), Gate(), Gate()
     parts = [Part(w, appends, f"stream-{w % streams}", rehearsals) for w in range(writers)]
     jobs = [partial(write, address, journal, part, line.wait) for part in parts]
     jobs += [partial(tail, address, journal, writers * appends, line.wait)] * readers
-    children = [fork(job, doors) for job in jobs]
+    children = [fork(job, doors, exit_) for job in jobs]
     doors.open(len(children))
     line.open(len(children))
+    exit_.open(len(children))
     reports = [report(*child) for child in children]
     print(json.dumps({"writers": reports[:writers], "readers": reports[writers:]}))
 

@@ -368,7 +368,7 @@ class TestDisks:
                 connection = store._writer.connection  # type: ignore[union-attr]
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         if not beside:
-            for suffix in ("-wal", "-shm", "-lock"):
+            for suffix in ("-wal", "-shm", "-lock", "-queue"):
                 Path(f"{database}{suffix}").unlink(missing_ok=True)
         said = on_a_small_disk(READ_ONLY, database, tmp_path)
         assert said.split() == ["3", "store_unwritable"]

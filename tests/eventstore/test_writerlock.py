@@ -1,0 +1,95 @@
+"""The queue of writers: in order, and nobody who appends again and again keeps others out."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from eventstore.errors import StoreBusy
+from eventstore.writerlock import WriterLock
+
+# Far beyond what a turn takes, on a machine that does much else.
+LONG_SECONDS = 10.0
+
+
+@pytest.fixture
+def locks(tmp_path: Path) -> Iterator[list[WriterLock]]:
+    """Five locks on one database, as so many processes have them."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(closing(WriterLock(tmp_path / "events.db"))) for _ in range(5)]
+
+
+def joined(lock: WriterLock, arrived: list[WriterLock]) -> threading.Thread:
+    """Wait for the turn in a thread, note that it came, and let the next one in."""
+
+    def wait() -> None:
+        lock.acquire(LONG_SECONDS)
+        arrived.append(lock)
+        lock.release()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    time.sleep(0.05)
+    return thread
+
+
+def test_turns_come_in_the_order_of_the_queue(locks: list[WriterLock]) -> None:
+    """Given several that wait, when the turn is free, then each has it as it came."""
+    arrived: list[WriterLock] = []
+    locks[0].acquire(0)
+    threads = [joined(lock, arrived) for lock in locks[1:]]
+    locks[0].release()
+    for thread in threads:
+        thread.join()
+    assert arrived == locks[1:]
+
+
+def test_one_that_takes_turn_after_turn_lets_others_in(locks: list[WriterLock]) -> None:
+    """Given one that lets go for no longer than an instant, then who waits has it all the same."""
+    arrived: list[WriterLock] = []
+    locks[0].acquire(0)
+    thread = joined(locks[1], arrived)
+    for _ in count():
+        locks[0].release()
+        locks[0].acquire(LONG_SECONDS)
+        if arrived:
+            break
+    locks[0].release()
+    thread.join()
+    assert arrived == [locks[1]]
+
+
+@pytest.mark.parametrize("waiting", [1, 2], ids=["at the head", "in the queue"])
+def test_a_wait_that_ends_leaves_no_trace(locks: list[WriterLock], waiting: int) -> None:
+    """Given a turn that is not handed over in time, then it is an error, and all goes on after."""
+    arrived: list[WriterLock] = []
+    locks[0].acquire(0)
+    threads = [joined(lock, arrived) for lock in locks[1:waiting]]
+    with pytest.raises(StoreBusy) as caught:
+        locks[4].acquire(0.1)
+    assert caught.value.waited == 0.1
+    locks[0].release()
+    for lock in (*locks, *locks):
+        lock.acquire(LONG_SECONDS)
+        lock.release()
+    for thread in threads:
+        thread.join()
+    assert len(arrived) == waiting - 1
+
+
+def test_nobody_is_alone_beside_one_that_holds_or_waits(locks: list[WriterLock]) -> None:
+    """Given a holder, and then one that waits, then both are seen; given neither, one is alone."""
+    arrived: list[WriterLock] = []
+    locks[0].acquire(0)
+    assert not locks[4].alone()
+    thread = joined(locks[1], arrived)
+    assert not locks[4].alone()
+    locks[0].release()
+    thread.join()
+    assert locks[4].alone()
+    with pytest.raises(StoreBusy):
+        locks[0].acquire(0)
