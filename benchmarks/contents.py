@@ -1,7 +1,6 @@
 """The same events for everybody, and the stores that are ours."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from eventstore.sqlite import SqliteStore, open_store
 from eventstore.store import Claim, Expected
 from lifecycle.schema import payload_of
 from migrations.upgrade import upgrade
+from service.clock import system_clock
 
 SCHEMA = Schema({"note.logged": 1})
 STREAM = "workflow-bench"
@@ -36,9 +36,14 @@ def fresh_id() -> str:
     return str(uuid_utils.uuid7())
 
 
-def event(number: int) -> NewEvent:
-    """A new event, validated by the model of its type as the service does."""
-    payload = payload_of("note.logged", data(number)).as_json()
+def fresh_claim() -> Claim:
+    """The claim of a new command."""
+    return Claim(fresh_id(), "d" * 64)
+
+
+def event(said: dict[str, Any]) -> NewEvent:
+    """A new event that says so, validated by the model of its type as the service does."""
+    payload = payload_of("note.logged", said).as_json()
     now = "2026-07-01T09:00:00.000000Z"
     return NewEvent(fresh_id(), "note.logged", 1, payload, _WHO, None, None, None, now)
 
@@ -51,20 +56,14 @@ def made(path: Path, journal: str | None = None) -> SqliteStore:
 
 def opened(path: Path, journal: str | None = None, read_only: bool = False) -> SqliteStore:
     """A store of ours on a database that is there."""
-    clock = local_time
-    return open_store(path, schema=SCHEMA, clock=clock, journal=journal, read_only=read_only)
-
-
-def local_time() -> datetime:
-    """The time now at the local offset."""
-    return datetime.now(UTC).astimezone()
+    return open_store(path, schema=SCHEMA, clock=system_clock, journal=journal, read_only=read_only)
 
 
 def fill(store: SqliteStore, first: int, last: int, stream: str = STREAM) -> None:
     """Append events first to last in batches of a thousand."""
     for start in range(first, last + 1, 1000):
-        batch = [event(number) for number in range(start, min(start + 1000, last + 1))]
-        store.append(stream, batch, expected=Expected.ANY, claim=Claim(fresh_id(), "d"))
+        batch = [event(data(number)) for number in range(start, min(start + 1000, last + 1))]
+        store.append(stream, batch, expected=Expected.ANY, claim=fresh_claim())
 
 
 def counted(events: Sequence[dict[str, Any]] | Any) -> dict[str, int]:

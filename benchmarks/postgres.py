@@ -14,15 +14,16 @@ from typing import Any
 import psycopg
 
 from benchmarks import raw
-from benchmarks.contents import SCHEMA, STREAM, event, fresh_id, local_time
+from benchmarks.contents import SCHEMA, STREAM, data, event, fresh_claim
 from benchmarks.measurement import interleaved, table
 from benchmarks.processes import PLAN
 from benchmarks.server import Server
 from cli.main import run
 from eventstore.address import conninfo
 from eventstore.postgres import PostgresStore, open_server
-from eventstore.store import Claim, Expected
+from eventstore.store import Expected
 from migrations.upgrade import upgrade
+from service.clock import system_clock
 
 SINGLES = 300
 BATCH, BATCHES = 1000, 10
@@ -41,16 +42,17 @@ def made(server: Server) -> tuple[str, PostgresStore]:
     """A store of ours on a new log."""
     url = server.schema()
     upgrade(url)
-    return url, open_server(url, schema=SCHEMA, clock=local_time)
+    return url, open_server(url, schema=SCHEMA, clock=system_clock)
 
 
 def singles(server: Server) -> float:
     """Appends a second, one event each: validated, claimed, version checked, hashed, durable."""
     _, store = made(server)
     with closing(store):
+        said = list(map(data, range(SINGLES)))
         start = time.perf_counter()
         for version in range(SINGLES):
-            store.append(STREAM, [event(version)], expected=version, claim=Claim(fresh_id(), "d"))
+            store.append(STREAM, [event(said[version])], expected=version, claim=fresh_claim())
         return SINGLES / (time.perf_counter() - start)
 
 
@@ -73,8 +75,8 @@ def batches(server: Server) -> float:
     with closing(store):
         start = time.perf_counter()
         for first in range(0, BATCH * BATCHES, BATCH):
-            new = [event(number) for number in range(first, first + BATCH)]
-            store.append(STREAM, new, expected=Expected.ANY, claim=Claim(fresh_id(), "d"))
+            new = [event(data(number)) for number in range(first, first + BATCH)]
+            store.append(STREAM, new, expected=Expected.ANY, claim=fresh_claim())
         return BATCH * BATCHES / (time.perf_counter() - start)
 
 
@@ -100,7 +102,7 @@ def growth(server: Server, most: int) -> str:
     spent: dict[int, list[float]] = {size: [] for size in sizes}
     for number in range(400):
         for size, store in stores.items():
-            new, claim = [event(number)], Claim(fresh_id(), "d")
+            new, claim = [event(data(number))], fresh_claim()
             start = time.perf_counter()
             store.append("measured", new, expected=number, claim=claim)
             spent[size].append(time.perf_counter() - start)
@@ -116,8 +118,8 @@ def growth(server: Server, most: int) -> str:
 
 def _filled(server: Server, size: int) -> PostgresStore:
     url, store = made(server)
-    new = [event(number) for number in range(100)]
-    store.append("seed", new, expected=0, claim=Claim(fresh_id(), "d"))
+    new = [event(data(number)) for number in range(100)]
+    store.append("seed", new, expected=0, claim=fresh_claim())
     with psycopg.connect(conninfo(url), autocommit=True) as connection:
         connection.execute(_MULTIPLY, (1, size // 100 - 1, "seed"))
         connection.execute("VACUUM ANALYZE")

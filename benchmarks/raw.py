@@ -4,11 +4,12 @@ The rows are made before the clock starts: no ids, no hash, no validation, no ve
 """
 
 import sqlite3
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.contents import data, fresh_id
+from benchmarks.contents import STREAM, data, fresh_id
 from eventstore.chain import START, seal, stamp
 from eventstore.event import Actor, NewEvent
 
@@ -29,11 +30,14 @@ def connection(path: Path, journal: str = "wal", level: str = "FULL") -> sqlite3
 
 def rows(number: int) -> list[tuple[Any, ...]]:
     """So many rows, as ours would be stored."""
-    marked = stamp("w", "command", datetime.now(UTC))
-    who = Actor("agent", "bench")
-    events = [
-        NewEvent(fresh_id(), "note.logged", 1, data(n), who, None, None, None, marked.recorded_at)
-        for n in range(1, number + 1)
-    ]
-    sealed, _ = seal(events, START, marked)
-    return [(n, *link) for n, link in enumerate(sealed, 1)]
+    return list(_rows(number))
+
+
+def _rows(number: int) -> Iterator[tuple[Any, ...]]:
+    head, who = START, Actor("agent", "bench")
+    for position in range(1, number + 1):
+        marked = stamp(STREAM, fresh_id(), datetime.now(UTC))
+        said, now = data(position), marked.recorded_at
+        event = NewEvent(fresh_id(), "note.logged", 1, said, who, None, None, None, now)
+        (row,), head = seal([event], head, marked)
+        yield (position, *row)

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from hashlib import sha256
 from typing import NamedTuple
 
 from orjson import OPT_UTC_Z, dumps
 
-from eventstore.codec import digest, encoded, require_finite
+from eventstore.codec import encoded, require_finite
 from eventstore.event import NewEvent
 
 ZERO = "0" * 64
@@ -67,7 +68,7 @@ def seal(events: Sequence[NewEvent], after: Link, stamp: Stamp) -> tuple[list[Se
     for event in events:
         version += 1
         text = _text(event, version, hash_, stamp)
-        hash_ = digest(text)
+        hash_ = sha256(text).hexdigest()
         columns = (event.event_id, event.type, recorded_at, hash_, text.decode())
         sealed.append((stream, version, *columns))
     return sealed, Link(version, hash_)

@@ -15,15 +15,18 @@ class Command(NamedTuple):
     last_version: int
 
 
+def is_met(expected: int | Expected, found: int) -> bool:
+    """Whether a stream at version `found` (0: none) is as expected."""
+    if isinstance(expected, int):
+        return expected == found
+    if expected is Expected.NO_STREAM:
+        return found == 0
+    return expected is Expected.ANY or found > 0
+
+
 def require_version(stream: str, expected: int | Expected, found: int) -> None:
     """Raises WrongExpectedVersion unless a stream at `found` (0: none) is as expected."""
-    if isinstance(expected, int):
-        met = expected == found
-    elif expected is Expected.NO_STREAM:
-        met = found == 0
-    else:
-        met = expected is Expected.ANY or found > 0
-    if not met:
+    if not is_met(expected, found):
         demand = expected if isinstance(expected, int) else expected.value
         raise WrongExpectedVersion(stream, demand, found)
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
 from eventstore.cargo import all_commands, all_raw, all_refusals, in_the_way, unpacked
-from eventstore.chain import START, Link, seal, stamp
+from eventstore.chain import Link, seal, stamp
 from eventstore.codec import Schema, canonical
 from eventstore.connection import reader, reading, translated
 from eventstore.errors import (
@@ -38,7 +38,7 @@ from eventstore.store import (
     Refusal,
     StoredFold,
 )
-from eventstore.tip import Tip
+from eventstore.tip import Tip, tip_of
 from eventstore.verification import Finding, Row, findings
 from eventstore.writer import Writer
 
@@ -147,8 +147,10 @@ class SqliteStore:
         require_name(stream)
         for event in events:
             self._schema.check_new(event)
+        if len(events) == 1 and (done := self._append_next(stream, events, expected, claim)):
+            return done
         with self._transaction() as cursor:
-            tip, self._tip = self._tip_for(cursor, stream), None
+            tip, self._tip = tip_of(cursor, self._sql.tip, stream, self._tip), None
             if not self._is_new(cursor, claim, tip, len(events)):
                 return self._repeated(cursor, stream, claim)
             require_version(stream, expected, tip.head.version)
@@ -159,13 +161,23 @@ class SqliteStore:
         self._tip = Tip(tip.changes, stream, tip.position + len(rows), head)
         return Appended(map(self._decoded, rows), False)
 
-    def _tip_for(self, cursor: sqlite3.Cursor, stream: str) -> Tip:
-        (changes,) = cursor.execute("PRAGMA data_version").fetchone()
-        tip = self._tip
-        if tip is not None and tip.changes == changes and tip.stream == stream:
-            return tip
-        position, version, hash_ = cursor.execute(self._sql.tip, (stream,)).fetchone()
-        return Tip(changes, stream, position or 0, Link(version, hash_) if version else START)
+    def _append_next(
+        self, stream: str, events: Sequence[NewEvent], expected: int | Expected, claim: Claim
+    ) -> Appended | None:
+        """Append one event after the known head, unless that is not it or others are at work."""
+        tip, writer = self._tip, self._transaction()
+        if tip is None or not tip.fits(stream, expected) or not writer.at_once():
+            return None
+        try:
+            marked = stamp(stream, claim.command_id, self._clock())
+            (link,), head = seal(events, tip.head, marked)
+            row, self._tip = (tip.position + 1, *link), None
+            if not writer.record_next((*row, *claim, tip.head.hash)):
+                return None
+        finally:
+            writer.end_turn()
+        self._tip = Tip(tip.changes, stream, tip.position + 1, head)
+        return Appended(map(self._decoded, (row,)), False)
 
     def _is_new(self, cursor: sqlite3.Cursor, claim: Claim, tip: Tip, number: int) -> bool:
         """Claim the command, unless somebody has."""

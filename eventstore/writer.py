@@ -4,11 +4,13 @@ import os
 import sqlite3
 import time
 from pathlib import Path
+from typing import Any
 
 from eventstore.connection import meaning, reading
 from eventstore.errors import LocksUnreliable, StoreUnwritable
 from eventstore.filesystem import kind_of, locks_exclude
 from eventstore.journal import Journal, of_mode
+from eventstore.sqlite_append import INSERT, PREPARE
 from eventstore.writerlock import WriterLock, turn_of
 
 # Bytes of write-ahead log that a closing store leaves: the next process to open reads them all, and
@@ -26,6 +28,7 @@ class Writer:
         # One for all statements, as each append would pay for several of its own.
         self._cursor = self.connection.cursor()
         self._wait = wait
+        self._prepared = False
         try:
             if not os.access(path, os.W_OK):
                 raise StoreUnwritable(path, "a read-only file")
@@ -92,6 +95,31 @@ class Writer:
             if self.connection.in_transaction:
                 self._cursor.execute("ROLLBACK")
             self._lock.release()
+
+    def at_once(self) -> bool:
+        """Take the turn, if that needs no waiting. It ends with `end_turn`."""
+        return self._lock.granted()
+
+    def end_turn(self) -> None:
+        """Let the next one in."""
+        self._lock.release()
+
+    def record_next(self, row: tuple[Any, ...]) -> bool:
+        """Record the row of `sqlite_append.INSERT` durably, in turn; no if it does not fit."""
+        try:
+            self._prepare()
+            self._cursor.execute(INSERT, row)
+        except sqlite3.IntegrityError:
+            return False
+        except sqlite3.Error as error:
+            raise meaning(error, self.path, self._wait) from error
+        return True
+
+    def _prepare(self) -> None:
+        if not self._prepared:
+            for statement in PREPARE:
+                self._cursor.execute(statement)
+            self._prepared = True
 
     def close(self) -> None:
         """Close, and fold a long log into the file unless others append or wait to."""

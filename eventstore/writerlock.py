@@ -35,6 +35,10 @@ class WriterLock:
         self._turn = _LockFile(turn_of(path))
         self._queue = _LockFile(path.with_name(path.name + "-queue"))
 
+    def granted(self) -> bool:
+        """Hold the lock if nobody else does."""
+        return self._turn.granted()
+
     def acquire(self, wait: float) -> None:
         """Hold the lock within `wait` seconds. Raises StoreBusy."""
         if self._turn.granted():
