@@ -21,6 +21,8 @@ from eventstore.errors import StoreBusy, StoreUnwritable
 _TURN = 0.01
 _PAUSE = 0.0003
 _MOMENT = 0.00005
+# So long nobody is the head of a queue that moves: it was suspended, and the others go past it.
+_STUCK = 5.0
 
 
 def turn_of(path: Path) -> Path:
@@ -44,13 +46,13 @@ class WriterLock:
         if self._turn.granted():
             return
         end = time.monotonic() + wait
-        if not (self._queue.granted() or self._queue.reached(end)):
-            raise StoreBusy(wait)
+        is_head = self._queue.granted() or self._queue.reached(min(time.monotonic() + _STUCK, end))
         try:
             if not (self._was_left(end) or self._turn.reached(end)):
                 raise StoreBusy(wait)
         finally:
-            self._queue.release()
+            if is_head:
+                self._queue.release()
 
     def _was_left(self, end: float) -> bool:
         """Hold the turn if whoever has it makes no more use of it."""

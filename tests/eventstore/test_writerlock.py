@@ -1,5 +1,6 @@
 """The queue of writers: in order, and nobody who appends again and again keeps others out."""
 
+import fcntl
 import threading
 import time
 from collections.abc import Iterator
@@ -93,3 +94,18 @@ def test_nobody_is_alone_beside_one_that_holds_or_waits(locks: list[WriterLock])
     assert locks[4].alone()
     with pytest.raises(StoreBusy):
         locks[0].acquire(0)
+
+
+def test_a_head_of_the_queue_that_is_suspended_keeps_nobody_out(
+    locks: list[WriterLock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given one that stands still before a turn that is given up, then another has it."""
+    monkeypatch.setattr("eventstore.writerlock._STUCK", 0.1)
+    arrived: list[WriterLock] = []
+    with (tmp_path / "events.db-queue").open("r+b") as suspended:
+        fcntl.flock(suspended, fcntl.LOCK_EX)
+        locks[0].acquire(0)
+        thread = joined(locks[1], arrived)
+        locks[0].release()
+        thread.join()
+        assert arrived == [locks[1]]
