@@ -3,7 +3,7 @@
 import fcntl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from itertools import count
 from pathlib import Path
@@ -12,6 +12,8 @@ import pytest
 
 from eventstore.errors import StoreBusy
 from eventstore.writerlock import WriterLock
+
+Join = Callable[[WriterLock, list[WriterLock]], threading.Thread]
 
 # Far beyond what a turn takes, on a machine that does much else.
 LONG_SECONDS = 10.0
@@ -24,7 +26,29 @@ def locks(tmp_path: Path) -> Iterator[list[WriterLock]]:
         yield [stack.enter_context(closing(WriterLock(tmp_path / "events.db"))) for _ in range(5)]
 
 
-def joined(lock: WriterLock, arrived: list[WriterLock]) -> threading.Thread:
+@pytest.fixture
+def joined(tmp_path: Path) -> Join:
+    """As `join`, back when the kernel has one more that waits for either file."""
+
+    def join_and_look(lock: WriterLock, arrived: list[WriterLock]) -> threading.Thread:
+        before = blocked(tmp_path)
+        thread = join(lock, arrived)
+        end = time.monotonic() + LONG_SECONDS
+        while blocked(tmp_path) == before and time.monotonic() < end:
+            time.sleep(0.01)
+        return thread
+
+    return join_and_look
+
+
+def blocked(folder: Path) -> int:
+    """How many wait in the kernel for a lock on a file in the folder: see proc_locks(5)."""
+    inodes = [f":{path.stat().st_ino} " for path in folder.iterdir()]
+    waiting = [line for line in Path("/proc/locks").read_text().splitlines() if "->" in line]
+    return sum(inode in line for line in waiting for inode in inodes)
+
+
+def join(lock: WriterLock, arrived: list[WriterLock]) -> threading.Thread:
     """Wait for the turn in a thread, note that it came, and let the next one in."""
 
     def wait() -> None:
@@ -34,11 +58,10 @@ def joined(lock: WriterLock, arrived: list[WriterLock]) -> threading.Thread:
 
     thread = threading.Thread(target=wait)
     thread.start()
-    time.sleep(0.05)
     return thread
 
 
-def test_turns_come_in_the_order_of_the_queue(locks: list[WriterLock]) -> None:
+def test_turns_come_in_the_order_of_the_queue(locks: list[WriterLock], joined: Join) -> None:
     """Given several that wait, when the turn is free, then each has it as it came."""
     arrived: list[WriterLock] = []
     locks[0].acquire(0)
@@ -53,7 +76,7 @@ def test_one_that_takes_turn_after_turn_lets_others_in(locks: list[WriterLock]) 
     """Given one that lets go for no longer than an instant, then who waits has it all the same."""
     arrived: list[WriterLock] = []
     locks[0].acquire(0)
-    thread = joined(locks[1], arrived)
+    thread = join(locks[1], arrived)
     for _ in count():
         locks[0].release()
         locks[0].acquire(LONG_SECONDS)
@@ -65,7 +88,9 @@ def test_one_that_takes_turn_after_turn_lets_others_in(locks: list[WriterLock]) 
 
 
 @pytest.mark.parametrize("waiting", [1, 2], ids=["at the head", "in the queue"])
-def test_a_wait_that_ends_leaves_no_trace(locks: list[WriterLock], waiting: int) -> None:
+def test_a_wait_that_ends_leaves_no_trace(
+    locks: list[WriterLock], joined: Join, waiting: int
+) -> None:
     """Given a turn that is not handed over in time, then it is an error, and all goes on after."""
     arrived: list[WriterLock] = []
     locks[0].acquire(0)
@@ -82,7 +107,9 @@ def test_a_wait_that_ends_leaves_no_trace(locks: list[WriterLock], waiting: int)
     assert len(arrived) == waiting - 1
 
 
-def test_nobody_is_alone_beside_one_that_holds_or_waits(locks: list[WriterLock]) -> None:
+def test_nobody_is_alone_beside_one_that_holds_or_waits(
+    locks: list[WriterLock], joined: Join
+) -> None:
     """Given a holder, and then one that waits, then both are seen; given neither, one is alone."""
     arrived: list[WriterLock] = []
     locks[0].acquire(0)
@@ -105,7 +132,8 @@ def test_a_head_of_the_queue_that_is_suspended_keeps_nobody_out(
     with (tmp_path / "events.db-queue").open("r+b") as suspended:
         fcntl.flock(suspended, fcntl.LOCK_EX)
         locks[0].acquire(0)
-        thread = joined(locks[1], arrived)
+        thread = join(locks[1], arrived)
+        time.sleep(0.05)
         locks[0].release()
         thread.join()
         assert arrived == [locks[1]]
