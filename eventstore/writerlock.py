@@ -4,7 +4,7 @@ SQLite's own write lock is taken by polling at ever longer intervals, so under l
 wait for seconds. Here whoever appends holds the turn, and who finds it taken joins a queue that the
 kernel keeps, whose head alone looks for the turn: the others cost the processors nothing. As pages
 and caches are read anew after each handover, a process that appends again and again keeps the turn
-for a while; then the head of the queue insists.
+for a while; then the kernel wakes the head of the queue at each release.
 """
 
 import fcntl

@@ -1,6 +1,5 @@
 """One event after one's own last: one statement, and the same answers as in any other append."""
 
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -27,6 +26,12 @@ def statements(store: SqliteStore, said: list[str]) -> None:
     """Have every statement written down that the store's writing connection carries out."""
     assert store._writer is not None
     store._writer.connection.set_trace_callback(said.append)
+
+
+def put(source: Path, target: Path) -> None:
+    """Write one database over another, as SQLite's `.restore` does."""
+    with closing(sqlite3.connect(source)) as log, closing(sqlite3.connect(target)) as other:
+        log.backup(other)
 
 
 def versions(store: SqliteStore) -> list[tuple[int, int]]:
@@ -68,11 +73,9 @@ def test_an_older_log_that_was_put_back_goes_on_where_it_ends(
 ) -> None:
     """Given a copy of the log from before, written over it, then the chain continues the copy."""
     copy = tmp_path / "copy.db"
-    with closing(sqlite3.connect(store.path)) as now, closing(sqlite3.connect(copy)) as then:
-        now.backup(then)
+    put(store.path, copy)
     store.append("w", notes(1), expected=2, claim=claim())
-    with closing(sqlite3.connect(store.path)) as now, closing(sqlite3.connect(copy)) as then:
-        then.backup(now)
+    put(copy, store.path)
     with pytest.raises(WrongExpectedVersion):
         store.append("w", notes(1), expected=3, claim=claim())
     store.append("w", [note("again")], expected=2, claim=claim())
@@ -83,18 +86,11 @@ def test_another_history_of_the_same_length_is_not_continued_as_ones_own(
     store: SqliteStore, tmp_path: Path
 ) -> None:
     """Given a log that was put back and has grown as long, then its own head is continued."""
-    copy = tmp_path / "copy.db"
-    with closing(sqlite3.connect(store.path)) as now, closing(sqlite3.connect(copy)) as then:
-        now.backup(then)
-    shutil.copy(copy, tmp_path / "other.db")
+    put(store.path, tmp_path / "other.db")
     with closing(sqlite_store(tmp_path / "other.db", "truncate")) as other:
         other.append("w", [note("of the copy")], expected=2, claim=claim())
     store.append("w", [note("of the log")], expected=2, claim=claim())
-    with (
-        closing(sqlite3.connect(store.path)) as now,
-        closing(sqlite3.connect(tmp_path / "other.db")) as then,
-    ):
-        then.backup(now)
+    put(tmp_path / "other.db", store.path)
     store.append("w", notes(1), expected=3, claim=claim())
     assert versions(store) == [(1, 1), (2, 2), (3, 3), (4, 4)]
     assert [event.data for event in store.read("w", after=2, upto=3)] == [{"text": "of the copy"}]
