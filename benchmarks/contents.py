@@ -12,7 +12,7 @@ from eventstore.sqlite import SqliteStore, open_store
 from eventstore.store import Claim, Expected
 from lifecycle.schema import payload_of
 from migrations.upgrade import upgrade
-from service.clock import system_clock
+from service.clock import system_instant
 
 SCHEMA = Schema({"note.logged": 1})
 STREAM = "workflow-bench"
@@ -56,7 +56,9 @@ def made(path: Path, journal: str | None = None) -> SqliteStore:
 
 def opened(path: Path, journal: str | None = None, read_only: bool = False) -> SqliteStore:
     """A store of ours on a database that is there."""
-    return open_store(path, schema=SCHEMA, clock=system_clock, journal=journal, read_only=read_only)
+    return open_store(
+        path, schema=SCHEMA, clock=system_instant, journal=journal, read_only=read_only
+    )
 
 
 def fill(store: SqliteStore, first: int, last: int, stream: str = STREAM) -> None:

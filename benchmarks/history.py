@@ -16,7 +16,7 @@ from lifecycle import payload as p
 from lifecycle.payload import Payload
 from lifecycle.plan import create
 from migrations.upgrade import upgrade
-from service.clock import new_id, system_clock, utc_text
+from service.clock import new_id, system_instant
 from service.history import HistoryTables
 from service.inquiry import PATIENCE, inquiry
 from service.log import FOLD_EVERY, WorkflowLog
@@ -44,7 +44,7 @@ def measured(folder: Path, lengths: list[int]) -> list[str]:
     path = folder / "events.db"
     upgrade(path)
     numbers = count(1)
-    with closing(open_store(path, schema=SCHEMA, clock=system_clock)) as store:
+    with closing(open_store(path, schema=SCHEMA, clock=system_instant)) as store:
         _append(store, [create(_PLAN, created=_now())])
         tables = HistoryTables(path, WorkflowLog(store, STREAM))
         return [_at(store, tables, length, numbers) for length in lengths]
@@ -119,4 +119,4 @@ def _head(store: SqliteStore) -> int:
 
 
 def _now() -> str:
-    return utc_text(system_clock())
+    return system_instant()[0]

@@ -23,7 +23,7 @@ from eventstore.address import conninfo
 from eventstore.postgres import PostgresStore, open_server
 from eventstore.store import Expected
 from migrations.upgrade import upgrade
-from service.clock import system_clock
+from service.clock import system_instant
 
 SINGLES = 300
 BATCH, BATCHES = 1000, 10
@@ -42,7 +42,7 @@ def made(server: Server) -> tuple[str, PostgresStore]:
     """A store of ours on a new log."""
     url = server.schema()
     upgrade(url)
-    return url, open_server(url, schema=SCHEMA, clock=system_clock)
+    return url, open_server(url, schema=SCHEMA, clock=system_instant)
 
 
 def singles(server: Server) -> float:

@@ -5,13 +5,13 @@ The rows are made before the clock starts: no ids, no hash, no validation, no ve
 
 import sqlite3
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from benchmarks.contents import STREAM, data, fresh_id
-from eventstore.chain import START, seal, stamp
+from eventstore.chain import START, seal
 from eventstore.event import Actor, NewEvent
+from service.clock import system_instant
 
 _TABLE = """CREATE TABLE events (position INTEGER PRIMARY KEY, stream TEXT NOT NULL,
 version INTEGER NOT NULL, event_id TEXT NOT NULL UNIQUE, type TEXT NOT NULL,
@@ -36,8 +36,8 @@ def rows(number: int) -> list[tuple[Any, ...]]:
 def _rows(number: int) -> Iterator[tuple[Any, ...]]:
     head, who = START, Actor("agent", "bench")
     for position in range(1, number + 1):
-        marked = stamp(STREAM, fresh_id(), datetime.now(UTC))
-        said, now = data(position), marked.recorded_at
+        marked = (STREAM, fresh_id(), *system_instant())
+        said, now = data(position), marked[2]
         event = NewEvent(fresh_id(), "note.logged", 1, said, who, None, None, None, now)
         (row,), head = seal([event], head, marked)
         yield (position, *row)

@@ -22,7 +22,7 @@ from eventstore.transfer import Chains, Copied, Source, require_vacant, steps
 from eventstore.transfer import copy as copied
 from projections.next_actions import NextAction
 from service.backup import Stores, back_up, require_stream, source_in, workflow_in
-from service.clock import system_clock
+from service.clock import system_instant
 from service.errors import NoRoot
 from service.initialise import configure, prepare_folder, root_at
 from service.root import Root, address_of, find_root
@@ -140,7 +140,7 @@ def _there(target: Path | str) -> EventStore:
     try:
         return _reader(target)
     except DatabaseMissing:
-        return MemoryStore(schema=SCHEMA, clock=system_clock)
+        return MemoryStore(schema=SCHEMA, clock=system_instant)
 
 
 def survey(source: Source, only: str | None) -> Copied:
@@ -153,14 +153,14 @@ def survey(source: Source, only: str | None) -> Copied:
 
 
 def _reader(address: Path | str) -> EventStore:
-    return open_log(address, schema=SCHEMA, clock=system_clock, read_only=True)
+    return open_log(address, schema=SCHEMA, clock=system_instant, read_only=True)
 
 
 def _made(address: Path | str, journal: str | None = None) -> EventStore:
     from migrations.upgrade import upgrade  # Alembic is only loaded here
 
     upgrade(address)
-    return open_log(address, schema=SCHEMA, clock=system_clock, journal=journal)
+    return open_log(address, schema=SCHEMA, clock=system_instant, journal=journal)
 
 
 def _shown(address: Path | str) -> str:

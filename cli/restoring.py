@@ -12,8 +12,8 @@ from cli.settings import Settings, actor_of
 from cli.workspace import Reading, create, settings_of
 from eventstore.codec import Schema
 from eventstore.engine import open_log
+from eventstore.instant import Clock
 from eventstore.store import EventStore
-from service.clock import Clock
 from service.handover.contents import Archive, read_archive
 from service.handover.manifest import Manifest
 from service.handover.restore import restore

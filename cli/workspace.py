@@ -22,7 +22,7 @@ from eventstore.store import EventStore
 from lifecycle.schema import UPCASTERS, VERSIONS
 from lifecycle.workflow import Workflow
 from projections.progress_log import message
-from service.clock import system_clock
+from service.clock import system_instant
 from service.errors import NoRoot
 from service.inspection import FilesInspection
 from service.log import WorkflowLog
@@ -152,7 +152,7 @@ def opened(root: Root, *, read_only: bool) -> EventStore:
     return open_log(
         root.address,
         schema=SCHEMA,
-        clock=system_clock,
+        clock=system_instant,
         read_only=read_only,
         journal=root.journal,
     )

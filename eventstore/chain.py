@@ -1,14 +1,9 @@
 """The hash chain: each event carries the hash of the one before."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from functools import cache
-from hashlib import sha256
 from typing import NamedTuple
 
-from orjson import OPT_UTC_Z, dumps
-
-from eventstore.codec import encoded, require_finite
+from eventstore.codec import digest, encoded, require_finite
 from eventstore.event import NewEvent
 
 ZERO = "0" * 64
@@ -29,32 +24,8 @@ START = Link(0, ZERO)
 Sealed = tuple[str, int, str, str, str, str, str]
 
 
-class Stamp(NamedTuple):
-    """What an append adds to each of its events."""
-
-    stream: str
-    command_id: str
-    recorded_at: str
-    utc_offset: str
-
-
-def stamp(stream: str, command_id: str, now: datetime) -> Stamp:
-    """The stamp of an append at `now`, an aware local time."""
-    return Stamp(stream, command_id, _utc(now), _offset(now.utcoffset() or timedelta()))
-
-
-def _utc(moment: datetime) -> str:
-    """Written by the encoder, as `isoformat` takes several times as long."""
-    text = dumps(moment.astimezone(UTC), option=OPT_UTC_Z).decode()[1:-1]
-    # It leaves out a fraction of zero.
-    return text if moment.microsecond else f"{text[:-1]}.000000Z"
-
-
-@cache
-def _offset(offset: timedelta) -> str:
-    minutes = round(offset.total_seconds() / 60)
-    hours, minutes = divmod(abs(minutes), 60)
-    return f"{'-' if offset < timedelta() else '+'}{hours:02}:{minutes:02}"
+#: What an append adds to each of its events: stream, command id, and the `Instant` of the append.
+Stamp = tuple[str, str, str, str]
 
 
 def seal(events: Sequence[NewEvent], after: Link, stamp: Stamp) -> tuple[list[Sealed], Link]:
@@ -62,19 +33,18 @@ def seal(events: Sequence[NewEvent], after: Link, stamp: Stamp) -> tuple[list[Se
 
     Raises InvalidData.
     """
-    stream, recorded_at = stamp.stream, stamp.recorded_at
     sealed = []
     version, hash_ = after
     for event in events:
         version += 1
-        text = _text(event, version, hash_, stamp)
-        hash_ = sha256(text).hexdigest()
-        columns = (event.event_id, event.type, recorded_at, hash_, text.decode())
-        sealed.append((stream, version, *columns))
+        link = linked(event, version, hash_, stamp)
+        hash_ = link[5]
+        sealed.append(link)
     return sealed, Link(version, hash_)
 
 
-def _text(event: NewEvent, version: int, previous: str, stamp: Stamp) -> bytes:
+def linked(event: NewEvent, version: int, previous: str, stamp: Stamp) -> Sealed:
+    """The event as the link of this version, after one of that hash. Raises InvalidData."""
     stream, command_id, recorded_at, utc_offset = stamp
     event_id, type_, schema_version, data, actor, session, causation, correlation, at = event
     envelope = {
@@ -96,4 +66,5 @@ def _text(event: NewEvent, version: int, previous: str, stamp: Stamp) -> bytes:
     }
     text = encoded(envelope, type_)
     require_finite(data, type_)
-    return text
+    hash_ = digest(text)
+    return stream, version, event_id, type_, recorded_at, hash_, text.decode()

@@ -1,11 +1,10 @@
 """The engine that keeps a log, by its address."""
 
-from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 
 from eventstore.address import is_server
 from eventstore.codec import Schema
+from eventstore.instant import Clock
 from eventstore.sqlite import open_store
 from eventstore.store import EventStore
 
@@ -14,7 +13,7 @@ def open_log(
     address: Path | str,
     *,
     schema: Schema,
-    clock: Callable[[], datetime],
+    clock: Clock,
     read_only: bool = False,
     journal: str | None = None,
 ) -> EventStore:

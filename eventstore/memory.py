@@ -2,16 +2,16 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from eventstore.cargo import placed
-from eventstore.chain import START, Link, Sealed, seal, stamp
+from eventstore.chain import START, Link, Sealed, seal
 from eventstore.codec import Schema, canonical
 from eventstore.errors import EventIdReused, StoreClosed, TransferConflict
 from eventstore.event import NewEvent, RecordedEvent
 from eventstore.expectation import Command, require_name, require_same, require_version
+from eventstore.instant import Clock
 from eventstore.store import (
     Appended,
     Cargo,
@@ -29,7 +29,7 @@ from eventstore.verification import Finding, Row, findings
 class MemoryStore:
     """An EventStore that ends with the process."""
 
-    def __init__(self, *, schema: Schema, clock: Callable[[], datetime]) -> None:
+    def __init__(self, *, schema: Schema, clock: Clock) -> None:
         self._schema = schema
         self._clock = clock
         self._log: list[Row] = []
@@ -73,7 +73,7 @@ class MemoryStore:
         head = self.head(stream)
         after = Link(head.version, head.hash) if head else START
         require_version(stream, expected, after.version)
-        marked = stamp(stream, claim.command_id, self._clock())
+        marked = (stream, claim.command_id, *self._clock())
         sealed, end = seal(events, after, marked)
         self._require_new_ids(stream, events)
         rows = [self._store(link) for link in sealed]

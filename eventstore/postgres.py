@@ -2,8 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +10,13 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from eventstore.address import public
 from eventstore.cargo import all_commands, all_raw, all_refusals, in_the_way, unpacked
-from eventstore.chain import START, Link, Sealed, stamp
+from eventstore.chain import START, Link, Sealed
 from eventstore.codec import Schema, canonical
 from eventstore.driver import psycopg
 from eventstore.errors import StoreClosed, StoreDamaged
 from eventstore.event import NewEvent, RecordedEvent
 from eventstore.expectation import Command, require_name, require_same, require_version
+from eventstore.instant import Clock
 from eventstore.postgres_append import (
     BEGIN,
     CHANNEL,
@@ -55,14 +55,14 @@ def open_server(
     address: str,
     *,
     schema: Schema,
-    clock: Callable[[], datetime],
+    clock: Clock,
     read_only: bool = False,
     wait: float = _WAIT,
 ) -> "PostgresStore":
     """Open the database at a URL `postgresql+psycopg://…`, which a migration has made.
 
-    `clock` gives aware local times; `wait` bounds the wait for other writers and for a server that
-    went away, in seconds each.
+    `clock` says when an event is recorded; `wait` bounds the wait for other writers and for a
+    server that went away, in seconds each.
     Raises DatabaseMissing, NotOurs, NewerDatabase, OlderDatabase, StoreUnreachable, DriverMissing.
     """
     connection = ServerConnection(address, wait, read_only=read_only)
@@ -85,7 +85,7 @@ class PostgresStore:
         self,
         connection: ServerConnection,
         schema: Schema,
-        clock: Callable[[], datetime],
+        clock: Clock,
         *,
         read_only: bool,
     ) -> None:
@@ -154,7 +154,7 @@ class PostgresStore:
         return self._appended(stream, recorded, uncontested=known is None)
 
     def _entry(self, events: Sequence[NewEvent], claim: Claim, stream: str, after: Link) -> Entry:
-        return Entry(events, claim, after, stamp(stream, claim.command_id, self._clock()))
+        return Entry(events, claim, after, (stream, claim.command_id, *self._clock()))
 
     def _known_head(self, stream: str, number: int, expected: int | Expected) -> Link | None:
         """Where the stream ended when this store last wrote, if one statement may go on there."""

@@ -63,6 +63,11 @@ class Entry(NamedTuple):
     after: Link
     marked: Stamp
 
+    @property
+    def stream(self) -> str:
+        """The name of the stream."""
+        return self.marked[0]
+
     def sealed(self) -> list[Sealed]:
         """The events as links of the stream's chain. Raises InvalidData."""
         return seal(self.events, self.after, self.marked)[0]
@@ -133,7 +138,7 @@ def record_in_turn(connection: "Server", sql: Statements, entry: Entry) -> Recor
         if error.diag.constraint_name != "events_event_id":
             raise
         reused = [event.event_id for event in entry.events]
-        raise EventIdReused(entry.marked.stream, reused) from error
+        raise EventIdReused(entry.stream, reused) from error
 
 
 def _inserted(connection: "Server", entry: Entry) -> Recorded | None:
@@ -157,7 +162,7 @@ def _copied(connection: "Server", sql: Statements, entry: Entry) -> Recorded:
         for position, link in enumerate(entry.sealed_by_and_by(), recorded.first):
             copy.write_row((position, *link))
             recorded.sealed.append(link)
-    claim, head, stream = entry.claim, entry.after.version, entry.marked.stream
+    claim, head, stream = entry.claim, entry.after.version, entry.stream
     row = (claim.command_id, stream, claim.digest, head + 1, head + len(entry.events))
     with connection.pipeline():
         connection.execute(sql.insert_command, row)

@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
 from eventstore.cargo import all_commands, all_raw, all_refusals, in_the_way, unpacked
-from eventstore.chain import Link, seal, stamp
+from eventstore.chain import Link, linked, seal
 from eventstore.codec import Schema, canonical
 from eventstore.connection import reader, reading, translated
 from eventstore.errors import (
@@ -25,6 +24,7 @@ from eventstore.errors import (
 from eventstore.event import NewEvent, RecordedEvent
 from eventstore.expectation import Command, require_name, require_same, require_version
 from eventstore.filesystem import kind_of
+from eventstore.instant import Clock
 from eventstore.journal import Journal, journal_for, of_mode
 from eventstore.statements import Statements
 from eventstore.store import (
@@ -56,7 +56,7 @@ def open_store(
     path: Path,
     *,
     schema: Schema,
-    clock: Callable[[], datetime],
+    clock: Clock,
     read_only: bool = False,
     journal: str | None = None,
     wait: float = _WAIT,
@@ -64,8 +64,8 @@ def open_store(
 ) -> "SqliteStore":
     """Open the database at `path`, which a migration has made.
 
-    `clock` gives aware local times. `journal` ("wal" or "truncate") overrides the choice by file
-    system; `wait` bounds the wait for other writers, in seconds.
+    `clock` says when an event is recorded. `journal` ("wal" or "truncate") overrides the choice by
+    file system; `wait` bounds the wait for other writers, in seconds.
     Raises DatabaseMissing, NotOurs, NewerDatabase, OlderDatabase, StoreDamaged, StoreUnwritable,
     StoreBusy, LocksUnreliable.
     """
@@ -78,9 +78,7 @@ def open_store(
         return _open_writer(path, schema, clock, wait, chosen)
 
 
-def _open_reader(
-    path: Path, schema: Schema, clock: Callable[[], datetime], wait: float
-) -> "SqliteStore":
+def _open_reader(path: Path, schema: Schema, clock: Clock, wait: float) -> "SqliteStore":
     connection = reader(path, wait)
     (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
     journal = of_mode("wal" if mode == "wal" else "truncate", "as the file says")
@@ -88,7 +86,7 @@ def _open_reader(
 
 
 def _open_writer(
-    path: Path, schema: Schema, clock: Callable[[], datetime], wait: float, chosen: Journal
+    path: Path, schema: Schema, clock: Clock, wait: float, chosen: Journal
 ) -> "SqliteStore":
     writer = Writer(path, chosen, wait)
     # The last connection to close copies the log into the file, which costs more than an append.
@@ -113,7 +111,7 @@ class SqliteStore:
         self,
         path: Path,
         schema: Schema,
-        clock: Callable[[], datetime],
+        clock: Clock,
         wait: float,
         journal: Journal,
         connection: sqlite3.Connection,
@@ -144,45 +142,52 @@ class SqliteStore:
         claim: Claim,
     ) -> Appended:
         """See EventStore."""
+        if len(events) == 1 and (done := self._append_next(stream, events[0], expected, claim)):
+            return done
         require_name(stream)
         for event in events:
             self._schema.check_new(event)
-        if len(events) == 1 and (done := self._append_next(stream, events, expected, claim)):
-            return done
         with self._transaction() as cursor:
             tip, self._tip = tip_of(cursor, self._sql.tip, stream, self._tip), None
             if not self._is_new(cursor, claim, tip, len(events)):
                 return self._repeated(cursor, stream, claim)
-            require_version(stream, expected, tip.head.version)
-            marked = stamp(stream, claim.command_id, self._clock())
+            require_version(stream, expected, tip.version)
+            marked = (stream, claim.command_id, *self._clock())
             sealed, head = seal(events, tip.head, marked)
             rows = [(position, *link) for position, link in enumerate(sealed, tip.position + 1)]
             self._insert_events(cursor, stream, rows)
-        self._tip = Tip(tip.changes, stream, tip.position + len(rows), head)
+        self._tip = Tip(tip.changes, stream, tip.position + len(rows), *head)
         return Appended(map(self._decoded, rows), False)
 
     def _append_next(
-        self, stream: str, events: Sequence[NewEvent], expected: int | Expected, claim: Claim
+        self, stream: str, event: NewEvent, expected: int | Expected, claim: Claim
     ) -> Appended | None:
-        """Append one event after the known head, unless that is not it or others are at work."""
-        tip, writer = self._tip, self._transaction()
-        if tip is None or not tip.fits(stream, expected) or not writer.at_once():
+        """Append an event after the known head, unless that is not it or others are at work.
+
+        All in one place, as each call costs microseconds after the sync of the last append.
+        """
+        tip, writer = self._tip, self._writer
+        if tip is None or writer is None or not tip.fits(stream, expected):
+            return None
+        self._schema.check_new(event)
+        if not writer.lock.granted():
             return None
         try:
-            marked = stamp(stream, claim.command_id, self._clock())
-            (link,), head = seal(events, tip.head, marked)
+            marked = (stream, claim.command_id, *self._clock())
+            link = linked(event, tip.version + 1, tip.hash, marked)
             row, self._tip = (tip.position + 1, *link), None
-            if not writer.record_next((*row, *claim, tip.head.hash)):
+            if not writer.record_next((*row, *claim, tip.hash)):
                 return None
         finally:
-            writer.end_turn()
-        self._tip = Tip(tip.changes, stream, tip.position + 1, head)
+            writer.lock.release()
+        tip.position, tip.version, tip.hash = row[0], row[2], row[6]
+        self._tip = tip
         return Appended(map(self._decoded, (row,)), False)
 
     def _is_new(self, cursor: sqlite3.Cursor, claim: Claim, tip: Tip, number: int) -> bool:
         """Claim the command, unless somebody has."""
         command_id, digest = claim
-        last = tip.head.version
+        last = tip.version
         row = (command_id, tip.stream, digest, last + 1, last + number)
         return cursor.execute(self._sql.claim, row).rowcount == 1
 
@@ -390,6 +395,7 @@ class SqliteStore:
         if self._closed:
             return
         self._closed = True
+        self._tip = None
         if self._writer is not None:
             self._writer.close()
         self._reader.close()

@@ -32,7 +32,7 @@ class Writer:
         try:
             if not os.access(path, os.W_OK):
                 raise StoreUnwritable(path, "a read-only file")
-            self._lock = _lock_of(path, journal)
+            self.lock = _lock_of(path, journal)
             self.journal = self._with_journal(journal)
         except BaseException:
             self.connection.close()
@@ -49,11 +49,11 @@ class Writer:
 
     def _switched(self, journal: Journal) -> Journal:
         """Change the file over: one process at a time, and SQLite does not wait for readers."""
-        self._lock.acquire(self._wait)
+        self.lock.acquire(self._wait)
         try:
             found = self._patiently(journal.mode)
         finally:
-            self._lock.release()
+            self.lock.release()
         if found == journal.mode:
             return journal
         self._journal_mode("truncate")
@@ -75,11 +75,11 @@ class Writer:
 
     def __enter__(self) -> sqlite3.Cursor:
         """Begin a transaction: all that happens until the exit, or nothing; in turn with others."""
-        self._lock.acquire(self._wait)
+        self.lock.acquire(self._wait)
         try:
             return self._cursor.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
-            self._lock.release()
+            self.lock.release()
             raise meaning(error, self.path, self._wait) from error
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -94,20 +94,13 @@ class Writer:
         finally:
             if self.connection.in_transaction:
                 self._cursor.execute("ROLLBACK")
-            self._lock.release()
-
-    def at_once(self) -> bool:
-        """Take the turn, if that needs no waiting. It ends with `end_turn`."""
-        return self._lock.granted()
-
-    def end_turn(self) -> None:
-        """Let the next one in."""
-        self._lock.release()
+            self.lock.release()
 
     def record_next(self, row: tuple[Any, ...]) -> bool:
         """Record the row of `sqlite_append.INSERT` durably, in turn; no if it does not fit."""
         try:
-            self._prepare()
+            if not self._prepared:
+                self._prepare()
             self._cursor.execute(INSERT, row)
         except sqlite3.IntegrityError:
             return False
@@ -116,18 +109,17 @@ class Writer:
         return True
 
     def _prepare(self) -> None:
-        if not self._prepared:
-            for statement in PREPARE:
-                self._cursor.execute(statement)
-            self._prepared = True
+        for statement in PREPARE:
+            self._cursor.execute(statement)
+        self._prepared = True
 
     def close(self) -> None:
         """Close, and fold a long log into the file unless others append or wait to."""
-        if self._log_size() > _LONG_LOG and self._lock.alone():
+        if self._log_size() > _LONG_LOG and self.lock.alone():
             self.connection.execute("PRAGMA busy_timeout=0")
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self.connection.close()
-        self._lock.close()
+        self.lock.close()
 
     def _log_size(self) -> int:
         log = self.path.with_name(self.path.name + "-wal")

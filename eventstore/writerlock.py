@@ -19,68 +19,17 @@ from eventstore.errors import StoreBusy, StoreUnwritable
 # pause between two looks of that one, and the moment for which the turn must have been free, as it
 # is between two appends of one process too.
 _TURN = 0.01
-_PAUSE = 0.0003
+_PAUSE = 0.0001
 _MOMENT = 0.00005
 # So long nobody is the head of a queue that moves: it was suspended, and the others go past it.
 _STUCK = 5.0
+
+_AT_ONCE = fcntl.LOCK_EX | fcntl.LOCK_NB
 
 
 def turn_of(path: Path) -> Path:
     """The file that whoever appends to the database at `path` holds."""
     return path.with_name(path.name + "-lock")
-
-
-class WriterLock:
-    """A lock between processes, and between stores of one process, on the database at `path`."""
-
-    def __init__(self, path: Path) -> None:
-        self._turn = _LockFile(turn_of(path))
-        self._queue = _LockFile(path.with_name(path.name + "-queue"))
-
-    def granted(self) -> bool:
-        """Hold the lock if nobody else does."""
-        return self._turn.granted()
-
-    def acquire(self, wait: float) -> None:
-        """Hold the lock within `wait` seconds. Raises StoreBusy."""
-        if self._turn.granted():
-            return
-        end = time.monotonic() + wait
-        is_head = self._queue.granted() or self._queue.reached(min(time.monotonic() + _STUCK, end))
-        try:
-            if not (self._was_left(end) or self._turn.reached(end)):
-                raise StoreBusy(wait)
-        finally:
-            if is_head:
-                self._queue.release()
-
-    def _was_left(self, end: float) -> bool:
-        """Hold the turn if whoever has it makes no more use of it."""
-        end = min(time.monotonic() + _TURN, end)
-        while time.monotonic() < end:
-            if self._turn.is_free():
-                time.sleep(_MOMENT)
-                if self._turn.granted():
-                    return True
-            time.sleep(_PAUSE)
-        return False
-
-    def alone(self) -> bool:
-        """Hold the lock if nobody else does, or waits for it."""
-        if self._queue.granted():
-            if self._turn.granted():
-                return True
-            self._queue.release()
-        return False
-
-    def release(self) -> None:
-        """Let the next one in."""
-        self._turn.release()
-
-    def close(self) -> None:
-        """Give back the files, and what is held."""
-        self._turn.close()
-        self._queue.close()
 
 
 class _LockFile:
@@ -99,7 +48,7 @@ class _LockFile:
     def granted(self) -> bool:
         """Hold it if nobody else does."""
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._descriptor, _AT_ONCE)
         except BlockingIOError:
             return False
         return True
@@ -156,3 +105,51 @@ class _Place:
                 os.close(self.descriptor)
             else:
                 self._granted.set()
+
+
+class WriterLock(_LockFile):
+    """A lock between processes, and between stores of one process, on the database at `path`.
+
+    It is the file of the turn, to which the queue leads.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(turn_of(path))
+        self._queue = _LockFile(path.with_name(path.name + "-queue"))
+
+    def acquire(self, wait: float) -> None:
+        """Hold the lock within `wait` seconds. Raises StoreBusy."""
+        if self.granted():
+            return
+        end = time.monotonic() + wait
+        is_head = self._queue.granted() or self._queue.reached(min(time.monotonic() + _STUCK, end))
+        try:
+            if not (self._was_left(end) or self.reached(end)):
+                raise StoreBusy(wait)
+        finally:
+            if is_head:
+                self._queue.release()
+
+    def _was_left(self, end: float) -> bool:
+        """Hold the turn if whoever has it makes no more use of it."""
+        end = min(time.monotonic() + _TURN, end)
+        while time.monotonic() < end:
+            if self.is_free():
+                time.sleep(_MOMENT)
+                if self.granted():
+                    return True
+            time.sleep(_PAUSE)
+        return False
+
+    def alone(self) -> bool:
+        """Hold the lock if nobody else does, or waits for it."""
+        if self._queue.granted():
+            if self.granted():
+                return True
+            self._queue.release()
+        return False
+
+    def close(self) -> None:
+        """Give back the files, and what is held."""
+        super().close()
+        self._queue.close()

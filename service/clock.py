@@ -7,6 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timezone
 from functools import lru_cache
 
+from eventstore.instant import Instant, instant
+
 Clock = Callable[[], datetime]
 """Returns the time now, aware, at the local offset."""
 
@@ -30,10 +32,24 @@ def _offset_in(quarter: float) -> timezone:
     return timezone(offset) if offset else UTC
 
 
+def system_instant() -> Instant:
+    """Return the time now as a store records it."""
+    seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
+    minute, second = divmod(seconds, 60)
+    begun, offset = _in_minute(minute)
+    return f"{begun}{second:02}.{nanoseconds // 1000:06}Z", offset
+
+
+@lru_cache(maxsize=1)
+def _in_minute(minute: int) -> Instant:
+    """Return what all times of a minute since the epoch begin with, and the local offset then."""
+    text, offset = instant(datetime.fromtimestamp(minute * 60, UTC).astimezone())
+    return text[:17], offset
+
+
 def utc_text(moment: datetime) -> str:
     """Return ``YYYY-MM-DDTHH:MM:SS.ffffffZ``, the form in which the log holds times."""
-    # strftime leaves out the noughts of an early year, and such a text sorts after all others.
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return instant(moment)[0]
 
 
 def new_id() -> str:

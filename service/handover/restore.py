@@ -7,7 +7,7 @@ hash that comes out different ends it. What an interrupted import left is taken 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
@@ -17,8 +17,8 @@ import orjson
 
 from eventstore.codec import Schema
 from eventstore.event import Actor, NewEvent, RecordedEvent
+from eventstore.instant import Clock, Instant, instant
 from eventstore.store import Claim, EventStore, Refusal
-from service.clock import Clock
 from service.disk import write_whole
 from service.errors import RootExists
 from service.handover.contents import Archive
@@ -45,18 +45,15 @@ class Then:
     """A clock that shows when the events at hand were recorded."""
 
     def __init__(self) -> None:
-        self.now = datetime.min.replace(tzinfo=UTC)
+        self.now = instant(datetime.min.replace(tzinfo=UTC))
 
-    def __call__(self) -> datetime:
+    def __call__(self) -> Instant:
         """Return that time at the offset of that place."""
         return self.now
 
     def turn(self, body: dict[str, Any]) -> None:
         """Set it to an event's time."""
-        sign = -1 if body["utc_offset"][0] == "-" else 1
-        hours, minutes = (int(part) for part in body["utc_offset"][1:].split(":"))
-        zone = timezone(sign * timedelta(hours=hours, minutes=minutes))
-        self.now = datetime.fromisoformat(body["recorded_at"]).astimezone(zone)
+        self.now = body["recorded_at"], body["utc_offset"]
 
 
 def restore(root: Root, archive: Archive, connect: Connect) -> None:

@@ -202,11 +202,11 @@ def folded(place: Place) -> Any:
     """Return the state of the workflow as an object."""
     from cli.workspace import SCHEMA
     from eventstore.sqlite import open_store
-    from service.clock import system_clock
+    from service.clock import system_instant
     from service.log import WorkflowLog
 
     database = place.path / ".wfctl/events.db"
-    store = open_store(database, schema=SCHEMA, clock=system_clock, read_only=True)
+    store = open_store(database, schema=SCHEMA, clock=system_instant, read_only=True)
     try:
         return WorkflowLog(store, "workflow-melt-2026-03-31", place.path).replayed()
     finally:

@@ -1,6 +1,6 @@
 """Events, clocks and stores for the tests of the event log."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from itertools import count
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from eventstore.address import is_server
 from eventstore.codec import Schema
 from eventstore.event import Actor, NewEvent
+from eventstore.instant import Clock, instants
 from eventstore.memory import MemoryStore
 from eventstore.sqlite import SqliteStore, open_store
 from eventstore.store import Claim, EventStore, Refusal
@@ -23,10 +24,10 @@ REFUSAL = Refusal(
 FIRST_TICK = datetime(2026, 7, 1, 12, 0, 0, 5, tzinfo=SUMMER)
 
 
-def ticking() -> Callable[[], datetime]:
+def ticking() -> Clock:
     """A clock two hours east of Greenwich that moves a second at each look."""
     seconds = count()
-    return lambda: FIRST_TICK + timedelta(seconds=next(seconds))
+    return instants(lambda: FIRST_TICK + timedelta(seconds=next(seconds)))
 
 
 _serial = count(1)

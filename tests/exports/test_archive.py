@@ -16,7 +16,7 @@ import pytest
 
 from cli.workspace import SCHEMA
 from eventstore.engine import open_log
-from service.clock import system_clock
+from service.clock import system_instant
 from service.handover.archive import write_archive
 from service.log import WorkflowLog
 from service.root import open_root
@@ -202,7 +202,7 @@ def test_what_is_appended_meanwhile_is_not_in_it(lived: Place, tmp_path: Path) -
     """The archive ends where the log stood, and holds together."""
     file, version = tmp_path / "archive.zip", lived.version()
     root, config = open_root(lived.path, None)
-    store = open_log(root.address, schema=SCHEMA, clock=system_clock, read_only=True)
+    store = open_log(root.address, schema=SCHEMA, clock=system_instant, read_only=True)
 
     def growing() -> Iterator[bytes]:
         assert wfctl("--root", str(lived.path), "note", "in between").code == 0

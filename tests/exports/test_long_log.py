@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from eventstore.codec import Schema
+from eventstore.instant import instants
 from eventstore.sqlite import open_store
 from lifecycle import payload as p
 from lifecycle.payload import Payload
@@ -59,7 +60,9 @@ def written(path: Path) -> Path:
     (folder / "config.toml").write_text(f'workflow = "{WORKFLOW}"\n')
     upgrade(folder / "events.db")
     clock = Clock()
-    store = open_store(folder / "events.db", schema=Schema(VERSIONS, UPCASTERS), clock=clock)
+    store = open_store(
+        folder / "events.db", schema=Schema(VERSIONS, UPCASTERS), clock=instants(clock)
+    )
     stages = [
         {"id": f"stage-{n}", "name": f"Stage {n}", "depends_on": [f"stage-{n - 1}"] * (n > 1)}
         for n in range(1, STAGES + 1)

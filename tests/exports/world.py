@@ -10,6 +10,7 @@ from typing import Any
 
 from eventstore.codec import Schema
 from eventstore.event import Actor, NewEvent
+from eventstore.instant import instants
 from eventstore.sqlite import open_store
 from eventstore.store import Claim, EventStore, Expected
 from lifecycle import payload as p
@@ -234,7 +235,10 @@ def make_root(path: Path, story: Sequence[tuple[Actor, Payload | str]]) -> Path:
     upgrade(folder / "events.db")
     clock = Clock()
     store = open_store(
-        folder / "events.db", schema=Schema(VERSIONS, UPCASTERS), clock=clock, journal="truncate"
+        folder / "events.db",
+        schema=Schema(VERSIONS, UPCASTERS),
+        clock=instants(clock),
+        journal="truncate",
     )
     try:
         world = World(store, clock)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cli.workspace import SCHEMA
 from eventstore.event import Actor, NewEvent
+from eventstore.instant import instants
 from eventstore.memory import MemoryStore
 from eventstore.store import Claim, EventStore, Expected
 from lifecycle import payload as p
@@ -68,7 +69,7 @@ class Chronicle:
     """A log, its clock a minute further with each command."""
 
     def __init__(self, document: dict[str, Any]) -> None:
-        self.begin(document, MemoryStore(schema=SCHEMA, clock=lambda: self.now))
+        self.begin(document, MemoryStore(schema=SCHEMA, clock=instants(lambda: self.now)))
 
     def begin(self, document: dict[str, Any], store: EventStore) -> None:
         """Make the workflow in a store whose clock is this one's."""

@@ -9,6 +9,7 @@ from typing import Any
 from cli.workspace import SCHEMA
 from eventstore.engine import open_log
 from eventstore.event import Actor
+from eventstore.instant import instants
 from eventstore.store import EventStore, Refusal
 from lifecycle import payload as p
 from migrations.upgrade import upgrade
@@ -102,6 +103,6 @@ def written(path: Path, url: str | None = None) -> Path:
     root.config_file.write_text(config_text(Config("w", database_url=url)))
     upgrade(root.address)
     story = Story.__new__(Story)
-    with closing(open_log(root.address, schema=SCHEMA, clock=lambda: story.now)) as store:
+    with closing(open_log(root.address, schema=SCHEMA, clock=instants(lambda: story.now))) as store:
         story.tell(store)
     return path

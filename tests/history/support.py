@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cli.workspace import SCHEMA
 from eventstore.sqlite import open_store
-from service.clock import system_clock
+from service.clock import system_instant
 from service.log import WorkflowLog
 from tests.adoption.support import copied, history, imported
 
@@ -18,7 +18,7 @@ def imported_log(name: str, folder: Path, *, writable: bool = False) -> Iterator
     """Import a real history into a folder below this one, and open its log."""
     place = imported(copied(history(name), folder / "root"))
     store = open_store(
-        place.path / ".wfctl/events.db", schema=SCHEMA, clock=system_clock, read_only=not writable
+        place.path / ".wfctl/events.db", schema=SCHEMA, clock=system_instant, read_only=not writable
     )
     try:
         yield WorkflowLog(store, next(store.streams()), place.path)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from cli.workspace import SCHEMA
+from eventstore.instant import instants
 from eventstore.sqlite import open_store
 from migrations.database import database_of
 from migrations.upgrade import upgrade
@@ -76,7 +77,7 @@ def kept_in(path: Path, depends: Any = IN_A_ROW) -> Kept:
     path.unlink(missing_ok=True)
     upgrade(path)
     made: list[Kept] = []
-    store = open_store(path, schema=SCHEMA, clock=lambda: made[0].now)
+    store = open_store(path, schema=SCHEMA, clock=instants(lambda: made[0].now))
     made.append(Kept.__new__(Kept))
     made[0].begin(plan(depends), store)
     return made[0]

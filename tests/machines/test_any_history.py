@@ -17,7 +17,7 @@ from lifecycle.machines import payload as p
 from lifecycle.machines.errors import MachineError
 from lifecycle.payload_base import Payload
 from projections.machines.documents import rendered
-from service.clock import system_clock
+from service.clock import system_instant
 from service.machines.definitions import SHIPPED
 from service.machines.initialise import make_root
 from service.machines.log import MachineLog
@@ -71,7 +71,7 @@ def test_a_replay_after_losing_every_file_is_identical(data: st.DataObject, name
     with TemporaryDirectory() as folder:
         root = Root(Path(folder))
         make_root(root)
-        store = MemoryStore(schema=SCHEMA, clock=system_clock)
+        store = MemoryStore(schema=SCHEMA, clock=system_instant)
         service = MachineService(root, MachineLog(store, "m-1", root.path), Actor("user", "ada"))
         service.handle(p.MachineCreated(machine="m-1", definition=definition(name).dumped()))
         for command in data.draw(st.lists(commands(name), max_size=12)):

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from cli.workspace import SCHEMA
 from eventstore.event import Actor, NewEvent
+from eventstore.instant import instants
 from eventstore.sqlite import SqliteStore, open_store
 from eventstore.store import Claim, Expected
 from lifecycle.payload import NoteLogged
@@ -23,7 +24,7 @@ CRASHED_AT = datetime(2026, 4, 1, 12, 0, 0, tzinfo=UTC)
 @contextmanager
 def store_of(place: Place, clock: Callable[[], datetime] = system_clock) -> Iterator[SqliteStore]:
     """Open the place's log past the service."""
-    store = open_store(place.path / ".wfctl/events.db", schema=SCHEMA, clock=clock)
+    store = open_store(place.path / ".wfctl/events.db", schema=SCHEMA, clock=instants(clock))
     try:
         yield store
     finally:

@@ -1,10 +1,10 @@
-"""What an append adds to its events."""
+"""When an event is recorded, as the log says it."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from eventstore.chain import stamp
+from eventstore.instant import instant, instants
 
 NEPAL = timezone(timedelta(hours=5, minutes=45))
 
@@ -21,9 +21,13 @@ NEPAL = timezone(timedelta(hours=5, minutes=45))
 )
 def test_a_time_has_six_digits_after_its_second(now: datetime, text: str) -> None:
     """Given any moment, then it is recorded in UTC and as long as every other."""
-    assert stamp("w", "c", now).recorded_at == text
+    assert instant(now)[0] == text
 
 
-def test_the_writers_offset_is_kept() -> None:
-    """Given a clock east of Greenwich, then its offset is in the stamp."""
-    assert stamp("w", "c", datetime(2026, 1, 1, tzinfo=NEPAL)).utc_offset == "+05:45"
+@pytest.mark.parametrize(
+    ("hours", "text"), [(0, "+00:00"), (5.75, "+05:45"), (-3.5, "-03:30"), (14, "+14:00")]
+)
+def test_the_writers_offset_is_kept(hours: float, text: str) -> None:
+    """Given a clock anywhere on earth, then its offset is a part of the instant."""
+    zone = timezone(timedelta(hours=hours))
+    assert instants(lambda: datetime(2026, 1, 1, tzinfo=zone))()[1] == text
