@@ -47,6 +47,16 @@ def test_every_example_is_lifted_to_what_is_written_today(example: OnFile) -> No
     assert payload.model_dump(mode="json") == lifted(example)
 
 
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.path.stem)
+def test_what_is_written_is_the_payload_in_full(example: OnFile) -> None:
+    """In the order of the fields, as it is hashed and shown, and nothing that could change it."""
+    payload = EVERY[example.type].model_validate(lifted(example))
+    said = payload.as_json()
+    assert list(said.items()) == list(payload.model_dump(mode="json").items())
+    said.clear()
+    assert payload.as_json() == lifted(example)
+
+
 @pytest.mark.parametrize("type_", sorted(EVERY))
 def test_a_model_is_what_its_version_says(type_: str) -> None:
     """A field that comes, goes or changes makes a new version."""
