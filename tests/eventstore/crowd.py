@@ -3,6 +3,7 @@
 `python -m tests.eventstore.crowd DATABASE JOURNAL WRITERS APPENDS STREAMS READERS [REHEARSALS]`
 prints one JSON object: for each writer the longest wait in seconds, and what each reader saw. All
 open the log at once, make their rehearsals, appends to a stream of their own, and start at once.
+They rehearse twice, as the first append after another process's takes a path of its own.
 """
 
 import json
@@ -27,18 +28,26 @@ class Part(NamedTuple):
     rehearsals: int
 
 
-def write(address: str, journal: str, part: Part, start: Callable[[], None]) -> dict[str, Any]:
+def write(
+    address: str, journal: str, part: Part, again: Callable[[], None], start: Callable[[], None]
+) -> dict[str, Any]:
     """Append one event at a time."""
     longest = 0.0
     with closing(opened(address, journal)) as store:
-        for number in range(part.rehearsals):
-            _append(store, f"rehearsal-{part.writer}", f"{part.writer}-rehearsal-{number}")
+        _rehearse(store, part, "first")
+        again()
+        _rehearse(store, part, "second")
         start()
         began = time.perf_counter()
         for number in range(part.appends):
             longest = max(longest, _append(store, part.stream, f"{part.writer}-{number}"))
         ended = time.perf_counter()
     return {"longest": longest, "began": began, "ended": ended}
+
+
+def _rehearse(store: EventStore, part: Part, time: str) -> None:
+    for number in range(part.rehearsals):
+        _append(store, f"rehearsal-{part.writer}", f"{part.writer}-{time}-{number}")
 
 
 def _append(store: EventStore, stream: str, name: str) -> float:
@@ -109,12 +118,13 @@ def main(
     rehearsals: int = 0,
 ) -> None:
     """Start everybody, let them go at once, and print what they report."""
-    doors, line, exit_ = Gate(), Gate(), Gate()
+    doors, stage, line, exit_ = Gate(), Gate(), Gate(), Gate()
     parts = [Part(w, appends, f"stream-{w % streams}", rehearsals) for w in range(writers)]
-    jobs = [partial(write, address, journal, part, line.wait) for part in parts]
+    jobs = [partial(write, address, journal, part, stage.wait, line.wait) for part in parts]
     jobs += [partial(tail, address, journal, writers * appends, line.wait)] * readers
     children = [fork(job, doors, exit_) for job in jobs]
     doors.open(len(children))
+    stage.open(writers)
     line.open(len(children))
     exit_.open(len(children))
     reports = [report(*child) for child in children]
