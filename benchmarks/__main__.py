@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import crowd, history, others, ours, processes
+from benchmarks import core, crowd, history, others, ours, processes
 from benchmarks.measurement import Contender, in_fresh_folder, interleaved, table
 
 # Short works get more rounds: what else a machine does comes in bursts of seconds.
@@ -24,6 +24,8 @@ COMPARISONS: dict[str, tuple[str, str, list[Contender]]] = {
         [
             ("wfctl eventstore", ours.singles),
             ("raw sqlite3", others.raw_singles),
+            ("SQLAlchemy Core", core.singles),
+            ("… with a version check", core.checked_singles),
             ("eventsourcing", others.eventsourcing_singles),
         ],
     ),
