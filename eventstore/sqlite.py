@@ -15,12 +15,7 @@ from eventstore.cargo import all_commands, all_raw, all_refusals, in_the_way, un
 from eventstore.chain import Link, linked, seal
 from eventstore.codec import Schema, canonical
 from eventstore.connection import reader, reading, translated
-from eventstore.errors import (
-    DatabaseMissing,
-    EventIdReused,
-    StoreClosed,
-    StoreDamaged,
-)
+from eventstore.errors import DatabaseMissing, EventIdReused, StoreClosed, StoreDamaged
 from eventstore.event import NewEvent, RecordedEvent
 from eventstore.expectation import Command, require_name, require_same, require_version
 from eventstore.filesystem import kind_of
@@ -339,12 +334,8 @@ class SqliteStore:
 
     def head(self, stream: str) -> Head | None:
         """See EventStore."""
-        with self._reading() as connection:
-            return self._head(connection, stream)
-
-    def _head(self, connection: sqlite3.Connection, stream: str) -> Head | None:
-        row = connection.execute(self._sql.head, (stream,)).fetchone()
-        return None if row is None else Head(*row)
+        rows = self._fetch(self._sql.head, (stream,))
+        return Head(*rows[0]) if rows else None
 
     def streams(self) -> Iterator[str]:
         """See EventStore."""
