@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timezone
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from eventstore.instant import Instant, instant
@@ -13,23 +13,9 @@ Clock = Callable[[], datetime]
 """Returns the time now, aware, at the local offset."""
 
 
-_QUARTER = 900
-
-
 def system_clock() -> datetime:
     """Return the time now at the local offset."""
-    now = time.time()
-    return datetime.fromtimestamp(now, _offset_in(now // _QUARTER))
-
-
-@lru_cache(maxsize=1)
-def _offset_in(quarter: float) -> timezone:
-    """Return the local offset in a quarter of an hour, inside which no place on earth changes it.
-
-    Asking the system for it costs several times as much as asking for the time.
-    """
-    offset = datetime.fromtimestamp(quarter * _QUARTER, UTC).astimezone().utcoffset()
-    return timezone(offset) if offset else UTC
+    return datetime.now().astimezone()
 
 
 def system_instant() -> Instant:
@@ -42,7 +28,10 @@ def system_instant() -> Instant:
 
 @lru_cache(maxsize=1)
 def _in_minute(minute: int) -> Instant:
-    """Return what all times of a minute since the epoch begin with, and the local offset then."""
+    """Return what all times of a minute since the epoch begin with, and the local offset then.
+
+    Asking the system for the offset costs several times as much as asking for the time.
+    """
     text, offset = instant(datetime.fromtimestamp(minute * 60, UTC).astimezone())
     return text[:17], offset
 
