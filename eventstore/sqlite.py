@@ -137,54 +137,59 @@ class SqliteStore:
         claim: Claim,
     ) -> Appended:
         """See EventStore."""
-        if len(events) == 1 and (done := self._append_next(stream, events[0], expected, claim)):
-            return done
         require_name(stream)
         for event in events:
             self._schema.check_new(event)
-        with self._transaction() as cursor:
+        writer, tip = self._transaction(), self._tip
+        if tip is None or len(events) != 1:
+            return self._append(writer, stream, events, expected, claim)
+        try:
+            if not writer.lock.granted() or tip.stream != stream:
+                tip = self._tip = writer.look(self._sql.tip, stream, tip)
+            done = self._append_next(writer, tip, events[0], claim) if tip.meets(expected) else None
+            return done or self._append(writer, stream, events, expected, claim)
+        finally:
+            writer.lock.release()
+
+    def _append_next(
+        self, writer: Writer, tip: Tip, event: NewEvent, claim: Claim
+    ) -> Appended | None:
+        """Append an event after the head of its stream, unless it or the log ends elsewhere.
+
+        All in one place, as each call costs microseconds after the sync of the last append.
+        """
+        marked = (tip.stream, claim.command_id, *self._clock())
+        link = linked(event, tip.version + 1, tip.hash, marked)
+        row, self._tip = (tip.position + 1, *link), None
+        if not writer.record_next((*row, *claim, tip.last)):
+            return None
+        tip.position, tip.version, tip.hash = row[0], row[2], row[6]
+        tip.last = tip.hash
+        self._tip = tip
+        return Appended(map(self._decoded, (row,)), False)
+
+    def _append(
+        self,
+        writer: Writer,
+        stream: str,
+        events: Sequence[NewEvent],
+        expected: int | Expected,
+        claim: Claim,
+    ) -> Appended:
+        """Append in a transaction of its own, from whatever is found in it."""
+        with writer as cursor:
             tip, self._tip = tip_of(cursor, self._sql.tip, stream, self._tip), None
-            if not self._is_new(cursor, claim, tip, len(events)):
+            span = (tip.version + 1, tip.version + len(events))
+            claimed = (claim.command_id, stream, claim.digest, *span)
+            if cursor.execute(self._sql.claim, claimed).rowcount == 0:
                 return self._repeated(cursor, stream, claim)
             require_version(stream, expected, tip.version)
             marked = (stream, claim.command_id, *self._clock())
             sealed, head = seal(events, tip.head, marked)
             rows = [(position, *link) for position, link in enumerate(sealed, tip.position + 1)]
             self._insert_events(cursor, stream, rows)
-        self._tip = Tip(tip.changes, stream, tip.position + len(rows), *head)
+        self._tip = Tip(tip.changes, stream, rows[-1][0], head.hash, *head) if rows else None
         return Appended(map(self._decoded, rows), False)
-
-    def _append_next(
-        self, stream: str, event: NewEvent, expected: int | Expected, claim: Claim
-    ) -> Appended | None:
-        """Append an event after the known head, unless that is not it or others are at work.
-
-        All in one place, as each call costs microseconds after the sync of the last append.
-        """
-        tip, writer = self._tip, self._writer
-        if tip is None or writer is None or not tip.fits(stream, expected):
-            return None
-        self._schema.check_new(event)
-        if not writer.lock.granted():
-            return None
-        try:
-            marked = (stream, claim.command_id, *self._clock())
-            link = linked(event, tip.version + 1, tip.hash, marked)
-            row, self._tip = (tip.position + 1, *link), None
-            if not writer.record_next((*row, *claim, tip.hash)):
-                return None
-        finally:
-            writer.lock.release()
-        tip.position, tip.version, tip.hash = row[0], row[2], row[6]
-        self._tip = tip
-        return Appended(map(self._decoded, (row,)), False)
-
-    def _is_new(self, cursor: sqlite3.Cursor, claim: Claim, tip: Tip, number: int) -> bool:
-        """Claim the command, unless somebody has."""
-        command_id, digest = claim
-        last = tip.version
-        row = (command_id, tip.stream, digest, last + 1, last + number)
-        return cursor.execute(self._sql.claim, row).rowcount == 1
 
     def _repeated(self, cursor: sqlite3.Cursor, stream: str, claim: Claim) -> Appended:
         known = self._command(cursor, claim.command_id)
@@ -386,7 +391,6 @@ class SqliteStore:
         if self._closed:
             return
         self._closed = True
-        self._tip = None
         if self._writer is not None:
             self._writer.close()
         self._reader.close()

@@ -1,8 +1,8 @@
-"""One event after one's own last: one statement of SQLite's, and so its own transaction.
+"""One event after a known head: one statement of SQLite's, and so its own transaction.
 
 A trigger does what the statements of another append do: a temporary one, on a view that holds
 nothing, so neither is a part of the database. It refuses the event if the one before it in the log
-is not the one that it continues, as after a restore; what is taken, a unique index refuses.
+is not the one that was seen there, as after a restore; what is taken, a unique index refuses.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ def _listed(names: Iterable[Any], before: str = "") -> str:
 
 _EVENT = events.columns.keys()
 _CLAIM = ("command_id", "digest")
-_COLUMNS = (*_EVENT, *_CLAIM, "prev_hash")
+_COLUMNS = (*_EVENT, *_CLAIM, "last_hash")
 
 _NULLS = _listed(f"NULL AS {name}" for name in _COLUMNS)
 
@@ -27,11 +27,11 @@ PREPARE = (
     f"""
 CREATE TEMP TRIGGER IF NOT EXISTS next_event_recorded INSTEAD OF INSERT ON next_event BEGIN
   SELECT RAISE(ABORT, 'another head')
-  WHERE NEW.prev_hash IS NOT (SELECT hash FROM events WHERE position = NEW.position - 1);
+  WHERE NEW.last_hash IS NOT (SELECT hash FROM events WHERE position = NEW.position - 1);
   INSERT INTO commands ({_listed(commands.columns.keys())})
   VALUES (NEW.command_id, NEW.stream, NEW.digest, NEW.version, NEW.version);
   INSERT INTO events ({_listed(_EVENT)}) VALUES ({_listed(_EVENT, "NEW.")});
 END""",
 )
-#: The columns of an event's row, then command id, digest, and the hash that the event continues.
+#: The columns of an event's row, then command id, digest, and the hash that the log ends with.
 INSERT = f"INSERT INTO next_event VALUES ({_listed('?' for _ in _COLUMNS)})"

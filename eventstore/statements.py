@@ -59,17 +59,16 @@ class Statements:
 
     @cached_property
     def tip(self) -> str:
-        """stream -> last position of the log, version and hash of the stream's head.
+        """stream -> position and hash of the log's last event, version and hash of the stream's.
 
-        Each is null where there is none.
+        The latter are null where there is none, and an empty log gives no row.
         """
-        last = select(func.max(events.c.position).label("position")).subquery()
-        found = select(events.c.version, events.c.hash).where(
-            events.c.stream == bindparam("stream")
-        )
-        newest = _first(found.order_by(events.c.version.desc()), literal_column("1")).subquery()
-        columns = (last.c.position, newest.c.version, newest.c.hash)
-        return self._text(select(*columns).select_from(last.outerjoin(newest, true())))
+        one: ColumnElement[int] = literal_column("1")
+        every = select(events.c.position, events.c.hash)
+        last = _first(every.order_by(events.c.position.desc()), one).subquery()
+        own = select(events.c.version, events.c.hash).where(events.c.stream == bindparam("stream"))
+        head = _first(own.order_by(events.c.version.desc()), one).subquery()
+        return self._text(select(last, head).select_from(last.outerjoin(head, true())))
 
     @cached_property
     def extent(self) -> str:

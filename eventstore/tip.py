@@ -3,7 +3,7 @@
 import sqlite3
 from dataclasses import dataclass
 
-from eventstore.chain import START, Link
+from eventstore.chain import START, ZERO, Link
 from eventstore.expectation import is_met
 from eventstore.store import Expected
 
@@ -18,8 +18,9 @@ class Tip:
     #: SQLite's `data_version`, which every commit of another connection changes.
     changes: int
     stream: str
-    #: Of the last event of the log; version and hash are those of the stream's.
+    #: Position and hash of the log's last event; version and hash are those of the stream's.
     position: int
+    last: str
     version: int
     hash: str
 
@@ -28,17 +29,16 @@ class Tip:
         """The end of the stream's chain."""
         return Link(self.version, self.hash)
 
-    def fits(self, stream: str, expected: int | Expected) -> bool:
-        """Whether this is the stream, and its head as expected."""
-        if self.stream != stream:
-            return False
+    def meets(self, expected: int | Expected) -> bool:
+        """Whether the head of the stream is as expected."""
         return self.version == expected or is_met(expected, self.version)
 
 
 def tip_of(cursor: sqlite3.Cursor, statement: str, stream: str, known: Tip | None) -> Tip:
-    """The tip in a transaction: what is known, unless others wrote, or what `statement` finds."""
+    """The tip within the turn: what is known, unless others wrote, or what `statement` finds."""
     (changes,) = cursor.execute("PRAGMA data_version").fetchone()
     if known is not None and known.changes == changes and known.stream == stream:
         return known
-    position, version, hash_ = cursor.execute(statement, (stream,)).fetchone()
-    return Tip(changes, stream, position or 0, *(version, hash_) if version else START)
+    found = cursor.execute(statement, (stream,)).fetchone()
+    position, last, version, hash_ = found or (0, ZERO, *START)
+    return Tip(changes, stream, position, last, *(version, hash_) if version else START)

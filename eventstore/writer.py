@@ -11,6 +11,7 @@ from eventstore.errors import LocksUnreliable, StoreUnwritable
 from eventstore.filesystem import kind_of, locks_exclude
 from eventstore.journal import Journal, of_mode
 from eventstore.sqlite_append import INSERT, PREPARE
+from eventstore.tip import Tip, tip_of
 from eventstore.writerlock import WriterLock, turn_of
 
 # Bytes of write-ahead log that a closing store leaves: the next process to open reads them all, and
@@ -95,6 +96,14 @@ class Writer:
             if self.connection.in_transaction:
                 self._cursor.execute("ROLLBACK")
             self.lock.release()
+
+    def look(self, statement: str, stream: str, known: Tip) -> Tip:
+        """Take the turn, and see where the log and a stream end. Raises StoreBusy."""
+        self.lock.acquire(self._wait)
+        try:
+            return tip_of(self._cursor, statement, stream, known)
+        except sqlite3.Error as error:
+            raise meaning(error, self.path, self._wait) from error
 
     def record_next(self, row: tuple[Any, ...]) -> bool:
         """Record the row of `sqlite_append.INSERT` durably, in turn; no if it does not fit."""

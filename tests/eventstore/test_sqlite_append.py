@@ -1,8 +1,9 @@
-"""One event after one's own last: one statement, and the same answers as in any other append."""
+"""One event after a known head: one statement, and the same answers as in any other append."""
 
 import sqlite3
+import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from eventstore.errors import CommandConflict, EventIdReused, InvalidData, WrongExpectedVersion
 from eventstore.sqlite import SqliteStore
 from eventstore.store import Expected
+from eventstore.writerlock import WriterLock
 from tests.eventstore.support import claim, note, notes, sqlite_store
 
 
@@ -34,6 +36,20 @@ def put(source: Path, target: Path) -> None:
         log.backup(other)
 
 
+@contextmanager
+def busy(path: Path) -> Iterator[None]:
+    """Whoever appends must wait for the turn, and gets it."""
+    lock = WriterLock(path)
+    lock.acquire(1)
+    release = threading.Timer(0.05, lock.release)
+    release.start()
+    try:
+        yield
+    finally:
+        release.join()
+        lock.close()
+
+
 def versions(store: SqliteStore) -> list[tuple[int, int]]:
     """Position and version of each event of the stream, in a log that is sound."""
     assert list(store.verify()) == []
@@ -49,6 +65,51 @@ def test_the_next_event_is_one_statement(store: SqliteStore) -> None:
     assert {line.partition(" VALUES")[0] for line in said} == {"INSERT INTO next_event"}
     assert [(event.position, event.data) for event in done.events] == [(3, {"text": "third"})]
     assert versions(store) == [(1, 1), (2, 2), (3, 3)]
+
+
+@pytest.mark.parametrize("stream", ["w", "new"])
+def test_after_a_wait_a_look_finds_the_head(store: SqliteStore, stream: str) -> None:
+    """Given a wait for others who have appended, then a look and the one statement are enough."""
+    said: list[str] = []
+    with closing(sqlite_store(store.path)) as other:
+        other.append("w", notes(1), expected=2, claim=claim())
+    statements(store, said)
+    with busy(store.path):
+        store.append(stream, notes(1), expected=Expected.ANY, claim=claim())
+    # What the trigger does is written down too, under the statement that called it.
+    assert list(dict.fromkeys(line.split()[0] for line in said)) == ["PRAGMA", "SELECT", "INSERT"]
+    assert [event.stream for event in store.read_all(after=2)] == ["w", stream]
+    assert list(store.verify()) == []
+
+
+def test_what_does_not_fit_after_a_wait_is_refused_in_the_same_turn(store: SqliteStore) -> None:
+    """Given a wait for somebody who appended first, then the conflict is told, and no more."""
+    with closing(sqlite_store(store.path)) as other:
+        other.append("w", notes(1), expected=2, claim=claim())
+    with busy(store.path), pytest.raises(WrongExpectedVersion):
+        store.append("w", notes(1), expected=2, claim=claim())
+    with closing(WriterLock(store.path)) as lock:
+        assert lock.granted()
+    assert versions(store) == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_another_stream_takes_a_look_and_one_statement(store: SqliteStore) -> None:
+    """Given appends to two streams in turn, then none of them begins a transaction."""
+    said: list[str] = []
+    statements(store, said)
+    for version in range(3):
+        store.append("x", notes(1), expected=version, claim=claim())
+        store.append("w", notes(1), expected=version + 2, claim=claim())
+    assert not [line for line in said if line.startswith("BEGIN")]
+    assert versions(store) == [(1, 1), (2, 2), (4, 3), (6, 4), (8, 5)]
+
+
+@pytest.mark.parametrize("name", ["", "a\0b"])
+def test_a_stream_must_have_a_name_then_too(store: SqliteStore, name: str) -> None:
+    """Given a known head, then a stream that not every engine can name is refused all the same."""
+    with pytest.raises(InvalidData):
+        store.append(name, notes(1), expected=Expected.ANY, claim=claim())
+    assert [event.stream for event in store.read_all()] == ["w", "w"]
 
 
 def test_nothing_of_it_is_left_in_the_database(store: SqliteStore) -> None:
