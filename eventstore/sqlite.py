@@ -176,7 +176,7 @@ class SqliteStore:
         expected: int | Expected,
         claim: Claim,
     ) -> Appended:
-        """Append in a transaction of its own, from whatever is found in it."""
+        """Append in a transaction, within the turn that is held or one of its own."""
         with writer as cursor:
             tip, self._tip = tip_of(cursor, self._sql.tip, stream, self._tip), None
             span = (tip.version + 1, tip.version + len(events))

@@ -82,8 +82,8 @@ def test_after_a_wait_a_look_finds_the_head(store: SqliteStore, stream: str) -> 
     assert list(store.verify()) == []
 
 
-def test_what_does_not_fit_after_a_wait_is_refused_in_the_same_turn(store: SqliteStore) -> None:
-    """Given a wait for somebody who appended first, then the conflict is told, and no more."""
+def test_a_conflict_found_after_a_wait_gives_the_turn_back(store: SqliteStore) -> None:
+    """Given a wait for somebody who appended first, then the next one may append at once."""
     with closing(sqlite_store(store.path)) as other:
         other.append("w", notes(1), expected=2, claim=claim())
     with busy(store.path), pytest.raises(WrongExpectedVersion):
