@@ -3,13 +3,16 @@
 `python -m tests.eventstore.crowd DATABASE JOURNAL WRITERS APPENDS STREAMS READERS [REHEARSALS]`
 prints one JSON object: for each writer the longest wait in seconds, and what each reader saw. All
 open the log at once, make their rehearsals, appends to a stream of their own, and start at once.
-They rehearse twice, as the first append after another process's takes a path of its own.
+They rehearse twice, as the first append after another process's takes a path of its own; and who
+has ended keeps the log open until all have. One that fails ends them all.
 """
 
 import json
 import os
+import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -17,6 +20,8 @@ from typing import Any, NamedTuple
 
 from eventstore.store import Claim, EventStore, Expected
 from tests.eventstore.support import note, opened
+
+_PATIENCE_SECONDS = 600
 
 
 class Part(NamedTuple):
@@ -28,20 +33,27 @@ class Part(NamedTuple):
     rehearsals: int
 
 
-def write(
-    address: str, journal: str, part: Part, again: Callable[[], None], start: Callable[[], None]
-) -> dict[str, Any]:
+class Gates(NamedTuple):
+    """What a writer waits for: to rehearse again, to begin, and to leave."""
+
+    again: Callable[[], None]
+    start: Callable[[], None]
+    leave: Callable[[], None]
+
+
+def write(address: str, journal: str, part: Part, gates: Gates) -> dict[str, Any]:
     """Append one event at a time."""
     longest = 0.0
     with closing(opened(address, journal)) as store:
         _rehearse(store, part, "first")
-        again()
+        gates.again()
         _rehearse(store, part, "second")
-        start()
+        gates.start()
         began = time.perf_counter()
         for number in range(part.appends):
             longest = max(longest, _append(store, part.stream, f"{part.writer}-{number}"))
         ended = time.perf_counter()
+        gates.leave()
     return {"longest": longest, "began": began, "ended": ended}
 
 
@@ -58,7 +70,9 @@ def _append(store: EventStore, stream: str, name: str) -> float:
     return time.perf_counter() - began
 
 
-def tail(address: str, journal: str, total: int, start: Callable[[], None]) -> dict[str, Any]:
+def tail(
+    address: str, journal: str, total: int, start: Callable[[], None], leave: Callable[[], None]
+) -> dict[str, Any]:
     """Follow the log until it holds `total` events; say where a position was left out."""
     seen, holes, looks = 0, [], 0
     with closing(opened(address, journal)) as store:
@@ -69,6 +83,7 @@ def tail(address: str, journal: str, total: int, start: Callable[[], None]) -> d
                 if event.position != seen + 1:
                     holes.append([seen, event.position])
                 seen = event.position
+        leave()
     return {"seen": seen, "holes": holes, "looks": looks}
 
 
@@ -91,20 +106,24 @@ class Gate:
         os.write(self._opener, b"x" * number)
 
 
-def fork(work: Callable[[], dict[str, Any]], gate: Gate, exit_: Gate) -> tuple[int, int]:
-    """A child that waits at the gate, works, writes its result to a pipe, and waits to leave."""
+def fork(work: Callable[[], dict[str, Any]], gate: Gate) -> tuple[int, int]:
+    """A child that waits at the gate, works, and writes its result to a pipe."""
     reading, writing = os.pipe()
     child = os.fork()
     if child:
         os.close(writing)
         return child, reading
+    # Where the parent was killed, nobody opens the next gate.
+    signal.alarm(_PATIENCE_SECONDS)
     code = 1
     try:
         gate.wait()
         os.write(writing, json.dumps(work()).encode())
         code = 0
     finally:
-        exit_.wait()
+        if code:
+            traceback.print_exc()
+            os.killpg(0, signal.SIGTERM)
         os._exit(code)
 
 
@@ -118,11 +137,13 @@ def main(
     rehearsals: int = 0,
 ) -> None:
     """Start everybody, let them go at once, and print what they report."""
+    os.setpgid(0, 0)
     doors, stage, line, exit_ = Gate(), Gate(), Gate(), Gate()
     parts = [Part(w, appends, f"stream-{w % streams}", rehearsals) for w in range(writers)]
-    jobs = [partial(write, address, journal, part, stage.wait, line.wait) for part in parts]
-    jobs += [partial(tail, address, journal, writers * appends, line.wait)] * readers
-    children = [fork(job, doors, exit_) for job in jobs]
+    gates = Gates(stage.wait, line.wait, exit_.wait)
+    jobs = [partial(write, address, journal, part, gates) for part in parts]
+    jobs += [partial(tail, address, journal, writers * appends, line.wait, exit_.wait)] * readers
+    children = [fork(job, doors) for job in jobs]
     doors.open(len(children))
     stage.open(writers)
     line.open(len(children))
