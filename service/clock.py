@@ -20,20 +20,19 @@ def system_clock() -> datetime:
 
 def system_instant() -> Instant:
     """Return the time now as a store records it."""
-    seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
-    minute, second = divmod(seconds, 60)
-    begun, offset = _in_minute(minute)
-    return f"{begun}{second:02}.{nanoseconds // 1000:06}Z", offset
+    second, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
+    begun, offset = _in_second(second)
+    return f"{begun}{nanoseconds // 1000:06}Z", offset
 
 
 @lru_cache(maxsize=1)
-def _in_minute(minute: int) -> Instant:
-    """Return what all times of a minute since the epoch begin with, and the local offset then.
+def _in_second(second: int) -> Instant:
+    """Return what all times of a second since the epoch begin with, and the local offset then.
 
     Asking the system for the offset costs several times as much as asking for the time.
     """
-    text, offset = instant(datetime.fromtimestamp(minute * 60, UTC).astimezone())
-    return text[:17], offset
+    text, offset = instant(datetime.fromtimestamp(second, UTC).astimezone())
+    return text[:20], offset
 
 
 def utc_text(moment: datetime) -> str:

@@ -18,10 +18,10 @@ def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
         time.tzset()
-        clock._in_minute.cache_clear()
+        clock._in_second.cache_clear()
         yield
     time.tzset()
-    clock._in_minute.cache_clear()
+    clock._in_second.cache_clear()
 
 
 def test_it_is_the_time_now() -> None:
