@@ -41,6 +41,11 @@ def fresh_claim() -> Claim:
     return Claim(fresh_id(), "d" * 64)
 
 
+def claim_of(new: NewEvent) -> Claim:
+    """The claim of a new command that is one event, which bears its id."""
+    return Claim(new.event_id, "d" * 64)
+
+
 def event(said: dict[str, Any]) -> NewEvent:
     """A new event that says so, validated by the model of its type as the service does."""
     payload = payload_of("note.logged", said).as_json()

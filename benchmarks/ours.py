@@ -5,7 +5,7 @@ import time
 from itertools import count
 from pathlib import Path
 
-from benchmarks.contents import STREAM, counted, data, event, fill, fresh_claim, made, opened
+from benchmarks.contents import STREAM, claim_of, counted, data, event, fill, made, opened
 from eventstore.store import StoredFold
 
 # Enough for the write-ahead log of each contender to be folded into its file a few times.
@@ -20,7 +20,8 @@ def singles(folder: Path, journal: str = "wal") -> float:
     store, said = made(folder / "events.db", journal), list(map(data, range(SINGLES)))
     start = time.perf_counter()
     for version in range(SINGLES):
-        store.append(STREAM, [event(said[version])], expected=version, claim=fresh_claim())
+        new = event(said[version])
+        store.append(STREAM, [new], expected=version, claim=claim_of(new))
     seconds = time.perf_counter() - start
     store.close()
     return SINGLES / seconds
@@ -63,7 +64,8 @@ def open_append_close(folder: Path) -> float:
     start = time.perf_counter()
     for version in range(300):
         store = opened(path)
-        store.append(STREAM, [event(data(version))], expected=version, claim=fresh_claim())
+        new = event(data(version))
+        store.append(STREAM, [new], expected=version, claim=claim_of(new))
         store.close()
     return (time.perf_counter() - start) / 300 * 1000
 
@@ -77,9 +79,10 @@ def appends_at(folder: Path, lengths: list[int]) -> list[float]:
     versions = {length: count(length) for length in lengths}
     for number in range(1500):
         for length in lengths:
-            new, claim = [event(data(number))], fresh_claim()
+            new = event(data(number))
+            claim, version = claim_of(new), next(versions[length])
             start = time.perf_counter()
-            store.append(f"stream-{length}", new, expected=next(versions[length]), claim=claim)
+            store.append(f"stream-{length}", [new], expected=version, claim=claim)
             spent[length].append(time.perf_counter() - start)
     store.close()
     return [sorted(times)[len(times) // 2] * 1e6 for times in spent.values()]

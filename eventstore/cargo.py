@@ -52,10 +52,10 @@ def all_raw(fetch: Fetch, sql: Statements) -> Iterator[Raw]:
         after = rows[-1][0]
 
 
-def all_commands(fetch: Fetch, sql: Statements) -> Iterator[Claimed]:
-    """Every claimed command in order of its id."""
+def all_commands(fetch: Fetch, statement: str) -> Iterator[Claimed]:
+    """Every claimed command in order of its id, by a statement such as `Statements.commands`."""
     after = ""
-    while rows := fetch(sql.commands, (after, _CHUNK)):
+    while rows := fetch(statement, (after, _CHUNK)):
         yield from (Claimed(*row) for row in rows)
         after = rows[-1][0]
 

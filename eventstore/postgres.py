@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
@@ -115,8 +116,11 @@ class PostgresStore:
         for event in events:
             self._schema.check_new(event)
         self._require_writable()
-        done = self._server.lasting(lambda c: self._append(c, stream, events, expected, claim))
-        return self._answer(done, events) if isinstance(done, Command) else done
+        tries = count()
+        lost, done = self._server.lasting(
+            lambda c: (next(tries), self._append(c, stream, events, expected, claim))
+        )
+        return self._answer(done, events if lost else ()) if isinstance(done, Command) else done
 
     def _require_writable(self) -> None:
         if self._read_only or self._closed:
@@ -174,11 +178,11 @@ class PostgresStore:
         decode = self._schema.decode
         return (decode(n, hash_, text) for n, (*_, hash_, text) in enumerate(sealed, first))
 
-    def _answer(self, known: Command, asked: Sequence[NewEvent] = ()) -> Appended:
-        """The first answer; it is no repetition where it was ours, and only its news was lost."""
+    def _answer(self, known: Command, lost: Sequence[NewEvent] = ()) -> Appended:
+        """The first answer; it is no repetition of what was recorded here and its news `lost`."""
         found = self.read(known.stream, after=known.first_version - 1, upto=known.last_version)
         events = tuple(found)
-        ours = bool(events) and [e.event_id for e in events] == [e.event_id for e in asked]
+        ours = bool(events) and [e.event_id for e in events] == [e.event_id for e in lost]
         return Appended(events, not ours)
 
     def claimed(self, claim: Claim) -> Appended | None:
@@ -254,7 +258,7 @@ class PostgresStore:
 
     def commands(self) -> Iterator[Claimed]:
         """See EventStore."""
-        return all_commands(self._fetch, self._sql)
+        return all_commands(self._fetch, self._sql.commands)
 
     def take_in(self, cargo: Cargo) -> None:
         """See EventStore. A lost connection is not made anew: what came of it must be looked up."""

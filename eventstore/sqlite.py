@@ -15,12 +15,13 @@ from eventstore.cargo import all_commands, all_raw, all_refusals, in_the_way, un
 from eventstore.chain import Link, linked, seal
 from eventstore.codec import Schema, canonical
 from eventstore.connection import reader, reading, translated
-from eventstore.errors import DatabaseMissing, EventIdReused, StoreClosed, StoreDamaged
+from eventstore.errors import DatabaseMissing, StoreClosed, StoreDamaged
 from eventstore.event import NewEvent, RecordedEvent
 from eventstore.expectation import Command, require_name, require_same, require_version
 from eventstore.filesystem import kind_of
 from eventstore.instant import Clock
 from eventstore.journal import Journal, journal_for, of_mode
+from eventstore.sqlite_append import COMMAND, COMMANDS, record
 from eventstore.statements import Statements
 from eventstore.store import (
     Appended,
@@ -141,10 +142,10 @@ class SqliteStore:
         for event in events:
             self._schema.check_new(event)
         writer, tip = self._transaction(), self._tip
-        if tip is None or len(events) != 1:
+        if len(events) != 1 or events[0].event_id != claim.command_id:
             return self._append(writer, stream, events, expected, claim)
         try:
-            if not writer.lock.granted() or tip.stream != stream:
+            if not writer.lock.granted() or tip is None or tip.stream != stream:
                 tip = self._tip = writer.look(self._sql.tip, stream, tip)
             done = self._append_next(writer, tip, events[0], claim) if tip.meets(expected) else None
             return done or self._append(writer, stream, events, expected, claim)
@@ -161,7 +162,7 @@ class SqliteStore:
         marked = (tip.stream, claim.command_id, *self._clock())
         link = linked(event, tip.version + 1, tip.hash, marked)
         row, self._tip = (tip.position + 1, *link), None
-        if not writer.record_next((*row, *claim, tip.last)):
+        if not writer.record_next((row[0], tip.last, row[3], *row[1:], claim.digest)):
             return None
         tip.position, tip.version, tip.hash = row[0], row[2], row[6]
         tip.last = tip.hash
@@ -179,30 +180,18 @@ class SqliteStore:
         """Append in a transaction, within the turn that is held or one of its own."""
         with writer as cursor:
             tip, self._tip = tip_of(cursor, self._sql.tip, stream, self._tip), None
-            span = (tip.version + 1, tip.version + len(events))
-            claimed = (claim.command_id, stream, claim.digest, *span)
-            if cursor.execute(self._sql.claim, claimed).rowcount == 0:
-                return self._repeated(cursor, stream, claim)
+            known = self._command(cursor, claim.command_id)
+            if known is not None:
+                require_same(claim, known, stream)
+                return self._answer(known)
             require_version(stream, expected, tip.version)
             marked = (stream, claim.command_id, *self._clock())
             sealed, head = seal(events, tip.head, marked)
             rows = [(position, *link) for position, link in enumerate(sealed, tip.position + 1)]
-            self._insert_events(cursor, stream, rows)
+            span = (tip.version + 1, head.version)
+            record(cursor, self._sql, Claimed(claim.command_id, stream, claim.digest, *span), rows)
         self._tip = Tip(tip.changes, stream, rows[-1][0], head.hash, *head) if rows else None
         return Appended(map(self._decoded, rows), False)
-
-    def _repeated(self, cursor: sqlite3.Cursor, stream: str, claim: Claim) -> Appended:
-        known = self._command(cursor, claim.command_id)
-        if known is None:
-            raise StoreDamaged(self.path, f"command {claim.command_id} is in an index alone")
-        require_same(claim, known, stream)
-        return self._answer(known)
-
-    def _insert_events(self, cursor: sqlite3.Cursor, stream: str, rows: list[Any]) -> None:
-        try:
-            cursor.executemany(self._sql.insert_event, rows)
-        except sqlite3.IntegrityError as error:
-            raise EventIdReused(stream, [Row(*row).event_id for row in rows]) from error
 
     def _decoded(self, row: tuple[Any, ...]) -> RecordedEvent:
         position, *_, hash_, text = row
@@ -211,7 +200,7 @@ class SqliteStore:
     def _command(
         self, database: sqlite3.Connection | sqlite3.Cursor, command_id: str
     ) -> Command | None:
-        row = database.execute(self._sql.command, (command_id,)).fetchone()
+        row = database.execute(COMMAND, (command_id,)).fetchone()
         return None if row is None else Command(*row)
 
     def _answer(self, known: Command) -> Appended:
@@ -305,7 +294,7 @@ class SqliteStore:
 
     def commands(self) -> Iterator[Claimed]:
         """See EventStore."""
-        return all_commands(self._fetch, self._sql)
+        return all_commands(self._fetch, COMMANDS)
 
     def take_in(self, cargo: Cargo) -> None:
         """See EventStore."""

@@ -1,37 +1,62 @@
-"""One event after a known head: one statement of SQLite's, and so its own transaction.
+"""What an append to a SQLite file says, beside the statements that all engines share.
 
-A trigger does what the statements of another append do: a temporary one, on a view that holds
-nothing, so neither is a part of the database. It refuses the event if the one before it in the log
-is not the one that was seen there, as after a restore; what is taken, a unique index refuses.
+A command of one event that bears its id is claimed by that event: its digest stands in the event's
+row. All others have a row of their own among the commands, and none is claimed in both ways.
 """
 
-from collections.abc import Iterable
+import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
-from eventstore.tables import commands, events
+from eventstore.errors import EventIdReused
+from eventstore.statements import Statements
+from eventstore.store import Claimed
+from eventstore.tables import events
+from eventstore.verification import Row
+
+_ROW = (*events.columns.keys(), "command_digest")
 
 
-def _listed(names: Iterable[Any], before: str = "") -> str:
-    return ", ".join(f"{before}{name}" for name in names)
+def _insert(*values: str) -> str:
+    return f"INSERT INTO events ({', '.join(_ROW)}) VALUES ({', '.join(values)})"
 
 
-_EVENT = events.columns.keys()
-_CLAIM = ("command_id", "digest")
-_COLUMNS = (*_EVENT, *_CLAIM, "last_hash")
+_CLAIMING = _insert(*("?" for _ in _ROW))
 
-_NULLS = _listed(f"NULL AS {name}" for name in _COLUMNS)
+# An event without a stream is refused.
+_STREAM = """
+CASE WHEN ? IS (SELECT hash FROM events ORDER BY position DESC LIMIT 1)
+AND NOT EXISTS (SELECT 1 FROM commands WHERE command_id = ?) THEN ? END"""
+#: One event after a known head, which claims its command: a statement that is its own transaction.
+#: It fails where the log does not end with the event that was seen there, as after a restore, or
+#: where the command is known; what is taken, a unique index refuses. Position, hash of the log's
+#: last event, command id, then the columns of the event from its stream on, and the digest.
+NEXT = _insert("?", _STREAM, *("?" for _ in _ROW[2:]))
 
-#: What makes the view and its trigger, once for a connection.
-PREPARE = (
-    f"CREATE TEMP VIEW IF NOT EXISTS next_event AS SELECT {_NULLS}",
-    f"""
-CREATE TEMP TRIGGER IF NOT EXISTS next_event_recorded INSTEAD OF INSERT ON next_event BEGIN
-  SELECT RAISE(ABORT, 'another head')
-  WHERE NEW.last_hash IS NOT (SELECT hash FROM events WHERE position = NEW.position - 1);
-  INSERT INTO commands ({_listed(commands.columns.keys())})
-  VALUES (NEW.command_id, NEW.stream, NEW.digest, NEW.version, NEW.version);
-  INSERT INTO events ({_listed(_EVENT)}) VALUES ({_listed(_EVENT, "NEW.")});
-END""",
-)
-#: The columns of an event's row, then command id, digest, and the hash that the log ends with.
-INSERT = f"INSERT INTO next_event VALUES ({_listed('?' for _ in _COLUMNS)})"
+_CLAIMS = """
+SELECT {} FROM (
+  SELECT command_id, stream, digest, first_version, last_version FROM commands
+  UNION ALL
+  SELECT event_id, stream, command_digest, version, version FROM events
+  WHERE command_digest IS NOT NULL)
+WHERE command_id {}"""
+#: Command id -> stream, digest, first version, last version.
+COMMAND = _CLAIMS.format("stream, digest, first_version, last_version", "= ?")
+#: Command id, limit -> every column of the commands after it.
+COMMANDS = _CLAIMS.format("*", "> ? ORDER BY command_id LIMIT ?")
+
+
+def record(
+    cursor: sqlite3.Cursor, sql: Statements, command: Claimed, rows: Sequence[tuple[Any, ...]]
+) -> None:
+    """Insert the rows of a command's events, and its claim. Raises EventIdReused."""
+    alone = len(rows) == 1 and Row(*rows[0]).event_id == command.command_id
+    if not alone:
+        cursor.execute(sql.insert_command, command)
+    try:
+        if alone:
+            cursor.execute(_CLAIMING, (*rows[0], command.digest))
+        else:
+            cursor.executemany(sql.insert_event, rows)
+    except sqlite3.IntegrityError as error:
+        raise EventIdReused(command.stream, [Row(*row).event_id for row in rows]) from error

@@ -18,7 +18,6 @@ from sqlalchemy import (
     select,
     true,
 )
-from sqlalchemy.dialects.sqlite import insert as upsert
 from sqlalchemy.sql.elements import ClauseElement
 
 from eventstore.tables import commands, events, folds, refusals
@@ -95,11 +94,6 @@ class Statements:
     def insert_command(self) -> str:
         """command id, stream, digest, first version, last version."""
         return self._text(insert(commands))
-
-    @cached_property
-    def claim(self) -> str:
-        """command id, stream, digest, first version, last version; no row where the id is known."""
-        return self._text(upsert(commands).on_conflict_do_nothing(index_elements=["command_id"]))
 
     @cached_property
     def read(self) -> str:

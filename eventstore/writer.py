@@ -10,7 +10,7 @@ from eventstore.connection import meaning, reading
 from eventstore.errors import LocksUnreliable, StoreUnwritable
 from eventstore.filesystem import kind_of, locks_exclude
 from eventstore.journal import Journal, of_mode
-from eventstore.sqlite_append import INSERT, PREPARE
+from eventstore.sqlite_append import NEXT
 from eventstore.tip import Tip, tip_of
 from eventstore.writerlock import WriterLock, turn_of
 
@@ -29,7 +29,6 @@ class Writer:
         # One for all statements, as each append would pay for several of its own.
         self._cursor = self.connection.cursor()
         self._wait = wait
-        self._prepared = False
         try:
             if not os.access(path, os.W_OK):
                 raise StoreUnwritable(path, "a read-only file")
@@ -97,7 +96,7 @@ class Writer:
                 self._cursor.execute("ROLLBACK")
             self.lock.release()
 
-    def look(self, statement: str, stream: str, known: Tip) -> Tip:
+    def look(self, statement: str, stream: str, known: Tip | None) -> Tip:
         """Take the turn, and see where the log and a stream end. Raises StoreBusy."""
         self.lock.acquire(self._wait)
         try:
@@ -106,21 +105,14 @@ class Writer:
             raise meaning(error, self.path, self._wait) from error
 
     def record_next(self, row: tuple[Any, ...]) -> bool:
-        """Record the row of `sqlite_append.INSERT` durably, in turn; no if it does not fit."""
+        """Record the row of `sqlite_append.NEXT` durably, in turn; no if it does not fit."""
         try:
-            if not self._prepared:
-                self._prepare()
-            self._cursor.execute(INSERT, row)
+            self._cursor.execute(NEXT, row)
         except sqlite3.IntegrityError:
             return False
         except sqlite3.Error as error:
             raise meaning(error, self.path, self._wait) from error
         return True
-
-    def _prepare(self) -> None:
-        for statement in PREPARE:
-            self._cursor.execute(statement)
-        self._prepared = True
 
     def close(self) -> None:
         """Close, and fold a long log into the file unless others append or wait to."""

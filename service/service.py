@@ -149,11 +149,12 @@ class Service:
         """Record what was found in the files: it is so, whatever the rules say."""
         at = utc_text(self.clock())
         finder = self.acting_as("reconciler")
+        claim = Claim(new_id(), _content(facts, WriteOptions()))
         self.log.store.append(
             self.log.stream,
-            finder.new_events(None, tuple((fact, at) for fact in facts)),
+            finder.new_events(None, tuple((fact, at) for fact in facts), claim.command_id),
             expected=Expected.STREAM_EXISTS,
-            claim=Claim(new_id(), _content(facts, WriteOptions())),
+            claim=claim,
         )
 
     def take_over(self, planned: Planned, options: WriteOptions) -> Outcome:
@@ -163,7 +164,7 @@ class Service:
         empty, `FilesBehind`.
         """
         claim = Claim(options.command_id or new_id(), _content((), options))
-        return self._append(None, planned, claim)
+        return self._append(None, planned, claim, options)
 
     def first_answer(self, options: WriteOptions, *commands: Payload) -> Outcome | None:
         """Return what a command of this id and content did before, None where it is new.
@@ -194,7 +195,7 @@ class Service:
             if options.dry_run or not outcome.planned:
                 return outcome
             try:
-                return self._append(before, outcome.planned, claim)
+                return self._append(before, outcome.planned, claim, options)
             except WrongExpectedVersion:
                 if options.expected_version is not None:
                     raise
@@ -218,11 +219,12 @@ class Service:
         if options.expected_version is not None and options.expected_version != found:
             raise WrongExpectedVersion(self.log.stream, options.expected_version, found)
 
-    def _append(self, before: Workflow | None, planned: Planned, claim: Claim) -> Outcome:
+    def _append(
+        self, before: Workflow | None, planned: Planned, claim: Claim, options: WriteOptions
+    ) -> Outcome:
         expected = before.head if before is not None else Expected.NO_STREAM
-        appended = self.log.store.append(
-            self.log.stream, self.new_events(before, planned), expected=expected, claim=claim
-        )
+        events = self.new_events(before, planned, own_id(claim, options))
+        appended = self.log.store.append(self.log.stream, events, expected=expected, claim=claim)
         state = self.log.evolve(before, iter(appended.events))
         if state is None:
             raise NoWorkflow("appended to a stream that holds no workflow")
@@ -255,9 +257,14 @@ class Service:
 
         HistoryTables(self.root.address, self.log).catch_up(2 * FOLD_EVERY)
 
-    def new_events(self, before: Workflow | None, planned: Planned) -> list[NewEvent]:
-        """Return the events to append, as this caller's, after the state ``before``."""
-        ids = [new_id() for _ in planned]
+    def new_events(
+        self, before: Workflow | None, planned: Planned, first_id: str | None = None
+    ) -> list[NewEvent]:
+        """Return the events to append, as this caller's, after the state ``before``.
+
+        The first of them gets ``first_id``, where there is one.
+        """
+        ids = [first_id or new_id(), *(new_id() for _ in planned[1:])]
         return [
             NewEvent(
                 event_id=id_,
@@ -334,6 +341,14 @@ def planned_state(planned: Planned) -> Workflow:
     if state is None:
         raise NoWorkflow("nothing was planned")
     return state
+
+
+def own_id(claim: Claim, options: WriteOptions) -> str | None:
+    """Return the id of a command's first event: the command's, unless the caller named that.
+
+    So a command of one event takes one entry in the log, and `events` shows one id for both.
+    """
+    return claim.command_id if options.command_id is None else None
 
 
 def _content(commands: Sequence[Payload], options: WriteOptions) -> str:

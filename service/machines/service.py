@@ -29,7 +29,7 @@ from service.machines.log import MachineLog, machines_in
 from service.machines.place import first_event
 from service.place import adopt, identity, is_same, said_identity
 from service.root import Root, RootIs
-from service.service import CONFLICT_RETRIES, WriteOptions
+from service.service import CONFLICT_RETRIES, WriteOptions, own_id
 
 _PLAIN = WriteOptions()
 
@@ -122,11 +122,12 @@ class MachineService:
     def _record_found(self, facts: Sequence[Payload]) -> None:
         """Record what was found in the files: it is so, whatever the rules say."""
         finder = MachineService(self.root, self.log, Actor("reconciler", self.actor.name))
+        claim = Claim(new_id(), _content(facts, _PLAIN))
         self.log.store.append(
             self.log.stream,
-            finder.new_events(facts, utc_text(self.clock())),
+            finder.new_events(facts, utc_text(self.clock()), claim.command_id),
             expected=Expected.STREAM_EXISTS,
-            claim=Claim(new_id(), _content(facts, _PLAIN)),
+            claim=claim,
         )
 
     def first_answer(self, options: WriteOptions, *commands: Payload) -> MachineOutcome | None:
@@ -155,8 +156,9 @@ class MachineService:
             planned, state = self._planned(before, commands, at)
             if options.dry_run or not planned:
                 return MachineOutcome((), planned, state)
+            events = self.new_events(planned, at, own_id(claim, options))
             try:
-                return self._append(head, planned, state, claim, at)
+                return self._append(head, events, MachineOutcome((), planned, state), claim)
             except WrongExpectedVersion:
                 if options.expected_version is not None:
                     raise
@@ -197,22 +199,20 @@ class MachineService:
         return command.model_copy(update={"data": {**command.data, "agent": self.actor.name}})
 
     def _append(
-        self, head: int, planned: tuple[Payload, ...], state: Machine, claim: Claim, at: str
+        self, head: int, events: list[NewEvent], due: MachineOutcome, claim: Claim
     ) -> MachineOutcome:
         appended = self.log.store.append(
-            self.log.stream,
-            self.new_events(planned, at),
-            expected=head or Expected.NO_STREAM,
-            claim=claim,
+            self.log.stream, events, expected=head or Expected.NO_STREAM, claim=claim
         )
         recorded = self.files.bring_up_to_date()
-        if recorded or appended.repeated:
-            state = self.state()
-        return MachineOutcome(appended.events, planned, state, appended.repeated)
+        state = self.state() if recorded or appended.repeated else due.state
+        return MachineOutcome(appended.events, due.planned, state, appended.repeated)
 
-    def new_events(self, planned: Sequence[Payload], at: str) -> list[NewEvent]:
-        """Return the events to append, as this caller's."""
-        ids = [new_id() for _ in planned]
+    def new_events(
+        self, planned: Sequence[Payload], at: str, first_id: str | None = None
+    ) -> list[NewEvent]:
+        """Return the events to append, as this caller's; the first gets ``first_id``, if any."""
+        ids = [first_id or new_id(), *(new_id() for _ in planned[1:])]
         return [
             NewEvent(
                 event_id=id_,

@@ -116,7 +116,7 @@ class Place(Root):
         with self.database() as database:
             (position,) = database.execute("SELECT max(position) FROM events").fetchone()
             database.execute(
-                "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)",
                 (
                     position + 1,
                     body["stream"],
@@ -145,7 +145,7 @@ class Place(Root):
                 previous = sha256(text.encode()).hexdigest()
                 fields = (body["stream"], number, body["event_id"], body["type"])
                 row = (number, *fields, body["recorded_at"], previous, text)
-                database.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+                database.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)", row)
 
 
 def canonical(value: Any) -> str:

@@ -139,6 +139,21 @@ def test_the_key_is_looked_up_before_the_version_is_checked(place: Place) -> Non
     assert (again["repeated"], again["events"]) == (True, first["events"])
 
 
+def test_the_first_event_of_a_command_bears_its_id(place: Place) -> None:
+    """Unless the caller named the command: a key need not be the id of an event."""
+    for step in COMPUTED:
+        place.done(*step)
+    before = place.version()
+    place.done("append", "stage.completed", "--data", done_data())
+    several = place.done("events")[before:]
+    ids = [event["event_id"] for event in several]
+    assert len(set(ids)) == len(ids) > 1
+    assert {event["command_id"] for event in several} == {ids[0]}
+    place.done("note", "hello", "--command-id", "key-1")
+    named = place.done("events")[-1]
+    assert named["command_id"] == "key-1" != named["event_id"]
+
+
 def test_a_refused_command_leaves_its_key_free(place: Place) -> None:
     """Nothing was carried out, so the key may be used once it is allowed."""
     line = ["stage", "prepare", "stage-2", "--command-id", "key-1"]

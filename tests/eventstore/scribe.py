@@ -18,7 +18,8 @@ def write(address: str, journal: str, name: str, output: int) -> None:
     with closing(opened(address, journal)) as store:
         for number in count():
             command = f"{name}-{number}"
-            batch = [note("x" * 300, event_id=f"{command}-{n}") for n in range(number % 5 + 1)]
+            ids = [command, *(f"{command}-{n}" for n in range(number % 5))]
+            batch = [note("x" * 300, event_id=event_id) for event_id in ids]
             done = store.append("w", batch, expected=Expected.ANY, claim=Claim(command, command))
             os.write(output, f"{command} {done.events[-1].version}\n".encode())
 

@@ -27,7 +27,8 @@ def main(folder: Path, journal: str, synchronous: str) -> None:
                 store._writer.connection.execute(f"PRAGMA synchronous={synchronous}")
             for number in range(6):
                 name = f"{session}-{number}"
-                batch = [note("x" * 700, event_id=f"{name}-{n}") for n in range(number % 3 + 1)]
+                ids = [name, *(f"{name}-{n}" for n in range(number % 3))]
+                batch = [note("x" * 700, event_id=event_id) for event_id in ids]
                 done = store.append("w", batch, expected=Expected.ANY, claim=Claim(name, name))
                 os.write(screen, f"{done.events[-1].version}\n".encode())
 

@@ -59,6 +59,11 @@ def claim(content: str = "content") -> Claim:
     return Claim(f"command-{next(_serial)}", content)
 
 
+def claim_of(event: NewEvent, content: str = "content") -> Claim:
+    """The claim of a command that is this one event, which bears its id."""
+    return Claim(event.event_id, content)
+
+
 def fresh_database(folder: Path) -> Path:
     """The path of a new, empty database."""
     path = folder / "events.db"

@@ -8,7 +8,6 @@ import pytest
 
 from eventstore.chain import ZERO, Link
 from eventstore.errors import (
-    CommandConflict,
     EventIdReused,
     InvalidData,
     NewerEventSchema,
@@ -145,60 +144,6 @@ class TestExpectations:
         assert (caught.value.stream, caught.value.found) == ("w", length)
         assert len(list(store.read_all())) == length
         assert store.claimed(asked) is None
-
-
-class TestClaims:
-    """A command takes effect once."""
-
-    def test_a_repeated_command_gets_the_first_answer(self, store: EventStore) -> None:
-        """Even though the stream moved on and the expectation is stale."""
-        asked = claim()
-        first = store.append("w", notes(2), expected=0, claim=asked)
-        put(store, "w", 1)
-        again = store.append("w", notes(2), expected=0, claim=asked)
-        assert (again.events, again.repeated) == (first.events, True)
-        assert len(list(store.read("w"))) == 3
-
-    def test_another_content_under_the_same_id_is_a_conflict(self, store: EventStore) -> None:
-        """It is refused by name."""
-        store.append("w", notes(1), expected=0, claim=Claim("k", "one"))
-        with pytest.raises(CommandConflict) as caught:
-            store.append("w", notes(1), expected=1, claim=Claim("k", "two"))
-        assert (caught.value.command_id, caught.value.stream) == ("k", "w")
-        with pytest.raises(CommandConflict):
-            store.claimed(Claim("k", "two"))
-
-    def test_the_same_id_on_another_stream_is_a_conflict(self, store: EventStore) -> None:
-        """One command belongs to one stream."""
-        store.append("w", notes(1), expected=0, claim=Claim("k", "one"))
-        with pytest.raises(CommandConflict):
-            store.append("x", notes(1), expected=0, claim=Claim("k", "one"))
-
-    def test_a_claim_can_be_looked_up_before_deciding(self, store: EventStore) -> None:
-        """Nothing for a new one, the first answer for a known one."""
-        asked = claim()
-        assert store.claimed(asked) is None
-        first = store.append("w", notes(2), expected=0, claim=asked)
-        known = store.claimed(asked)
-        assert known is not None
-        assert (known.events, known.repeated) == (first.events, True)
-
-    def test_the_claim_of_a_command_can_be_read(self, store: EventStore) -> None:
-        """For a hand-over: what was done stays done elsewhere."""
-        asked = claim()
-        assert store.claim(asked.command_id) is None
-        store.append("w", notes(2), expected=0, claim=asked)
-        assert store.claim(asked.command_id) == asked
-
-    def test_a_refused_append_claims_nothing(self, store: EventStore) -> None:
-        """The same command may come again with what it should have expected."""
-        put(store, "w", 2)
-        asked = claim()
-        with pytest.raises(WrongExpectedVersion):
-            store.append("w", notes(1), expected=1, claim=asked)
-        assert store.claimed(asked) is None
-        again = store.append("w", notes(1), expected=2, claim=asked)
-        assert (again.repeated, [found.version for found in again.events]) == (False, [3])
 
 
 class TestReading:

@@ -10,23 +10,30 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine
+from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
-from eventstore.errors import NewerDatabase, NotOurs, StoreBusy
-from eventstore.store import Expected
+from eventstore.cargo import unpacked
+from eventstore.errors import NewerDatabase, NotOurs, OlderDatabase, StoreBusy
+from eventstore.memory import MemoryStore
+from eventstore.statements import Statements
+from eventstore.store import Cargo, Claim, EventStore, Expected
 from eventstore.tables import HEAD, metadata
 from migrations.upgrade import SCRIPTS, current, upgrade
 from projections.history_tables import history
-from tests.eventstore.support import claim, notes, sqlite_store
+from tests.eventstore.support import SCHEMA, claim, note, notes, sqlite_store, ticking
 
 BROKEN = """
 import os, signal
 from alembic import op
-revision, down_revision, branch_labels, depends_on = "0004", "0003", None, None
+revision, down_revision, branch_labels, depends_on = "{revision}", "{head}", None, None
 def upgrade():
     op.execute("CREATE TABLE half (done INTEGER)")
     op.execute("{drop}")
     {end}
 """
+
+
+NEXT = f"{int(HEAD) + 1:04}"
 
 
 def schema_of(path: Path) -> set[tuple[str, ...]]:
@@ -42,7 +49,8 @@ def scripts_with(folder: Path, end: str, drop: str = "DROP TRIGGER events_no_upd
     """The real migrations and one more that ends as told."""
     scripts = folder / "scripts"
     shutil.copytree(SCRIPTS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    (scripts / "versions" / "0004_half.py").write_text(BROKEN.format(end=end, drop=drop))
+    half = BROKEN.format(revision=NEXT, head=HEAD, end=end, drop=drop)
+    (scripts / "versions" / f"{NEXT}_half.py").write_text(half)
     return scripts
 
 
@@ -121,12 +129,48 @@ def test_an_interrupted_making_can_be_done_again(tmp_path: Path) -> None:
     assert upgrade(path) == HEAD
 
 
+def older_log(path: Path, folder: Path) -> EventStore:
+    """A database of the migration before commands were claimed by events, and what it holds."""
+    scripts = folder / "older"
+    shutil.copytree(SCRIPTS, scripts, ignore=shutil.ignore_patterns("__pycache__", "0004_*"))
+    assert upgrade(path, scripts=scripts) == "0003"
+    log = MemoryStore(schema=SCHEMA, clock=ticking())
+    for number in (2, 1, 0):
+        log.append("w", notes(number), expected=Expected.ANY, claim=claim())
+    cargo = Cargo(list(log.all_raw()), list(log.commands()), list(log.refusals()))
+    with closing(sqlite3.connect(path)) as database, database:
+        for statement, rows in unpacked(cargo, Statements(SQLiteDialect()), 0):
+            database.executemany(statement, rows)
+    return log
+
+
+def test_what_was_claimed_before_an_upgrade_stays_claimed(tmp_path: Path) -> None:
+    """By commands of several events, of one and of none, and whatever is asked under their ids."""
+    path = tmp_path / "events.db"
+    log = older_log(path, tmp_path)
+    with pytest.raises(OlderDatabase):
+        sqlite_store(path)
+    assert upgrade(path) == HEAD
+    with closing(sqlite_store(path)) as store:
+        for known in log.commands():
+            asked = Claim(known.command_id, known.digest)
+            first = log.claimed(asked)
+            again = store.append(
+                "w", [note(event_id=known.command_id)], expected=Expected.ANY, claim=asked
+            )
+            assert first is not None
+            assert (again.repeated, again.events) == (True, first.events)
+        assert list(store.commands()) == list(log.commands())
+        assert [raw.text for raw in store.all_raw()] == [raw.text for raw in log.all_raw()]
+        assert list(store.verify()) == []
+
+
 def test_a_newer_database_is_refused_by_the_upgrade_too(database: Path, tmp_path: Path) -> None:
     """There is no way back, and the error says both versions."""
-    assert upgrade(database, scripts=scripts_with(tmp_path, "pass")) == "0004"
+    assert upgrade(database, scripts=scripts_with(tmp_path, "pass")) == NEXT
     with pytest.raises(NewerDatabase) as caught:
         upgrade(database)
-    assert (caught.value.found, caught.value.known) == ("0004", HEAD)
+    assert (caught.value.found, caught.value.known) == (NEXT, HEAD)
     with pytest.raises(NewerDatabase):
         sqlite_store(database)
     with pytest.raises(NewerDatabase):

@@ -84,15 +84,18 @@ class Log(RuleBasedStateMachine):
         expected=EXPECTED,
         key=KEYS,
         digest=DIGESTS,
+        own=st.booleans(),
     )
     def append(
-        self, which: int, stream: str, size: int, expected: Any, key: str, digest: str
+        self, which: int, stream: str, size: int, expected: Any, key: str, digest: str, own: bool
     ) -> None:
-        """The store answers, or refuses, as the model does."""
+        """The store answers, or refuses, as the model does; the first event may bear the key."""
         texts = [f"{len(self.order)}-{n}" for n in range(size)]
         claim = Claim(key, digest)
         due = self.model_append(stream, texts, expected, claim)
         events = [note(text) for text in texts]
+        if own and events:
+            events[0] = events[0]._replace(event_id=key)
         if isinstance(due, list):
             done = self.stores[which].append(stream, events, expected=expected, claim=claim)
             assert [event.data["text"] for event in done.events] == due
@@ -123,6 +126,10 @@ class Log(RuleBasedStateMachine):
             assert [event.data["text"] for event in store.read_all()] == self.order
             for stream, texts in self.streams.items():
                 assert [event.data["text"] for event in store.read(stream)] == texts
+            commands = [(c.command_id, c.stream, c.digest) for c in store.commands()]
+            assert commands == [
+                (id_, k.stream, k.digest) for id_, k in sorted(self.commands.items())
+            ]
         if self.stores:
             assert list(self.stores[0].verify()) == []
 

@@ -115,18 +115,18 @@ class TestOpening:
 class TestAppendOnly:
     """The database itself refuses to forget."""
 
-    @pytest.mark.parametrize(
-        "statement", ["UPDATE events SET body = '{}'", "DELETE FROM events WHERE version = 2"]
-    )
-    def test_events_are_neither_changed_nor_deleted(self, database: Path, statement: str) -> None:
+    @pytest.mark.parametrize("table", ["events", "commands", "refusals"])
+    @pytest.mark.parametrize("change", ["UPDATE {} SET stream = 'x'", "DELETE FROM {}"])
+    def test_what_is_kept_is_not_changed(self, database: Path, change: str, table: str) -> None:
         """By whatever program."""
         with closing(sqlite_store(database)) as store:
             store.append("w", notes(2), expected=0, claim=claim())
+            store.record_refusal(REFUSAL)
         with (
             closing(sqlite3.connect(database)) as connection,
             pytest.raises(sqlite3.IntegrityError, match="append-only"),
         ):
-            connection.execute(statement)
+            connection.execute(change.format(table))
 
 
 class TestReadingLeavesNoTrace:

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,8 @@ def log(database: Path) -> Path:
 def tamper(path: Path, *statements: str) -> None:
     """Change the log as someone would who knows SQL."""
     with closing(sqlite3.connect(path)) as connection, connection:
-        for verb in ("update", "delete"):
-            connection.execute(f"DROP TRIGGER events_no_{verb}")
+        for table, verb in product(("events", "commands"), ("update", "delete")):
+            connection.execute(f"DROP TRIGGER {table}_no_{verb}")
         connection.create_function("sha", 1, lambda text: sha256(text.encode()).hexdigest())
         for statement in statements:
             connection.execute(statement)
@@ -53,7 +54,7 @@ def anchor_of(path: Path, stream: str = "w") -> dict[str, Link]:
 
 
 INSERTED = (
-    "INSERT INTO events SELECT 50, stream, 3, 'forged', type, recorded_at, hash, body "
+    "INSERT INTO events SELECT 50, stream, 3, 'forged', type, recorded_at, hash, body, NULL "
     "FROM events WHERE stream = 'w' AND version = 2"
 )
 MIDDLE = "WHERE stream = 'w' AND version = 3"

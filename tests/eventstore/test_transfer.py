@@ -14,7 +14,16 @@ from eventstore.errors import DamagedEvent, StoreDamaged, TransferConflict
 from eventstore.memory import MemoryStore
 from eventstore.store import Claim, Claimed, EventStore, Expected, Raw, Refusal
 from eventstore.transfer import Copied, copy
-from tests.eventstore.support import REFUSAL, SCHEMA, Log, claim, notes, opened, ticking
+from tests.eventstore.support import (
+    REFUSAL,
+    SCHEMA,
+    Log,
+    claim,
+    claim_of,
+    notes,
+    opened,
+    ticking,
+)
 
 Item = TypeVar("Item")
 
@@ -99,6 +108,31 @@ def test_a_copy_is_the_same_log(store: EventStore, source: EventStore) -> None:
     known = next(iter(source.commands()))
     assert store.claimed(Claim(known.command_id, known.digest)) is not None
     assert list(store.verify()) == []
+
+
+def test_commands_that_are_their_event_stay_claimed(store: EventStore) -> None:
+    """From every engine."""
+    asked = notes(3)
+    for new in asked:
+        store.append("own", [new], expected=Expected.ANY, claim=claim_of(new))
+    target = MemoryStore(schema=SCHEMA, clock=ticking())
+    assert copy(filled(store), target) == Copied(4, 21, 13, 2, 0)
+    check_same(target, store)
+    for new in asked:
+        again = target.append("own", [new], expected=0, claim=claim_of(new))
+        assert again.repeated
+
+
+def test_a_copy_takes_in_commands_that_are_their_event(store: EventStore) -> None:
+    """Into every engine, which knows them as it knows its own."""
+    source, asked = MemoryStore(schema=SCHEMA, clock=ticking()), notes(3)
+    for new in asked:
+        source.append("own", [new], expected=Expected.ANY, claim=claim_of(new))
+    copy(source, store)
+    check_same(store, source)
+    for new in asked:
+        again = store.append("own", [new], expected=0, claim=claim_of(new))
+        assert again.repeated
 
 
 def test_a_copy_from_every_engine_is_the_same_log(store: EventStore) -> None:
