@@ -77,6 +77,11 @@ class Attempt:
         return self.folder / "place.json"
 
     @property
+    def last_words(self) -> Path:
+        """How the scheduler said that it ended jobs, by id."""
+        return self.folder / "last-words.json"
+
+    @property
     def barrier(self) -> Path:
         """Keeps every job that comes late from starting its command."""
         return self.folder / "stopped"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from reconciler import processes, traces
+from reconciler import last_words, processes, traces
 from reconciler.attempt import Attempt
 from reconciler.far.answer import Answer, FarJob
 from reconciler.found import Far, Found, Job
@@ -27,8 +27,9 @@ def here(attempt: Attempt, where: Machine, survey: Survey) -> Found:
     queue = survey.queues.get(os.path.realpath(where.scratch)) if where.has_slurm else None
     copies = traces.copies_below(Path(where.scratch))
     states = traces.states(copies)
+    jobs = _jobs(attempt, copies, states, tenants, _by_id(queue))
     return Found(
-        jobs=_jobs(attempt, copies, states, tenants, _by_id(queue)),
+        jobs=last_words.recall(attempt, jobs),
         tenants=tenants,
         copies=tuple(copy.name for copy in copies),
         recovery_file=bool(states),
@@ -43,9 +44,10 @@ def there(attempt: Attempt, survey: Survey) -> Found:
     if answer.error is not None:
         return Found(far=Far(answer.asked_at, answer.error))
     listed, live = _by_id(answer.queue), {tenant.pid for tenant in answer.tenants}
+    jobs = (_far_job(answer.jobs[name], listed, live) for name in sorted(answer.jobs))
     missing = tuple(path for path in answer.absent if not _is_in_place(attempt, path))
     return Found(
-        jobs=tuple(_far_job(answer.jobs[name], listed, live) for name in sorted(answer.jobs)),
+        jobs=last_words.recall(attempt, jobs),
         tenants=answer.tenants,
         copies=tuple(answer.copies),
         recovery_file=answer.has_recovery_file,

@@ -34,7 +34,7 @@ class Job:
     failed_flag: bool | None = None
     state: int | None = None
     fail_count: int | None = None
-    #: What the scheduler calls it, None where it does not list it.
+    #: What the scheduler calls it, or called it last where it had ended it; else None.
     queued: str | None = None
 
     @property

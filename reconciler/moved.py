@@ -31,7 +31,8 @@ def judged(evidence: Evidence) -> tuple[Evidence, Verdict]:
 
 def _is_to_be_done(here: Evidence, found: Verdict) -> bool:
     uncollected = found.name == "FINISHED_NOT_COLLECTED" and here.far is None
-    return uncollected or found.action in (Action.WAIT, Action.LOST)
+    ended = found.name == "LIMIT_EXCEEDED"
+    return uncollected or ended or found.action in (Action.WAIT, Action.LOST)
 
 
 def _shows_all(evidence: Evidence) -> bool:

@@ -8,6 +8,7 @@ number of the row it strengthens.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -151,11 +152,18 @@ def _must_be_asked_through(e: Evidence) -> bool:
 
 
 def _was_taken(e: Evidence) -> bool:
-    return any(job.queued in TAKEN and job.exit_code != 0 for job in e.jobs)
+    return _was_ended(e, TAKEN)
 
 
 def _went_too_far(e: Evidence) -> bool:
-    return any(job.queued in EXCEEDED and job.exit_code != 0 for job in e.jobs)
+    return _was_ended(e, EXCEEDED)
+
+
+def _was_ended(e: Evidence, states: AbstractSet[str]) -> bool:
+    # What came after its task alone needs no repetition: the results are back.
+    return not _has_succeeded(e) and any(
+        job.queued in states and job.exit_code != 0 for job in e.jobs
+    )
 
 
 def _computes_recorded(e: Evidence) -> bool:

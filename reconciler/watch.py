@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from reconciler import last_words
 from reconciler.attempt import Attempt
 from reconciler.errors import ReconcilerError
 from reconciler.evidence import Evidence, collect
@@ -50,10 +51,11 @@ class Look:
 
 def watch(attempt: Attempt, patience: float = PATIENCE) -> Watched:
     """Look until the jobs are over, or nothing of them is there, or no answer comes for long."""
-    answered = time.monotonic()
-    for pause in _pauses():
+    answered, pauses = time.monotonic(), _pauses()
+    while True:
         seen = look_surely(attempt)
         _say(seen)
+        _keep(attempt, seen.evidence)
         found = _watched(seen)
         if found is not None:
             return found
@@ -61,8 +63,9 @@ def watch(attempt: Attempt, patience: float = PATIENCE) -> Watched:
             answered = time.monotonic()
         elif time.monotonic() - answered > patience:
             return Watched.SILENT
-        _wait_for_news(attempt, seen.evidence, pause)
-    raise AssertionError("the pauses never end")
+        if _has_news(attempt, seen.evidence, next(pauses)):
+            # How a job ended its scheduler says soon, and not for long.
+            pauses = _pauses()
 
 
 def look_surely(attempt: Attempt) -> Look:
@@ -107,14 +110,23 @@ def _pauses() -> Iterator[float]:
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _wait_for_news(attempt: Attempt, evidence: Evidence, pause: float) -> None:
+def _has_news(attempt: Attempt, evidence: Evidence, pause: float) -> bool:
     """Wait, but no longer than until a job whose records lie here has written its end."""
     known = sum(job.exit_code is not None for job in evidence.jobs)
     end = time.monotonic() + pause
     while time.monotonic() < end:
         time.sleep(min(_GLANCE, pause))
         if len(list(attempt.folder.glob("job-*.exit"))) > known:
-            return
+            return True
+    return False
+
+
+def _keep(attempt: Attempt, evidence: Evidence) -> None:
+    try:
+        last_words.keep(attempt, evidence.jobs)
+    except OSError as error:
+        # Whoever is watched lives on without it, and the next look tries again.
+        print(f"{evidence.observed_at} {attempt.last_words}: {error}", flush=True)
 
 
 def _say(seen: Look) -> None:

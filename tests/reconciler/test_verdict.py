@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from reconciler import moved
 from reconciler.evidence import Evidence
 from reconciler.found import Far, Job
 from reconciler.markers import Marker, Seen
@@ -111,6 +112,15 @@ ROWS: list[tuple[str, Evidence, Action]] = [
     ("JOB_TAKEN", queued(replace(JOB, queued="CANCELLED")), Action.LOST),
     ("JOB_TAKEN", queued(replace(BAD, queued="NODE_FAIL")), Action.LOST),
     ("LIMIT_EXCEEDED", queued(replace(JOB, queued="TIMEOUT", exit_code=143)), Action.FAILED),
+    (
+        "SUCCEEDED",
+        queued(
+            replace(JOB, queued="TIMEOUT", exit_code=143),
+            exit_marker=own(0),
+            outputs=(IN_PLACE,),
+        ),
+        Action.SUCCEEDED,
+    ),
     ("ASKED_THROUGH_DPDISPATCHER", submitted(scheduler="PBS"), Action.ATTACH),
     ("JOB_LOST", submitted(GONE, scheduler="PBS", looked_twice=True), Action.LOST),
     ("REJECTED", seen(scheduler="Slurm", queue=NONE, exit_marker=own(1)), Action.FAILED),
@@ -256,3 +266,11 @@ def test_an_orphan_names_the_processes_to_stop() -> None:
 def test_nothing_present_needs_no_output() -> None:
     """A missing output alone never makes an attempt that was not started a failed one."""
     assert verdict(seen(outputs=(ABSENT,))).action is Action.LAUNCH
+
+
+def test_a_limit_is_known_of_an_attempt_from_before_a_move() -> None:
+    """Given a far job past its time, its root moved since, then no person is asked about it."""
+    job = replace(JOB, queued="TIMEOUT", exit_code=143)
+    before = queued(job, far=Far(1, host="far"), root_recorded="/before")
+    assert verdict(before).name == "ELSEWHERE"
+    assert moved.judged(before)[1].name == "LIMIT_EXCEEDED"

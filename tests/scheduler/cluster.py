@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,6 +108,17 @@ class Cluster:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             until(lambda: not _has_members(process.pid))
+
+    def time_out(self, id_: str, completing: float, remembered: float) -> None:
+        """End a job past its time: signalled, completing and listed for so many seconds each."""
+        process = self.running.pop(id_)
+        self._set(id_, "COMPLETING")
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(60)
+        time.sleep(completing)
+        self._set(id_, "TIMEOUT")
+        time.sleep(remembered)
+        self.forget(id_)
 
     def forget(self, id_: str) -> None:
         """Let the scheduler know nothing of a job that is over."""

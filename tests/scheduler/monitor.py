@@ -83,7 +83,9 @@ class Monitor(DPDispatcherRunner):
         """See the script of the wrapper, whose exit codes these are."""
         submitted: int | None = None
         for _ in range(3):
-            match watch._watched(watch.look_surely(attempt)):
+            seen = watch.look_surely(attempt)
+            watch._keep(attempt, seen.evidence)
+            match watch._watched(seen):
                 case Watched.OVER:
                     ask.tag_jobs(attempt)
                     code, printed = self._submit(attempt)

@@ -25,7 +25,7 @@ garbage() {
 short() {
     case $1 in
     PENDING) echo PD ;; RUNNING) echo R ;; COMPLETED) echo CD ;; CANCELLED) echo CA ;;
-    NODE_FAIL) echo NF ;; TIMEOUT) echo TO ;; *) echo F ;;
+    NODE_FAIL) echo NF ;; TIMEOUT) echo TO ;; COMPLETING) echo CG ;; *) echo F ;;
     esac
 }
 
@@ -66,7 +66,7 @@ squeue() {
     while IFS='|' read -r id state folder; do
         [ -z "$only" ] || [ "$only" = "$id" ] || continue
         known=1
-        case $state in PENDING | RUNNING) ;; *) [ -n "$all" ] || continue ;; esac
+        case $state in PENDING | RUNNING | COMPLETING) ;; *) [ -n "$all" ] || continue ;; esac
         case $lie in
         other) line "$format" "$id" COMPLETED /somebody/else ;;
         half) line "$format" "$id" "$state" "$folder" | cut -c -6 ;;

@@ -14,6 +14,7 @@ import pytest
 
 from tests.crash.outcome import begun, check_result, check_verdicts, ended
 from tests.crash.support import PATIENCE, Workflow, ending, until
+from tests.crash.victims import Victim, strike
 from tests.scheduler import hurried
 from tests.scheduler.cluster import Cluster
 
@@ -57,19 +58,19 @@ def at_work(cluster: Cluster) -> Iterator[None]:
         cluster.end()
 
 
-def prepared(workflow: Workflow, here: Path, cluster: Cluster) -> Workflow:
+def prepared(workflow: Workflow, here: Path, cluster: Cluster, work: str = _WORK) -> Workflow:
     """Make a workflow of one stage on the cluster."""
     (here / "python").mkdir()
     shutil.copy(hurried.__file__, here / "python" / "sitecustomize.py")
-    work = here / "work.sh"
-    work.write_text(_WORK.format(trace=workflow.root / "trace"))
+    script = here / "work.sh"
+    script.write_text(work.format(trace=workflow.root / "trace"))
     machine = {"batch_type": "Slurm", "context_type": "LocalContext", "remote_root": "."}
     resources = {"number_node": 1, "cpu_per_node": 1, "group_size": 1}
     stage = {
         "id": "stage-1",
         "name": "the stage-1",
         "outputs": ["stage-1/out.txt"],
-        "parameters": {"command": f"bash {work}"},
+        "parameters": {"command": f"bash {script}"},
     }
     plan = {
         "workflow_id": "w-crash",
@@ -111,6 +112,33 @@ def test_a_run_on_a_lying_scheduler_runs_the_command_once(
 ) -> None:
     """The whole of it: wrapper, watcher, DPDispatcher, reconciler."""
     run_through(workflow, tmp_path, STORIES["the submission is taken without an id"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_driven", [True, False], ids=["driven", "alone"])
+def test_a_limit_is_known_after_the_scheduler_forgot_it(
+    workflow: Workflow, tmp_path: Path, is_driven: bool
+) -> None:
+    """The monitor, who looked ever more seldom, sees the end of it, whoever comes to ask later."""
+    cluster = Cluster(tmp_path / "cluster")
+    made = prepared(workflow, tmp_path, cluster, work="sleep 300")
+    folder = made.root / "stage-1/.attempts/att-0001"
+    with at_work(cluster), ending(made.start("run")) as run:
+        until(lambda: cluster.jobs("RUNNING") and _looks(folder / "dpdisp.log") > 5)
+        if not is_driven:
+            strike(made, Victim.ORCHESTRATOR)
+        [id_] = cluster.jobs("RUNNING")
+        cluster.time_out(id_, completing=2, remembered=5)
+        if is_driven:
+            assert run.wait(PATIENCE) == 6, made.said()
+        until((made.root / "stage-1/DPDISP_DONE").exists)
+        made.call("run")
+    assert "TIMEOUT by its scheduler" in made.stage("stage-1")["last_error"]
+    assert len(made.events("stage.launched")) == 1
+
+
+def _looks(log: Path) -> int:
+    return log.read_text().count("it waits or runs") if log.exists() else 0
 
 
 @pytest.mark.long
