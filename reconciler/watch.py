@@ -63,7 +63,7 @@ def watch(attempt: Attempt, patience: float = PATIENCE) -> Watched:
             answered = time.monotonic()
         elif time.monotonic() - answered > patience:
             return Watched.SILENT
-        if _has_news(attempt, seen.evidence, next(pauses)):
+        if _news_within(attempt, seen.evidence, next(pauses)):
             # How a job ended its scheduler says soon, and not for long.
             pauses = _pauses()
 
@@ -110,7 +110,7 @@ def _pauses() -> Iterator[float]:
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _has_news(attempt: Attempt, evidence: Evidence, pause: float) -> bool:
+def _news_within(attempt: Attempt, evidence: Evidence, pause: float) -> bool:
     """Wait, but no longer than until a job whose records lie here has written its end."""
     known = sum(job.exit_code is not None for job in evidence.jobs)
     end = time.monotonic() + pause
