@@ -10,6 +10,7 @@ import secrets
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -71,7 +72,11 @@ class DPDispatcherRunner:
             raise AlreadyMonitored(attempt.stage, attempt.monitor_lock)
         if mode is Mode.SYNC:
             return self._run(attempt)
-        return self._in_tmux(attempt) if mode is Mode.TMUX else self._detached(attempt, None)
+        try:
+            return self._start(attempt, mode)
+        except LaunchFailed:
+            # One that was killed leaves no word of it. Twice is no chance: somebody has to look.
+            return self._start(attempt, mode)
 
     def wait(self, attempt: Attempt, timeout: float | None = None) -> bool:
         """See JobRunner."""
@@ -157,6 +162,7 @@ class DPDispatcherRunner:
         _replace(attempt.launch_record, json.dumps(record, indent=2) + "\n")
 
     def _run(self, attempt: Attempt) -> Launched:
+        before = _Before.of(attempt)
         with attempt.monitor_log.open("ab") as log:
             done = subprocess.run(
                 ["bash", attempt.wrapper],
@@ -170,13 +176,16 @@ class DPDispatcherRunner:
         if done.returncode == _LOCKED:
             raise AlreadyMonitored(attempt.stage, attempt.monitor_lock)
         if done.returncode == _UNWRITABLE:
-            raise _not_taken_up(attempt, done.returncode)
+            raise _not_taken_up(attempt, before, done.returncode)
         return Launched(Mode.SYNC, exit_code=done.returncode)
+
+    def _start(self, attempt: Attempt, mode: Mode) -> Launched:
+        return self._in_tmux(attempt) if mode is Mode.TMUX else self._detached(attempt, None)
 
     def _in_tmux(self, attempt: Attempt) -> Launched:
         if not tmux.is_installed(self._environ):
             return self._detached(attempt, tmux.MISSING)
-        before = _mark(attempt)
+        before = _Before.of(attempt)
         command = ["bash", "-c", 'exec bash "$0" >> "$1" 2>&1', *_places(attempt)]
         refusal = tmux.start(attempt.session, attempt.root, command, self._environ)
         if refusal is not None:
@@ -186,19 +195,22 @@ class DPDispatcherRunner:
         return Launched(Mode.TMUX, session=attempt.session, pid=pid)
 
     def _detached(self, attempt: Attempt, note: str | None) -> Launched:
-        before = _mark(attempt)
+        before = _Before.of(attempt)
         # The shell between us and the monitor ends at once, so the monitor is never our child.
         command = 'setsid bash "$0" >> "$1" 2>&1 < /dev/null & echo $!'
-        done = subprocess.run(
-            ["bash", "-c", command, *_places(attempt)],
-            cwd=attempt.root,
-            env=self._environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-        started = int(done.stdout)
+        with attempt.monitor_log.open("ab") as log:
+            done = subprocess.run(
+                ["bash", "-c", command, *_places(attempt)],
+                cwd=attempt.root,
+                env=self._environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                check=False,
+            )
+        # A shell that was killed has told nothing, and its monitor may be at work all the same.
+        started = int(done.stdout or 0)
         pid = _taken_up(attempt, before, lambda: processes.start_ticks(started) is not None)
         return Launched(Mode.SETSID, pid=pid, note=note)
 
@@ -210,6 +222,28 @@ def _places(attempt: Attempt) -> tuple[str, str]:
     return str(attempt.wrapper), str(attempt.monitor_log)
 
 
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What an attempt's monitors had left before a new one was started.
+
+    ``mark`` is what the last of them wrote of itself, ``size`` the bytes of what they printed.
+    """
+
+    mark: str
+    size: int
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> _Before:
+        size = attempt.monitor_log.stat().st_size if attempt.monitor_log.exists() else 0
+        return cls(_mark(attempt), size)
+
+    def printed_since(self, attempt: Attempt) -> str:
+        """Return the last lines that were printed since."""
+        if not attempt.monitor_log.exists():
+            return ""
+        return _last_lines(attempt.monitor_log.read_bytes()[self.size :].decode(errors="replace"))
+
+
 def _mark(attempt: Attempt) -> str:
     try:
         return attempt.monitor_record.read_text()
@@ -217,21 +251,22 @@ def _mark(attempt: Attempt) -> str:
         return ""
 
 
-def _taken_up(attempt: Attempt, before: str, lives: Callable[[], bool]) -> int:
+def _taken_up(attempt: Attempt, before: _Before, lives: Callable[[], bool]) -> int:
     """Wait until a new monitor has written who it is; return its process id."""
     end = time.monotonic() + _TAKE_UP
-    while (mark := _mark(attempt)) == before:
-        if (not lives() or time.monotonic() > end) and _mark(attempt) == before:
-            raise _not_taken_up(attempt, None)
+    while (mark := _mark(attempt)) == before.mark:
+        if (not lives() or time.monotonic() > end) and _mark(attempt) == before.mark:
+            raise _not_taken_up(attempt, before, None)
         time.sleep(0.01)
     return int(json.loads(mark)["pid"])
 
 
-def _not_taken_up(attempt: Attempt, code: int | None) -> AlreadyMonitored | LaunchFailed:
+def _not_taken_up(
+    attempt: Attempt, before: _Before, code: int | None
+) -> AlreadyMonitored | LaunchFailed:
     if is_held(attempt.monitor_lock):
         return AlreadyMonitored(attempt.stage, attempt.monitor_lock)
-    printed = attempt.monitor_log.read_text(errors="replace")
-    return LaunchFailed(attempt.stage, code, _last_lines(printed))
+    return LaunchFailed(attempt.stage, code, before.printed_since(attempt))
 
 
 def _refusal(text: str) -> str:

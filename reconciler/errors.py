@@ -310,8 +310,15 @@ class LaunchFailed(ReconcilerError):
     code = "launch_failed"
 
     def __init__(self, stage: str, exit_code: int | None, output: str) -> None:
+        ended = "" if exit_code is None else f" (exit code {exit_code})"
+        said = (
+            f"it printed:\n{output}"
+            if output
+            else "it printed nothing: something kills it (a limit of memory or processes, a "
+            "person), or the machine is too busy for it."
+        )
         super().__init__(
-            f"{stage}: the monitor did not start (exit code {exit_code}); it printed:\n{output}\n"
+            f"{stage}: the monitor did not start{ended}; {said}\n"
             "Correct the cause; `wfctl rehydrate` says how to go on.",
             stage=stage,
             exit_code=exit_code,

@@ -79,7 +79,8 @@ class JobRunner(Protocol):
         Called again for the same attempt it attaches: whatever was killed in between, a
         computation of this attempt that has started is never started again, and one that is
         over is collected. Returns when the monitor has taken up its work, in ``Mode.SYNC`` when
-        it has ended. Raises AlreadyMonitored, LaunchFailed, ProgramMissing.
+        it has ended; one that is killed before that is started once more. Raises
+        AlreadyMonitored, LaunchFailed, ProgramMissing.
         """
 
     def wait(self, attempt: Attempt, timeout: float | None = None) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import threading
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 from reconciler.errors import (
     AlreadyMonitored,
+    LaunchFailed,
 )
 from reconciler.evidence import collect
 from reconciler.markers import Seen
@@ -61,6 +64,54 @@ def test_a_monitor_killed_while_the_job_runs_is_replaced(stage: Stage, mode: Mod
     let_go(attempt)
     assert stage.runner().wait(attempt, 60)
     assert (judged(attempt).name, stage.runs(attempt)) == ("SUCCEEDED", 1)
+
+
+def deadly_flock(folder: Path, times: int) -> str:
+    """Return a PATH on which so many monitors are killed before they have said who they are."""
+    folder.mkdir()
+    for number in range(times):
+        (folder / f"blow-{number}").touch()
+    real = shutil.which("flock")
+    lines = [
+        "#!/bin/bash",
+        'if [ "$*" = "-w 1 8" ]; then',
+        f'    for blow in "{folder}"/blow-*; do',
+        '        [ -e "$blow" ] && rm "$blow" && kill -KILL $PPID && exit 1',
+        "    done",
+        "fi",
+        f'exec {real} "$@"',
+    ]
+    (folder / "flock").write_text("\n".join(lines) + "\n")
+    (folder / "flock").chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+@pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SETSID])
+def test_a_monitor_killed_before_it_says_who_it_is_is_started_once_more(
+    stage: Stage, tmp_path: Path, mode: Mode
+) -> None:
+    """One blow as it starts is no reason to give up, and the job runs once."""
+    mortal = Stage(stage.root, {**stage.environ, "PATH": deadly_flock(tmp_path / "bin", 1)})
+    attempt = mortal.prepare(WRITE)
+    assert mortal.runner().launch(attempt, mode).mode is mode
+    assert mortal.runner().wait(attempt, 60)
+    assert list((tmp_path / "bin").glob("blow-*")) == []
+    assert (judged(attempt).name, mortal.runs(attempt)) == ("SUCCEEDED", 1)
+
+
+@pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SETSID])
+def test_a_monitor_that_is_killed_twice_as_it_starts_is_told_of(
+    stage: Stage, tmp_path: Path, mode: Mode
+) -> None:
+    """Somebody has to look; nothing was submitted, and a later launch goes through."""
+    mortal = Stage(stage.root, {**stage.environ, "PATH": deadly_flock(tmp_path / "bin", 2)})
+    attempt = mortal.prepare(WRITE)
+    with pytest.raises(LaunchFailed, match="printed nothing: something kills it"):
+        mortal.runner().launch(attempt, mode)
+    assert judged(attempt).name == "NEVER_STARTED"
+    mortal.runner().launch(attempt, mode)
+    assert mortal.runner().wait(attempt, 60)
+    assert (judged(attempt).name, mortal.runs(attempt)) == ("SUCCEEDED", 1)
 
 
 def test_a_whole_tmux_server_may_die(stage: Stage) -> None:
