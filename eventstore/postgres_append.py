@@ -130,10 +130,11 @@ def record_in_turn(connection: "Server", sql: Statements, entry: Entry) -> Recor
         return _copied(connection, sql, entry)
     except psycopg.errors.UniqueViolation as error:
         connection.execute("ROLLBACK")
-        if error.diag.constraint_name == "commands_pkey":
-            # Claimed at the same time by a writer of another stream.
-            command_id = entry.claim.command_id
-            (known,) = connection.execute(sql.command, (command_id,)).fetchall()
+        # Claimed at the same time by a writer of another stream, perhaps for the same event: which
+        # of the two the server finds taken first says nothing.
+        command_id = entry.claim.command_id
+        known = connection.execute(sql.command, (command_id,)).fetchone()
+        if known is not None:
             raise CommandConflict(command_id, known[0]) from error
         if error.diag.constraint_name != "events_event_id":
             raise

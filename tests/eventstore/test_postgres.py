@@ -178,6 +178,21 @@ class TestOrder:
             with pytest.raises(CommandConflict, match="other"):
                 second.result()
 
+    def test_two_writers_of_the_same_event_under_one_command_are_told_of_the_command(
+        self, server: Server
+    ) -> None:
+        """The event's id is taken too, and that is not what was done wrong."""
+        url = server.log()
+        with psycopg.connect(conninfo(url)) as first, ThreadPoolExecutor() as pool:
+            first.execute(TURN)
+            first.execute("INSERT INTO events SELECT 1, 'other', 1, 'k', 't', 'r', 'h', '{}'")
+            first.execute("INSERT INTO commands VALUES ('k', 'other', 'd', 1, 1)")
+            second = pool.submit(put, url, "c", Claim("k", "d"), "k")
+            time.sleep(0.3)
+            first.commit()
+            with pytest.raises(CommandConflict, match="other"):
+                second.result()
+
     def test_a_writer_that_does_nothing_for_long_loses_its_turn(
         self, server: Server, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -192,10 +207,12 @@ class TestOrder:
             assert still.append("d", notes(1), expected=0, claim=claim()).events[0].position == 2
 
 
-def put(url: str, stream: str, asked: Claim | None = None) -> int:
+def put(url: str, stream: str, asked: Claim | None = None, event_id: str | None = None) -> int:
     """Append an event through a store of its own; return its position."""
+    [event] = notes(1)
+    event = event._replace(event_id=event_id or event.event_id)
     with closing(opened(url)) as store:
-        done = store.append(stream, notes(1), expected=Expected.ANY, claim=asked or claim())
+        done = store.append(stream, [event], expected=Expected.ANY, claim=asked or claim())
         return done.events[0].position
 
 
