@@ -23,7 +23,7 @@ from eventstore.store import (
     Refusal,
     StoredFold,
 )
-from eventstore.verification import Finding, Row, findings
+from eventstore.verification import Finding, Row, Span, findings
 
 
 class MemoryStore:
@@ -175,6 +175,11 @@ class MemoryStore:
     def extent(self) -> tuple[int, int]:
         """Number of events, and the last position."""
         return len(self._log), self._log[-1].position if self._log else 0
+
+    def spans(self, command_ids: Sequence[str]) -> dict[str, Span]:
+        """What each of these commands recorded."""
+        known = ((id_, self._commands[id_]) for id_ in command_ids if id_ in self._commands)
+        return {id_: Span(c.stream, c.first_version, c.last_version) for id_, c in known}
 
     def head(self, stream: str) -> Head | None:
         """See EventStore."""

@@ -43,7 +43,7 @@ from eventstore.store import (
     Refusal,
     StoredFold,
 )
-from eventstore.verification import Finding, Row, findings
+from eventstore.verification import Finding, Row, Span, findings
 
 if TYPE_CHECKING:
     from eventstore.postgres_connection import Server
@@ -290,6 +290,11 @@ class PostgresStore:
         """Number of events, and the last position."""
         ((count, last),) = self._fetch(self._sql.extent)
         return count, last or 0
+
+    def spans(self, command_ids: Sequence[str]) -> dict[str, Span]:
+        """What each of these commands recorded."""
+        rows = self._fetch(self._sql.spans, (list(command_ids),))
+        return {id_: Span(*span) for id_, *span in rows}
 
     def head(self, stream: str) -> Head | None:
         """See EventStore."""

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+import orjson
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
 from eventstore.cargo import all_commands, all_raw, all_refusals, in_the_way, unpacked
@@ -21,7 +22,7 @@ from eventstore.expectation import Command, require_name, require_same, require_
 from eventstore.filesystem import kind_of
 from eventstore.instant import Clock
 from eventstore.journal import Journal, journal_for, of_mode
-from eventstore.sqlite_append import COMMAND, COMMANDS, record
+from eventstore.sqlite_append import COMMAND, COMMANDS, SPANS, record
 from eventstore.statements import Statements
 from eventstore.store import (
     Appended,
@@ -35,7 +36,7 @@ from eventstore.store import (
     StoredFold,
 )
 from eventstore.tip import Tip, tip_of
-from eventstore.verification import Finding, Row, findings
+from eventstore.verification import Finding, Row, Span, findings
 from eventstore.writer import Writer
 
 _Key = TypeVar("_Key", int, str)
@@ -325,6 +326,11 @@ class SqliteStore:
         """Number of events, and the last position."""
         ((count, last),) = self._fetch(self._sql.extent, ())
         return count, last or 0
+
+    def spans(self, command_ids: Sequence[str]) -> dict[str, Span]:
+        """What each of these commands recorded."""
+        rows = self._fetch_damaged(SPANS, (orjson.dumps(command_ids).decode(),))
+        return {id_: Span(*span) for id_, *span in rows}
 
     def head(self, stream: str) -> Head | None:
         """See EventStore."""

@@ -42,6 +42,10 @@ SELECT {} FROM (
 WHERE command_id {}"""
 #: Command id -> stream, digest, first version, last version.
 COMMAND = _CLAIMS.format("stream, digest, first_version, last_version", "= ?")
+#: Command ids as a list in JSON -> command id, stream, first version, last version of each.
+SPANS = _CLAIMS.format(
+    "command_id, stream, first_version, last_version", "IN (SELECT value FROM json_each(?))"
+)
 #: Command id, limit -> every column of the commands after it.
 COMMANDS = _CLAIMS.format("*", "> ? ORDER BY command_id LIMIT ?")
 

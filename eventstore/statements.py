@@ -119,6 +119,13 @@ class Statements:
         return self._text(_first(found.order_by(commands.c.command_id), bindparam("limit")))
 
     @cached_property
+    def spans(self) -> str:
+        """command ids, as an array -> command id, stream, first version, last version of each."""
+        columns = (c for c in commands.c if c.name != "digest")
+        any_of = commands.c.command_id == func.any(bindparam("ids"))
+        return self._text(select(*columns).where(any_of))
+
+    @cached_property
     def rows(self) -> str:
         """stream, after, limit -> every column of events."""
         found = select(events).where(

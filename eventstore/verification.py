@@ -1,6 +1,6 @@
 """A log checked row by row, whatever engine keeps it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import orjson
@@ -8,6 +8,8 @@ import orjson
 from eventstore.chain import START, Link
 from eventstore.codec import Schema, digest
 from eventstore.errors import DamagedEvent, SchemaError
+
+_CLAIMS_AT_ONCE = 500
 
 
 class Row(NamedTuple):
@@ -29,7 +31,8 @@ class Finding(NamedTuple):
     Kinds: altered (text and hash differ), misfiled (a column contradicts the text), malformed,
     undecodable, gap, unlinked (the link to the version before is wrong), order (position against
     version), anchor (the chain is whole but another than was known), cut_tail, missing (positions
-    without an event), engine (the database file itself).
+    without an event), unclaimed (the event is sound, and its command could be carried out
+    again), engine (the database file itself).
     """
 
     stream: str | None
@@ -37,6 +40,14 @@ class Finding(NamedTuple):
     position: int | None
     kind: str
     message: str
+
+
+class Span(NamedTuple):
+    """The versions of a stream, both ends included, that a command claims to have recorded."""
+
+    stream: str
+    first: int
+    last: int
 
 
 class Source(Protocol):
@@ -54,6 +65,10 @@ class Source(Protocol):
         """Number of events, and the last position."""
         ...
 
+    def spans(self, command_ids: Sequence[str]) -> Mapping[str, Span]:
+        """What each of these commands claims to have recorded, by its id; few at a time."""
+        ...
+
 
 def findings(
     source: Source, schema: Schema, stream: str | None, anchors: Mapping[str, Link]
@@ -61,7 +76,7 @@ def findings(
     """What is wrong with one stream, or with all of them and their positions."""
     names = [stream] if stream is not None else sorted({*source.streams(), *anchors})
     for name in names:
-        yield from _of_stream(name, source.rows(name), schema, anchors.get(name, START))
+        yield from _of_stream(name, source, schema, anchors.get(name, START))
     if stream is None:
         yield from _of_positions(source)
 
@@ -73,19 +88,52 @@ def _of_positions(source: Source) -> Iterator[Finding]:
         yield Finding(None, None, None, "missing", message)
 
 
-def _of_stream(stream: str, rows: Iterable[Row], schema: Schema, anchor: Link) -> Iterator[Finding]:
-    link, position = START, 0
-    for row in rows:
-        if not _well_typed(row):
-            yield Finding(stream, link.version + 1, None, "malformed", f"columns of {row}")
-            continue
-        yield from _of_row(row, link, position, schema)
-        if row.version == anchor.version and row.hash != anchor.hash:
-            yield _finding(row, "anchor", f"expected hash {anchor.hash}, found {row.hash}")
-        link, position = Link(row.version, row.hash), row.position
-    if link.version < anchor.version:
-        message = f"expected at least version {anchor.version}, found the end at {link.version}"
-        yield Finding(stream, link.version + 1, None, "cut_tail", message)
+class _Before(NamedTuple):
+    """What came before a row of a stream, as far as it could be read."""
+
+    stream: str
+    link: Link
+    position: int
+
+
+def _of_stream(stream: str, source: Source, schema: Schema, anchor: Link) -> Iterator[Finding]:
+    before = _Before(stream, START, 0)
+    sound: list[Row] = []
+    for row in source.rows(stream):
+        found = list(_of_row(row, before, schema, anchor))
+        if found or len(sound) == _CLAIMS_AT_ONCE:
+            yield from _of_claims(sound, source)
+            yield from found
+            sound.clear()
+        if not found:
+            sound.append(row)
+        if _well_typed(row):
+            before = _Before(stream, Link(row.version, row.hash), row.position)
+    yield from _of_claims(sound, source)
+    yield from _of_end(before, anchor)
+
+
+def _of_end(before: _Before, anchor: Link) -> Iterator[Finding]:
+    end = before.link.version
+    if end < anchor.version:
+        message = f"expected at least version {anchor.version}, found the end at {end}"
+        yield Finding(before.stream, end + 1, None, "cut_tail", message)
+
+
+def _of_claims(rows: Sequence[Row], source: Source) -> Iterator[Finding]:
+    """Of rows whose text is what was hashed, those whose command is not claimed for them."""
+    commands = [str(orjson.loads(row.text).get("command_id")) for row in rows]
+    spans = source.spans(sorted({*commands}))
+    for row, command in zip(rows, commands, strict=True):
+        span = spans.get(command)
+        if span is None or not _covers(span, row):
+            message = f"expected a claim of command {command}, found {span or 'none'}"
+            yield _finding(row, "unclaimed", message)
+
+
+def _covers(span: Span, row: Row) -> bool:
+    typed = all(map(isinstance, span, (str, int, int)))
+    return typed and span.stream == row.stream and span.first <= row.version <= span.last
 
 
 def _well_typed(row: Row) -> bool:
@@ -98,8 +146,18 @@ def _finding(row: Row, kind: str, message: str) -> Finding:
     return Finding(row.stream, row.version, row.position, kind, message)
 
 
-def _of_row(row: Row, link: Link, position: int, schema: Schema) -> Iterator[Finding]:
-    yield from _of_place(row, link, position)
+def _of_row(row: Row, before: _Before, schema: Schema, anchor: Link) -> Iterator[Finding]:
+    if not _well_typed(row):
+        version = before.link.version + 1
+        yield Finding(before.stream, version, None, "malformed", f"columns of {row}")
+        return
+    yield from _of_place(row, before)
+    yield from _of_text(row, before.link, schema)
+    if row.version == anchor.version and row.hash != anchor.hash:
+        yield _finding(row, "anchor", f"expected hash {anchor.hash}, found {row.hash}")
+
+
+def _of_text(row: Row, link: Link, schema: Schema) -> Iterator[Finding]:
     found = digest(row.text.encode("utf-8", "surrogateescape"))
     if found != row.hash:
         yield _finding(row, "altered", f"expected the text of hash {row.hash}, found {found}")
@@ -115,13 +173,13 @@ def _of_row(row: Row, link: Link, position: int, schema: Schema) -> Iterator[Fin
     yield from _of_schema(row, schema)
 
 
-def _of_place(row: Row, link: Link, position: int) -> Iterator[Finding]:
-    expected = link.version + 1
+def _of_place(row: Row, before: _Before) -> Iterator[Finding]:
+    expected = before.link.version + 1
     if row.version != expected:
         message = f"expected version {expected}, found {row.version}"
         yield Finding(row.stream, min(row.version, expected), row.position, "gap", message)
-    if row.position <= position:
-        message = f"expected a position after {position}, found {row.position}"
+    if row.position <= before.position:
+        message = f"expected a position after {before.position}, found {row.position}"
         yield _finding(row, "order", message)
 
 

@@ -227,7 +227,7 @@ def test_nothing_follows_from_an_imported_amendment(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("type_", ["line.imported", "state.imported"])
 def test_an_imported_fact_behind_the_import_changes_nothing(type_: str, tmp_path: Path) -> None:
-    """Whatever wrote the row: with a right hash chain it is an event, and has no effect."""
+    """Whoever wrote the row: with a right chain and a claim it is an event, and has no effect."""
     root = s.imported(s.write_files(tmp_path / "w", s.document(), "[2026-03-31 10:00] a\n"))
     forge(root, type_)
     assert root.json("fsck").code == 0
@@ -254,10 +254,12 @@ def forge(root: Place, type_: str) -> None:
         rows = database.execute("select * from events order by position").fetchall()
         row = dict(zip(columns, rows[-1], strict=True))
         body = json.loads(row["body"])
+        own = body["event_id"][:-1] + ("0" if body["event_id"][-1] != "0" else "1")
         body |= {
             "type": type_,
             "version": body["version"] + 1,
-            "event_id": body["event_id"][:-1] + ("0" if body["event_id"][-1] != "0" else "1"),
+            "event_id": own,
+            "command_id": own,
             "prev_hash": row["hash"],
             "data": forged_data(type_),
         }
@@ -266,9 +268,10 @@ def forge(root: Place, type_: str) -> None:
             **row,
             "position": row["position"] + 1,
             "version": body["version"],
-            "event_id": body["event_id"],
+            "event_id": own,
             "type": type_,
             "body": text,
+            "command_digest": "forged",
             "hash": sha256(text.encode()).hexdigest(),
         }
         marks = ", ".join("?" for _ in columns)

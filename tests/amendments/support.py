@@ -106,17 +106,18 @@ class Place(Root):
         return {**json.loads(body), "hash": hash_}
 
     def write_row(self, type_: str, data: dict[str, Any], **envelope: Any) -> None:
-        """Write an event past the program, with a right hash chain."""
+        """Write an event past the program, with a right hash chain, that claims its command."""
         last = self.last()
         body = {k: v for k, v in last.items() if k != "hash"}
         number = last["version"] + 1
         body |= {"type": type_, "data": data, "version": number, "prev_hash": last["hash"]}
-        body |= {"event_id": f"forged-{number}", "schema_version": 1, **envelope}
+        own = f"forged-{number}"
+        body |= {"event_id": own, "command_id": own, "schema_version": 1, **envelope}
         text = canonical(body)
         with self.database() as database:
             (position,) = database.execute("SELECT max(position) FROM events").fetchone()
             database.execute(
-                "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)",
+                "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'forged')",
                 (
                     position + 1,
                     body["stream"],

@@ -265,6 +265,7 @@ class TestAppendOnly:
             ("UPDATE events SET type = 'note.sung' WHERE version = 2", "misfiled"),
             ("DELETE FROM events WHERE version = 2", "gap"),
             ("DELETE FROM events WHERE stream = 'x'", "missing"),
+            ("DELETE FROM commands WHERE stream = 'w'", "unclaimed"),
         ],
     )
     def test_who_gets_round_that_is_found(self, server: Server, statement: str, kind: str) -> None:
@@ -273,7 +274,8 @@ class TestAppendOnly:
         with closing(opened(url)) as store:
             store.append("x", notes(2), expected=0, claim=claim())
             store.append("w", notes(3), expected=0, claim=claim())
-            sql(url, "ALTER TABLE events DISABLE TRIGGER ALL")
+            for table in ("events", "commands"):
+                sql(url, f"ALTER TABLE {table} DISABLE TRIGGER ALL")
             sql(url, statement)
             assert next(iter(store.verify())).kind == kind
 

@@ -14,6 +14,7 @@ import pytest
 from eventstore.chain import Link
 from eventstore.codec import Schema
 from eventstore.errors import EventStoreError
+from eventstore.store import Claim
 from eventstore.verification import Finding
 from tests.eventstore.support import claim, note, notes, sqlite_store
 
@@ -100,6 +101,10 @@ MIDDLE = "WHERE stream = 'w' AND version = 3"
             3,
             "misfiled",
         ),
+        (["DELETE FROM commands WHERE stream = 'w'"], 1, "unclaimed"),
+        (["UPDATE commands SET last_version = 4 WHERE stream = 'w'"], 5, "unclaimed"),
+        (["UPDATE commands SET stream = 'x' WHERE stream = 'w'"], 1, "unclaimed"),
+        (["UPDATE commands SET first_version = 'one' WHERE stream = 'w'"], 1, "unclaimed"),
     ],
     ids=[
         "text changed",
@@ -116,6 +121,10 @@ MIDDLE = "WHERE stream = 'w' AND version = 3"
         "position changed",
         "rows swapped",
         "row inserted",
+        "claim dropped",
+        "claim cut short",
+        "claim given to another stream",
+        "claim damaged",
     ],
 )
 def test_a_change_is_found_and_named(
@@ -125,6 +134,22 @@ def test_a_change_is_found_and_named(
     tamper(log, *statements)
     first = next(found for found in found_in(log) if found.stream == "w")
     assert (first.version, first.kind) == (version, kind)
+
+
+def test_an_event_that_claims_its_command_no_more_is_found(log: Path) -> None:
+    """Whoever writes a row anew passes the triggers; the command could be carried out again."""
+    alone = note("alone")
+    with closing(sqlite_store(log)) as store:
+        store.append("w", [alone], expected=LENGTH, claim=Claim(alone.event_id, "d"))
+    assert found_in(log) == []
+    columns = "position, stream, version, event_id, type, recorded_at, hash, body"
+    with closing(sqlite3.connect(log)) as connection, connection:
+        connection.execute(
+            f"INSERT OR REPLACE INTO events ({columns}) SELECT {columns} FROM events "
+            f"WHERE event_id = '{alone.event_id}'"
+        )
+    [found] = found_in(log)
+    assert (found.stream, found.version, found.kind) == ("w", LENGTH + 1, "unclaimed")
 
 
 def test_a_cut_tail_is_found_by_the_anchor(log: Path) -> None:
