@@ -27,6 +27,14 @@ def public(address: str) -> str:
     return f"{SERVERS[0]}{login.partition(':')[0]}{at}{host}{after}"
 
 
+def without_login(address: str, login: str) -> str:
+    """The URL without its user where that is ``login``: the server takes whoever is logged in."""
+    found, at, host, query = _parts(address)
+    if not at or found.partition(":")[0] != login:
+        return address
+    return f"{SERVERS[0]}{host}{'?' if query else ''}{query}"
+
+
 def has_password(address: str) -> bool:
     """Whether a URL of PostgreSQL holds a password."""
     login, _, _, query = _parts(address)

@@ -16,6 +16,7 @@ import orjson
 
 from eventstore.errors import StoreDamaged
 from eventstore.export import exported
+from eventstore.regular import opened
 from eventstore.store import Claimed, Raw, Refusal
 from eventstore.transfer import Chains, Copied, Source, steps
 
@@ -27,7 +28,7 @@ _PLACE = re.compile(rb',"hash":"([0-9a-f]{64})","position":(\d+)\}\n\Z')
 
 def is_archive(path: Path) -> bool:
     """Whether a file begins as an archive does."""
-    with path.open("rb") as file:
+    with opened(path) as file:
         return file.read(len(_begin())) == _begin()
 
 
@@ -138,7 +139,7 @@ class Archive:
     def _lines(self) -> Iterator[bytes]:
         """Every line but the last, once the last has said that they are all."""
         found = sha256()
-        with self.path.open("rb") as file:
+        with opened(self.path) as file:
             last = b""
             for line in file:
                 found.update(last)

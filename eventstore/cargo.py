@@ -1,6 +1,7 @@
 """What one log takes in from another, as rows of the tables."""
 
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -14,6 +15,7 @@ from eventstore.verification import Row
 Fetch = Callable[[str, tuple[Any, ...]], list[Any]]
 
 _CHUNK = 1000
+_CLAIM = (str, str, str, int, int)
 
 
 def placed(events: Iterable[Raw], last: int) -> list[Row]:
@@ -47,28 +49,44 @@ def all_raw(fetch: Fetch, sql: Statements) -> Iterator[Raw]:
     """The stored events of all streams in order of position."""
     after = 0
     while rows := fetch(sql.read_all, (after, _CHUNK)):
-        for position, hash_, text in rows:
+        for position, *_, hash_, text in rows:
             yield Raw(position, text, hash_)
         after = rows[-1][0]
 
 
 def all_commands(fetch: Fetch, statement: str) -> Iterator[Claimed]:
-    """Every claimed command in order of its id, by a statement such as `Statements.commands`."""
+    """Every claimed command in order of its id, by a statement such as `Statements.commands`.
+
+    A row that holds other things than a claim does was written past us, and is none.
+    """
     after = ""
     while rows := fetch(statement, (after, _CHUNK)):
-        yield from (Claimed(*row) for row in rows)
+        yield from (Claimed(*row) for row in rows if all(map(isinstance, row, _CLAIM)))
         after = rows[-1][0]
 
 
 def all_refusals(fetch: Fetch, sql: Statements, stream: str | None) -> Iterator[Refusal]:
-    """Kept refusals, of all streams or of one, in the order they were recorded."""
+    """Kept refusals, of all streams or of one, in the order they were recorded.
+
+    A row that cannot be one, which somebody wrote past us, is none.
+    """
     after = 0
     while rows := fetch(sql.refusals, (after, _CHUNK)):
-        for _, at, name, actor, command, code, message, data in rows:
-            refusal = Refusal(at, name, actor, command, code, message, orjson.loads(data))
-            if stream in (None, refusal.stream):
-                yield refusal
+        found = (_refused(row[1:]) for row in rows)
+        yield from (one for one in found if one is not None and stream in (None, one.stream))
         after = rows[-1][0]
+
+
+def _refused(row: tuple[Any, ...]) -> Refusal | None:
+    """What the columns of a row say, None where they cannot be those of a refusal."""
+    try:
+        data = orjson.loads(row[-1])
+        datetime.fromisoformat(row[0])
+    except (ValueError, TypeError):
+        return None
+    at, stream, actor, command, code, message, _ = row
+    is_one = isinstance(data, dict) and all(isinstance(text, str) for text in row[:-1])
+    return Refusal(at, stream, actor, command, code, message, data) if is_one else None
 
 
 def in_the_way(cargo: Cargo, error: Exception) -> TransferConflict:

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from eventstore.envelope import fault, set_aside
 from eventstore.errors import (
     DamagedEvent,
     InvalidData,
@@ -19,6 +20,7 @@ from eventstore.errors import (
 from eventstore.event import NewEvent, RecordedEvent
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+Misfit = Callable[[str, dict[str, Any]], str | None]
 
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
 
@@ -67,19 +69,25 @@ def digest(text: bytes) -> str:
     return found.hexdigest()
 
 
+def _fits(type_: str, data: dict[str, Any]) -> str | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Schema:
     """The event types of a program.
 
     `versions` gives the current schema version of each type; `upcasters` lifts `data` of
-    (type, version) to version + 1.
+    (type, version) to version + 1; `misfit` says why the data of a type cannot be it, None where it
+    can.
     """
 
     versions: Mapping[str, int]
     upcasters: Mapping[tuple[str, int], Upcaster] = field(default_factory=dict)
+    misfit: Misfit = _fits
 
     def decode(self, position: int, hash_: str, text: str | bytes) -> RecordedEvent:
-        """The recorded event of a stored text, lifted. Raises SchemaError, DamagedEvent."""
+        """The recorded event of a text of ours, lifted. Raises SchemaError, DamagedEvent."""
         try:
             body: dict[str, Any] = orjson.loads(text)
             if self.versions.get(body["type"]) != body["schema_version"]:
@@ -87,6 +95,27 @@ class Schema:
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedEvent(position, str(error)) from error
         return RecordedEvent(position, hash_, body)
+
+    def event(self, position: int, hash_: str, body: dict[str, Any]) -> RecordedEvent:
+        """The recorded event of a stored envelope, lifted; set aside where it cannot be one.
+
+        Raises SchemaError, DamagedEvent.
+        """
+        try:
+            why = fault(body) or self._lifted(body) or self.misfit(body["type"], body["data"])
+            return RecordedEvent(position, hash_, body if why is None else set_aside(body, why))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise DamagedEvent(position, str(error)) from error
+
+    def _lifted(self, body: dict[str, Any]) -> str | None:
+        """Lift the data; why that cannot be done with what it holds."""
+        if self.versions.get(body["type"]) == body["schema_version"]:
+            return None
+        try:
+            self._lift(body)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            return f"its data cannot be lifted ({type(error).__name__}: {error})"
+        return None
 
     def _lift(self, body: dict[str, Any]) -> None:
         type_, found = body["type"], body["schema_version"]

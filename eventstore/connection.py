@@ -17,7 +17,7 @@ from eventstore.errors import (
     StoreDamaged,
     StoreUnwritable,
 )
-from eventstore.tables import APPLICATION_ID, HEAD
+from eventstore.revision import APPLICATION_ID, HEAD
 
 _UNWRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM})
 # Failures to write and to grow a file: on a full disk the shared memory is the first to feel it.
@@ -99,6 +99,8 @@ def unidentified_reader(path: Path, wait: float) -> sqlite3.Connection:
     """As `reader`, whosever database it is."""
     if not path.exists():
         raise DatabaseMissing(path)
+    if not path.is_file():
+        raise NotOurs(path, "no regular file")
     if _size(path, "-wal") == _LOG_HEADER_BYTES:
         return _other_reader(path, wait)
     try:

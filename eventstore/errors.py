@@ -19,6 +19,7 @@ EventStoreError
 │   ├── StoreDamaged
 │   └── StoreUnreachable     the server does not answer, or does not let us in
 ├── DamagedEvent             a stored event is no envelope
+├── UnsoundLog               a row is not what was recorded in its place
 ├── StoreBusy                others kept the log to themselves for too long
 ├── StoreUnwritable          read-only, full, or no permission
 ├── LocksUnreliable          two writers could hold the lock at once
@@ -221,7 +222,10 @@ class DatabaseMissing(DatabaseError):
 
     def __init__(self, path: Path | str) -> None:
         super().__init__(
-            f"{path}: expected an event database, found nothing; `wfctl init` makes one", path
+            f"{path}: expected an event database, found nothing; `wfctl init` makes one. Where one "
+            "was here, it was lost: bring a backup back (`wfctl db restore FILE`), or move .wfctl "
+            "aside and call `wfctl import .`, which takes up what the files of the workflow show",
+            path,
         )
 
 
@@ -288,6 +292,23 @@ class StoreDamaged(DatabaseError):
         self.reason = reason
 
 
+class ForeignRule(DatabaseError):
+    """Something in the database acts on each row that is put into the log, and is none of ours."""
+
+    code = "foreign_rule"
+
+    def __init__(self, path: Path | str, found: str) -> None:
+        super().__init__(
+            f"{path}: expected the triggers and tables that wfctl made, found {found}. Somebody "
+            "changed the database past wfctl: what is appended might not be kept, so nothing is. "
+            "`wfctl db backup FILE` writes what the log holds; move the database away, and "
+            "`wfctl db restore FILE` makes a new one",
+            path,
+            found=found,
+        )
+        self.found = found
+
+
 class StoreUnreachable(DatabaseError):
     """The server does not answer, or does not let us in; a connection that was lost stays so."""
 
@@ -317,6 +338,32 @@ class DamagedEvent(EventStoreError):
             reason=reason,
         )
         self.position = position
+        self.reason = reason
+
+
+class UnsoundLog(EventStoreError):
+    """A row of the log is not what was recorded in its place; nothing of it takes effect.
+
+    `version` is the first bad one, `kind` one of those of `verification.Finding`.
+    """
+
+    code = "log_unsound"
+
+    def __init__(self, stream: str, version: int, kind: str, reason: str) -> None:
+        super().__init__(
+            f"{stream}: version {version} is not what was recorded there ({kind}: {reason}). "
+            "Somebody changed the log past wfctl; nothing takes effect from that version on, and "
+            "nothing is written. `wfctl fsck` lists all that is wrong, --as-is with a command "
+            "that reads shows the log as it stands, and `wfctl db salvage` makes a new log of "
+            "the versions before it",
+            stream=stream,
+            version=version,
+            kind=kind,
+            reason=reason,
+        )
+        self.stream = stream
+        self.version = version
+        self.kind = kind
         self.reason = reason
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+from eventstore.envelope import set_aside
+
 
 class Actor(NamedTuple):
     """Who caused an event. `kind` is user, agent, reconciler, runner or import."""
@@ -37,6 +39,10 @@ class RecordedEvent:
         self.position = position
         self.hash = hash_
         self.body = body
+
+    def aside(self, why: str) -> "RecordedEvent":
+        """What is read in place of the event where it counts for nothing."""
+        return RecordedEvent(self.position, self.hash, set_aside(self.body, why))
 
     @property
     def stream(self) -> str:

@@ -4,6 +4,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from eventstore.private import open_lock
+
 MOUNTS = Path("/proc/self/mountinfo")
 
 # Memory mapped by two hosts is not shared, so a write-ahead log is unsafe on these.
@@ -48,8 +50,7 @@ def _mount(line: str) -> tuple[str, str]:
 
 def locks_exclude(path: Path) -> bool:
     """Whether a lock on the file at `path` keeps a second holder out."""
-    first = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    second = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    first, second = open_lock(path), open_lock(path)
     try:
         # Where the first is refused, another process holds the lock, and it excludes.
         return not (_granted(first) and _granted(second))

@@ -12,6 +12,7 @@ from eventstore.errors import EventIdReused, StoreClosed, TransferConflict
 from eventstore.event import NewEvent, RecordedEvent
 from eventstore.expectation import Command, require_name, require_same, require_version
 from eventstore.instant import Clock
+from eventstore.reading import Reader
 from eventstore.store import (
     Appended,
     Cargo,
@@ -31,6 +32,7 @@ class MemoryStore:
 
     def __init__(self, *, schema: Schema, clock: Clock) -> None:
         self._schema = schema
+        self._reader = Reader(schema)
         self._clock = clock
         self._log: list[Row] = []
         self._streams: defaultdict[str, list[Row]] = defaultdict(list)
@@ -117,17 +119,23 @@ class MemoryStore:
         return None if known is None else Claim(command_id, known.digest)
 
     def read(
-        self, stream: str, *, after: int = 0, upto: int | None = None
+        self, stream: str, *, after: int | Link = 0, upto: int | None = None
     ) -> Iterator[RecordedEvent]:
         """See EventStore."""
         self._require_open()
-        return (self._decode(row) for row in islice(self.rows(stream), after, upto))
+        link = after if isinstance(after, Link) else self._link(stream, after)
+        return self._reader.events(islice(self.rows(stream), link.version, upto), stream, link)
+
+    def _link(self, stream: str, version: int) -> Link:
+        if version <= 0:
+            return START
+        return self._reader.link(islice(self.rows(stream), version - 1, version), stream, version)
 
     def read_all(self, *, after: int = 0, limit: int | None = None) -> Iterator[RecordedEvent]:
         """See EventStore."""
         self._require_open()
         end = None if limit is None else after + limit
-        return (self._decode(row) for row in islice(iter(self._log), after, end))
+        return self._reader.all_events(islice(iter(self._log), after, end), self._link)
 
     def wait(self, after: int, timeout: float) -> int:
         """See EventStore; nobody else can append meanwhile."""
@@ -136,10 +144,10 @@ class MemoryStore:
             time.sleep(timeout)
         return len(self._log)
 
-    def raw(self, stream: str, *, after: int = 0) -> Iterator[Raw]:
+    def raw(self, stream: str, *, after: int = 0, upto: int | None = None) -> Iterator[Raw]:
         """See EventStore."""
         self._require_open()
-        rows = islice(self.rows(stream), after, None)
+        rows = islice(self.rows(stream), after, upto)
         return (Raw(row.position, row.text, row.hash) for row in rows)
 
     def all_raw(self) -> Iterator[Raw]:

@@ -13,6 +13,7 @@ from eventstore.address import public
 from eventstore.cargo import all_commands, all_raw, all_refusals, in_the_way, unpacked
 from eventstore.chain import START, Link, Sealed
 from eventstore.codec import Schema, canonical
+from eventstore.core_statements import CoreStatements
 from eventstore.driver import psycopg
 from eventstore.errors import StoreClosed, StoreDamaged
 from eventstore.event import NewEvent, RecordedEvent
@@ -31,7 +32,7 @@ from eventstore.postgres_append import (
     take_turn,
 )
 from eventstore.postgres_connection import ServerConnection
-from eventstore.statements import Statements
+from eventstore.reading import Reader
 from eventstore.store import (
     Appended,
     Cargo,
@@ -58,21 +59,23 @@ def open_server(
     schema: Schema,
     clock: Clock,
     read_only: bool = False,
+    as_is: bool = False,
     wait: float = _WAIT,
 ) -> "PostgresStore":
     """Open the database at a URL `postgresql+psycopg://…`, which a migration has made.
 
-    `clock` says when an event is recorded; `wait` bounds the wait for other writers and for a
+    `clock` says when an event is recorded; `as_is`: the rows are read as they stand, unchecked;
+    `wait` bounds the wait for other writers and for a
     server that went away, in seconds each.
     Raises DatabaseMissing, NotOurs, NewerDatabase, OlderDatabase, StoreUnreachable, DriverMissing.
     """
     connection = ServerConnection(address, wait, read_only=read_only)
-    return PostgresStore(connection, schema, clock, read_only=read_only)
+    return PostgresStore(connection, schema, clock, read_only=read_only, as_is=as_is)
 
 
 @cache
-def _statements() -> Statements:
-    return Statements(PGDialect_psycopg(paramstyle="format"))  # type: ignore[no-untyped-call]
+def _statements() -> CoreStatements:
+    return CoreStatements(PGDialect_psycopg(paramstyle="format"))  # type: ignore[no-untyped-call]
 
 
 class PostgresStore:
@@ -89,9 +92,11 @@ class PostgresStore:
         clock: Clock,
         *,
         read_only: bool,
+        as_is: bool = False,
     ) -> None:
         self._server = connection
         self._schema = schema
+        self._events = Reader(schema, as_is)
         self._clock = clock
         self._read_only = read_only
         self._closed = False
@@ -205,20 +210,24 @@ class PostgresStore:
         return self._server.lasting(lambda c: c.execute(statement, parameters).fetchall())
 
     def read(
-        self, stream: str, *, after: int = 0, upto: int | None = None
+        self, stream: str, *, after: int | Link = 0, upto: int | None = None
     ) -> Iterator[RecordedEvent]:
         """See EventStore."""
-        end = sys.maxsize if upto is None else upto
-        decode = self._schema.decode
-        for rows in self._chunks(stream, after, end):
-            for _, position, hash_, text in rows:
-                yield decode(position, hash_, text)
+        link = after if isinstance(after, Link) else self._link(stream, after)
+        rows = self._stored(stream, link.version, sys.maxsize if upto is None else upto)
+        yield from self._events.events(rows, stream, link)
 
-    def _chunks(self, stream: str, after: int, upto: int) -> Iterator[list[tuple[Any, ...]]]:
-        """Rows of version, position, hash and text."""
+    def _link(self, stream: str, version: int) -> Link:
+        if version <= 0:
+            return START
+        before = self._fetch(self._sql.read, (stream, version - 1, version, 1))
+        return self._events.link(before, stream, version)
+
+    def _stored(self, stream: str, after: int, upto: int) -> Iterator[Any]:
+        """The rows of a stream, with every column, in order of version."""
         while rows := self._fetch(self._sql.read, (stream, after, upto, _CHUNK)):
-            yield rows
-            after = self._onward(after, rows[-1][0])
+            yield from rows
+            after = self._onward(after, rows[-1][2])
 
     def _onward(self, before: int, after: int) -> int:
         """Where the next fetch begins: a damaged index may lead backwards, and so for ever."""
@@ -228,11 +237,12 @@ class PostgresStore:
 
     def read_all(self, *, after: int = 0, limit: int | None = None) -> Iterator[RecordedEvent]:
         """See EventStore."""
+        return self._events.all_events(self._all_stored(after, limit), self._link)
+
+    def _all_stored(self, after: int, limit: int | None) -> Iterator[Any]:
         left = sys.maxsize if limit is None else limit
-        decode = self._schema.decode
         while rows := self._fetch(self._sql.read_all, (after, min(_CHUNK, left))):
-            for position, hash_, text in rows:
-                yield decode(position, hash_, text)
+            yield from rows
             after = self._onward(after, rows[-1][0])
             left -= len(rows)
 
@@ -246,11 +256,11 @@ class PostgresStore:
                 return int(last)
             self._server.await_notice(CHANNEL, left)
 
-    def raw(self, stream: str, *, after: int = 0) -> Iterator[Raw]:
+    def raw(self, stream: str, *, after: int = 0, upto: int | None = None) -> Iterator[Raw]:
         """See EventStore."""
-        for rows in self._chunks(stream, after, sys.maxsize):
-            for _, position, hash_, text in rows:
-                yield Raw(position, text, hash_)
+        end = sys.maxsize if upto is None else upto
+        for position, *_, hash_, text in self._stored(stream, after, end):
+            yield Raw(position, text, hash_)
 
     def all_raw(self) -> Iterator[Raw]:
         """See EventStore."""

@@ -5,10 +5,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventstore.chain import START, Link, Sealed, Stamp, seal
+from eventstore.core_statements import CoreStatements
 from eventstore.driver import psycopg
 from eventstore.errors import CommandConflict, EventIdReused
 from eventstore.event import NewEvent
-from eventstore.statements import Statements
 from eventstore.store import Claim
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Recorded(NamedTuple):
 
 
 def take_turn(
-    connection: "Server", sql: Statements, stream: str, claim: Claim
+    connection: "Server", sql: CoreStatements, stream: str, claim: Claim
 ) -> tuple[Any, ...] | None:
     """Begin, wait for the turn to write to the stream, and look at all that an append must know."""
     with connection.pipeline():
@@ -118,7 +118,7 @@ def record_at_once(connection: "Server", entry: Entry) -> Recorded | None:
     return None if row is None else Recorded(sealed, row[0])
 
 
-def record_in_turn(connection: "Server", sql: Statements, entry: Entry) -> Recorded | None:
+def record_in_turn(connection: "Server", sql: CoreStatements, entry: Entry) -> Recorded | None:
     """Insert and commit in the transaction that took the stream's turn, once the log's is taken.
 
     None where the head that was seen in the turn is not the stream's. Raises EventIdReused,
@@ -153,7 +153,7 @@ def _inserted(connection: "Server", entry: Entry) -> Recorded | None:
     return None if row is None else Recorded(sealed, row[0])
 
 
-def _copied(connection: "Server", sql: Statements, entry: Entry) -> Recorded:
+def _copied(connection: "Server", sql: CoreStatements, entry: Entry) -> Recorded:
     """Sealed on the way: the server takes longer to index an event than we to seal the next."""
     with connection.pipeline():
         connection.execute(LOG_TURN)

@@ -19,7 +19,7 @@ from eventstore.errors import (
     StoreUnreachable,
     StoreUnwritable,
 )
-from eventstore.tables import HEAD, MARK
+from eventstore.revision import HEAD, MARK
 
 if TYPE_CHECKING:
     Server = psycopg.Connection[tuple[Any, ...]]

@@ -1,19 +1,21 @@
-"""The event log in a SQLite file."""
+"""The event log in a SQLite file.
+
+A command that reads loads nothing here of writing, of checking and of moving a log.
+"""
+
+from __future__ import annotations
 
 import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
-from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
-from eventstore.cargo import all_commands, all_raw, all_refusals, in_the_way, unpacked
-from eventstore.chain import Link, linked, seal
+from eventstore.chain import START, Link, linked, seal
 from eventstore.codec import Schema, canonical
 from eventstore.connection import reader, reading, translated
 from eventstore.errors import DatabaseMissing, StoreClosed, StoreDamaged
@@ -22,8 +24,9 @@ from eventstore.expectation import Command, require_name, require_same, require_
 from eventstore.filesystem import kind_of
 from eventstore.instant import Clock
 from eventstore.journal import Journal, journal_for, of_mode
+from eventstore.reading import Reader, is_head, no_head
 from eventstore.sqlite_append import COMMAND, COMMANDS, SPANS, record
-from eventstore.statements import Statements
+from eventstore.sqlite_statements import SqliteStatements
 from eventstore.store import (
     Appended,
     Cargo,
@@ -36,8 +39,10 @@ from eventstore.store import (
     StoredFold,
 )
 from eventstore.tip import Tip, tip_of
-from eventstore.verification import Finding, Row, Span, findings
-from eventstore.writer import Writer
+
+if TYPE_CHECKING:
+    from eventstore.verification import Finding, Row, Span
+    from eventstore.writer import Writer
 
 _Key = TypeVar("_Key", int, str)
 
@@ -55,14 +60,16 @@ def open_store(
     schema: Schema,
     clock: Clock,
     read_only: bool = False,
+    as_is: bool = False,
     journal: str | None = None,
     wait: float = _WAIT,
     filesystem: Callable[[Path], str] = kind_of,
-) -> "SqliteStore":
+) -> SqliteStore:
     """Open the database at `path`, which a migration has made.
 
-    `clock` says when an event is recorded. `journal` ("wal" or "truncate") overrides the choice by
-    file system; `wait` bounds the wait for other writers, in seconds.
+    `clock` says when an event is recorded. `as_is`: a reader gives the rows as they stand,
+    unchecked. `journal` ("wal" or "truncate") overrides the choice by file system; `wait` bounds
+    the wait for other writers, in seconds.
     Raises DatabaseMissing, NotOurs, NewerDatabase, OlderDatabase, StoreDamaged, StoreUnwritable,
     StoreBusy, LocksUnreliable.
     """
@@ -70,21 +77,23 @@ def open_store(
         raise DatabaseMissing(path)
     with translated(path, wait):
         if read_only:
-            return _open_reader(path, schema, clock, wait)
+            return _open_reader(path, schema, clock, wait, as_is)
         chosen = journal_for(path, journal, filesystem)
         return _open_writer(path, schema, clock, wait, chosen)
 
 
-def _open_reader(path: Path, schema: Schema, clock: Clock, wait: float) -> "SqliteStore":
+def _open_reader(path: Path, schema: Schema, clock: Clock, wait: float, as_is: bool) -> SqliteStore:
     connection = reader(path, wait)
     (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
     journal = of_mode("wal" if mode == "wal" else "truncate", "as the file says")
-    return SqliteStore(path, schema, clock, wait, journal, connection, None)
+    return SqliteStore(path, schema, clock, wait, journal, connection, None, as_is)
 
 
 def _open_writer(
     path: Path, schema: Schema, clock: Clock, wait: float, chosen: Journal
-) -> "SqliteStore":
+) -> SqliteStore:
+    from eventstore.writer import Writer
+
     writer = Writer(path, chosen, wait)
     # The last connection to close copies the log into the file, which costs more than an append.
     # One that may not write cannot, so it is opened second and closed last.
@@ -94,11 +103,6 @@ def _open_writer(
         writer.close()
         raise
     return SqliteStore(path, schema, clock, wait, writer.journal, keeper, writer)
-
-
-@cache
-def _statements() -> Statements:
-    return Statements(SQLiteDialect())
 
 
 class SqliteStore:
@@ -113,16 +117,18 @@ class SqliteStore:
         journal: Journal,
         connection: sqlite3.Connection,
         writer: Writer | None,
+        as_is: bool = False,
     ) -> None:
         self.path = path
         self.journal = journal
         self._schema = schema
+        self._events = Reader(schema, as_is)
         self._clock = clock
         self._wait = wait
         self._reader = connection
         self._writer = writer
         self._closed = False
-        self._sql = _statements()
+        self._sql = SqliteStatements()
         self._tip: Tip | None = None
 
     def _transaction(self) -> Writer:
@@ -235,20 +241,24 @@ class SqliteStore:
             return connection.execute(statement, parameters).fetchall()
 
     def read(
-        self, stream: str, *, after: int = 0, upto: int | None = None
+        self, stream: str, *, after: int | Link = 0, upto: int | None = None
     ) -> Iterator[RecordedEvent]:
         """See EventStore."""
-        end = sys.maxsize if upto is None else upto
-        decode = self._schema.decode
-        for rows in self._chunks(stream, after, end):
-            for _, position, hash_, text in rows:
-                yield decode(position, hash_, text)
+        link = after if isinstance(after, Link) else self._link(stream, after)
+        rows = self._stored(stream, link.version, sys.maxsize if upto is None else upto)
+        yield from self._events.events(rows, stream, link)
 
-    def _chunks(self, stream: str, after: int, upto: int) -> Iterator[list[Any]]:
-        """Rows of version, position, hash and text."""
-        while rows := self._fetch(self._sql.read, (stream, after, upto, _CHUNK)):
-            yield rows
-            after = self._onward(after, rows[-1][0])
+    def _link(self, stream: str, version: int) -> Link:
+        if version <= 0:
+            return START
+        before = self._fetch_rows(self._sql.read, (stream, version - 1, version, 1))
+        return self._events.link(before, stream, version)
+
+    def _stored(self, stream: str, after: int, upto: int) -> Iterator[Any]:
+        """The rows of a stream, with every column, in order of version."""
+        while rows := self._fetch_rows(self._sql.read, (stream, after, upto, _CHUNK)):
+            yield from rows
+            after = self._onward(after, rows[-1][2])
 
     def _onward(self, before: _Key, after: _Key) -> _Key:
         """Where the next fetch begins: a damaged index may lead backwards, and so for ever."""
@@ -258,11 +268,12 @@ class SqliteStore:
 
     def read_all(self, *, after: int = 0, limit: int | None = None) -> Iterator[RecordedEvent]:
         """See EventStore."""
+        return self._events.all_events(self._all_stored(after, limit), self._link)
+
+    def _all_stored(self, after: int, limit: int | None) -> Iterator[Any]:
         left = sys.maxsize if limit is None else limit
-        decode = self._schema.decode
-        while rows := self._fetch(self._sql.read_all, (after, min(_CHUNK, left))):
-            for position, hash_, text in rows:
-                yield decode(position, hash_, text)
+        while rows := self._fetch_rows(self._sql.read_all, (after, min(_CHUNK, left))):
+            yield from rows
             after = self._onward(after, rows[-1][0])
             left -= len(rows)
 
@@ -283,22 +294,28 @@ class SqliteStore:
             if self._fetch("PRAGMA data_version", ()) != [(seen,)]:
                 return
 
-    def raw(self, stream: str, *, after: int = 0) -> Iterator[Raw]:
+    def raw(self, stream: str, *, after: int = 0, upto: int | None = None) -> Iterator[Raw]:
         """See EventStore."""
-        for rows in self._chunks(stream, after, sys.maxsize):
-            for _, position, hash_, text in rows:
-                yield Raw(position, text, hash_)
+        end = sys.maxsize if upto is None else upto
+        for position, *_, hash_, text in self._stored(stream, after, end):
+            yield Raw(position, text, hash_)
 
     def all_raw(self) -> Iterator[Raw]:
         """See EventStore."""
+        from eventstore.cargo import all_raw
+
         return all_raw(self._fetch, self._sql)
 
     def commands(self) -> Iterator[Claimed]:
         """See EventStore."""
+        from eventstore.cargo import all_commands
+
         return all_commands(self._fetch, COMMANDS)
 
     def take_in(self, cargo: Cargo) -> None:
         """See EventStore."""
+        from eventstore.cargo import in_the_way, unpacked
+
         with self._transaction() as cursor:
             self._tip = None
             ((last,),) = cursor.execute(self._sql.last).fetchall()
@@ -310,10 +327,19 @@ class SqliteStore:
 
     def rows(self, stream: str) -> Iterator[Row]:
         """Every column of a stream's rows, in order of version; damaged text is kept as found."""
+        from eventstore.verification import Row
+
         after = 0
         while found := self._fetch_damaged(self._sql.rows, (stream, after, _CHUNK)):
             yield from (Row(*row) for row in found)
             after = self._onward(after, found[-1][2])
+
+    def _fetch_rows(self, statement: str, parameters: tuple[Any, ...]) -> list[Any]:
+        """As `_fetch`; a text that is no UTF-8 comes as it was found, for its hash to be judged."""
+        try:
+            return self._fetch(statement, parameters)
+        except StoreDamaged:
+            return self._fetch_damaged(statement, parameters)
 
     def _fetch_damaged(self, statement: str, parameters: tuple[Any, ...]) -> list[Any]:
         self._reader.text_factory = _as_found
@@ -329,12 +355,16 @@ class SqliteStore:
 
     def spans(self, command_ids: Sequence[str]) -> dict[str, Span]:
         """What each of these commands recorded."""
+        from eventstore.verification import Span
+
         rows = self._fetch_damaged(SPANS, (orjson.dumps(command_ids).decode(),))
         return {id_: Span(*span) for id_, *span in rows}
 
     def head(self, stream: str) -> Head | None:
         """See EventStore."""
         rows = self._fetch(self._sql.head, (stream,))
+        if rows and not is_head(rows[0]):
+            raise no_head(stream, self.read(stream))
         return Head(*rows[0]) if rows else None
 
     def streams(self) -> Iterator[str]:
@@ -348,17 +378,32 @@ class SqliteStore:
         self, stream: str | None = None, *, anchors: Mapping[str, Link] | None = None
     ) -> Iterator[Finding]:
         """See EventStore; for the whole log SQLite checks its file as well."""
+        from eventstore.verification import Finding, findings
+
         try:
             if stream is None:
                 yield from self._engine_findings()
+            yield from self._rule_findings(stream)
             yield from findings(self, self._schema, stream, anchors or {})
         except StoreDamaged as error:
             yield Finding(stream, None, None, "engine", error.reason)
 
     def _engine_findings(self) -> Iterator[Finding]:
+        from eventstore.verification import Finding
+
         for (message,) in self._fetch("PRAGMA integrity_check", ()):
             if message != "ok":
                 yield Finding(None, None, None, "engine", message)
+
+    def _rule_findings(self, stream: str | None) -> Iterator[Finding]:
+        from eventstore.guard import foreign_rules
+        from eventstore.verification import Finding
+
+        with self._reading() as connection:
+            found = list(foreign_rules(connection))
+        for rule in found:
+            message = f"expected the triggers and tables that wfctl made, found {rule}"
+            yield Finding(stream, None, None, "foreign_rule", message)
 
     def save_fold(self, fold: StoredFold) -> None:
         """See EventStore."""
@@ -379,6 +424,8 @@ class SqliteStore:
 
     def refusals(self, stream: str | None = None) -> Iterator[Refusal]:
         """See EventStore."""
+        from eventstore.cargo import all_refusals
+
         return all_refusals(self._fetch, self._sql, stream)
 
     def close(self) -> None:

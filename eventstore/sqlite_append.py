@@ -11,17 +11,21 @@ from typing import Any
 from eventstore.errors import EventIdReused
 from eventstore.statements import Statements
 from eventstore.store import Claimed
-from eventstore.tables import events
-from eventstore.verification import Row
 
-_ROW = (*events.columns.keys(), "command_digest")
+#: The columns of an event: what its link in the chain holds, between its position and its claim.
+ROW = (
+    *("position", "stream", "version", "event_id", "type", "recorded_at", "hash", "body"),
+    "command_digest",
+)
+
+_EVENT_ID = ROW.index("event_id")
 
 
 def _insert(*values: str) -> str:
-    return f"INSERT INTO events ({', '.join(_ROW)}) VALUES ({', '.join(values)})"
+    return f"INSERT INTO events ({', '.join(ROW)}) VALUES ({', '.join(values)})"
 
 
-_CLAIMING = _insert(*("?" for _ in _ROW))
+_CLAIMING = _insert(*("?" for _ in ROW))
 
 # An event without a stream is refused.
 _STREAM = """
@@ -31,7 +35,7 @@ AND NOT EXISTS (SELECT 1 FROM commands WHERE command_id = ?) THEN ? END"""
 #: It fails where the log does not end with the event that was seen there, as after a restore, or
 #: where the command is known; what is taken, a unique index refuses. Position, hash of the log's
 #: last event, command id, then the columns of the event from its stream on, and the digest.
-NEXT = _insert("?", _STREAM, *("?" for _ in _ROW[2:]))
+NEXT = _insert("?", _STREAM, *("?" for _ in ROW[2:]))
 
 _CLAIMS = """
 SELECT {} FROM (
@@ -54,7 +58,7 @@ def record(
     cursor: sqlite3.Cursor, sql: Statements, command: Claimed, rows: Sequence[tuple[Any, ...]]
 ) -> None:
     """Insert the rows of a command's events, and its claim. Raises EventIdReused."""
-    alone = len(rows) == 1 and Row(*rows[0]).event_id == command.command_id
+    alone = len(rows) == 1 and rows[0][_EVENT_ID] == command.command_id
     if not alone:
         cursor.execute(sql.insert_command, command)
     try:
@@ -63,4 +67,4 @@ def record(
         else:
             cursor.executemany(sql.insert_event, rows)
     except sqlite3.IntegrityError as error:
-        raise EventIdReused(command.stream, [Row(*row).event_id for row in rows]) from error
+        raise EventIdReused(command.stream, [row[_EVENT_ID] for row in rows]) from error

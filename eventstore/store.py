@@ -1,12 +1,16 @@
 """The port to an event log. Its docstrings are the specification; tests/eventstore proves them."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from eventstore.chain import Link
 from eventstore.event import NewEvent, RecordedEvent
-from eventstore.verification import Finding
+
+if TYPE_CHECKING:
+    from eventstore.verification import Finding
 
 
 class Expected(Enum):
@@ -133,17 +137,24 @@ class EventStore(Protocol):
         ...
 
     def read(
-        self, stream: str, *, after: int = 0, upto: int | None = None
+        self, stream: str, *, after: int | Link = 0, upto: int | None = None
     ) -> Iterator[RecordedEvent]:
         """Events with after < version <= upto in order, streamed; none if there is no stream.
 
-        Takes no lock that a writer waits for. Raises a SchemaError at an event that this program
-        cannot read, and never changes the log.
+        Each is held to its place: its text has the hash of its row, states the link to the version
+        before, its own version and stream, and what its columns say. The link of the first is
+        `after`, where the caller knows one; else it is taken from the row of that version, which is
+        held to its own text.
+        Takes no lock that a writer waits for. Raises UnsoundLog at the first event that is not in
+        its place, a SchemaError at one that this program cannot read, and never changes the log.
         """
         ...
 
     def read_all(self, *, after: int = 0, limit: int | None = None) -> Iterator[RecordedEvent]:
-        """Events of all streams with position > after, in order of position, at most `limit`."""
+        """Events of all streams with position > after, in order of position, at most `limit`.
+
+        Each is held to its place in its stream, as by `read`.
+        """
         ...
 
     def wait(self, after: int, timeout: float) -> int:
@@ -153,8 +164,11 @@ class EventStore(Protocol):
         """
         ...
 
-    def raw(self, stream: str, *, after: int = 0) -> Iterator[Raw]:
-        """The stored events of a stream as they were hashed, in order, undecoded."""
+    def raw(self, stream: str, *, after: int = 0, upto: int | None = None) -> Iterator[Raw]:
+        """The stored events of a stream as they were hashed, in order, undecoded.
+
+        From the version behind `after` on, to `upto`.
+        """
         ...
 
     def all_raw(self) -> Iterator[Raw]:

@@ -13,12 +13,7 @@ from sqlalchemy import (
     event,
 )
 
-# The newest migration, so that a normal open needs one SELECT and no Alembic.
-HEAD = "0004"
-# "wfct" in ASCII: how a SQLite file says whose it is.
-APPLICATION_ID = 0x77666374
-# How a PostgreSQL database says it: the comment on the table of events.
-MARK = "wfctl event log"
+from eventstore.revision import APPLICATION_ID, MARK
 
 # SQLite numbers rows by itself only for a column declared exactly INTEGER.
 _POSITION = BigInteger().with_variant(Integer(), "sqlite")

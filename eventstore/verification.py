@@ -32,7 +32,9 @@ class Finding(NamedTuple):
     undecodable, gap, unlinked (the link to the version before is wrong), order (position against
     version), anchor (the chain is whole but another than was known), cut_tail, missing (positions
     without an event), unclaimed (the event is sound, and its command could be carried out
-    again), engine (the database file itself).
+    again), set_aside (in its place, and counts for nothing: it cannot be what its type says),
+    foreign_rule (the database would do something of its own with what is appended), engine (the
+    database file itself).
     """
 
     stream: str | None
@@ -199,7 +201,8 @@ def _of_columns(row: Row, body: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _of_schema(row: Row, schema: Schema) -> Iterator[Finding]:
+    """What this program cannot read; what it sets aside, only those can list who fold."""
     try:
-        schema.decode(row.position, row.hash, row.text)
+        schema.event(row.position, row.hash, orjson.loads(row.text))
     except (SchemaError, DamagedEvent) as error:
         yield _finding(row, "undecodable", error.message)

@@ -9,6 +9,7 @@ from typing import Any
 from eventstore.connection import meaning, reading
 from eventstore.errors import LocksUnreliable, StoreUnwritable
 from eventstore.filesystem import kind_of, locks_exclude
+from eventstore.guard import require_own_rules
 from eventstore.journal import Journal, of_mode
 from eventstore.sqlite_append import NEXT
 from eventstore.tip import Tip, tip_of
@@ -32,6 +33,7 @@ class Writer:
         try:
             if not os.access(path, os.W_OK):
                 raise StoreUnwritable(path, "a read-only file")
+            require_own_rules(self.connection, path)
             self.lock = _lock_of(path, journal)
             self.journal = self._with_journal(journal)
         except BaseException:
@@ -119,6 +121,8 @@ class Writer:
         if self._log_size() > _LONG_LOG and self.lock.alone():
             self.connection.execute("PRAGMA busy_timeout=0")
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        # A cursor that an error still refers to would keep the file open.
+        self._cursor.close()
         self.connection.close()
         self.lock.close()
 

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from eventstore.errors import StoreBusy, StoreUnwritable
+from eventstore.private import open_lock
 
 # Seconds: how long a process may go on appending once somebody waits at the head of the queue, the
 # pause between two looks of that one, and the moment for which the turn must have been free, as it
@@ -41,7 +42,7 @@ class _LockFile:
 
     def _open(self) -> int:
         try:
-            return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            return open_lock(self.path)
         except OSError as error:
             raise StoreUnwritable(self.path, error.strerror or str(error)) from error
 

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sqlalchemy import Connection, create_engine, event
@@ -12,7 +12,8 @@ from sqlalchemy.pool import NullPool
 
 from eventstore.connection import connect, meaning, unidentified_reader
 from eventstore.errors import NotOurs
-from eventstore.tables import APPLICATION_ID
+from eventstore.private import make_file
+from eventstore.revision import APPLICATION_ID
 
 
 class DatabaseFile:
@@ -34,6 +35,8 @@ class DatabaseFile:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """See Engine."""
+        with suppress(OSError):  # SQLite says better what is in the way
+            make_file(self.path)
         engine = _engine(lambda: connect(self.path, "mode=rwc", self._wait))
 
         @event.listens_for(engine, "begin")

@@ -12,7 +12,7 @@ from eventstore.address import public
 from eventstore.driver import psycopg
 from eventstore.errors import NotOurs
 from eventstore.postgres_connection import connect, meaning
-from eventstore.tables import MARK
+from eventstore.revision import MARK
 
 # "wfct" and "up": one migration at a time in a database.
 _TURN = "SELECT pg_advisory_xact_lock(2003198836, 30064)"

@@ -8,7 +8,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
 
 from eventstore.errors import NewerDatabase
-from eventstore.tables import HEAD
+from eventstore.revision import HEAD
 from migrations.database import WAIT, database_of
 from migrations.engine import Engine
 
