@@ -14,8 +14,9 @@ Leaf = dict[str, Any]
 """``old`` and ``new``; one that is left out was not there, or is taken away."""
 
 #: Amendment type → the fields of a stage that it may change.
+_COMPUTED_FROM = frozenset({"name", "depends_on", "inputs", "outputs", "parameters", "backend"})
 STAGE_FIELDS: Mapping[str, frozenset[str]] = {
-    "parameter_change": frozenset({"name", "depends_on", "inputs", "parameters", "backend"}),
+    "parameter_change": _COMPUTED_FROM,
     "criteria_change": frozenset({"success_criteria"}),
 }
 #: The fields of the workflow that a ``parameter_change`` without a stage may change.
@@ -31,13 +32,14 @@ WORKFLOW_FIELDS = frozenset(
     }
 )
 #: Keys of ``session_config`` that sessions themselves change.
-_OPERATIONAL = frozenset({"session_count", "session_id", "session_cost", "exit_reason"})
+OPERATIONAL = frozenset({"session_count", "session_id", "session_cost", "exit_reason"})
 
 
 def fields_of(kind: str, stage: str | None) -> frozenset[str]:
     """Return the fields that an amendment of this type may change."""
     if stage is not None:
-        return STAGE_FIELDS.get(kind, frozenset())
+        # A rerun with other parameters is one decision.
+        return STAGE_FIELDS.get("parameter_change" if kind == "stage_rerun" else kind, frozenset())
     return WORKFLOW_FIELDS if kind == "parameter_change" else frozenset()
 
 
@@ -82,7 +84,7 @@ def misshapen(changes: Mapping[str, Any]) -> Iterator[str]:
                 yield f'{field}.{key}: expected {{"old": …, "new": …}}, found {leaf!r:.60}'
             elif field not in KEYED and "new" not in leaf:
                 yield f"{field}: a field is changed, never taken away"
-            elif field == "session_config" and key in _OPERATIONAL:
+            elif field == "session_config" and key in OPERATIONAL:
                 yield f"session_config.{key} is kept by the sessions themselves"
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
+from lifecycle import payload as p
+from lifecycle.bounds import MAX_WEIGHT
 from lifecycle.document import default_session_config
-from lifecycle.payload import CostCharged
 from lifecycle.status import Status
 from lifecycle.workflow import Stage, Workflow
 
@@ -23,8 +24,9 @@ def weight_of(state: Workflow, work_class: WorkClass) -> float:
     """Return what a class costs: as ``session_config.stage_weights`` says, else as usual."""
     usual: dict[str, float] = default_session_config()["stage_weights"]
     given = state.session_config.get("stage_weights")
-    own = given.get(work_class) if isinstance(given, dict) else None
-    return _number(own, usual[work_class])
+    own = _number(given.get(work_class) if isinstance(given, dict) else None, usual[work_class])
+    # An imported file may hold anything, and what is charged has bounds.
+    return own if 0 <= own <= MAX_WEIGHT else usual[work_class]
 
 
 def budget_of(state: Workflow) -> float:
@@ -50,12 +52,16 @@ def config_problems(config: Mapping[str, Any]) -> list[str]:
     if isinstance(weights, dict):
         named |= {f"stage_weights.{name}": weight for name, weight in weights.items()}
     problems = [
-        f"session_config.{place}: expected a number, 0 or more (found {value!r:.80})"
+        f"session_config.{place}: expected a number from 0 to {MAX_WEIGHT:g} (found {value!r:.80})"
         for place, value in named.items()
-        if not _is_number(value) or value < 0
+        if not _is_number(value) or not 0 <= value <= MAX_WEIGHT
     ]
     if not isinstance(weights, dict):
         problems.append(f"session_config.stage_weights: expected an object (found {weights!r:.80})")
+    pin = config.get("pin", {})
+    if not isinstance(pin, dict) or not all(isinstance(one, str) for one in pin.values()):
+        expected = "expected scripts, or an object of files with their SHA-256"
+        problems.append(f"session_config.pin: {expected} (found {pin!r:.80})")
     autonomous = config.get("autonomous", False)
     if not isinstance(autonomous, bool):
         expected = "expected true or false"
@@ -87,26 +93,48 @@ def _is_of(state: Workflow, stage: Stage, work_class: WorkClass) -> bool:
             return False  # what is left where nothing else holds
 
 
-def charges(state: Workflow) -> list[CostCharged]:
-    """Return the charges that are due: each end of a stage in an open session is charged once."""
+def charges(state: Workflow) -> list[p.CostCharged]:
+    """Return the charges that are due: each end of a stage is charged once.
+
+    What ended while no session was open is charged to the next one.
+    """
     if not state.session.is_open:
         return []
     due = [stage for stage in state.stages.values() if stage.uncharged]
     return [_charge(state, stage) for stage in due]
 
 
-def _charge(state: Workflow, stage: Stage) -> CostCharged:
+def _charge(state: Workflow, stage: Stage) -> p.CostCharged:
     work_class = class_of(state, stage)
-    return CostCharged(stage=stage.id, weight=weight_of(state, work_class), work_class=work_class)
+    return p.CostCharged(stage=stage.id, weight=weight_of(state, work_class), work_class=work_class)
+
+
+#: Seconds below which a local stage that says how long it takes is waited for in place.
+_SYNC_BELOW = 120
+
+
+def is_short(state: Workflow, stage: Stage) -> bool:
+    """Whether the stage is computed in place: local, and said to take less than two minutes."""
+    expected: Any = stage.parameters.get("expected_seconds")
+    local = state.backend_type(stage) == "local"
+    return local and _is_number(expected) and bool(expected < _SYNC_BELOW)
 
 
 def estimate(state: Workflow, stage: Stage) -> float:
-    """Return what the stage will cost, as far as its backend tells: local sync, remote async."""
-    remote = state.backend_type(stage) == "remote"
-    return weight_of(state, "async" if remote else "sync")
+    """Return what the end of the stage will be charged, if it goes well.
+
+    By the class that it will be of: retried before, waited for elsewhere, or computed in place.
+    """
+    found = weight_of(state, "sync" if is_short(state, stage) else "async")
+    return max(found, weight_of(state, "error_cycle")) if stage.retry_count else found
 
 
 def affords(state: Workflow, stage: Stage, under_way: Iterable[Stage] = ()) -> bool:
     """Whether the stage may be begun in this session, beside those that are under way."""
     reserved = sum(estimate(state, other) for other in under_way)
     return state.session.cost + reserved + estimate(state, stage) <= budget_of(state)
+
+
+def is_beyond(state: Workflow, stage: Stage) -> bool:
+    """Whether no session, however new, can afford the stage."""
+    return estimate(state, stage) > budget_of(state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from lifecycle.naming import is_id, is_report
 from lifecycle.workflow import Workflow
 
 #: Source: the staged-workflow protocol; paths are relative to the root.
@@ -18,9 +19,14 @@ def report_path(state: Workflow, at: str) -> str:
     As the session asked for, else ``YYYY-MM-DD-<topic>-report.md``; a workflow that is completed
     once more gets another, so that no report is ever written over.
     """
-    usual = f"{FOLDER}/{at[:10]}-{_DATE.sub('', state.id)}-report.md"
+    topic = _DATE.sub("", state.id) if is_id(state.id) else "workflow"
     asked = state.session.report if state.session.is_open else None
-    return numbered(asked or usual, state.completions + 1)
+    path = asked if asked is not None and is_report(asked) else _usual(at, topic)
+    return numbered(path, state.completions + 1)
+
+
+def _usual(at: str, topic: str) -> str:
+    return f"{FOLDER}/{at[:10]}-{topic}-report.md"
 
 
 def numbered(path: str, number: int) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
+from lifecycle import payload as p
 from lifecycle.budget import charges
-from lifecycle.completion import report_path
-from lifecycle.payload import Payload, StageBlocked, StageReadied, WorkflowCompleted
+from lifecycle.retry import retry_limit
 from lifecycle.status import BLOCKING, Status
 from lifecycle.workflow import Stage, Workflow
+
+if TYPE_CHECKING:
+    from lifecycle.payload import Payload
 
 _HELD = frozenset({Status.PENDING, Status.INVALIDATED})
 _WAITING = _HELD | {Status.READY, Status.FAILED}
@@ -21,8 +24,10 @@ def consequences(state: Workflow, at: str) -> list[Payload]:
         if stage.status in _WAITING:
             found += _of_stage(state, stage)
     if state.is_finished and state.workflow_status != "completed":
+        from lifecycle.completion import report_path  # a workflow is completed once
+
         report = report_path(state, at)
-        found.append(WorkflowCompleted(stages=len(state.stages), report=report))
+        found.append(p.WorkflowCompleted(stages=len(state.stages), report=report))
     return found
 
 
@@ -30,9 +35,9 @@ def _of_stage(state: Workflow, stage: Stage) -> list[Payload]:
     if stage.status is Status.FAILED:
         return _of_failed(state, stage)
     if stage.status in _HELD and not state.unmet(stage):
-        return [StageReadied(stage=stage.id, reset=stage.status is Status.INVALIDATED)]
+        return [p.StageReadied(stage=stage.id, reset=stage.status is Status.INVALIDATED)]
     return [
-        StageBlocked(
+        p.StageBlocked(
             stage=stage.id,
             dependency=dep,
             dependency_status=cast("Literal['failed', 'skipped']", status.value),
@@ -50,6 +55,8 @@ def _of_failed(state: Workflow, stage: Stage) -> list[Payload]:
         return []
     rerun = state.amendments[stage.rerun_by].kind == "stage_rerun"
     reason = f"{'rerun' if rerun else 'superseded'} by {stage.rerun_by}"
+    # What a person agreed to when no retry was left begins with all of them.
+    reset = rerun or stage.retry_count >= retry_limit(state.backend_type(stage))
     return [
-        StageReadied(stage=stage.id, reason=reason, reset=rerun, amendment=stage.rerun_by),
+        p.StageReadied(stage=stage.id, reason=reason, reset=reset, amendment=stage.rerun_by),
     ]

@@ -8,21 +8,31 @@ workflow completed): one append, all or nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lifecycle import decide_drift as drifting
 from lifecycle import decide_sessions as sessions
 from lifecycle import decide_stages as stages
 from lifecycle import payload as p
 from lifecycle.consequences import consequences
-from lifecycle.errors import AlreadyExists, IllegalTransition, NeedsConsent, NoCommand, NoWorkflow
+from lifecycle.errors import (
+    LOST,
+    AlreadyExists,
+    IllegalTransition,
+    NeedsConsent,
+    NoCommand,
+    NoWorkflow,
+)
 from lifecycle.event import Fact
 from lifecycle.evolve import steps
-from lifecycle.payload import Payload
+from lifecycle.recordable import require_recordable
 from lifecycle.status import targets
 from lifecycle.workflow import Workflow
 
-Decision = list[Payload]
+if TYPE_CHECKING:
+    from lifecycle.payload import Payload
+
+Decision: TypeAlias = "list[Payload]"
 
 #: Stands for the hash of what is decided but not recorded; a recorded hash is never this.
 _DECIDED = "decided"
@@ -40,7 +50,7 @@ def decide(state: Workflow | None, command: Payload, at: str) -> Decision:
 
 #: Nothing ever follows from these by themselves. To look for consequences takes time for each
 #: stage that there is, and a look at the disk records these of as many attempts.
-_QUIET = frozenset({"attempt.observed", "stage.launched", "stage.computed"})
+_QUIET = frozenset({"attempt.observed", "attempt.left", "stage.launched", "stage.computed"})
 
 
 def decide_all(
@@ -49,7 +59,7 @@ def decide_all(
     """Return what commands yield one after another, and the state after them.
 
     Each command and each event comes with when it is so. As `decide`; the state is copied once,
-    however many commands there are.
+    however many commands there are. Raises `InvalidPayload` for an event that nobody could fold.
     """
     draft = state.draft() if state is not None else None
     planned: list[tuple[Payload, str]] = []
@@ -61,6 +71,8 @@ def decide_all(
             draft = _folded(draft, due, at)
             events = [*events, *due]
         planned += [(event, at) for event in events]
+    if draft is not None:
+        require_recordable((event for event, _ in planned), state, draft)
     return planned, draft
 
 
@@ -99,7 +111,7 @@ def _folded(draft: Workflow | None, events: Decision, at: str) -> Workflow:
 def _create(command: Payload) -> Decision:
     if not isinstance(command, p.WorkflowCreated | p.WorkflowImported):
         raise NoWorkflow(
-            "there is no workflow in this stream yet; `wfctl init PLAN` makes one.",
+            f"there is no workflow in this stream yet; `wfctl init PLAN` makes one. {LOST}",
             type=command.type,
         )
     return [command]
@@ -166,6 +178,7 @@ _RULES: dict[str, Callable[[Workflow, Any], Decision]] = {
     "attempt.started": stages.start_attempt,
     "stage.launched": stages.launch,
     "stage.computed": stages.compute,
+    "claim.overruled": stages.overrule,
     "stage.completed": stages.complete,
     "stage.failed": stages.fail,
     "stage.retried": stages.retry,
@@ -174,7 +187,11 @@ _RULES: dict[str, Callable[[Workflow, Any], Decision]] = {
     "attempt.observed": stages.observe,
     "attempt.relaunched": stages.relaunch,
     "attempt.stopped": stages.stop,
+    "attempt.left": stages.leave,
+    "leftovers.freed": stages.free,
     "outputs.recorded": stages.record_outputs,
+    "results.adopted": stages.adopt_results,
+    "results.changed": stages.change_results,
     "checkpoint.recorded": stages.record_checkpoint,
     "note.logged": drifting.note,
     "drift.adopted": drifting.adopt,

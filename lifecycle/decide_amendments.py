@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lifecycle import amendable
 from lifecycle import payload as p
@@ -14,14 +14,16 @@ from lifecycle.errors import (
     StaleAmendment,
     UnknownAmendment,
 )
-from lifecycle.evolve_amendments import apply
+from lifecycle.evolve_amendments import apply, rewired_fields
 from lifecycle.impact import Impact, impact_of
-from lifecycle.payload import Payload
-from lifecycle.plan import defined_stage, definition_problems
+from lifecycle.naming import is_placeholder, stage_number
 from lifecycle.status import Status
 from lifecycle.workflow import Amendment, Stage, Workflow
 
-Decision = list[Payload]
+if TYPE_CHECKING:
+    from lifecycle.payload import Payload
+
+Decision: TypeAlias = "list[Payload]"
 
 _POLICIES = ("terminal", "signature", "trust")
 _KEY_TYPES = ("ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-")
@@ -35,6 +37,8 @@ def propose(state: Workflow, command: p.AmendmentProposed) -> Decision:
         state.stage(command.stage)
     problems = list(_out_of_reach(command, bool(command.rewire)))
     problems += _pointless(state, command)
+    if command.reason is not None and is_placeholder(command.reason):
+        problems.append(f"reason: expected words of your own, found {command.reason!r:.80}")
     if problems:
         raise InvalidAmendment(problems)
     proposal = _completed(state, command)
@@ -57,6 +61,7 @@ def of_proposal(proposal: p.AmendmentProposed) -> Amendment:
         place=proposal.place,
         reason=proposal.reason,
         rewired=proposal.rewired,
+        also=proposal.also,
     )
 
 
@@ -69,9 +74,11 @@ def _out_of_reach(asked: p.AmendmentProposed | Amendment, rewires: bool) -> Iter
     if (whole or kind == "criteria_change") and asked.stage is None:
         yield f"a {kind} names its stage"
     if inserts and asked.stage is not None:
-        yield "a stage_insert names no stage: the new one gets the next number"
+        yield "a stage_insert names no stage: the id of the new one stands in its definition"
     if rewires and not (inserts or kind == "stage_skip"):
         yield f"a {kind} rewires nothing"
+    if asked.also and (kind != "stage_rerun" or asked.changes):
+        yield "several stages are named by a stage_rerun alone, and by one that changes nothing"
     if not (inserts or whole) and not asked.changes:
         yield f"a {kind} changes at least one field"
     allowed = amendable.fields_of(kind, asked.stage)
@@ -82,11 +89,14 @@ def _out_of_reach(asked: p.AmendmentProposed | Amendment, rewires: bool) -> Iter
 def _pointless(state: Workflow, command: p.AmendmentProposed) -> Iterator[str]:
     if command.stage is None:
         return
-    status = state.stage(command.stage).status
-    if command.kind == "stage_skip" and status is Status.SKIPPED:
-        yield f"{command.stage} is skipped already"
-    if command.kind == "stage_rerun" and status in _NOTHING_TO_RERUN:
-        yield f"{command.stage} is {status.value}: there is nothing to run again"
+    if command.stage in command.also or len(set(command.also)) < len(command.also):
+        yield "also: each stage is named once"
+    for id_ in (command.stage, *command.also):
+        status = state.stage(id_).status
+        if command.kind == "stage_skip" and status is Status.SKIPPED:
+            yield f"{id_} is skipped already"
+        if command.kind == "stage_rerun" and status in _NOTHING_TO_RERUN:
+            yield f"{id_} is {status.value}: there is nothing to run again"
 
 
 def _completed(state: Workflow, command: p.AmendmentProposed) -> p.AmendmentProposed:
@@ -109,16 +119,32 @@ def _next_id(state: Workflow) -> str:
 
 
 def _next_stage(state: Workflow) -> str:
-    return f"stage-{max(int(id_.removeprefix('stage-')) for id_ in state.stages) + 1}"
+    return f"stage-{max((stage_number(id_) or 0 for id_ in state.stages), default=0) + 1}"
+
+
+def _id_of_inserted(state: Workflow, definition: dict[str, Any]) -> str:
+    """Return the id of a stage that is inserted: a free name of its own, else the next number."""
+    following = _next_stage(state)
+    id_ = definition.get("id", following)
+    if id_ == following:
+        return following
+    if not isinstance(id_, str) or stage_number(id_) is not None:
+        raise InvalidAmendment(
+            [f"an inserted stage gets the next number, {following}, or a name of its own"]
+        )
+    taken = next((known for known in state.stages if known.lower() == id_.lower()), None)
+    if taken is not None:
+        raise InvalidAmendment([f"id: {id_!r} is taken, there is {taken}"])
+    return id_
 
 
 def _inserted(
     state: Workflow, command: p.AmendmentProposed, definition: dict[str, Any]
 ) -> dict[str, Any]:
-    id_ = _next_stage(state)
-    if definition.get("id", id_) != id_:
-        raise InvalidAmendment([f"an inserted stage gets the next number, {id_}"])
+    id_ = _id_of_inserted(state, definition)
     try:
+        from lifecycle.plan import defined_stage  # loads the models of a plan
+
         new = defined_stage({**definition, "id": id_})
     except InvalidPlan as error:
         raise InvalidAmendment(error.data["problems"]) from error
@@ -146,12 +172,27 @@ def _behind(needs: list[str], taken_over: list[str], new: str) -> list[str]:
 def _without(state: Workflow, command: p.AmendmentProposed) -> dict[str, Any]:
     """Return the dependents of a skipped stage that drop it."""
     wanted = command.rewire
+    skipped = state.stage(str(command.stage))
     return {
-        stage.id: _rewiring(stage, [need for need in stage.depends_on if need != command.stage])
+        stage.id: {
+            **_rewiring(stage, [need for need in stage.depends_on if need != command.stage]),
+            **_inputs_without(skipped, stage),
+        }
         for stage in state.stages.values()
         if command.stage in stage.depends_on
         and (wanted is True or (isinstance(wanted, list) and stage.id in wanted))
     }
+
+
+def _inputs_without(skipped: Stage, stage: Stage) -> dict[str, Any]:
+    """Return the change of inputs by which a stage no longer reads what another would make."""
+    made = [skipped.id, *skipped.outputs]
+    kept = [path for path in stage.inputs if not any(_is_at_or_below(path, one) for one in made)]
+    return {} if kept == stage.inputs else {"inputs": {"old": stage.inputs, "new": kept}}
+
+
+def _is_at_or_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def _rewiring(stage: Stage, needs: list[str]) -> dict[str, Any]:
@@ -162,6 +203,8 @@ def _broken_by(state: Workflow, amendment: Amendment) -> Iterator[str]:
     """Say what would be wrong with the workflow's definition that is not wrong now."""
     changed = state.draft()
     apply(changed, amendment)
+    from lifecycle.plan import definition_problems  # loads the models of a plan
+
     before = definition_problems(_definition(state))
     yield from (p for p in definition_problems(_definition(changed)) if p not in before)
     if changed.consent not in _POLICIES:
@@ -221,14 +264,16 @@ def check_fits(state: Workflow, amendment: Amendment) -> None:
     problems = [*_out_of_reach(amendment, bool(amendment.rewired))]
     problems += amendable.misshapen(amendment.changes)
     for change in amendment.rewired.values():
-        problems += amendable.misshapen({"depends_on": change})
+        problems += amendable.misshapen(rewired_fields(change))
     if problems:
         raise InvalidAmendment(problems)
+    for id_ in amendment.also:
+        state.stage(id_)
     amendable.check_fits(
         state.stage(amendment.stage) if amendment.stage else state, amendment.changes
     )
     for id_, change in amendment.rewired.items():
-        amendable.check_fits(state.stage(id_), {"depends_on": change})
+        amendable.check_fits(state.stage(id_), rewired_fields(change))
     inserted = (amendment.insert or {}).get("id")
     if inserted in state.stages:
         raise StaleAmendment(str(inserted), "not there", "another stage")
@@ -252,7 +297,7 @@ def _cascade(state: Workflow, amendment: Amendment, impact: Impact) -> Iterator[
     if state.workflow_status == "completed" and reopens:
         yield p.WorkflowReopened(reason=f"{id_} was approved")
     for stage, attempt in impact.stopped.items():
-        error = f"superseded by {id_}: {amendment.description}"
+        error = f"superseded by {id_}, a {amendment.kind} of {amendment.stage or 'the workflow'}"
         yield p.StageFailed(stage=stage, error=error, attempt=attempt, superseded_by=id_)
     for stage in impact.invalidated:
         if not (amendment.kind == "stage_skip" and stage == amendment.stage):

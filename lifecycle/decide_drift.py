@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from lifecycle import payload as p
 from lifecycle.document import STAGE_FIELDS, WORKFLOW_FIELDS
 from lifecycle.errors import NoCommand, Refused
-from lifecycle.payload import Payload
 from lifecycle.workflow import Drift, Workflow
 
-Decision = list[Payload]
+if TYPE_CHECKING:
+    from lifecycle.payload import Payload
+
+Decision: TypeAlias = "list[Payload]"
 
 
 def note(state: Workflow, command: p.NoteLogged) -> Decision:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from lifecycle import payload as p
-from lifecycle.budget import budget_of
-from lifecycle.errors import NoCommand, NotFinished
+from lifecycle.budget import affords, budget_of
+from lifecycle.errors import BudgetLeft, NoCommand, NotFinished, NothingLeft
 from lifecycle.hindrance import hindrances
-from lifecycle.payload import Payload
 from lifecycle.status import FINISHED
 from lifecycle.workflow import Session, Workflow
 
-Decision = list[Payload]
+if TYPE_CHECKING:
+    from lifecycle.payload import Payload
+
+Decision: TypeAlias = "list[Payload]"
 
 
 def start(state: Workflow, command: p.SessionStarted) -> Decision:
@@ -44,7 +48,17 @@ def end(state: Workflow, command: p.SessionEnded) -> Decision:
     if command.reason == "completed" and not state.is_finished:
         unfinished = [s.id for s in state.stages.values() if s.status not in FINISHED]
         raise NotFinished(unfinished)
+    if command.reason == "budget_exhausted" and _is_affordable(state):
+        raise BudgetLeft(state.session.cost, budget_of(state))
+    if command.reason in ("blocked", "budget_exhausted") and state.is_finished:
+        raise NothingLeft(command.reason)
     return [*_reasons(state, command), command]
+
+
+def _is_affordable(state: Workflow) -> bool:
+    """Whether this session can still pay for each stage that is not finished."""
+    left = [stage for stage in state.stages.values() if stage.status not in FINISHED]
+    return all(affords(state, stage) for stage in left)
 
 
 def _reasons(state: Workflow, command: p.SessionEnded) -> Decision:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lifecycle import payload as p
 from lifecycle.errors import (
     AttemptMismatch,
     DependenciesNotMet,
     IllegalTransition,
+    InvalidPayload,
     MissingEvidence,
     NeedsConsent,
     NothingToBuildFrom,
     RetryLimitReached,
 )
-from lifecycle.payload import Payload
+from lifecycle.naming import is_placeholder, stays_below
 from lifecycle.retry import RECOVERY_LIMIT, retry_limit
 from lifecycle.status import Status, targets, transition
-from lifecycle.workflow import Attempt, Stage, Workflow
+from lifecycle.workflow import Attempt, Stage, Workflow, is_below
 
-Decision = list[Payload]
+if TYPE_CHECKING:
+    from lifecycle.payload import Payload
+
+Decision: TypeAlias = "list[Payload]"
 
 
 def _may_become(stage: Stage, target: Status, event: str) -> None:
@@ -39,6 +43,16 @@ def _met(state: Workflow, stage: Stage) -> None:
     waiting_for = state.unmet(stage)
     if waiting_for:
         raise DependenciesNotMet(stage.id, waiting_for)
+
+
+def _says_something(stage: str, name: str, text: str | None) -> None:
+    """Refuse what stands in an example for words of one's own: it would be kept for ever."""
+    if text is not None and is_placeholder(text):
+        raise MissingEvidence(
+            f"{stage}: expected the {name} in words, found {text!r}; say what was so.",
+            stage=stage,
+            field=name,
+        )
 
 
 def ready(state: Workflow, command: p.StageReadied) -> Decision:
@@ -191,7 +205,25 @@ def compute(state: Workflow, command: p.StageComputed) -> Decision:
             stage=stage.id,
             exit_code=command.exit_code,
         )
-    return [command]
+    found = _found_outputs(stage, attempt)
+    recorded = p.OutputsRecorded(stage=stage.id, outputs=found, found=True)
+    return [command, recorded] if found else [command]
+
+
+def _found_outputs(stage: Stage, attempt: Attempt) -> list[str]:
+    """Return what becomes the outputs of a stage that declares none: what its attempt left.
+
+    What it printed counts only where it left nothing else.
+    """
+    if stage.declared_outputs:
+        return []
+    here = [
+        one for one in attempt.left if one.get("at") is None and is_below(one["path"], stage.id)
+    ]
+    left = [one for one in here if one["size"]]
+    logs = {f"{stage.id}/log", f"{stage.id}/err"}
+    written = [one["path"] for one in left if one["path"] not in logs]
+    return written or [one["path"] for one in left if one["path"] == f"{stage.id}/log"]
 
 
 def complete(state: Workflow, command: p.StageCompleted) -> Decision:
@@ -199,6 +231,7 @@ def complete(state: Workflow, command: p.StageCompleted) -> Decision:
     stage = state.stage(command.stage)
     _may_become(stage, Status.COMPLETED, command.type)
     _up_to_date(stage)
+    _says_something(stage.id, "evidence", command.evidence)
     broken = [check for check in command.checks if not check.passed]
     if broken or not (command.checks or command.evidence):
         names = "; ".join(f"{check.name}: {check.detail}" for check in broken)
@@ -218,7 +251,7 @@ def _up_to_date(stage: Stage) -> None:
     if attempt is not None and attempt.outdated_by is not None:
         raise MissingEvidence(
             f"{stage.id}: {attempt.id} was started before {attempt.outdated_by} changed what it "
-            f'computes from; record `wfctl stage fail {stage.id} --error "…"` and run it again.',
+            f"computes from; record `wfctl stage fail {stage.id} --error TEXT` and run it again.",
             stage=stage.id,
             attempt=attempt.id,
             amendment=attempt.outdated_by,
@@ -229,6 +262,7 @@ def fail(state: Workflow, command: p.StageFailed) -> Decision:
     """preparing, running or post_processing → failed."""
     stage = state.stage(command.stage)
     _may_become(stage, Status.FAILED, command.type)
+    _says_something(stage.id, "error", command.error)
     if command.superseded_by is not None:
         raise NeedsConsent(
             f"{stage.id} is superseded only by an amendment that a person approved.", stage=stage.id
@@ -246,6 +280,7 @@ def retry(state: Workflow, command: p.StageRetried) -> Decision:
     """
     stage = state.stage(command.stage)
     _may_become(stage, Status.READY, command.type)
+    _says_something(stage.id, "fix", command.fix)
     kind = state.backend_type(stage)
     limit = retry_limit(kind)
     if stage.retry_count >= limit:
@@ -287,6 +322,22 @@ def relaunch(state: Workflow, command: p.AttemptRelaunched) -> Decision:
     return [command]
 
 
+def overrule(state: Workflow, command: p.ClaimOverruled) -> Decision:
+    """Record that a person overruled the evidence on the newest attempt; never without a proof."""
+    stage = state.stage(command.stage)
+    newest = stage.attempt.id if stage.attempt else None
+    if command.attempt != newest:
+        raise AttemptMismatch(stage.id, newest, command.attempt, "it is not the newest attempt")
+    if not command.proof:
+        raise NeedsConsent(
+            f"{command.type} is a person's decision and takes a proof of consent, which `append` "
+            f"never does; `wfctl stage compute {stage.id} --overrule TEXT` asks for it.",
+            type=command.type,
+            stage=stage.id,
+        )
+    return [command]
+
+
 def stop(state: Workflow, command: p.AttemptStopped) -> Decision:
     """Record that nothing is left of an attempt that is over; said once."""
     stage = state.stage(command.stage)
@@ -298,10 +349,79 @@ def stop(state: Workflow, command: p.AttemptStopped) -> Decision:
     return [] if attempt.stopped_at is not None else [command]
 
 
-def record_outputs(state: Workflow, command: p.OutputsRecorded) -> Decision:
-    """Set the stage's list of outputs."""
-    state.stage(command.stage)
+def leave(state: Workflow, command: p.AttemptLeft) -> Decision:
+    """Record what an attempt left, unless it is known."""
+    stage = state.stage(command.stage)
+    attempt = next((one for one in stage.attempts if one.id == command.attempt), None)
+    if attempt is None:
+        newest = stage.attempt.id if stage.attempt else None
+        raise AttemptMismatch(stage.id, newest, command.attempt, "the stage has no such attempt")
+    files = [file.model_dump() for file in command.files]
+    return [] if attempt.left == files else [command]
+
+
+def free(state: Workflow, command: p.LeftoversFreed) -> Decision:
+    """Record that leftovers are removed: of an attempt before the one that a stage rests on."""
+    stage = state.stage(command.stage)
+    earlier = [one.id for one in stage.attempts[:-1]]
+    if stage.status is not Status.COMPLETED or command.attempt not in earlier:
+        newest = stage.attempt.id if stage.attempt else None
+        why = "leftovers are freed of attempts before the one that a completed stage rests on"
+        raise AttemptMismatch(stage.id, newest, command.attempt, why)
     return [command]
+
+
+def record_outputs(state: Workflow, command: p.OutputsRecorded) -> Decision:
+    """Set the stage's list of outputs; what it was to leave may be added to, and not be dropped.
+
+    Raises `InvalidPayload` for a path that leads out of the root, `NeedsConsent` where the list
+    would lose one: a stage that must leave nothing is verified against nothing.
+    """
+    stage = state.stage(command.stage)
+    outside = [path for path in command.outputs if not stays_below(path)]
+    if outside:
+        problems = [f"outputs: expected a path below the root, found {one!r}" for one in outside]
+        raise InvalidPayload(command.type, problems)
+    declared = stage.declared_outputs
+    dropped = [path for path in declared if command.found or path not in command.outputs]
+    if dropped:
+        raise NeedsConsent(
+            f"{stage.id} must leave {', '.join(dropped)}; expected them among its outputs, found "
+            f"{', '.join(command.outputs) or 'none'}. To ask for less, propose it: `wfctl amend "
+            f"propose --stage {stage.id} --set 'outputs=[…]' --reason …`.",
+            stage=stage.id,
+            fields=["outputs"],
+            dropped=dropped,
+        )
+    return [command]
+
+
+def adopt_results(state: Workflow, command: p.ResultsAdopted) -> Decision:
+    """Take results of a completed stage as they are now; others than its own are refused."""
+    _with_results(state, command.stage, [one.path for one in command.outputs])
+    return [command] if command.outputs else []
+
+
+def change_results(state: Workflow, command: p.ResultsChanged) -> Decision:
+    """Record which results of a completed stage are no more as recorded, unless that is known."""
+    stage = _with_results(state, command.stage, [one.path for one in command.files])
+    files = [one.model_dump() for one in command.files]
+    return [] if files == stage.changed else [command]
+
+
+def _with_results(state: Workflow, id_: str, paths: list[str]) -> Stage:
+    """Return the completed stage whose results the paths are; raises `MissingEvidence`."""
+    stage = state.stage(id_)
+    known = {one["path"] for one in stage.results}
+    strange = [path for path in paths if path not in known]
+    if stage.status is not Status.COMPLETED or strange:
+        found = ", ".join(strange) or f"a stage that is {stage.status.value}"
+        raise MissingEvidence(
+            f"{stage.id}: expected results of a completed stage, found {found}.",
+            stage=stage.id,
+            strange=strange,
+        )
+    return stage
 
 
 def record_checkpoint(state: Workflow, command: p.CheckpointRecorded) -> Decision:

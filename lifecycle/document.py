@@ -38,9 +38,28 @@ STAGE_FIELDS = (
     "running_process",
     "checkpoint",
 )
+#: The fields of a stage that are lists of paths.
+PATHS = ("inputs", "outputs")
 DEFINITIONAL = frozenset(
     {"name", "depends_on", "inputs", "parameters", "success_criteria", "backend"}
 )
+
+
+def with_listed_paths(stage: Any) -> tuple[Any, tuple[str, ...]]:
+    """Return a stage's entry with its paths as lists, and the fields that gave each path a name.
+
+    The published skill writes ``"outputs": {"film": "stage-1/film.xyz"}`` as well as a list.
+    """
+    if not isinstance(stage, dict):
+        return stage, ()
+    named = tuple(field for field in PATHS if _is_named(stage.get(field)))
+    return {**stage, **{field: list(stage[field].values()) for field in named}}, named
+
+
+def _is_named(value: Any) -> bool:
+    if not isinstance(value, dict) or not value:
+        return False
+    return all(isinstance(path, str) for path in value.values())
 
 
 def default_session_config() -> dict[str, Any]:

@@ -17,6 +17,8 @@ LifecycleError
 │   ├── ImpactChanged         what was agreed to is not what would happen now
 │   ├── AmendmentDecided      approved or rejected before
 │   ├── NotFinished           a session that claims a completion that is not so
+│   ├── BudgetLeft            a session that claims to have used up its budget
+│   ├── NothingLeft           a session that claims to be held up, with every stage done
 │   └── NoCommand             recorded only as a consequence, or by another command
 ├── UnknownAmendment          no such amendment
 └── NeedsConsent              only a person may decide this
@@ -176,6 +178,14 @@ class AlreadyExists(Refused):
     code = "already_exists"
 
 
+#: The way back where a workflow was in a stream that is empty by now.
+LOST = (
+    "Where one was here, its log was lost: bring a backup back (`wfctl db restore FILE`), or move "
+    ".wfctl aside and call `wfctl import .`, which takes up what workflow-state.json and "
+    "progress.log show."
+)
+
+
 class NoWorkflow(Refused):
     """The stream holds no workflow yet."""
 
@@ -204,6 +214,32 @@ class NotFinished(Refused):
             f"the session ends as completed once every stage is completed or skipped; unfinished: "
             f"{', '.join(stages)}. Name another reason.",
             stages=stages,
+        )
+
+
+class BudgetLeft(Refused):
+    """A session cannot end for its budget while it affords every stage that is left."""
+
+    code = "budget_left"
+
+    def __init__(self, cost: float, budget: float) -> None:
+        super().__init__(
+            f"the session has spent {cost:g} of {budget:g}, and affords each stage that is left: "
+            "expected another reason than budget_exhausted, such as waiting.",
+            cost=cost,
+            budget=budget,
+        )
+
+
+class NothingLeft(Refused):
+    """A session cannot be held up where every stage is completed or skipped."""
+
+    code = "nothing_left"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"every stage is completed or skipped: expected --reason completed, found {reason}.",
+            reason=reason,
         )
 
 

@@ -11,6 +11,7 @@ from lifecycle import evolve_stages as stages
 from lifecycle import imported
 from lifecycle.errors import NoWorkflow
 from lifecycle.event import Event
+from lifecycle.foldable import UNFOLDABLE, put_aside, why_not
 from lifecycle.layout import restore
 from lifecycle.workflow import Session, Workflow
 
@@ -18,7 +19,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: The fold's own version: a stored state folded by another is not used.
-REDUCER = 5
+REDUCER = 7
 
 
 def evolve(
@@ -43,18 +44,33 @@ def steps(
     own (`Workflow.draft`). Raises `NoWorkflow` where the first event creates none.
     """
     for event in events:
-        if draft is None:
-            draft = _create(event)
-        elif event.type == "amendment.approved":
-            amending.approve(draft, event, accepted)
-        else:
-            apply = _APPLY.get(event.type)
-            if apply is not None and amending.takes_effect(draft, event):
-                apply(draft, event)
+        draft = _create(event) if draft is None else _applied(draft, event, accepted)
         draft.head = event.version
         if event.type not in imported.TYPES:
             draft.updated = _later(draft.updated, event.occurred_at)
         yield event, draft
+
+
+def _applied(draft: Workflow, event: Event, accepted: Container[str]) -> Workflow:
+    """Fold an event in, or set it aside where it cannot be."""
+    why = why_not(draft, event)
+    try:
+        if why is None:
+            _apply(draft, event, accepted)
+    except UNFOLDABLE as error:
+        why = f"it does not fit the state ({type(error).__name__}: {error!s:.200})"
+    if why is not None:
+        put_aside(draft, event, why)
+    return draft
+
+
+def _apply(draft: Workflow, event: Event, accepted: Container[str]) -> None:
+    if event.type == "amendment.approved":
+        amending.approve(draft, event, accepted)
+        return
+    apply = _APPLY.get(event.type)
+    if apply is not None and amending.takes_effect(draft, event):
+        apply(draft, event)
 
 
 def _later(updated: str, moment: str) -> str:
@@ -69,7 +85,11 @@ def _create(event: Event) -> Workflow:
             type=event.type,
         )
     data = event.data
-    draft = imported.workflow_of(restore(data["document"], data.get("layout", {})))
+    try:
+        draft = imported.workflow_of(restore(data["document"], data.get("layout", {})))
+    except UNFOLDABLE as error:
+        why = f"version {event.version}: the document is no workflow ({type(error).__name__})"
+        raise NoWorkflow(why, type=event.type) from error
     draft.created = draft.created or event.occurred_at
     draft.updated = draft.updated or event.occurred_at
     draft.purpose = data.get("purpose")
@@ -98,7 +118,6 @@ def _session_started(draft: Workflow, event: Event) -> None:
         driven=event.data.get("driven", False),
         report=event.data.get("report"),
     )
-    _charge_no_more(draft)
 
 
 def _session_ended(draft: Workflow, event: Event) -> None:
@@ -140,8 +159,12 @@ _APPLY: dict[str, Apply] = {
     "attempt.observed": stages.observed,
     "attempt.relaunched": stages.relaunched,
     "attempt.stopped": stages.stopped,
+    "attempt.left": stages.left,
+    "leftovers.freed": stages.freed,
     "outputs.recorded": stages.outputs,
     "outputs.archived": stages.archived,
+    "results.adopted": stages.adopted,
+    "results.changed": stages.results_changed,
     "checkpoint.recorded": stages.checkpoint,
     "amendment.proposed": amending.propose,
     "amendment.rejected": amending.reject,

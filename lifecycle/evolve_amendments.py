@@ -7,6 +7,7 @@ from typing import Any
 
 from lifecycle.document import STAGE_FIELDS
 from lifecycle.event import Event
+from lifecycle.retry import retry_limit
 from lifecycle.status import ACTIVE, Status
 from lifecycle.workflow import Amendment, Stage, Workflow
 
@@ -55,6 +56,7 @@ def propose(draft: Workflow, event: Event) -> None:
             insert=data.get("insert"),
             place=data.get("place"),
             rewired=data.get("rewired", {}),
+            also=data.get("also", []),
         ),
     )
 
@@ -76,6 +78,7 @@ def approve(draft: Workflow, event: Event, accepted: Container[str]) -> None:
     amendment.status = "approved"
     amendment.version = draft.version
     amendment.decided_at = event.occurred_at
+    draft.scripts = event.data.get("scripts", {})
     amendment.approved_by = event.data.get("approved_by", "user")
     amendment.invalidated_stages = event.data.get("invalidated_stages", [])
     apply(draft, amendment)
@@ -87,10 +90,21 @@ def apply(draft: Workflow, amendment: Amendment) -> None:
     if amendment.insert is not None:
         _insert(draft, amendment.insert, amendment.place)
     for stage, change in amendment.rewired.items():
-        draft.stages[stage].depends_on = change["new"]
+        for field, values in rewired_fields(change).items():
+            setattr(draft.stages[stage], field, values["new"])
     target = draft.stages[amendment.stage] if amendment.stage else draft
     for field, change in amendment.changes.items():
         setattr(target, field, _changed(getattr(target, field), field, change))
+
+
+def rewired_fields(change: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return old and new by the field of a stage that a rewiring changes.
+
+    What it depends on stands at the top; what it reads no longer, below ``inputs``.
+    """
+    needs = {key: value for key, value in change.items() if key != "inputs"}
+    inputs = {"inputs": change["inputs"]} if "inputs" in change else {}
+    return {"depends_on": needs, **inputs}
 
 
 def _insert(draft: Workflow, definition: dict[str, Any], place: int | None) -> None:
@@ -122,9 +136,18 @@ def _mark(draft: Workflow, amendment: Amendment) -> None:
             stage.attempts[-1].outdated_by = amendment.id
     for stage in _built_anew(draft, amendment):
         stage.regenerate = True
-    target = draft.stages.get(amendment.stage or "")
-    if amendment.kind == "stage_rerun" and target is not None and target.status is Status.FAILED:
-        target.rerun_by = amendment.id
+    for target in map(draft.stage, amendment.targets):
+        if target.status is Status.FAILED and _runs_again(draft, amendment, target):
+            target.rerun_by = amendment.id
+
+
+def _runs_again(draft: Workflow, amendment: Amendment, stage: Stage) -> bool:
+    """Whether an approval lets a failed stage go on: one decision is enough where no retry is left.
+
+    With retries left somebody says what was put right, and retries it.
+    """
+    used_up = stage.retry_count >= retry_limit(draft.backend_type(stage))
+    return amendment.kind == "stage_rerun" or (used_up and bool(amendment.changes))
 
 
 def _built_anew(draft: Workflow, amendment: Amendment) -> list[Stage]:

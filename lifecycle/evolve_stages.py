@@ -38,6 +38,8 @@ def attempt_started(draft: Workflow, event: Event) -> None:
         _end(stage.attempts[-1], event, "lost")
     stage.keep_as = None
     stage.regenerate = False
+    # Nobody declared what an earlier attempt happened to leave.
+    stage.outputs, stage.found_outputs = stage.declared_outputs, False
     stage.attempts.append(
         Attempt(
             id=data["attempt"],
@@ -52,7 +54,12 @@ def attempt_started(draft: Workflow, event: Event) -> None:
             host=data.get("host"),
             boot_id=data.get("boot_id"),
             recovers=data.get("recovers"),
+            inputs=data.get("inputs", []),
             diagnostic=data.get("diagnostic", False),
+            scripts=data.get("scripts", {}),
+            taken_over=data.get("taken_over", False),
+            carried=data.get("carried", []),
+            carried_from=data.get("carried_from"),
         )
     )
     stage.running_process = {
@@ -106,7 +113,8 @@ def completed(draft: Workflow, event: Event) -> None:
     stage = draft.stages[event.data["stage"]]
     stage.status = Status.COMPLETED
     stage.completed_at = event.occurred_at
-    stage.uncharged = draft.session.is_open
+    stage.results, stage.changed = event.data.get("outputs", []), []
+    stage.uncharged = True
     if stage.attempts:
         stage.attempts[-1].outcome = "completed"
 
@@ -119,7 +127,7 @@ def failed(draft: Workflow, event: Event) -> None:
     stage.category = event.data.get("category")
     stage.because = event.data.get("because")
     stage.rerun_by = event.data.get("superseded_by")
-    stage.uncharged = draft.session.is_open and stage.rerun_by is None
+    stage.uncharged = stage.rerun_by is None
     if stage.attempts and stage.attempts[-1].outcome in (None, "computed"):
         superseded = event.data.get("superseded_by") is not None
         stage.attempts[-1].exit_code = event.data.get("exit_code")
@@ -140,8 +148,11 @@ def retried(draft: Workflow, event: Event) -> None:
 
 
 def invalidated(draft: Workflow, event: Event) -> None:
-    """A completed stage is stale."""
-    draft.stages[event.data["stage"]].status = Status.INVALIDATED
+    """What the stage did counts no longer: it waits for what it rests on."""
+    stage = draft.stages[event.data["stage"]]
+    stage.status = Status.INVALIDATED
+    stage.changed = []
+    stage.rerun_by = None
     draft.workflow_status = None if draft.workflow_status == "completed" else draft.workflow_status
 
 
@@ -174,6 +185,9 @@ def relaunched(draft: Workflow, event: Event) -> None:
     """An attempt's monitor was started again."""
     attempt = draft.stages[event.data["stage"]].attempts[-1]
     attempt.relaunches += 1
+    alike = attempt.relaunched_for == event.data["reason"]
+    attempt.relaunches_alike = attempt.relaunches_alike + 1 if alike else 1
+    attempt.relaunched_for = event.data["reason"]
     attempt.session = event.data.get("session")
 
 
@@ -184,9 +198,39 @@ def stopped(draft: Workflow, event: Event) -> None:
             attempt.stopped_at = event.occurred_at
 
 
+def left(draft: Workflow, event: Event) -> None:
+    """An attempt left files beside the outputs."""
+    for attempt in draft.stages[event.data["stage"]].attempts:
+        if attempt.id == event.data["attempt"]:
+            attempt.left = event.data["files"]
+
+
+def freed(draft: Workflow, event: Event) -> None:
+    """What an attempt left behind is removed."""
+    gone = set(event.data["files"])
+    for attempt in draft.stages[event.data["stage"]].attempts:
+        if attempt.id == event.data["attempt"]:
+            attempt.left = [one for one in attempt.left if one["path"] not in gone]
+
+
 def outputs(draft: Workflow, event: Event) -> None:
     """The list of outputs changed."""
-    draft.stages[event.data["stage"]].outputs = event.data["outputs"]
+    stage = draft.stages[event.data["stage"]]
+    stage.outputs = event.data["outputs"]
+    stage.found_outputs = bool(event.data.get("found"))
+
+
+def adopted(draft: Workflow, event: Event) -> None:
+    """Results count as they are now."""
+    stage = draft.stages[event.data["stage"]]
+    new = {one["path"]: one for one in event.data["outputs"]}
+    stage.results = [new.get(one["path"], one) for one in stage.results]
+    stage.changed = [one for one in stage.changed if one["path"] not in new]
+
+
+def results_changed(draft: Workflow, event: Event) -> None:
+    """Results are no more as recorded, or are so again."""
+    draft.stages[event.data["stage"]].changed = event.data["files"]
 
 
 def archived(draft: Workflow, event: Event) -> None:

@@ -58,29 +58,45 @@ def _of_stage(state: Workflow, stage: Stage) -> Hindrance | None:
     match stage.status:
         case Status.FAILED:
             return _failed(state, stage)
-        case Status.POST_PROCESSING if stage.success_criteria:
-            return Hindrance(
-                stage.id,
-                f"somebody must judge its success criteria ({stage.success_criteria:.200})",
-                f'`wfctl stage complete {stage.id} --evidence "…"`',
-            )
+        case Status.POST_PROCESSING if not stage.parameters.get("verify"):
+            return _judged(stage)
         case Status.RUNNING | Status.PREPARING:
             return _under_way(stage)
-        case Status.PENDING | Status.INVALIDATED:
+        case Status.PENDING | Status.INVALIDATED | Status.READY:
             return _held_back(state, stage)
     return None
 
 
+def _judged(stage: Stage) -> Hindrance | None:
+    """A stage whose end no check can decide waits for somebody's word."""
+    if stage.success_criteria:
+        why = f"somebody must judge its success criteria ({stage.success_criteria:.200})"
+    elif not stage.outputs:
+        why = "it has no outputs, no check and no criteria: somebody must say that it is done"
+    else:
+        return None
+    return Hindrance(stage.id, why, f"`wfctl stage complete {stage.id} --evidence TEXT`")
+
+
 def _failed(state: Workflow, stage: Stage) -> Hindrance:
-    why = " ".join((stage.last_error or "no reason is known").split())[:_REASON]
+    why = reason(stage)[:_REASON]
     limit = retry_limit(state.backend_type(stage))
     if stage.retry_count >= limit:
         return Hindrance(
             stage.id,
             f"failed, and its {limit} retries are used up ({why})",
-            f'`wfctl amend propose --type stage_rerun --stage {stage.id} --reason "…"`',
+            f"`wfctl amend propose --type stage_rerun --stage {stage.id} --reason TEXT`",
         )
-    return Hindrance(stage.id, f"failed ({why})", f'`wfctl stage retry {stage.id} --fix "…"`')
+    return Hindrance(stage.id, f"failed ({why})", f"`wfctl stage retry {stage.id} --fix TEXT`")
+
+
+def reason(stage: Stage) -> str:
+    """Return why a stage failed, on one line: its exit code, its cause, what was recorded."""
+    error = " ".join((stage.last_error or "no reason is known").split())
+    cause = stage.because
+    if not cause or cause.partition(": ")[2] in error or cause in error:
+        return error
+    return f"{cause}; {error}"
 
 
 def _under_way(stage: Stage) -> Hindrance | None:
@@ -98,7 +114,7 @@ def _held_back(state: Workflow, stage: Stage) -> Hindrance | None:
             return Hindrance(
                 stage.id,
                 f"it depends on {dependency}, which was skipped",
-                f'`wfctl amend propose --stage {stage.id} --set depends_on=… --reason "…"`',
+                f"`wfctl amend propose --stage {stage.id} --set depends_on=… --reason TEXT`",
             )
     return None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lifecycle.bounds import MAX_COUNT
 from lifecycle.document import STAGE_FIELDS, WORKFLOW_FIELDS, default_session_config
 from lifecycle.event import Event
 from lifecycle.layout import restore
@@ -74,11 +75,17 @@ def _amendments(records: list[dict[str, Any]]) -> dict[str, Amendment]:
 
 def _session(config: dict[str, Any]) -> Session:
     return Session(
-        count=config.get("session_count") or 0,
+        count=int(_number(config.get("session_count"))),
         id=config.get("session_id"),
-        cost=config.get("session_cost") or 0,
+        cost=_number(config.get("session_cost")),
         exit_reason=config.get("exit_reason"),
     )
+
+
+def _number(found: Any) -> float:
+    """Return what a file holds where it is a number that can be gone on from, else 0."""
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    return found if is_number and 0 < found <= MAX_COUNT // 2 else 0
 
 
 def counts(draft: Workflow, event: Event) -> bool:
@@ -93,6 +100,7 @@ def fold_state(draft: Workflow, event: Event) -> None:
     document: dict[str, Any] = restore(event.data["document"], event.data.get("layout", {}))
     describe(draft, document)
     draft.source = document
+    draft.spelling = dict(event.data.get("spelling", {}))
     if event.version == draft.import_end:
         for stage in draft.stages.values():
             _take_over(stage, event)

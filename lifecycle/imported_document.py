@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lifecycle.dependencies import find_cycle
 from lifecycle.misfit import misfit
+from lifecycle.naming import unfit_for_stage
 from lifecycle.payload import StageId
 from lifecycle.plan import RelativePath, WorkflowId
 from lifecycle.status import Status
@@ -107,6 +108,8 @@ def _stages(stages: list[dict[str, Any]]) -> list[Problem]:
     found = [("/stages", f"{id_} appears {n} times") for id_, n in Counter(ids).items() if n > 1]
     for index, stage in enumerate(stages):
         place = f"/stages/{index}"
+        unfit = unfit_for_stage(stage["id"])
+        found += [(f"{place}/id", unfit)] if unfit is not None else []
         if stage.get("status") not in (None, *Status):
             known = ", ".join(Status)
             why = f"{stage['status']!r:.80} is no status; expected one of: {known}"

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from lifecycle.naming import KEPT_PATTERN, STAGE_PATTERN
+
 #: Pattern of a text → what such a text is.
 _PATTERNS = {
-    r"^stage-[1-9][0-9]*$": "stage-N with a number from 1 on, such as stage-2",
-    r"^stage-[1-9][0-9]*\.v[1-9][0-9]*$": "stage-N.vK, such as stage-2.v1",
+    STAGE_PATTERN: (
+        "stage-N, such as stage-2, or a name of letters, digits, '_' and '-', which begins with a "
+        "letter and has at most 64 of them"
+    ),
+    KEPT_PATTERN: "the id of a stage with .vK behind it, such as stage-2.v1",
     r"^att-[0-9]{4,}$": "att-N with four digits or more, such as att-0001",
     r"^amend-[1-9][0-9]*$": "amend-N with a number from 1 on, such as amend-1",
     r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$": (
@@ -18,6 +23,7 @@ _PATTERNS = {
         "a name of letters, digits, '.', '_' and '-', which begins with a letter and has at most "
         "64 of them"
     ),
+    r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$": "a number as JSON spells it, such as 1e-4",
     r"^[^\r\n]+$": "text of one line",
     r"^[^\x00\r\n]+$": "a path of one line",
 }

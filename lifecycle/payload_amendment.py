@@ -13,9 +13,12 @@ class AmendmentProposed(Payload):
     """A definitional change that somebody asks for. Nothing changes yet."""
 
     type: ClassVar[str] = "amendment.proposed"
+    schema_version: ClassVar[int] = 2
     amendment: AmendmentId | None = None  # decided: the workflow's next number
     kind: AmendmentType
     stage: StageId | None = None
+    #: Rerun: stages that run again together with it.
+    also: list[StageId] = []
     description: Text
     reason: Text | None = None
     #: Field, or field → key, → ``{"old": …, "new": …}``; no ``old``: it was not there, no ``new``:
@@ -34,6 +37,7 @@ class AmendmentApproved(Payload):
     """A person agreed; takes effect only with an accepted proof of consent."""
 
     type: ClassVar[str] = "amendment.approved"
+    schema_version: ClassVar[int] = 2
     amendment: AmendmentId
     version: int | None = None  # decided: the workflow's version, one more than before
     invalidated_stages: list[StageId] = []  # decided: all that are affected, whatever their status
@@ -41,6 +45,8 @@ class AmendmentApproved(Payload):
     proof: Document = {}
     #: Stage → the highest K of the ``stage-N.vK`` that were found on the disk.
     kept: dict[StageId, int] = {}
+    #: Files of the root that the definition runs, as they were then: path → SHA-256 in hex.
+    scripts: dict[str, str] = {}
 
 
 class AmendmentRejected(Payload):

@@ -5,7 +5,9 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, JsonValue, StringConstraints
 from pydantic_core import CoreSchema, core_schema
 
-StageId = Annotated[str, StringConstraints(pattern=r"^stage-[1-9][0-9]*$")]
+from lifecycle.naming import STAGE_PATTERN
+
+StageId = Annotated[str, StringConstraints(pattern=STAGE_PATTERN)]
 AttemptId = Annotated[str, StringConstraints(pattern=r"^att-[0-9]{4,}$")]
 AmendmentId = Annotated[str, StringConstraints(pattern=r"^amend-[1-9][0-9]*$")]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=20_000)]

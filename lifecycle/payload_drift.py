@@ -1,11 +1,22 @@
 """The data of the events of files that somebody else changed."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, JsonValue
+from pydantic_core import PydanticCustomError
 
+from lifecycle.naming import is_kept_version
 from lifecycle.payload_base import Document, Payload, StageId
 
+
+def _in_our_folder(path: str) -> str:
+    if is_kept_version(path):
+        return path
+    raise PydanticCustomError("kept_as", "expected a file of .wfctl/drift/")
+
+
+#: Where a foreign version of a file is kept: in one folder, under a plain name.
+KeptAs = Annotated[str, AfterValidator(_in_our_folder)]
 DriftKind = Literal["changed", "missing", "truncated", "unreadable"]
 
 
@@ -18,7 +29,7 @@ class DriftDetected(Payload):
     #: The version of the log that the file had shown.
     base: int = 0
     #: Where the foreign bytes are kept, relative to the root, and their SHA-256 in hex.
-    kept_as: str | None = None
+    kept_as: KeptAs | None = None
     found_sha256: str | None = None
     differences: list[Document] = []
     #: How many differences are not listed.
@@ -55,4 +66,4 @@ class DriftReverted(Payload):
     type: ClassVar[str] = "drift.reverted"
     file: str
     detected: int | None = None  # decided, as above
-    kept_as: str | None = None
+    kept_as: KeptAs | None = None

@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue, StringConstraints
 
+from lifecycle.naming import KEPT_PATTERN
 from lifecycle.payload_base import (
     AmendmentId,
     AttemptId,
@@ -44,6 +45,7 @@ class AttemptStarted(StagePayload):
     """An attempt is about to be launched: committed before any process of it starts."""
 
     type: ClassVar[str] = "attempt.started"
+    schema_version: ClassVar[int] = 3
     attempt: AttemptId | None = None  # decided: the next number of the stage
     mode: Literal["sync", "tmux", "setsid"]
     root: str
@@ -57,6 +59,13 @@ class AttemptStarted(StagePayload):
     inputs: list[FileDigest] = []
     diagnostic: bool = False
     recovers: AttemptId | None = None
+    #: Files that the definition runs, as they were then: path → SHA-256 in hex.
+    scripts: dict[str, str] = {}
+    #: Somebody launched it by hand, as the published protocol says; it has no records of ours.
+    taken_over: bool = False
+    #: Files that it goes on from, where the job finds them, and the attempt that left them.
+    carried: list[FileDigest] = []
+    carried_from: AttemptId | None = None
 
 
 class StageLaunched(AttemptPayload):
@@ -90,6 +99,20 @@ class StageComputed(AttemptPayload):
     exit_code: int
     detail: str | None = None
     facts: Document = {}
+
+
+class ClaimOverruled(AttemptPayload):
+    """A person says of an attempt what the evidence denies; comes with a proof of consent.
+
+    ``claim``: that it is ``computed`` well, or that it is ``over``. ``verdict`` is what was found.
+    """
+
+    type: ClassVar[str] = "claim.overruled"
+    claim: Literal["computed", "over"]
+    verdict: Text
+    reason: Text
+    approved_by: str = "user"
+    proof: Document = {}
 
 
 class Check(BaseModel):
@@ -204,18 +227,94 @@ class AttemptStopped(AttemptPayload):
     reason: Text
 
 
+class LeftFile(BaseModel):
+    """A file that an attempt left: as `FileDigest`, at the ``path`` where its job wrote it.
+
+    ``at`` is where it lies if that is elsewhere, ``link`` what it points to where it is a symbolic
+    link, which has a size of 0 and the digest of that text.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    path: str
+    size: int
+    sha256: str
+    at: str | None = None
+    link: str | None = None
+
+
+class AttemptLeft(AttemptPayload):
+    """What an attempt left beside the outputs of its stage.
+
+    ``more`` files are not named here; ``record`` is the file that names all. ``host`` is where
+    files lie that were not brought to this machine, each ``at`` an absolute path there.
+    """
+
+    type: ClassVar[str] = "attempt.left"
+    files: list[LeftFile]
+    more: int = 0
+    record: FileDigest | None = None
+    host: str | None = None
+
+
+class LeftoversFreed(AttemptPayload):
+    """What an attempt before the last good one left behind is removed; said before it is.
+
+    ``paths`` are removed, folders whole, ``more`` is how many are not named; ``files`` are what the
+    job wrote, where it wrote them; ``size`` is in bytes.
+    """
+
+    type: ClassVar[str] = "leftovers.freed"
+    paths: list[str]
+    more: int = 0
+    files: list[str] = []
+    size: int
+
+
 class OutputsRecorded(StagePayload):
-    """The stage's list of output paths, relative to the root."""
+    """The stage's list of output paths, relative to the root.
+
+    ``found``: nobody declared them, and an attempt left them.
+    """
 
     type: ClassVar[str] = "outputs.recorded"
+    schema_version: ClassVar[int] = 2
     outputs: list[str]
+    found: bool = False
+
+
+class ChangedFile(BaseModel):
+    """A result that is no more as it was recorded; size and digest are of what lies there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    path: str
+    kind: Literal["changed", "missing"]
+    size: int | None = None
+    sha256: str | None = None
+
+
+class ResultsChanged(StagePayload):
+    """Results of a completed stage are no more as they were recorded, as far as was seen.
+
+    ``files`` are all of them; none where all are as recorded again.
+    """
+
+    type: ClassVar[str] = "results.changed"
+    files: list[ChangedFile]
+
+
+class ResultsAdopted(StagePayload):
+    """Results of a completed stage that somebody changed afterwards count as they are now."""
+
+    type: ClassVar[str] = "results.adopted"
+    outputs: list[FileDigest]
+    reason: Text
 
 
 class OutputsArchived(StagePayload):
     """The stage's folder was kept under another name before it runs again."""
 
     type: ClassVar[str] = "outputs.archived"
-    kept_as: Annotated[str, StringConstraints(pattern=r"^stage-[1-9][0-9]*\.v[1-9][0-9]*$")]
+    kept_as: Annotated[str, StringConstraints(pattern=KEPT_PATTERN)]
     amendment: AmendmentId | None = None
 
 

@@ -2,9 +2,10 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, StringConstraints
 from pydantic_core import PydanticCustomError
 
+from lifecycle.naming import is_report
 from lifecycle.payload_base import (
     Document,
     Payload,
@@ -16,13 +17,15 @@ from lifecycle.payload_base import (
 
 def _outside_our_files(path: str) -> str:
     """Return the path of a report; what is there already is never written over."""
-    steps = path.split("/")
-    plain = all(step not in ("", ".", "..") for step in steps)
-    if plain and steps[0] != ".wfctl" and path not in ("workflow-state.json", "progress.log"):
+    if is_report(path):
         return path
-    raise PydanticCustomError("report_path", "expected a path below the root, not of ours")
+    raise PydanticCustomError(
+        "report_path", "expected a path below the root, of a .md or .txt file that is not hidden"
+    )
 
 
+#: A number as JSON spells it.
+_NUMBER = StringConstraints(pattern=r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$")
 #: Held to by the event itself: the log of an archive that somebody made up leads nowhere else.
 _REPORT_PATH = AfterValidator(_outside_our_files)
 
@@ -84,11 +87,16 @@ class LineImported(Payload):
 
 
 class StateImported(Payload):
-    """A version of an imported ``workflow-state.json``: the state as it said it was."""
+    """A version of an imported ``workflow-state.json``: the state as it said it was.
+
+    ``spelling``: numbers that it spells in other letters than we do, by JSON pointer.
+    """
 
     type: ClassVar[str] = "state.imported"
+    schema_version: ClassVar[int] = 2
     document: Document
     layout: dict[str, list[str]] = {}
+    spelling: dict[str, Annotated[str, _NUMBER]] = {}
     source: Document = {}
 
 

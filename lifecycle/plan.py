@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
 
+from lifecycle import software
 from lifecycle.budget import config_problems
 from lifecycle.dependencies import find_cycle
 from lifecycle.document import (
@@ -17,13 +17,16 @@ from lifecycle.document import (
     WORKFLOW_FIELDS,
     default_profiles,
     default_session_config,
+    with_listed_paths,
 )
 from lifecycle.errors import InvalidPlan
 from lifecycle.layout import Layout, layout_of
 from lifecycle.misfit import misfit
+from lifecycle.naming import ID_PATTERN, stage_number, unfit_for_stage
 from lifecycle.payload import StageId, WorkflowCreated
+from lifecycle.plan_fields import unknown_in_stage, unknown_in_workflow
 
-WorkflowId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
+WorkflowId = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\r\n]+$")]
 RelativePath = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\x00\r\n]+$")]
 
@@ -55,6 +58,7 @@ class Plan(_Document):
     """A whole plan, with the fields of ``workflow-state.json``."""
 
     workflow_id: WorkflowId
+    purpose: str | None = None
     version: Annotated[int, Field(ge=1, le=1)] = 1
     experiment_design: str | None = None
     workflow_plan: str | None = None
@@ -73,7 +77,8 @@ def create(plan: Any, *, created: str, **facts: Any) -> WorkflowCreated:
     """
     model = _validated(plan)
     problems = [*_unknown(plan), *_graph(model), *_backends(model), *_connections(model)]
-    problems += [*config_problems(model.session_config), *_statuses(model)]
+    problems += [*config_problems(model.session_config), *_statuses(model), *_outputs(model)]
+    problems += _environments(model)
     if problems:
         raise InvalidPlan(problems)
     document = _document(model, plan, created)
@@ -93,18 +98,21 @@ def definition_problems(plan: dict[str, Any]) -> list[str]:
     except InvalidPlan as error:
         return list(error.data["problems"])
     problems = [*_graph(model), *_backends(model), *_connections(model)]
-    return [*problems, *config_problems(model.session_config)]
+    problems += [*config_problems(model.session_config), *_outputs(model)]
+    return [*problems, *_environments(model)]
 
 
 def defined_stage(definition: dict[str, Any]) -> dict[str, Any]:
     """Return a stage's definition with every field; raises `InvalidPlan`."""
     try:
-        model = PlannedStage.model_validate(definition)
+        model = PlannedStage.model_validate(with_listed_paths(definition)[0])
     except ValidationError as error:
         raise InvalidPlan([_problem(e) for e in error.errors()]) from error
-    misspelt = _misspelt(definition, STAGE_FIELDS, "")
-    if misspelt:
-        raise InvalidPlan(misspelt)
+    unfit = unfit_for_stage(model.id)
+    problems = [*unknown_in_stage(definition), *_outputs_out_of_reach(model)]
+    problems += [] if unfit is None else [f"id: {unfit}"]
+    if problems:
+        raise InvalidPlan(problems)
     return _in_order({**model.model_dump(mode="json"), "status": "pending"}, STAGE_FIELDS)
 
 
@@ -118,9 +126,17 @@ def _validated(plan: Any) -> Plan:
     if not isinstance(plan, dict):
         raise InvalidPlan([f"expected an object at the top, found {type(plan).__name__}"])
     try:
-        return Plan.model_validate(plan)
+        return Plan.model_validate(_listed(plan))
     except ValidationError as error:
         raise InvalidPlan([_problem(e) for e in error.errors()]) from error
+
+
+def _listed(plan: dict[str, Any]) -> dict[str, Any]:
+    """Return the plan with the paths of its stages as lists, where they were given names."""
+    stages = plan.get("stages")
+    if not isinstance(stages, list):
+        return plan
+    return {**plan, "stages": [with_listed_paths(stage)[0] for stage in stages]}
 
 
 def _problem(error: Any) -> str:
@@ -148,28 +164,17 @@ def _in_order(values: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]
 
 
 def _unknown(plan: dict[str, Any]) -> list[str]:
-    """Refuse what looks like a known field misspelt; other foreign fields are kept."""
-    found = _misspelt(plan, (*WORKFLOW_FIELDS, "purpose"), "")
+    """Refuse what no plan has: it would be taken in silence, and do nothing."""
+    found = list(unknown_in_workflow(plan))
     for index, stage in enumerate(plan["stages"]):
-        found += _misspelt(stage, STAGE_FIELDS, f"stages[{index}].")
+        found += unknown_in_stage(stage, f"stages[{index}].")
     return found
-
-
-def _misspelt(values: dict[str, Any], fields: tuple[str, ...], place: str) -> list[str]:
-    return [
-        f"{place}{key}: unknown field; did you mean {match[0]}?"
-        for key in values
-        if key not in fields and (match := get_close_matches(key, fields, n=1, cutoff=0.8))
-    ]
 
 
 def _graph(plan: Plan) -> list[str]:
     ids = [stage.id for stage in plan.stages]
     problems = [f"stages: {id_} appears {n} times" for id_, n in Counter(ids).items() if n > 1]
-    expected = {f"stage-{number}" for number in range(1, len(ids) + 1)}
-    if not problems and set(ids) != expected:
-        missing = ", ".join(sorted(expected - set(ids)))
-        problems.append(f"stages: numbers run from 1 without a gap; {missing} is missing")
+    problems += _names(ids) if not problems else []
     for stage in plan.stages:
         problems += [
             f"{stage.id}.depends_on: no stage {dep!r}" for dep in stage.depends_on if dep not in ids
@@ -178,6 +183,56 @@ def _graph(plan: Plan) -> list[str]:
     if cycle:
         problems.append(f"depends_on goes in a circle: {' -> '.join(cycle)}")
     return problems
+
+
+def _names(ids: list[str]) -> Iterator[str]:
+    """Say which ids leave a gap in the numbers, mean something else, or differ in case alone."""
+    numbered = [id_ for id_ in ids if stage_number(id_) is not None]
+    expected = [f"stage-{number}" for number in range(1, len(numbered) + 1)]
+    missing = [id_ for id_ in expected if id_ not in numbered]
+    if missing:
+        yield f"stages: numbers run from 1 without a gap; {', '.join(missing)} is missing"
+    for index, id_ in enumerate(ids):
+        unfit = unfit_for_stage(id_)
+        if unfit is not None:
+            yield f"stages[{index}].id: {unfit}"
+    folders: dict[str, str] = {}
+    for id_ in ids:
+        other = folders.setdefault(id_.lower(), id_)
+        if other != id_:
+            yield f"stages: {other} and {id_} differ in case alone; some disks take them for one"
+
+
+def _outputs(plan: Plan) -> Iterator[str]:
+    for stage in plan.stages:
+        for problem in _outputs_out_of_reach(stage):
+            yield f"{stage.id}.{problem}"
+
+
+def _outputs_out_of_reach(stage: PlannedStage) -> Iterator[str]:
+    """Refuse outputs that no attempt of the stage can leave where they are looked for."""
+    brought_back = "command" in stage.parameters and "backward_files" not in stage.parameters
+    for path in stage.outputs:
+        steps = [step for step in path.split("/") if step not in ("", ".")]
+        if path.startswith("/") or ".." in steps:
+            yield f"outputs: {path!r} lies outside the root; expected a path relative to it"
+        elif brought_back and (steps[:1] != [stage.id] or len(steps) < 2):
+            yield (
+                f"outputs: {path!r} is out of its reach; what its command leaves is brought back "
+                f"to {stage.id}/, such as {stage.id}/{steps[-1] if steps else 'result'}"
+            )
+
+
+def _environments(plan: Plan) -> Iterator[str]:
+    """Say what is wrong with the software that profiles and stages ask for."""
+    for name, profile in plan.backend_profiles.items():
+        if "environment" in profile:
+            for problem in software.problems(profile["environment"]):
+                yield f"backend_profiles.{name}.environment.{problem}"
+    for stage in plan.stages:
+        own = stage.parameters.get("environment")
+        for problem in software.problems(own) if isinstance(own, dict) else ():
+            yield f"{stage.id}.parameters.environment.{problem}"
 
 
 def _backends(plan: Plan) -> list[str]:

@@ -1,48 +1,47 @@
-"""From names and dictionaries to payloads, and what versions of them there are."""
+"""From names and dictionaries to payloads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from pydantic import ValidationError
-
-from lifecycle import upcasters
+from lifecycle import payload
 from lifecycle.errors import InvalidPayload, UnknownEventType
-from lifecycle.machines.payload import OWN as OF_MACHINES
-from lifecycle.misfit import problem
-from lifecycle.payload import PAYLOADS, Payload
+from lifecycle.event_types import OF_MACHINES, STAGED
+from lifecycle.flat import flat
 
-#: Every event type of every stream: that of the staged workflow, and those of phase machines.
-EVERY: Mapping[str, type[Payload]] = {**PAYLOADS, **OF_MACHINES}
-
-#: Event type → the schema version that is written today.
-VERSIONS: Mapping[str, int] = {name: model.schema_version for name, model in EVERY.items()}
-
-
-Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
-
-
-def _with(**added: Any) -> Upcaster:
-    """Return an upcaster for fields that came, each with what it was before it could be said."""
-    return lambda data: {**added, **data}
-
-
-#: (event type, schema version) → what lifts its data by one version.
-UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
-    ("session.started", 1): _with(driven=False, environment=None, report=None),
-    ("stage.completed", 1): upcasters.checks_with_findings,
-    ("stage.failed", 1): upcasters.failure_with_category,
-    ("stage.launched", 1): _with(work_dir=None, job_host=None, job_boot_id=None, again=False),
-}
+if TYPE_CHECKING:
+    from lifecycle.payload import Payload
 
 
 def payload_of(type_: str, data: dict[str, Any]) -> Payload:
     """Return the payload of this type; raises `UnknownEventType` or `InvalidPayload`."""
-    model = PAYLOADS.get(type_)
-    if model is None:
-        raise UnknownEventType(type_, sorted(PAYLOADS))
+    if type_ not in STAGED:
+        raise UnknownEventType(type_, sorted(STAGED))
+    plain = flat(type_, data)
+    if plain is not None:
+        return cast("Payload", plain)
+    model = model_of(type_)
+    from pydantic import ValidationError  # its model has loaded it
+
     try:
         return model.of(data)
     except ValidationError as error:
+        from lifecycle.misfit import problem
+
         raise InvalidPayload(type_, [problem(e) for e in error.errors()]) from error
+
+
+def model_of(type_: str) -> type[Payload]:
+    """Return the model of an event type's data, be it of a workflow or of a machine."""
+    if type_ in STAGED:
+        found: type[Payload] = getattr(payload, STAGED[type_].model)
+    else:
+        from lifecycle.machines import payload as of_machines
+
+        found = getattr(of_machines, OF_MACHINES[type_].model)
+    return found
+
+
+def models() -> dict[str, type[Payload]]:
+    """Return the closed union of every stream: event type → its model."""
+    return {type_: model_of(type_) for type_ in (*STAGED, *OF_MACHINES)}

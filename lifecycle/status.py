@@ -47,6 +47,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(_PP, _C, ("stage.completed",), "verification passed"),
     Transition(_PP, _F, ("stage.failed",), "verification failed, or superseded by an amendment"),
     Transition(_C, _I, ("stage.invalidated",), "something upstream runs again", True),
+    Transition(_F, _I, ("stage.invalidated",), "what it rests on runs again", True),
     Transition(_I, _R, ("stage.readied",), "its dependencies are completed again"),
     Transition(_F, _R, ("stage.retried", "stage.readied"), "retry, or an approved stage_rerun"),
     *(

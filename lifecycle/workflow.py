@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from copy import copy
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
@@ -10,6 +11,9 @@ from typing import Any
 from lifecycle.errors import UnknownStage
 from lifecycle.retry import backend_type
 from lifecycle.status import FINISHED, Status
+
+#: What an attempt's folder is called; its path is recorded with the submission that lies in it.
+_NAME = re.compile(r"att-[0-9]{4,}-[0-9a-f]{8}")
 
 
 @dataclass(slots=True)
@@ -34,6 +38,9 @@ class Attempt:
     job_ids: list[str] = field(default_factory=list)
     dpdispatcher_version: str | None = None
     relaunches: int = 0
+    #: Relaunches in a row for one and the same reason.
+    relaunches_alike: int = 0
+    relaunched_for: str | None = None
     row: int | None = None
     verdict: str | None = None
     action: str | None = None
@@ -42,13 +49,33 @@ class Attempt:
     ended_at: str | None = None
     outcome: str | None = None
     exit_code: int | None = None
+    #: Files that the definition runs, as they were when it started: path → SHA-256 in hex.
+    scripts: dict[str, str] = field(default_factory=dict)
     #: Whether it is to be ended where it runs, and when it was seen that nothing is left of it.
     stop: bool = False
     stopped_at: str | None = None
     #: Somebody else launched it, before the workflow was imported.
     taken_over: bool = False
+    #: The files that it goes on from, as `FileDigest` has them, and the attempt that left them.
+    carried: list[dict[str, Any]] = field(default_factory=list)
+    carried_from: str | None = None
     #: The amendment that changed what the attempt had been started from.
     outdated_by: str | None = None
+    #: What it computes from, as `FileDigest` has it.
+    inputs: list[dict[str, Any]] = field(default_factory=list)
+    #: The files that it left, as `LeftFile` has them.
+    left: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """What its folder is called: its id, and a mark unless it is of an old log."""
+        folder = self.submission.rpartition("/")[0].rpartition("/")[2]
+        return folder if _NAME.fullmatch(folder) and folder.startswith(self.id) else self.id
+
+    @property
+    def mark(self) -> str:
+        """What tells it from an attempt of the same id in another life or a copy; may be empty."""
+        return self.name.removeprefix(self.id).removeprefix("-")
 
     @property
     def is_open(self) -> bool:
@@ -105,6 +132,24 @@ class Stage:
     fix: str | None = None
     #: Its work has ended in this session, and was not charged yet.
     uncharged: bool = False
+    #: Its outputs as they were when it was completed, as `FileDigest` has them.
+    results: list[dict[str, Any]] = field(default_factory=list)
+    #: Those of them that were seen to be no more so, as `ChangedFile` has them.
+    changed: list[dict[str, Any]] = field(default_factory=list)
+    #: Nobody declared its outputs: its newest attempt left them.
+    found_outputs: bool = False
+
+    @property
+    def declared_outputs(self) -> list[str]:
+        """The outputs that a run must produce."""
+        return [] if self.found_outputs else self.outputs
+
+    @property
+    def left_in_place(self) -> list[str]:
+        """What its attempts left in its folder beside its outputs."""
+        files = [one for attempt in self.attempts for one in attempt.left]
+        paths = dict.fromkeys(one["path"] for one in files if one.get("at") is None)
+        return [path for path in paths if is_below(path, self.id)]
 
     @property
     def attempt(self) -> Attempt | None:
@@ -116,6 +161,12 @@ class Stage:
         """The attempt under way, None where there is none."""
         newest = self.attempt
         return newest if newest is not None and newest.is_open else None
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether a path is one of a file in a folder, both relative to the root."""
+    first, *others = path.split("/")
+    return first == folder and bool(others) and not {"", ".", ".."} & set(others)
 
 
 @dataclass(slots=True)
@@ -132,6 +183,8 @@ class Amendment:
     place: int | None = None
     reason: str | None = None
     rewired: dict[str, Any] = field(default_factory=dict)
+    #: Stages that run again together with the one that it names.
+    also: list[str] = field(default_factory=list)
     status: str = "proposed"
     version: int | None = None
     decided_at: str | None = None
@@ -139,6 +192,11 @@ class Amendment:
     invalidated_stages: list[str] = field(default_factory=list)
     #: As an imported file held it; a record of another's keeping is shown as it came.
     record: dict[str, Any] | None = None
+
+    @property
+    def targets(self) -> list[str]:
+        """The stages that it names, none where it is about the workflow."""
+        return [self.stage, *self.also] if self.stage is not None else []
 
 
 @dataclass(slots=True)
@@ -199,10 +257,17 @@ class Workflow:
     root: dict[str, Any] = field(default_factory=dict)
     drifts: list[Drift] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
+    #: Files that the definition runs, as they were when a person last approved a change.
+    scripts: dict[str, str] = field(default_factory=dict)
     #: The last version of the log that was imported with the workflow; 0 where none was.
     import_end: int = 0
     #: The document as it was imported: what nothing has changed since is shown as it came.
     source: dict[str, Any] | None = None
+    #: The letters of its numbers, by pointer, where they are not the usual ones.
+    spelling: dict[str, str] = field(default_factory=dict)
+    #: Events that count for nothing, as they cannot be what their type says: ``version``, ``type``,
+    #: ``why``.
+    set_aside: list[dict[str, Any]] = field(default_factory=list)
 
     def stage(self, id_: str) -> Stage:
         """Return the stage, raise `UnknownStage` where there is none."""
@@ -243,6 +308,7 @@ class Workflow:
         new = copy(self)
         new.session = copy(self.session)
         new.drifts = list(self.drifts)
+        new.set_aside = list(self.set_aside)
         new.extra = dict(self.extra)
         new.amendments = {key: copy(value) for key, value in self.amendments.items()}
         new.stages = {key: _draft_stage(value) for key, value in self.stages.items()}

@@ -21,6 +21,7 @@ from lifecycle.machines.errors import (
     AlreadyCancelled,
     InvalidInput,
     InvalidTransition,
+    MachineError,
     StateAlreadyExists,
     StateNotFound,
 )
@@ -32,6 +33,11 @@ from lifecycle.payload_base import Payload
 from lifecycle.payload_drift import DriftAdopted, DriftReverted
 
 Decision = list[Payload]
+
+#: What a machine that has ended takes no more of.
+_CHANGES = frozenset(
+    {"machine.updated", "machine.recorded", "machine.task_changed", "machine.checkpointed"}
+)
 
 #: Stands for the hash of what is decided but not recorded; a recorded hash is never this.
 _DECIDED = "decided"
@@ -46,11 +52,21 @@ def decide(
     guards look at. Raises a `MachineError`, or `NeedsConsent`; the state is never changed.
     """
     if state is None:
-        return _begin(command)
+        return _begin(command, files or {})
     rule = _RULES.get(command.type)
     if rule is None:
         raise InvalidInput(f"{command.type} is no command of a machine", type=command.type)
-    return rule(state, command, at, files or {})
+    decided = rule(state, command, at, files or {})
+    if decided and state.is_final and command.type in _CHANGES:
+        raise _ended(state)
+    return decided
+
+
+def _ended(state: Machine) -> MachineError:
+    """Return why nothing more is recorded of a machine that has ended."""
+    if state.phase == CANCELLED:
+        return AlreadyCancelled(state.id, state.cancelled_at)
+    return InvalidTransition(state.phase, None, "nothing changes any more in a final phase", [])
 
 
 def after(state: Machine | None, events: Sequence[Payload], at: str) -> Machine:
@@ -66,7 +82,7 @@ def after(state: Machine | None, events: Sequence[Payload], at: str) -> Machine:
     return result
 
 
-def _begin(command: Payload) -> Decision:
+def _begin(command: Payload, files: Files) -> Decision:
     if isinstance(command, p.MachineImported):
         trusted(command.definition, command.machine)
         return [_in_order(command)]
@@ -75,7 +91,8 @@ def _begin(command: Payload) -> Decision:
     definition = load(command.definition, command.machine)
     check_id(definition.id_pattern, command.machine)
     check_fields(definition, command.document)
-    return [_in_order(command)]
+    earlier = definition.marks_on_entry(definition.initial, files)
+    return [_in_order(command.model_copy(update={"earlier": earlier}))]
 
 
 def _in_order(command: p.MachineCreated | p.MachineImported) -> Payload:
@@ -106,7 +123,7 @@ def _update(state: Machine, command: p.MachineUpdated, at: str, files: Files) ->
 
 
 def _record(state: Machine, command: p.MachineRecorded, at: str, files: Files) -> Decision:
-    return record(state, command)
+    return record(state, command, files)
 
 
 def _task(state: Machine, command: p.MachineTaskChanged, at: str, files: Files) -> Decision:
@@ -125,7 +142,7 @@ def _checkpoint(state: Machine, command: p.MachineCheckpointed, at: str, files: 
 
 def _approve(state: Machine, command: p.MachineApproved, at: str, files: Files) -> Decision:
     check_approval(state, command.approval)
-    if command.approval in state.approvals:
+    if state.stands(command.approval, files):
         return []
     if not command.proof:
         raise NeedsConsent(

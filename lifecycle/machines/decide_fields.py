@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from lifecycle.layout import layout_of
 from lifecycle.machines import payload as p
 from lifecycle.machines.definition import Definition, EventKind
-from lifecycle.machines.errors import InvalidInput, InvalidTransition, ReservedField
+from lifecycle.machines.errors import (
+    GuardFailed,
+    InvalidInput,
+    InvalidTransition,
+    ReservedField,
+)
+from lifecycle.machines.guard import FileFact, HasFile, parts, touches, unmet
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.path import Steps, leaves, look, parse, put, writable, written
-from lifecycle.machines.shape import misfits
+from lifecycle.machines.shape import misfits, nearest_name
 from lifecycle.payload_base import Payload
 
 #: Event types that clients know by other names, and the command that records each.
@@ -34,8 +41,11 @@ def update(state: Machine, command: p.MachineUpdated) -> list[Payload]:
         put(trial.document, steps, change.value)
     _check_kept(state, trial)
     _check_shape(state.definition, trial.document, state.document)
+    _check_names(state, command)
+    _check_tasks(state, trial)
     same = layout_of(trial.document) == layout_of(state.document)
-    if same and trial.document == state.document and _are_known(state, command.digests):
+    is_said = all(touches(state.visit.written, parse(change.path)) for change in command.changes)
+    if same and trial.document == state.document and _are_known(state, command.digests) and is_said:
         return []
     return [command]
 
@@ -90,14 +100,21 @@ def refuse_reserved(definition: Definition, path: Steps, machine: str) -> None:
         rule = "attempts are counted by the engine"
         raise ReservedField(written(path), rule, f"wfctl machine task {machine} TASK --status …")
     if any(isinstance(step, str) and step.startswith("_") for step in path):
-        plain = written(
-            tuple(step.lstrip("_") or "name" if isinstance(step, str) else step for step in path)
-        )
-        raise ReservedField(
-            written(path),
-            "every segment that begins with _ is the engine's",
-            f"wfctl machine update {machine} {plain}=…",
-        )
+        rule = "every segment that begins with _ is the engine's"
+        raise ReservedField(written(path), rule, _without_dashes(definition, path, machine))
+
+
+def _without_dashes(definition: Definition, path: Steps, machine: str) -> str:
+    """Return how to write a field whose name begins with _: by a name that is not refused."""
+    plain = tuple(step.lstrip("_") or "x" if isinstance(step, str) else step for step in path)
+    try:
+        refuse_reserved(definition, plain, machine)
+    except ReservedField as refusal:
+        return str(refusal.data["alternateWritePath"])
+    nearest = nearest_name(definition.fields, plain)
+    if nearest is not None:
+        return f"`wfctl machine describe {definition.id}` shows the fields, {nearest} among them"
+    return f"wfctl machine update {machine} {written(plain)}=…"
 
 
 def _is_attempts(definition: Definition, path: Steps) -> bool:
@@ -119,6 +136,47 @@ def _check_shape(definition: Definition, document: dict[str, Any], before: dict[
         )
 
 
+def _check_names(state: Machine, command: p.MachineUpdated) -> None:
+    """Refuse a new field whose name is almost that of one that the definition names."""
+    problems: list[str] = []
+    for change in command.changes:
+        steps = parse(change.path)
+        for path in (steps, *leaves(change.value, steps)):
+            nearest = nearest_name(state.definition.fields, path)
+            if nearest is not None and look(state.document, path) is None:
+                problems.append(f"{written(path)}: is {nearest} meant?")
+    if problems:
+        raise InvalidInput(
+            f"there are no such fields: {'; '.join(problems)}. Fields of your own have names "
+            "that differ more.",
+            problems=problems,
+        )
+
+
+def _check_tasks(state: Machine, trial: Machine) -> None:
+    """Refuse new tasks that nobody could name: without an id, or with one that is taken."""
+    if state.definition.tasks is None:
+        return
+    before, after = _odd_tasks(state), _odd_tasks(trial)
+    problems = [one for one in after if after.count(one) > before.count(one)]
+    if problems:
+        raise InvalidInput(
+            f"each task has an id of its own: {'; '.join(dict.fromkeys(problems))}",
+            problems=problems,
+        )
+
+
+def _odd_tasks(state: Machine) -> list[str]:
+    ids = [task.get("id") for task in state.tasks]
+    return [
+        f"found a task without an id ({task!r:.60})"
+        if not isinstance(id_, str) or not id_.strip()
+        else f"found {id_!r} {ids.count(id_)} times"
+        for id_, task in zip(ids, state.tasks, strict=True)
+        if not isinstance(id_, str) or not id_.strip() or ids.count(id_) > 1
+    ]
+
+
 def check_fields(definition: Definition, document: dict[str, Any]) -> None:
     """Raise where a first state holds reserved fields or values that do not fit."""
     for path in leaves(document):
@@ -126,11 +184,16 @@ def check_fields(definition: Definition, document: dict[str, Any]) -> None:
     _check_shape(definition, document, {})
 
 
-def record(state: Machine, command: p.MachineRecorded) -> list[Payload]:
-    """Accept an event that the definition names, with data of its shape."""
+def record(
+    state: Machine, command: p.MachineRecorded, files: Mapping[str, FileFact]
+) -> list[Payload]:
+    """Accept an event that the definition names, with data of its shape.
+
+    One that says that the phase's work is done needs the phase's output.
+    """
     kind = _kind_of(state, command.name)
     problems = misfits(kind.data, command.data, "")
-    unknown = [key for key in command.data if key not in kind.data]
+    unknown = [key for key in command.data if not state.definition.data_that_fits(kind, key)]
     problems += [f"{key}: {command.name} has no such data" for key in unknown]
     problems += [f"{key}: this is missing" for key in kind.required if not command.data.get(key)]
     if problems:
@@ -140,7 +203,28 @@ def record(state: Machine, command: p.MachineRecorded) -> list[Payload]:
             problems=problems,
         )
     _check_moment(state, command.name, kind)
+    if kind.completes:
+        _check_output(state, command.name, files)
     return [command.model_copy(update={"phase": state.phase})]
+
+
+def _check_output(state: Machine, name: str, files: Mapping[str, FileFact]) -> None:
+    """Raise `GuardFailed` where the output that a way out of the phase asks for is not there."""
+    output = state.definition.phases[state.phase].output
+    facts = state.facts(files)
+    missing = [
+        one
+        for way in state.definition.ways(state.phase)
+        for part in parts(way.guard)
+        if isinstance(part, HasFile) and part.file == output
+        for one in unmet(part, facts)
+    ]
+    if missing:
+        raise GuardFailed(state.phase, name, missing, [], {})
+
+
+def _ways_out(state: Machine) -> list[str]:
+    return [way.to for way in state.definition.ways(state.phase)]
 
 
 def _kind_of(state: Machine, name: str) -> EventKind:
@@ -160,6 +244,10 @@ def _kind_of(state: Machine, name: str) -> EventKind:
 
 
 def _check_moment(state: Machine, name: str, kind: EventKind) -> None:
+    stands = None if state.is_final else state.definition.phases[state.phase].status
+    if kind.status is not None and stands is not None:
+        why = f"the phase stands at {stands} until a way leads out of it"
+        raise InvalidTransition(state.phase, name, why, _ways_out(state))
     if not kind.after:
         return
     if state.is_final or state.status not in kind.after:

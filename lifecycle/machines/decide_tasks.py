@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from lifecycle.machines.decide_fields import refuse_reserved
@@ -40,7 +39,7 @@ def _tasks_of(state: Machine) -> Tasks:
 
 
 def _check(state: Machine, tasks: Tasks, command: MachineTaskChanged) -> None:
-    if re.fullmatch(tasks.pattern.removeprefix("^").removesuffix("$"), command.task) is None:
+    if not tasks.is_id(command.task):
         raise InvalidInput(
             f"the task id {command.task!r} is not of the form {tasks.pattern}", task=command.task
         )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
 
 from lifecycle.machines.errors import InvalidDefinition
-from lifecycle.machines.guard import Guard, HasFile, parts
+from lifecycle.machines.guard import FileFact, Guard, HasFile, parts
 from lifecycle.machines.path import look, parse
 from lifecycle.misfit import problem
 
@@ -48,6 +49,12 @@ _ENGINE: dict[str, dict[str, str]] = {
 }
 
 
+#: What of the data of a phase the engine writes, by protocol: an open event does not take it.
+_OF_VISIT: dict[str, frozenset[str]] = {
+    "conductor": frozenset({"status", "started_at", "completed_at", "last_updated", "history"})
+}
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
 
@@ -55,15 +62,18 @@ class _Part(BaseModel):
 class Phase(_Part):
     """A phase; ``track`` names the group it belongs to.
 
-    ``person``: a person is expected here. ``status`` is the phase's status on entry where it is
-    not the usual one. ``output`` is the file that the phase yields, ``options`` the pattern of
-    the files that a person chooses among. ``due``: minutes after which progress is late.
+    ``person``: a person is expected here. Where one ``decides``, each way out that no loop counts
+    takes an approval of the phase; where one ``advises``, nothing holds the work up; true is as
+    ``advises``, and was written before the two were told apart. ``status`` is the phase's status
+    on entry where it is not the usual one. ``output`` is the file that the phase yields,
+    ``options`` the pattern of the files that a person chooses among. ``due``: minutes after which
+    progress is late.
     """
 
     asks: str = ""
     final: bool = False
     track: Name | None = None
-    person: bool = False
+    person: bool | Literal["advises", "decides"] = False
     agent: str | None = None
     status: str | None = None
     output: str | None = None
@@ -116,7 +126,7 @@ class EventKind(_Part):
 
     ``status`` is what it sets the phase's status to, where that is one of ``after``. ``starts``
     and ``completes`` say that the phase's work begins or is done with it. The data of an event
-    ``of_phase`` belongs to the phase it was recorded in.
+    ``of_phase`` belongs to the phase it was recorded in. One that is ``open`` takes other data too.
     """
 
     says: str
@@ -127,6 +137,7 @@ class EventKind(_Part):
     of_phase: bool = False
     starts: bool = False
     completes: bool = False
+    open: bool = False
 
 
 class Tasks(_Part):
@@ -146,6 +157,10 @@ class Tasks(_Part):
     attempts_field: str | None = None
     most_attempts: int | None = None
     beyond: Name | None = None
+
+    def is_id(self, text: str) -> bool:
+        """Whether a task may be named so."""
+        return re.fullmatch(self.pattern.removeprefix("^").removesuffix("$"), text) is not None
 
 
 class Blocker(_Part):
@@ -182,6 +197,11 @@ class Definition(_Part):
         limits = {loop.limit_from: _LIMITS for loop in self.loops.values() if loop.limit_from}
         return {**self.reserved, **limits, **_ENGINE[self.protocol], **self.reserved}
 
+    def data_that_fits(self, kind: EventKind, name: str) -> bool:
+        """Whether an event may hold data of this name."""
+        own = _OF_VISIT.get(self.protocol, frozenset())
+        return name in kind.data or (kind.open and name not in own and not name.startswith("_"))
+
     def ways(self, phase: str) -> list[Transition]:
         """Return the transitions from a phase, in the order they are written."""
         return [way for way in self.transitions if way.source == phase]
@@ -202,6 +222,29 @@ class Definition(_Part):
             for part in parts(way.guard)
             if isinstance(part, HasFile)
         }
+
+    def files_from_here(self, phase: str) -> set[str]:
+        """Return the patterns for a phase, and for the phases that may come next."""
+        ways = self.ways(phase)
+        exits = [self.loops[way.loop].on_limit for way in ways if way.loop is not None]
+        near = [phase, *(way.to for way in ways), *exits]
+        return {pattern for one in near for pattern in self._all_files_of(one)}
+
+    def _all_files_of(self, phase: str) -> set[str]:
+        """Return what guards of a phase look at, and what a person chooses among in it."""
+        options = self.phases[phase].options if phase in self.phases else None
+        return self.files_looked_at(phase) | ({options} if options is not None else set())
+
+    def marks_on_entry(self, phase: str, files: Mapping[str, FileFact]) -> dict[str, str]:
+        """Return the marks of the files that count in the phase only once they are written anew."""
+        is_bound = any(
+            isinstance(part, HasFile) and part.newer_than == "phase"
+            for way in self.ways(phase)
+            for part in parts(way.guard)
+        )
+        patterns = sorted(self._all_files_of(phase)) if is_bound else []
+        known = [files[pattern] for pattern in patterns if pattern in files]
+        return {name: mark for fact in known for name, mark in fact.marks.items()}
 
     def limit_of(self, loop: str, document: Mapping[str, Any]) -> int:
         """Return how often a loop may be taken."""

@@ -7,6 +7,7 @@ MachineError
 ├── InvalidTransition    no way from here to there
 ├── GuardFailed          a way that is not open; lists every unmet condition
 │   └── ApprovalMissing  what is missing is a person's approval, and nothing else
+├── UnsafeResume         what is there contradicts itself; a person says how to go on
 ├── CircuitOpen          a limit is reached; a person decides
 ├── AlreadyCancelled     cancelled before
 ├── StateNotFound        no machine of this id
@@ -94,9 +95,9 @@ class GuardFailed(MachineError):
         lacking: dict[str, Any],
     ) -> None:
         lines = "\n".join(f"  - {one['condition']} (found {one['found']!r:.80})" for one in unmet)
+        from_here = f"\nTargets from here: {', '.join(valid)}." if valid else ""
         super().__init__(
-            f"{phase} may not go to {target or 'any phase'} yet; not met:\n{lines}\n"
-            f"Targets from here: {', '.join(valid)}.",
+            f"{phase} may not go to {target or 'any phase'} yet; not met:\n{lines}{from_here}",
             phase=phase,
             target=target,
             unmet=list(unmet),
@@ -120,6 +121,27 @@ class CircuitOpen(MachineError):
             count=count,
             limit=limit,
             **data,
+        )
+
+
+class UnsafeResume(MachineError):
+    """The state and the files contradict each other: a person decides before anything is mended.
+
+    ``data["findings"]`` lists what was found, ``data["choices"]`` the commands to choose from.
+    """
+
+    code = "UNSAFE_RESUME"
+
+    def __init__(self, machine: str, findings: Sequence[dict[str, Any]]) -> None:
+        lines = "\n".join(f"  - {one['message']}" for one in findings)
+        rehydrate = f"wfctl machine rehydrate {machine}"
+        super().__init__(
+            f"{machine} is not resumed, and nothing was changed, for:\n{lines}\n"
+            f"Start fresh? [y/N] A person decides: `{rehydrate} --start-fresh` archives it, "
+            f"`{rehydrate} --go-on` goes on as it is.",
+            machine=machine,
+            findings=list(findings),
+            choices=[f"{rehydrate} --start-fresh", f"{rehydrate} --go-on"],
         )
 
 

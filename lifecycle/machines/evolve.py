@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from lifecycle.errors import NoWorkflow
 from lifecycle.event import Event
+from lifecycle.foldable import SET_ASIDE, UNFOLDABLE, put_aside
 from lifecycle.layout import restore
-from lifecycle.machines.definition import CANCELLED, trusted
+from lifecycle.machines.definition import CANCELLED, Definition, trusted
+from lifecycle.machines.gate import closed_to
 from lifecycle.machines.machine import Given, Handoff, Machine, Move, Visit
 from lifecycle.machines.path import merged, parse, put
 from lifecycle.workflow import Drift
@@ -38,17 +40,51 @@ def steps(
     Raises `NoWorkflow` where the first event begins no machine.
     """
     for event in events:
-        if draft is None:
-            draft = _begun(event)
-        elif event.type != "machine.approved":
-            apply = _APPLY.get(event.type)
-            if apply is not None:
-                apply(draft, event)
-        elif event.hash in accepted:
-            _approved(draft, event)
+        draft = _begun(event) if draft is None else _applied(draft, event, accepted)
         draft.head = event.version
         draft.updated = max(draft.updated, event.occurred_at)
         yield event, draft
+
+
+def _applied(draft: Machine, event: Event, accepted: Container[str]) -> Machine:
+    """Fold an event in, or set it aside where it cannot be."""
+    why = event.data["why"] if event.type == SET_ASIDE else _unfit(draft, event)
+    try:
+        if why is None:
+            _apply(draft, event, accepted)
+    except UNFOLDABLE as error:
+        why = f"it does not fit the state ({type(error).__name__}: {error!s:.200})"
+    if why is not None:
+        put_aside(draft, event, why)
+    return draft
+
+
+def _unfit(draft: Machine, event: Event) -> str | None:
+    """Return why an event means nothing in this state, None where it may mean something."""
+    if event.type == "machine.task_changed":
+        return _no_task(draft, event)
+    to = event.data.get("to") if event.type == "machine.transitioned" else CANCELLED
+    return None if to == CANCELLED or to in draft.definition.phases else f"no phase {to!r:.80}"
+
+
+def _no_task(draft: Machine, event: Event) -> str | None:
+    """Return why a change is of nothing that can be a task here."""
+    tasks, id_, changes = draft.definition.tasks, event.data["task"], event.data["changes"]
+    if tasks is None:
+        return f"{draft.definition.id} keeps no tasks"
+    if not tasks.is_id(id_) or changes.get("id", id_) != id_:
+        return f"task: expected an id of the form {tasks.pattern}, found {id_!r:.80}"
+    status = changes.get("status", tasks.running)
+    return None if status in tasks.statuses else f"status: there is no status {status!r:.80}"
+
+
+def _apply(draft: Machine, event: Event, accepted: Container[str]) -> None:
+    if event.type != "machine.approved":
+        apply = _APPLY.get(event.type)
+        if apply is not None:
+            apply(draft, event)
+    elif event.hash in accepted:
+        _approved(draft, event)
 
 
 def _begun(event: Event) -> Machine:
@@ -71,7 +107,9 @@ def _begun(event: Event) -> Machine:
         consent=data["consent"],
         signers=data["signers"],
     )
-    _enter(machine, phase, event.occurred_at)
+    _enter(machine, phase, event.occurred_at, data.get("earlier"))
+    # What it begins with, or was taken over with, counts for the phase that it is in.
+    machine.visit.written.add(())
     if event.type == "machine.imported":
         _take_over(machine, event)
     return machine
@@ -83,20 +121,25 @@ def _take_over(machine: Machine, event: Event) -> None:
         machine.visits.pop(visit["phase"], None)
         machine.visits[visit["phase"]] = Visit(**visit)
     machine.status = machine.visit.status = data["status"]
+    machine.visit.written.add(())
     machine.counts = dict(data["counts"])
     machine.findings = list(data["findings"])
     machine.given = [Given(None, one["phase"], one["at"]) for one in data["given"]]
 
 
-def _enter(draft: Machine, phase: str, at: str) -> None:
+def _enter(draft: Machine, phase: str, at: str, earlier: Mapping[str, str] | None = None) -> None:
     definition = draft.definition
     status = definition.statuses.initial if definition.statuses is not None else None
     if phase != CANCELLED and definition.phases[phase].status is not None:
         status = definition.phases[phase].status
-    draft.phase, draft.status = phase, status
-    draft.visits.pop(phase, None)
-    draft.visits[phase] = Visit(phase, at, status)
+    draft.phase, draft.status = phase, None if phase == CANCELLED else status
+    before = draft.visits.pop(phase, None)
+    went = (
+        [] if before is None else [*before.went, *([before.record()] if before.has_begun else [])]
+    )
+    draft.visits[phase] = Visit(phase, at, draft.status, earlier=dict(earlier or {}), went=went)
     draft.approvals = []
+    draft.bound = {}
 
 
 def _leave(draft: Machine, at: str) -> None:
@@ -106,11 +149,14 @@ def _leave(draft: Machine, at: str) -> None:
 def _updated(draft: Machine, event: Event) -> None:
     for change in restore(event.data["changes"], event.data["layout"]):
         put(draft.document, parse(change["path"]), change["value"])
+        draft.visit.written.add(parse(change["path"]))
     draft.digests.update(event.data["digests"])
 
 
 def _transitioned(draft: Machine, event: Event) -> None:
     data, at = event.data, event.occurred_at
+    if closed_to(draft, data) is not None:
+        return
     move = Move(
         draft.phase,
         data["to"],
@@ -127,7 +173,7 @@ def _transitioned(draft: Machine, event: Event) -> None:
         draft.counts.pop(loop, None)
     draft.moves.append(move)
     _leave(draft, at)
-    _enter(draft, data["to"], at)
+    _enter(draft, data["to"], at, data["earlier"])
 
 
 def _recorded(draft: Machine, event: Event) -> None:
@@ -138,6 +184,8 @@ def _recorded(draft: Machine, event: Event) -> None:
         draft.notes.append({"name": name, "at": at, "data": event.data["data"]})
         return
     visit = draft.visit
+    if kind.starts:
+        _begin_anew(draft.definition, visit)
     visit.data = merged(visit.data, event.data["data"])
     visit.updated_at = at
     if kind.starts:
@@ -148,11 +196,27 @@ def _recorded(draft: Machine, event: Event) -> None:
         draft.status = visit.status = kind.status
 
 
+def _begin_anew(definition: Definition, visit: Visit) -> None:
+    """Keep what the work came to before, and drop what only says why it did not go well."""
+    said = [
+        name
+        for kind in definition.events.values()
+        if kind.status == visit.status and kind.required
+        for name in kind.required
+    ]
+    if said and visit.has_begun:
+        visit.went.append(visit.record())
+        visit.data = {key: value for key, value in visit.data.items() if key not in said}
+
+
 def _task_changed(draft: Machine, event: Event) -> None:
     tasks = draft.definition.tasks
-    if tasks is None:
+    if tasks is None:  # set aside before
         return
+    draft.visit.written.add((tasks.path,))
     found = draft.task(event.data["task"])
+    if event.data["changes"].get("status") == tasks.running:
+        draft.task_earlier[event.data["task"]] = dict(event.data["earlier"])
     if found is None:
         listed = draft.document.get(tasks.path)
         items = listed if isinstance(listed, list) else []
@@ -168,9 +232,13 @@ def _checkpointed(draft: Machine, event: Event) -> None:
 
 def _approved(draft: Machine, event: Event) -> None:
     data = event.data
-    if data["phase"] != draft.phase or data["approval"] in draft.approvals:
+    if data["phase"] != draft.phase:
         return
-    draft.approvals.append(data["approval"])
+    if data["approval"] not in draft.approvals:
+        draft.approvals.append(data["approval"])
+    elif data.get("files") is None:
+        return
+    draft.bound[data["approval"]] = data.get("files")
     draft.given.append(
         Given(data["approval"], draft.phase, event.occurred_at, data["approved_by"], data["choice"])
     )

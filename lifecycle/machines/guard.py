@@ -7,26 +7,33 @@ that come in from outside: their path with whether there is content, and whether
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag
 
 from lifecycle.machines.errors import Unmet
-from lifecycle.machines.path import look, parse
+from lifecycle.machines.path import Steps, look, parse
 
 
 class _Condition(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
 
 
-class Present(_Condition):
+class _OfField(_Condition):
+    """About a field; ``newer_than``: ``phase`` wants it written since the phase was entered."""
+
+    newer_than: Literal["phase"] | None = Field(default=None, exclude_if=lambda it: it is None)
+
+
+class Present(_OfField):
     """A field has a value: not null, not blank text, not an empty list or object."""
 
     present: str
 
 
-class Equals(_Condition):
+class Equals(_OfField):
     """A field has this value."""
 
     field: str
@@ -41,7 +48,7 @@ class Counter(_Condition):
     below: Annotated[int, Field(ge=1)] | None = None
 
 
-class Every(_Condition):
+class Every(_OfField):
     """Every item of a list or object has one of these statuses, and there is at least one.
 
     ``including`` names items (keys of an object) that must be among them.
@@ -52,7 +59,7 @@ class Every(_Condition):
     including: list[str] = []
 
 
-class Some(_Condition):
+class Some(_OfField):
     """At least one item of a list or object has one of these statuses."""
 
     some: str
@@ -72,16 +79,26 @@ class Approved(_Condition):
 
 
 class HasFile(_Condition):
-    """A file of the root has content; ``*`` stands for any name. ``form``: ``json`` must parse."""
+    """A file of the root has content; ``*`` stands for any name. ``form``: ``json`` must parse.
+
+    ``newer_than``: ``phase`` leaves out what was there, as it is now, when the phase was entered.
+    """
 
     file: str
     form: Literal["any", "json"] = "any"
+    newer_than: Literal["phase"] | None = Field(default=None, exclude_if=lambda it: it is None)
 
 
 class StatusIs(_Condition):
     """The phase stands so."""
 
     phase_status: str
+
+
+class LimitOf(_Condition):
+    """The limit of this loop led into the present phase."""
+
+    limit_of: str
 
 
 class All(_Condition):
@@ -112,6 +129,7 @@ _KINDS: dict[str, type[_Condition]] = {
     "approved": Approved,
     "file": HasFile,
     "phase_status": StatusIs,
+    "limit_of": LimitOf,
     "all": All,
     "any": AnyOf,
     "not": Not,
@@ -136,6 +154,7 @@ Guard = Annotated[
     | Annotated[Approved, Tag("approved")]
     | Annotated[HasFile, Tag("file")]
     | Annotated[StatusIs, Tag("phase_status")]
+    | Annotated[LimitOf, Tag("limit_of")]
     | Annotated[All, Tag("all")]
     | Annotated[AnyOf, Tag("any")]
     | Annotated[Not, Tag("not")],
@@ -150,10 +169,28 @@ for _nested in (All, AnyOf, Not):
 
 
 class FileFact(NamedTuple):
-    """What was found at a path or pattern: the files with content, and those that are JSON."""
+    """What was found at a path or pattern: the files with content, and those that are JSON.
+
+    ``marks``: file → the mark of what it holds, which is another one whenever it was written.
+    """
 
     found: tuple[str, ...] = ()
     valid: tuple[str, ...] = ()
+    marks: Mapping[str, str] = MappingProxyType({})
+
+    def digest(self, file: str) -> str:
+        """Return the SHA-256 of a file that was found, in hex."""
+        return self.marks.get(file, "").partition("@")[0]
+
+    def since(self, earlier: Mapping[str, str]) -> FileFact:
+        """Return what is new or was written since the files had the marks of ``earlier``."""
+
+        def is_new(file: str) -> bool:
+            return file not in earlier or self.marks.get(file) != earlier[file]
+
+        return FileFact(
+            tuple(filter(is_new, self.found)), tuple(filter(is_new, self.valid)), self.marks
+        )
 
 
 def is_inside(path: str) -> bool:
@@ -174,6 +211,18 @@ class Facts(NamedTuple):
     approvals: frozenset[str]
     status: str | None
     files: Mapping[str, FileFact]
+    #: File → its mark when the phase was entered.
+    earlier: Mapping[str, str] = MappingProxyType({})
+    #: The paths that were written since the phase was entered; ``()`` stands for all.
+    written: Collection[Steps] = ((),)
+    #: Approvals that were given for other files than are there now.
+    outdated: frozenset[str] = frozenset()
+    #: The loop whose limit led into the phase.
+    diverted_by: str | None = None
+
+    def is_new(self, path: str) -> bool:
+        """Whether a field, or a part of it, was written since the phase was entered."""
+        return touches(self.written, parse(path))
 
     def value(self, path: str) -> Any:
         """Return a field's value, its default where there is none."""
@@ -182,11 +231,22 @@ class Facts(NamedTuple):
         return look(self.defaults, steps) if found is None else found
 
 
+def touches(written: Collection[Steps], steps: Steps) -> bool:
+    """Whether one of the paths written leads to a field, to a part of it, or to what holds it."""
+    return any(all(a == b for a, b in zip(path, steps, strict=False)) for path in written)
+
+
 def unmet(guard: Guard | None, facts: Facts) -> list[Unmet]:
     """Return every condition that is not met, each with what was expected and found."""
     if guard is None:
         return []
-    return _UNMET[type(guard)](guard, facts)
+    missing = _UNMET[type(guard)](guard, facts)
+    if missing or not isinstance(guard, _OfField) or guard.newer_than is None:
+        return missing
+    path = path_of(guard)
+    if path is None or facts.is_new(path):
+        return []
+    return _one(guard, "not written since the phase began", path)
 
 
 def _one(guard: Guard, found: Any, path: str | None = None) -> list[Unmet]:
@@ -247,7 +307,11 @@ def _every(guard: Every, facts: Facts) -> list[Unmet]:
 
 
 def _some(guard: Some, facts: Facts) -> list[Unmet]:
-    found = items(facts.value(guard.some))
+    value = facts.value(guard.some)
+    found = items(value)
+    if guard.newer_than == "phase" and isinstance(value, dict):
+        above = parse(guard.some)
+        found = [one for one in found if touches(facts.written, (*above, one[0]))]
     met = any(status in guard.status for _, status in found)
     return [] if met else _one(guard, dict(found) or "none at all", guard.some)
 
@@ -257,19 +321,32 @@ def _recorded(guard: Recorded, facts: Facts) -> list[Unmet]:
 
 
 def _approved(guard: Approved, facts: Facts) -> list[Unmet]:
-    return [] if guard.approved in facts.approvals else _one(guard, "no approval")
+    if guard.approved in facts.approvals:
+        return []
+    is_outdated = guard.approved in facts.outdated
+    return _one(guard, "an approval of other files than these" if is_outdated else "no approval")
 
 
 def _has_file(guard: HasFile, facts: Facts) -> list[Unmet]:
     fact = facts.files.get(guard.file, FileFact())
-    found = fact.valid if guard.form == "json" else fact.found
+    counting = fact.since(facts.earlier) if guard.newer_than == "phase" else fact
+    found = counting.valid if guard.form == "json" else counting.found
     if found:
         return []
-    return _one(guard, "a file that is not valid JSON" if fact.found else "no file with content")
+    if counting.found:
+        return _one(guard, "a file that is not valid JSON")
+    if fact.found:
+        return _one(guard, f"only what was there before the phase: {', '.join(fact.found)}")
+    return _one(guard, "no file with content")
 
 
 def _status_is(guard: StatusIs, facts: Facts) -> list[Unmet]:
     return [] if facts.status == guard.phase_status else _one(guard, facts.status)
+
+
+def _limit_of(guard: LimitOf, facts: Facts) -> list[Unmet]:
+    by = facts.diverted_by
+    return [] if by == guard.limit_of else _one(guard, by or "no limit led here")
 
 
 def _all(guard: All, facts: Facts) -> list[Unmet]:
@@ -295,6 +372,7 @@ _UNMET: dict[type[_Condition], Callable[[Any, Facts], list[Unmet]]] = {
     Approved: _approved,
     HasFile: _has_file,
     StatusIs: _status_is,
+    LimitOf: _limit_of,
     All: _all,
     AnyOf: _any,
     Not: _not,
@@ -315,11 +393,18 @@ def _text_of_counter(guard: Counter) -> str:
 
 def _text_of_every(guard: Every) -> str:
     also = f", {' and '.join(guard.including)} among them" if guard.including else ""
-    return f"at least one of {guard.every}, and each is {' or '.join(guard.status)}{also}"
+    each = f"at least one of {guard.every}, and each is {' or '.join(guard.status)}"
+    return f"{each}{also}{_since(guard)}"
+
+
+def _since(guard: _OfField) -> str:
+    return ", written since the phase began" if guard.newer_than == "phase" else ""
 
 
 def _text_of_file(guard: HasFile) -> str:
-    return f"the file {guard.file} has content" + (", valid JSON" if guard.form == "json" else "")
+    form = ", valid JSON" if guard.form == "json" else ""
+    new = ", written since the phase began" if guard.newer_than == "phase" else ""
+    return f"the file {guard.file} has content{form}{new}"
 
 
 def _value(value: Any) -> str:
@@ -327,15 +412,16 @@ def _value(value: Any) -> str:
 
 
 _TEXTS: dict[type[_Condition], Callable[[Any], str]] = {
-    Present: lambda g: f"{g.present} is present",
-    Equals: lambda g: f"{g.field} is {_value(g.equals)}",
+    Present: lambda g: f"{g.present} is present{_since(g)}",
+    Equals: lambda g: f"{g.field} is {_value(g.equals)}{_since(g)}",
     Counter: _text_of_counter,
     Every: _text_of_every,
-    Some: lambda g: f"one of {g.some} is {' or '.join(g.status)}",
+    Some: lambda g: f"one of {g.some} is {' or '.join(g.status)}{_since(g)}",
     Recorded: lambda g: f"an event {g.recorded} was recorded",
     Approved: lambda g: f"a person approved: {g.approved}",
     HasFile: _text_of_file,
     StatusIs: lambda g: f"the phase is {g.phase_status}",
+    LimitOf: lambda g: f"the limit of {g.limit_of} led here",
     All: lambda g: " and ".join(_in_brackets(part) for part in g.all),
     AnyOf: lambda g: " or ".join(_in_brackets(part) for part in g.any),
     Not: lambda g: f"not ({text_of(g.not_)})",
@@ -345,6 +431,19 @@ _TEXTS: dict[type[_Condition], Callable[[Any], str]] = {
 def _in_brackets(guard: Guard) -> str:
     text = text_of(guard)
     return f"({text})" if isinstance(guard, All | AnyOf) else text
+
+
+def lets_through(guard: Guard | None, approvals: Collection[str]) -> bool:
+    """Whether a guard could be met with these approvals, whatever else it asks for."""
+    match guard:
+        case Approved(approved=name):
+            return name in approvals
+        case All(all=inner):
+            return all(lets_through(part, approvals) for part in inner)
+        case AnyOf(any=inner):
+            return any(lets_through(part, approvals) for part in inner)
+        case _:
+            return True
 
 
 def parts(guard: Guard | None) -> Iterator[Guard]:

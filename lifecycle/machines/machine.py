@@ -9,6 +9,7 @@ from typing import Any
 
 from lifecycle.machines.definition import Definition
 from lifecycle.machines.guard import Facts, FileFact
+from lifecycle.machines.path import Steps
 from lifecycle.workflow import Drift
 
 Document = dict[str, Any]
@@ -26,6 +27,28 @@ class Visit:
     updated_at: str | None = None
     left_at: str | None = None
     data: Document = field(default_factory=dict)
+    #: File that a guard of the phase looks at → its mark when the phase was entered.
+    earlier: dict[str, str] = field(default_factory=dict)
+    #: The paths of the fields that were written in this stay; ``()`` stands for all of them.
+    written: set[Steps] = field(default_factory=set)
+    #: What the work on the phase went through before it began anew: status, times, data.
+    went: list[Document] = field(default_factory=list)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything was recorded of the phase in this stay."""
+        return self.started_at is not None or bool(self.data)
+
+    @property
+    def ended_at(self) -> str | None:
+        """When the work came to its end, a failure too; None while it goes on."""
+        is_over = self.status in ("FAILED", "BLOCKED", "failed")
+        return self.completed_at or (self.updated_at if is_over else None)
+
+    def record(self) -> Document:
+        """Return what this stay was, to be kept once the work begins anew."""
+        times = {"started_at": self.started_at or self.entered_at, "completed_at": self.ended_at}
+        return {"status": self.status, **times, **self.data}
 
 
 @dataclass(slots=True)
@@ -87,6 +110,9 @@ class Machine:
     given: list[Given] = field(default_factory=list)
     #: Approvals that count in the present stay.
     approvals: list[str] = field(default_factory=list)
+    #: Approval of the present stay → the files that it was given for, path → SHA-256 in hex; None
+    #: where none were recorded.
+    bound: dict[str, dict[str, str] | None] = field(default_factory=dict)
     #: The log of what the definition's events said, but those of phases: name, at, data.
     notes: list[Document] = field(default_factory=list)
     handoff: Handoff | None = None
@@ -97,6 +123,11 @@ class Machine:
     #: Files that artifacts name → their SHA-256 when they were recorded.
     digests: dict[str, str] = field(default_factory=dict)
     findings: list[Document] = field(default_factory=list)
+    #: Task → its outputs that were there when it began to run: file → mark.
+    task_earlier: dict[str, dict[str, str]] = field(default_factory=dict)
+    #: Events that count for nothing, as they cannot be what their type says: ``version``, ``type``,
+    #: ``why``.
+    set_aside: list[Document] = field(default_factory=list)
 
     def draft(self) -> Machine:
         """Return a copy that a fold may change without touching this one."""
@@ -116,6 +147,12 @@ class Machine:
     def last_move(self) -> Move | None:
         """How the machine came into its phase, None where it began there."""
         return self.moves[-1] if self.moves else None
+
+    @property
+    def diverted_by(self) -> str | None:
+        """The loop whose limit led into the phase, None where the machine came in otherwise."""
+        move = self.last_move
+        return move.loop if move is not None and move.is_diverted else None
 
     @property
     def working_phase(self) -> str:
@@ -138,10 +175,51 @@ class Machine:
             defaults=self.definition.defaults,
             counts=self.counts,
             events=self.events,
-            approvals=frozenset(self.approvals),
+            approvals=frozenset(one for one in self.approvals if self.stands(one, files)),
+            outdated=frozenset(one for one in self.approvals if not self.stands(one, files)),
             status=self.status,
             files=files,
+            earlier=self.visit.earlier,
+            written=self.visit.written,
+            diverted_by=self.diverted_by,
         )
+
+    def stands(self, approval: str, files: Mapping[str, FileFact]) -> bool:
+        """Whether an approval was given, for the files that are there now.
+
+        A file that came later counts where it is the same as the one that was chosen.
+        """
+        if approval not in self.approvals:
+            return False
+        bound = self.bound.get(approval)
+        if bound is None:
+            return True
+        chosen = next(
+            (one.choice for one in reversed(self.given) if one.approval == approval), None
+        )
+        there = self.files_at_stake(chosen, files)
+        same = {
+            path: sha256 in (bound.get(path), bound.get(chosen or ""))
+            for path, sha256 in there.items()
+        }
+        return all(same.values()) and set(bound) <= set(there)
+
+    def files_at_stake(self, chosen: str | None, files: Mapping[str, FileFact]) -> dict[str, str]:
+        """Return what an approval in the present phase is of: path → SHA-256 in hex.
+
+        These are the files that the ways out of the phase ask for, and the one that is chosen.
+        """
+        patterns = self.definition.files_looked_at(self.phase)
+        asked = {
+            path: files[one].digest(path)
+            for one in patterns & set(files)
+            for path in files[one].found
+        }
+        among = self.definition.phases[self.phase].options if not self.is_final else None
+        options = files.get(among or "")
+        if chosen is not None and options is not None and chosen in options.found:
+            asked[chosen] = options.digest(chosen)
+        return asked
 
     @property
     def tasks(self) -> list[Document]:

@@ -1,6 +1,7 @@
 """Dot paths into a document: ``artifacts.design``, ``tasks[0].status``.
 
-Brackets hold a number and nothing else. Source: the phase-machine protocols.
+Brackets hold a number, or ``+`` for a new last item, and nothing else. Source: the phase-machine
+protocols.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from lifecycle.machines.errors import InvalidInput
 Steps = tuple[str | int, ...]
 """A path in parts: text for a field, a number (from 0) for an item of a list."""
 
-_SEGMENT = re.compile(r"([^.\[\]\s]+)((?:\[[0-9]{1,9}\])*)")
+#: Where a new last item of a list comes, however long the list is when it is written.
+PAST_THE_END = -1
+
+_SEGMENT = re.compile(r"([^.\[\]\s]+)((?:\[(?:0|[1-9][0-9]{0,8}|\+)\])*)")
 #: What lies deeper can be recorded, but no longer copied and printed.
 MOST_PARTS = 64
 
@@ -32,7 +36,8 @@ def parse(text: str) -> Steps:
                 path=text,
             )
         steps.append(found[1])
-        steps += [int(number) for number in re.findall(r"[0-9]+", found[2])]
+        places = re.findall(r"[0-9]+|\+", found[2])
+        steps += [PAST_THE_END if place == "+" else int(place) for place in places]
     return tuple(steps)
 
 
@@ -52,7 +57,10 @@ def written(steps: Steps) -> str:
     """Return a path as it is written."""
     text = ""
     for step in steps:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+        if isinstance(step, int):
+            text += "[+]" if step == PAST_THE_END else f"[{step}]"
+        else:
+            text += f".{step}" if text else step
     return text
 
 
@@ -67,7 +75,7 @@ def look(document: Any, steps: Steps) -> Any:
 
 
 def _holds(value: Any, index: int) -> bool:
-    return isinstance(value, list) and index < len(value)
+    return isinstance(value, list) and 0 <= index < len(value)
 
 
 def put(document: dict[str, Any], steps: Steps, value: Any) -> None:
@@ -100,6 +108,8 @@ def _enter(here: Any, step: str | int, empty: Any, upto: Steps) -> Any:
 def _at(here: Any, step: str | int, upto: Steps) -> Any:
     if isinstance(step, str):
         return here.get(step)
+    if step == PAST_THE_END:
+        return None
     if step > len(here):
         raise InvalidInput(
             f"{written(upto)}: the list has {len(here)} items; [{len(here)}] appends, further "
@@ -111,7 +121,7 @@ def _at(here: Any, step: str | int, upto: Steps) -> Any:
 
 
 def _set(here: Any, step: str | int, value: Any) -> None:
-    if isinstance(step, int) and step == len(here):
+    if isinstance(step, int) and step in (len(here), PAST_THE_END):
         here.append(value)
     else:
         here[step] = value

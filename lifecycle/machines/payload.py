@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.misfit import misfit
+from lifecycle.naming import ID_PATTERN
 from lifecycle.payload_base import Document, Payload, Text
-from lifecycle.payload_drift import DriftAdopted, DriftDetected, DriftReverted
 
 Layout = dict[str, list[str]]
-MachineId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
+MachineId = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
 Consent = Literal["terminal", "signature", "trust"]
 
 
@@ -24,6 +24,7 @@ class MachineCreated(Payload):
     """A machine begins, by a definition that stays with it."""
 
     type: ClassVar[str] = "machine.created"
+    schema_version: ClassVar[int] = 2
     machine: MachineId
     definition: Document
     #: As ``layout``, of the definition: its phases have an order. Decided.
@@ -34,6 +35,8 @@ class MachineCreated(Payload):
     consent: Consent = "terminal"
     signers: list[str] = Field(default_factory=list)
     root: Document = Field(default_factory=dict)
+    #: File that a guard of the first phase looks at → its mark as it was then. Decided.
+    earlier: dict[str, str] = Field(default_factory=dict)
 
 
 class MachineImported(Payload):
@@ -93,6 +96,7 @@ class MachineTransitioned(Payload):
     """The machine came into another phase; nothing else changed."""
 
     type: ClassVar[str] = "machine.transitioned"
+    schema_version: ClassVar[int] = 2
     to: str | None = None  # without one: the way that is open
     reason: Text | None = None
     left: str | None = None  # decided: the phase before
@@ -103,6 +107,8 @@ class MachineTransitioned(Payload):
     resets: list[str] = Field(default_factory=list)  # decided: loops that begin anew
     #: Decided: pattern → the files with content that were found, where the guard looked at some.
     files: dict[str, list[str]] = Field(default_factory=dict)
+    #: Decided: file that a guard of the new phase looks at → its mark as it was then.
+    earlier: dict[str, str] = Field(default_factory=dict)
 
 
 class MachineRecorded(Payload):
@@ -118,9 +124,12 @@ class MachineTaskChanged(Payload):
     """A task is new, or fields of it changed."""
 
     type: ClassVar[str] = "machine.task_changed"
+    schema_version: ClassVar[int] = 2
     task: Text
     changes: Document  # decided: with the times and the attempts that follow
     reason: Text | None = None
+    #: Where the task begins to run: its output that is there already → its mark.
+    earlier: dict[str, str] = Field(default_factory=dict)
 
 
 class MachineCheckpointed(Payload):
@@ -136,11 +145,15 @@ class MachineApproved(Payload):
     """A person agreed; takes effect only with an accepted proof of consent."""
 
     type: ClassVar[str] = "machine.approved"
+    schema_version: ClassVar[int] = 2
     approval: Text
     choice: Text | None = None
     phase: str | None = None  # decided
     approved_by: str = "user"
     proof: Document = Field(default_factory=dict)
+    #: What the person saw: the files that the ways out of the phase ask for, and the one chosen,
+    #: each with its SHA-256 in hex. None where an older version recorded none.
+    files: dict[str, str] | None = None
 
 
 class MachineCancelled(Payload):
@@ -149,26 +162,3 @@ class MachineCancelled(Payload):
     type: ClassVar[str] = "machine.cancelled"
     reason: Text | None = None
     left: str | None = None  # decided: the phase before
-
-
-#: The events that are only of machines: type → payload.
-OWN: dict[str, type[Payload]] = {
-    payload.type: payload
-    for payload in (
-        MachineCreated,
-        MachineImported,
-        MachineUpdated,
-        MachineTransitioned,
-        MachineRecorded,
-        MachineTaskChanged,
-        MachineCheckpointed,
-        MachineApproved,
-        MachineCancelled,
-    )
-}
-
-#: The closed union of the stream of a machine.
-PAYLOADS: dict[str, type[Payload]] = {
-    **OWN,
-    **{payload.type: payload for payload in (DriftDetected, DriftAdopted, DriftReverted)},
-}

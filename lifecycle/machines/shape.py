@@ -58,6 +58,28 @@ def below(shape: Shape, steps: Steps) -> Shape | None:
     return shape
 
 
+def nearest_name(shape: Shape, steps: Steps) -> str | None:
+    """Return the known field that a path misspells, None where it names one or none is near."""
+    for step in steps:
+        if isinstance(step, int):
+            shape = shape[0] if isinstance(shape, list) else None
+        elif not isinstance(shape, dict) or "*" in shape:
+            shape = shape.get(step, shape["*"]) if isinstance(shape, dict) else None
+        elif step in shape:
+            shape = shape[step]
+        else:
+            return _near(step, shape)
+    return None
+
+
+def _near(name: str, shape: dict[str, Shape]) -> str | None:
+    from difflib import get_close_matches  # of no use to most commands
+
+    known = {key.lower(): key for key in shape}
+    found = get_close_matches(name.lower(), known, n=1, cutoff=0.8)
+    return known[found[0]] if found else None
+
+
 def misfits(shape: Shape, value: Any, place: str) -> list[str]:
     """Return where a value is not of a shape; unknown fields fit."""
     if value is None:

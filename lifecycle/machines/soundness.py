@@ -14,6 +14,7 @@ from lifecycle.dependencies import downstream, find_cycle
 from lifecycle.machines import guard as g
 from lifecycle.machines.definition import CANCELLED, Definition, Transition
 from lifecycle.machines.errors import InvalidInput
+from lifecycle.machines.guard_faults import never_met
 from lifecycle.machines.path import parse
 from lifecycle.machines.shape import below, faults, misfits
 
@@ -39,6 +40,7 @@ def problems(definition: Definition) -> list[str]:
 
 def _names(definition: Definition) -> Iterator[str]:
     yield from _phases(definition)
+    yield from _persons(definition)
     yield from _statuses(definition)
     yield from _tasks(definition)
     for way in definition.transitions:
@@ -49,21 +51,46 @@ def _names(definition: Definition) -> Iterator[str]:
     )
     for name, loop in definition.loops.items():
         if loop.on_limit not in definition.phases:
-            yield f"loops.{name}.on_limit: no phase {loop.on_limit!r}"
+            yield f"loops.{name}.on_limit: {_none(definition, 'phase', loop.on_limit)}"
         if all(way.loop != name for way in definition.transitions):
             yield f"loops.{name}: no transition counts it"
     for name, approval in definition.approvals.items():
         if approval.phase not in definition.phases:
-            yield f"approvals.{name}.phase: no phase {approval.phase!r}"
+            yield f"approvals.{name}.phase: {_none(definition, 'phase', approval.phase)}"
 
 
 def _phases(definition: Definition) -> Iterator[str]:
     if definition.initial not in definition.phases:
-        yield f"initial: no phase {definition.initial!r}"
+        yield f"initial: {_none(definition, 'phase', definition.initial)}"
     if CANCELLED in definition.phases:
         yield f"phases.{CANCELLED}: every machine has it by itself"
     if not any(phase.final for phase in definition.phases.values()):
         yield "phases: none is final"
+
+
+def _persons(definition: Definition) -> Iterator[str]:
+    """Where a person decides, no way leads on without an approval."""
+    for way in definition.transitions:
+        phase = definition.phases.get(way.source)
+        if phase is None or phase.person != "decides" or way.loop is not None or _is_held(way):
+            continue
+        yield (
+            f"transitions: {way.source} -> {way.to}: a person decides in {way.source}; add "
+            f"{{approved: NAME}} to the guard, with an approval of the phase {way.source}, count "
+            "the way by a loop, or say person: advises"
+        )
+
+
+def _none(definition: Definition, kind: str, name: object) -> str:
+    """Say that there is none of this name, and which there are."""
+    known: dict[str, Iterable[str]] = {
+        "phase": definition.phases,
+        "loop": definition.loops,
+        "approval": definition.approvals,
+        "event": definition.events,
+        "status": definition.statuses.values if definition.statuses is not None else (),
+    }
+    return f"no {kind} {name!r}; there is: {', '.join(known[kind]) or 'none'}"
 
 
 def _statuses(definition: Definition) -> Iterator[str]:
@@ -75,7 +102,9 @@ def _statuses(definition: Definition) -> Iterator[str]:
     if definition.statuses is not None:
         named.append(("statuses.initial", definition.statuses.initial))
     yield from (
-        f"{place}: no status {status!r}" for place, status in named if status not in (None, *known)
+        f"{place}: {_none(definition, 'status', status)}"
+        for place, status in named
+        if status not in (None, *known)
     )
 
 
@@ -88,19 +117,19 @@ def _tasks(definition: Definition) -> Iterator[str]:
         if status not in tasks.statuses:
             yield f"tasks.{role}: no status {status!r} among tasks.statuses"
     if tasks.beyond is not None and tasks.beyond not in definition.approvals:
-        yield f"tasks.beyond: no approval {tasks.beyond!r}"
+        yield f"tasks.beyond: {_none(definition, 'approval', tasks.beyond)}"
 
 
 def _way(definition: Definition, way: Transition) -> Iterator[str]:
     place = f"transitions: {way.source} -> {way.to}"
     for phase in (way.source, way.to):
         if phase not in definition.phases:
-            yield f"{place}: no phase {phase!r}"
+            yield f"{place}: {_none(definition, 'phase', phase)}"
     if way.source in definition.phases and definition.phases[way.source].final:
         yield f"{place}: nothing leaves a final phase"
     for loop in filter(None, (way.loop, *way.resets)):
         if loop not in definition.loops:
-            yield f"{place}: no loop {loop!r}"
+            yield f"{place}: {_none(definition, 'loop', loop)}"
     for name in [part.approved for part in g.parts(way.guard) if isinstance(part, g.Approved)]:
         known = definition.approvals.get(name)
         if known is not None and known.phase != way.source:
@@ -131,6 +160,7 @@ def misplaced(definition: Definition) -> Iterator[str]:
     for role in _ROLES[definition.protocol]:
         if role not in definition.files:
             yield f"files.{role}: the protocol {definition.protocol} writes this file; name it"
+    yield from _named_files(definition)
     listed = [(f"files.{role}", path) for role, path in definition.files.items()]
     for name, phase in definition.phases.items():
         shown = {"output": phase.output, "options": phase.options}
@@ -140,6 +170,18 @@ def misplaced(definition: Definition) -> Iterator[str]:
     for place, path in listed:
         if not g.is_inside(path):
             yield f"{place}: expected the path of a file inside the root, found {path!r}"
+
+
+def _named_files(definition: Definition) -> Iterator[str]:
+    """Yield which files nobody writes, and which names hold what nothing is put in for."""
+    roles = _ROLES[definition.protocol]
+    for role, path in definition.files.items():
+        if role not in roles:
+            known = ", ".join(roles)
+            yield f"files.{role}: nobody writes it; the protocol {definition.protocol} has: {known}"
+        for name in re.findall(r"\{[^}]*\}?", path):
+            if name != "{id}":
+                yield f"files.{role}: only {{id}} is put in, the machine's id; found {name!r}"
 
 
 def _guards(definition: Definition) -> Iterator[tuple[str, g.Guard | None]]:
@@ -157,12 +199,14 @@ def _guard(definition: Definition, place: str, guard: g.Guard | None) -> Iterato
         why = _unknown(definition, part)
         if why is not None:
             yield f"{place}: {why}"
+        yield from (f"{place}: {one}" for one in never_met(definition, part))
 
 
 def _field(definition: Definition, place: str, path: str) -> Iterator[str]:
     try:
         if below(definition.fields, parse(path)) is None:
-            yield f"{place}: it looks at {path}, which is not among the fields"
+            why = "which is not among the fields; add its shape there"
+            yield f"{place}: it looks at {path}, {why}"
     except InvalidInput as error:
         yield f"{place}: {error.message}"
 
@@ -180,14 +224,14 @@ def _paths_of_fields(definition: Definition) -> Iterator[str]:
 
 def _unknown(definition: Definition, part: g.Guard) -> str | None:
     match part:
-        case g.Counter(counter=name) if name not in definition.loops:
-            return f"no loop {name!r}"
+        case g.Counter(counter=name) | g.LimitOf(limit_of=name) if name not in definition.loops:
+            return f"{_none(definition, 'loop', name)}"
         case g.Recorded(recorded=name) if name not in definition.events:
-            return f"no event {name!r}"
+            return f"{_none(definition, 'event', name)}"
         case g.Approved(approved=name) if name not in definition.approvals:
-            return f"no approval {name!r}"
+            return f"{_none(definition, 'approval', name)}"
         case g.StatusIs(phase_status=name) if not _is_status(definition, name):
-            return f"no status {name!r}"
+            return f"{_none(definition, 'status', name)}"
         case _:
             return None
 

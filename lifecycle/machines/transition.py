@@ -70,18 +70,22 @@ def _open_way(state: Machine, files: Files) -> Transition:
     if found:
         names = [way.to for way in found]
         raise InvalidTransition(state.phase, None, "more than one way is open; name one", names)
-    if len(ways) == 1:
-        raise refusal(state, ways[0], unmet(ways[0].guard, state.facts(files)))
-    missing = [
-        {**one, "target": way.to} for way in ways for one in unmet(way.guard, state.facts(files))
-    ]
+    shut = [(way, unmet(way.guard, state.facts(files))) for way in ways]
+    waiting = [(way, lacks) for way, lacks in shut if all(_is_approval(one) for one in lacks)]
+    if len(ways) == 1 or len(waiting) == 1:
+        raise refusal(state, *(waiting or shut)[0])
+    missing = [{**one, "target": way.to} for way, lacks in shut for one in lacks]
     raise GuardFailed(state.phase, None, missing, targets(state), lacking(state, missing))
+
+
+def _is_approval(one: Unmet) -> bool:
+    return bool(one["kind"] == "approved")
 
 
 def refusal(state: Machine, way: Transition, missing: list[Unmet]) -> MachineError:
     """Return why a way is not open: every condition, the targets, the shape that is lacking."""
     move = state.last_move
-    waits = [one for one in missing if one["kind"] == "approved"]
+    waits = [one for one in missing if _is_approval(one)]
     if waits and move is not None and move.is_diverted and move.loop is not None:
         return CircuitOpen(
             f"loop {move.loop}",
@@ -118,6 +122,7 @@ def _taken(
     }
     if way.loop is not None:
         fields |= _counted(state, way, way.loop)
+    fields["earlier"] = state.definition.marks_on_entry(fields["to"], files)
     return command.model_copy(update=fields)
 
 
