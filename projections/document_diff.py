@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 
@@ -41,6 +42,40 @@ def differences(old: Any, new: Any) -> list[FieldDifference]:
         return list(_objects(None, (), old, new))
     rest = _objects(None, (), {**old, "stages": None}, {**new, "stages": None})
     return [*rest, *_of_stages(before, after)]
+
+
+def applied(old: dict[str, Any], new: dict[str, Any], chosen: list[FieldDifference]) -> Any:
+    """Return the old document with those differences to the new one that are chosen."""
+    result = deepcopy(old)
+    for difference in chosen:
+        if difference.kind == "order":
+            continue
+        if difference.path:
+            _apply(_holder(result, difference), difference)
+        elif difference.kind == "added":
+            place = [entry["id"] for entry in new["stages"]].index(difference.stage)
+            result["stages"].insert(place, difference.new)
+        else:
+            result["stages"] = [e for e in result["stages"] if e["id"] != difference.stage]
+    return result
+
+
+def _holder(document: dict[str, Any], difference: FieldDifference) -> dict[str, Any]:
+    """Return the object that holds the field."""
+    found: Any = document
+    if difference.stage is not None:
+        found = next(entry for entry in document["stages"] if entry["id"] == difference.stage)
+    for step in difference.path[:-1]:
+        found = found.setdefault(step, {})
+    holder: dict[str, Any] = found
+    return holder
+
+
+def _apply(holder: dict[str, Any], difference: FieldDifference) -> None:
+    if difference.kind == "removed":
+        del holder[difference.path[-1]]
+    else:
+        holder[difference.path[-1]] = difference.new
 
 
 def _stages(document: dict[str, Any]) -> dict[str, Any] | None:

@@ -16,13 +16,15 @@ from eventstore.event import RecordedEvent
 from lifecycle import imported
 from lifecycle.workflow import Amendment, Attempt, Session, Stage, Workflow
 from projections import history_tables as tables
+from projections.jobs_seen import jobs_seen
 from projections.progress_log import message
+from projections.state_document import changes_of
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
 
 #: Raised with every change of what the rows hold: rows of another format are made anew.
-FORMAT = 2
+FORMAT = 3
 #: The tables whose rows are of one event each.
 _SETTLED = (tables.events.name, tables.transitions.name)
 _REASONS = ("error", "fix", "reason", "evidence", "detail", "text")
@@ -230,10 +232,10 @@ def _computing_from(event: RecordedEvent, since: str | None) -> str | None:
 
     A job of a scheduler waits until it was seen to have begun; any other computes once launched.
     """
-    jobs = (event.data.get("evidence") or {}).get("jobs") or []
     if event.type == "stage.launched" and event.data["mode"] != "sync":
         return event.occurred_at
-    if event.type != "attempt.observed" or not jobs:
+    jobs = jobs_seen(event)
+    if not jobs:
         return since
     if any(job.get("started") for job in jobs):
         return since or event.occurred_at
@@ -277,7 +279,7 @@ def _amendment(amendment: Amendment, parts: Row) -> Row:
         "state": amendment.status,
         "description": amendment.description,
         "reason": amendment.reason,
-        "changes": as_json(amendment.changes),
+        "changes": as_json(changes_of(amendment)),
         "affected": as_json(amendment.invalidated_stages),
         "workflow_version": amendment.version,
         "proposed_version": parts.get("proposed_version"),

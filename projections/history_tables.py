@@ -143,10 +143,10 @@ def columns_of(table: Table) -> list[str]:
     return [column.name for column in table.columns]
 
 
-def view(name: str, dialect: str, rows: str | None = None) -> str:
-    """Return what a view selects; ``rows``: from these in place of its whole table."""
+def view(name: str, dialect: str) -> str:
+    """Return what a view selects."""
     table = VIEWS[name]
-    source = rows or f"SELECT {', '.join(columns_of(table))} FROM {table.name}"
+    source = f"SELECT {', '.join(columns_of(table))} FROM {table.name}"
     if table is not events:
         return source
     ours = ", ".join(f"h.{column}" for column in columns_of(table))

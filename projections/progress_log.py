@@ -6,16 +6,19 @@ grep for it. Source of the time in brackets: ``recorded_at`` at the writer's loc
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 from lifecycle.budget import budget_of
+from lifecycle.foldable import SET_ASIDE
 from lifecycle.imported import TYPES
 from lifecycle.workflow import Workflow
+from projections.amendment_words import told, where
 from projections.times import local_seconds
 
 FILE_NAME = "progress.log"
+#: Files that a line names.
+_NAMES = 10
 
 
 class Recorded(Protocol):
@@ -108,6 +111,8 @@ def joined(pieces: Iterable[Piece], fresh: bool = True) -> bytes:
 
 def imported_bytes(data: dict[str, Any]) -> bytes:
     """Return the bytes that a ``line.imported`` holds."""
+    from base64 import b64decode
+
     raw: list[str] = data["raw"]
     lines = map(b64decode, raw) if data["encoding"] == "base64" else map(str.encode, raw)
     return b"\n".join(lines) + (b"\n" if data["ended"] else b"")
@@ -116,7 +121,11 @@ def imported_bytes(data: dict[str, Any]) -> bytes:
 def external_bytes(data: dict[str, Any]) -> bytes:
     """Return the bytes of an external note."""
     raw = data.get("raw")
-    return b64decode(raw) if raw is not None else f"{data['text']}\n".encode()
+    if raw is None:
+        return f"{data['text']}\n".encode()
+    from base64 import b64decode
+
+    return b64decode(raw)
 
 
 def line(event: Recorded, after: Workflow) -> str | None:
@@ -196,12 +205,18 @@ def _prepared(data: dict[str, Any], state: Workflow) -> str:
 
 
 def _attempt_started(data: dict[str, Any], state: Workflow) -> str | None:
-    if data.get("recovers") is None:
-        return None
-    return (
-        f"{data['stage']}: {data['recovers']} was lost; {data['attempt']} takes its place "
-        "(not counted as a retry)"
-    )
+    said = []
+    if data.get("recovers") is not None:
+        said.append(
+            f"{data['recovers']} was lost; {data['attempt']} takes its place "
+            "(not counted as a retry)"
+        )
+    if data.get("carried"):
+        paths = [one["path"] for one in data["carried"]]
+        more = f" and {len(paths) - _NAMES} more" if len(paths) > _NAMES else ""
+        names = ", ".join(paths[:_NAMES]) + more
+        said.append(f"{data['attempt']} goes on from what {data['carried_from']} left: {names}")
+    return f"{data['stage']}: {'; '.join(said)}" if said else None
 
 
 def _launched(data: dict[str, Any], state: Workflow) -> str:
@@ -259,12 +274,52 @@ def _stopped(data: dict[str, Any], state: Workflow) -> str:
     return f"{data['stage']}: {data['attempt']} stopped ({data['reason']}): {ended}"
 
 
+def _left(data: dict[str, Any], state: Workflow) -> str:
+    files = data["files"]
+    names = ", ".join(one["path"] for one in files[:_NAMES])
+    more = data.get("more", 0) + max(0, len(files) - _NAMES)
+    count = f" and {more} more" if more else ""
+    elsewhere = [one["at"] for one in files if one.get("at") is not None]
+    host = f"{data['host']}:" if data.get("host") else ""
+    where = f"; {len(elsewhere)} kept elsewhere, as {host}{elsewhere[0]}" if elsewhere else ""
+    return f"{data['stage']}: {data['attempt']} left {names}{count}{where}"
+
+
 def _outputs(data: dict[str, Any], state: Workflow) -> str:
     return f"{data['stage']}: outputs: {', '.join(data['outputs']) or 'none'}"
 
 
+def _adopted(data: dict[str, Any], state: Workflow) -> str:
+    paths = ", ".join(one["path"] for one in data["outputs"][:_NAMES])
+    return f"WARNING: {data['stage']}: changed by hand and adopted: {paths} ({data['reason']})"
+
+
+def _freed(data: dict[str, Any], state: Workflow) -> str:
+    count = len(data["paths"]) + data["more"]
+    return (
+        f"{data['stage']}: {count} leftovers of {data['attempt']} freed, {data['size']} bytes: "
+        f"{', '.join(data['paths'][:_NAMES])}"
+    )
+
+
+def _overruled(data: dict[str, Any], state: Workflow) -> str:
+    return (
+        f"WARNING: {data['stage']}: {data['approved_by']} overruled the evidence on "
+        f"{data['attempt']} ({data['verdict']}) and calls it {data['claim']}: {data['reason']}"
+    )
+
+
+def _changed(data: dict[str, Any], state: Workflow) -> str:
+    files = data["files"]
+    if not files:
+        return f"{data['stage']}: its results are as recorded again"
+    names = ", ".join(f"{one['path']} ({one['kind']})" for one in files[:_NAMES])
+    more = f" and {len(files) - _NAMES} more" if len(files) > _NAMES else ""
+    return f"WARNING: {data['stage']}: results are not as recorded: {names}{more}"
+
+
 def _archived(data: dict[str, Any], state: Workflow) -> str:
-    return f"{data['stage']}: outputs kept as {data['kept_as']}"
+    return f"{data['stage']}: outputs will be kept as {data['kept_as']} before it runs again"
 
 
 def _checkpoint(data: dict[str, Any], state: Workflow) -> str:
@@ -281,10 +336,8 @@ def _amendment(verb: str) -> Callable[[dict[str, Any], Workflow], str]:
         amendment = state.amendments.get(data["amendment"])
         if amendment is None:
             return f"Amendment {verb}: {data['amendment']}, which nobody proposed"
-        where = amendment.stage or "workflow"
-        return f"Amendment {verb}: {amendment.id} ({amendment.kind}, {where}): " + (
-            amendment.description
-        )
+        of = f"{amendment.kind}, {where(amendment)}"
+        return f"Amendment {verb}: {amendment.id} ({of}): {told(amendment)}"
 
     return render
 
@@ -328,6 +381,10 @@ def _drift(data: dict[str, Any], state: Workflow) -> str:
     return f"WARNING: {data['file']} {_HAPPENED[data['kind']]}{kept}"
 
 
+def _set_aside(data: dict[str, Any], state: Workflow) -> str:
+    return f"WARNING: an event counts for nothing: {data['type']!r:.80}, {data['why']}"
+
+
 _MESSAGES: dict[str, Callable[[dict[str, Any], Workflow], str | None]] = {
     "workflow.created": _created,
     "line.imported": _line_imported,
@@ -348,7 +405,12 @@ _MESSAGES: dict[str, Callable[[dict[str, Any], Workflow], str | None]] = {
     "attempt.observed": _observed,
     "attempt.relaunched": _relaunched,
     "attempt.stopped": _stopped,
+    "attempt.left": _left,
     "outputs.recorded": _outputs,
+    "results.adopted": _adopted,
+    "claim.overruled": _overruled,
+    "leftovers.freed": _freed,
+    "results.changed": _changed,
     "outputs.archived": _archived,
     "checkpoint.recorded": _checkpoint,
     "note.logged": _note,
@@ -359,4 +421,5 @@ _MESSAGES: dict[str, Callable[[dict[str, Any], Workflow], str | None]] = {
     "session.ended": _session_ended,
     "cost.charged": _charged,
     "drift.detected": _drift,
+    SET_ASIDE: _set_aside,
 }

@@ -15,6 +15,9 @@ from projections.results import Result
 from projections.sessions import SessionRecord
 from projections.times import utc_seconds
 
+#: What begins a tag, an entity, a link, an image or code.
+_ESCAPES = {ord("<"): "&lt;", ord("&"): "&amp;", **{ord(c): f"\\{c}" for c in "\\`[]"}}
+
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -42,17 +45,18 @@ def render(told: Told) -> bytes:
 
 def _head(told: Told) -> Iterator[str]:
     state = told.state
-    yield f"# {state.id}: report"
+    yield f"# {_line(state.id)}: report"
     yield ""
-    yield f"**Objective.** {state.purpose or 'not said'}"
+    yield f"**Objective.** {_line(state.purpose or 'not said')}"
     for name, path in (("Design", state.experiment_design), ("Plan", state.workflow_plan)):
         if path:
-            yield f"**{name}.** {path}"
+            yield f"**{name}.** {_line(path)}"
     ends = [stage.completed_at for stage in state.stages.values() if stage.completed_at]
     end = max(ends, default=None)
     yield (
-        f"**Status.** {state.workflow_status or 'active'}, version {state.version} of the plan; "
-        f"created {utc_seconds(state.created)}, last stage completed {utc_seconds(end) or 'never'}"
+        f"**Status.** {_line(state.workflow_status or 'active')}, "
+        f"version {state.version} of the plan; created {utc_seconds(state.created)}, "
+        f"last stage completed {utc_seconds(end) or 'never'}"
         f" ({_duration(state.created, end)})"
     )
 
@@ -62,20 +66,23 @@ def _overview(state: Workflow) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for stage in state.stages.values():
         yield (
-            f"| {stage.id} | {_cell(stage.name)} | {stage.status.value} | {len(stage.attempts)} | "
-            f"{stage.retry_count} | {_duration(stage.started_at, stage.completed_at)} |"
+            f"| {_cell(stage.id)} | {_cell(stage.name)} | {stage.status.value} | "
+            f"{len(stage.attempts)} | {stage.retry_count} | "
+            f"{_duration(stage.started_at, stage.completed_at)} |"
         )
 
 
 def _stage(told: Told, stage: Stage) -> Iterator[str]:
     result = told.results.get(stage.id, Result())
-    yield f"## {stage.id}: {stage.name}"
+    yield f"## {_line(stage.id)}: {_line(stage.name)}"
     yield ""
     if stage.success_criteria:
         yield f"- Criteria: {_line(stage.success_criteria)}"
     yield from _completion(result)
+    for one in stage.changed:
+        yield f"- **Not as recorded**: {_line(one['path'])} ({one['kind']} since)"
     backend = stage.backend or told.state.default_backend
-    yield f"- Backend: {backend} ({told.state.backend_type(stage)})"
+    yield f"- Backend: {_line(backend)} ({told.state.backend_type(stage)})"
     for attempt in stage.attempts:
         yield f"- {_attempt(attempt)}"
     for moment, kind, text in result.troubles:
@@ -88,7 +95,7 @@ def _completion(result: Result) -> Iterator[str]:
         return
     said = found.get("evidence") or found.get("detail") or "no word of it"
     judge = found.get("judged_by")
-    yield f"- Result: {_line(said)}" + (f" (judged by {judge})" if judge else "")
+    yield f"- Result: {_line(said)}" + (f" (judged by {_line(judge)})" if judge else "")
     checks = found.get("checks", [])
     if checks:
         yield f"- Checks passed: {', '.join(_line(check['name']) for check in checks)}"
@@ -103,7 +110,7 @@ def _completion(result: Result) -> Iterator[str]:
 
 
 def _attempt(attempt: Attempt) -> str:
-    jobs = f", jobs {', '.join(attempt.job_ids)}" if attempt.job_ids else ""
+    jobs = f", jobs {', '.join(map(_line, attempt.job_ids))}" if attempt.job_ids else ""
     purpose = ", diagnostic" if attempt.diagnostic else ""
     return (
         f"{attempt.id}: {attempt.outcome or 'under way'}, {attempt.mode}{purpose}, started "
@@ -118,10 +125,9 @@ def _amendments(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not found:
         yield "None."
     for one in found:
-        fields = f" ({', '.join(one['fields'])})" if one["fields"] else ""
         yield (
-            f"- {one['id']} {one['type']} of {one['stage'] or 'the workflow'}{fields}: "
-            f"{_line(one['description'])}. Proposed by {one['proposed_by']}"
+            f"- {one['id']} {one['type']} of {one['stage'] or 'the workflow'}: "
+            f"{_line(one['change'])}. Proposed by {_line(one['proposed_by'])}"
             + (f": {_line(one['reason'])}" if one["reason"] else "")
             + f". {_consent(one)}"
         )
@@ -130,7 +136,7 @@ def _amendments(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _consent(one: Mapping[str, Any]) -> str:
     if one["decided_by"] is None:
         return f"{str(one['state']).capitalize()}."
-    who = one["signer"] or one["decided_by"]
+    who = _line(one["signer"] or one["decided_by"])
     policy = f", consent by {one['policy']}" if one["policy"] else ""
     affected = f"; affected: {', '.join(one['affected'])}" if one["affected"] else ""
     when = utc_seconds(one["decided_at"])
@@ -178,7 +184,9 @@ def _duration(start: str | None, end: str | None) -> str:
 
 
 def _line(text: str) -> str:
-    return " ".join(text.split())
+    """Return words of others on one line, in which nothing is taken for Markdown or for HTML."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in text)
+    return " ".join(shown.split()).translate(_ESCAPES)
 
 
 def _cell(text: str) -> str:

@@ -43,6 +43,10 @@ def _take_in(result: Result, event: Acted) -> None:
         case "attempt.started" if data.get("recovers"):
             text = f"{data['recovers']} was lost; {data['attempt']} took its place"
             result.troubles.append((event.occurred_at, "lost", text))
+        case "results.adopted":
+            paths = ", ".join(one["path"] for one in data["outputs"])
+            text = f"{paths}, changed by hand: {data['reason']}"
+            result.troubles.append((event.occurred_at, "adopted", text))
         case "stage.invalidated":
             text = data.get("reason") or data["amendment"]
             result.troubles.append((event.occurred_at, "invalidated", text))
@@ -53,6 +57,7 @@ _TAKEN = frozenset(
         "stage.completed",
         "stage.failed",
         "stage.retried",
+        "results.adopted",
         "stage.invalidated",
         "attempt.started",
     }

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from lifecycle.document import STAGE_FIELDS, WORKFLOW_FIELDS
-from lifecycle.schema import EVERY
+from lifecycle.event_types import VERSIONS
+from lifecycle.schema import model_of
 from lifecycle.status import Status
 from projections.exports.identifiers import schema_uri
 
@@ -31,9 +32,10 @@ _MOMENT: Document = {
 
 
 def schemas() -> dict[str, Document]:
-    """Return every schema by its name: event types, ``event``, ``state``, ``answer``."""
-    found = {type_: _of_type(type_) for type_ in EVERY}
-    return {**found, "event": _event(), "state": _state(), "answer": _answer()}
+    """Return every schema by its name: event types, ``event``, ``state``, ``answer``, ``plan`` …"""
+    found = {type_: _of_type(type_) for type_ in VERSIONS}
+    whole = {"event": _event(), "state": _state(), "answer": _answer(), "plan": _plan()}
+    return {**found, **whole, "definition": _definition()}
 
 
 def file_name(name: str) -> str:
@@ -42,7 +44,7 @@ def file_name(name: str) -> str:
 
 
 def _version(name: str) -> int:
-    return EVERY[name].schema_version if name in EVERY else 1
+    return VERSIONS.get(name, 1)
 
 
 def _named(name: str, title: str, body: Document) -> Document:
@@ -52,7 +54,7 @@ def _named(name: str, title: str, body: Document) -> Document:
 
 def _of_type(type_: str) -> Document:
     """Return the schema of an event type's data."""
-    body = EVERY[type_].model_json_schema()
+    body = model_of(type_).model_json_schema()
     return _named(type_, body.pop("title"), body)
 
 
@@ -69,7 +71,7 @@ def _event() -> Document:
         "stream": _TEXT,
         "version": {"type": "integer", "minimum": 1},
         "position": {"type": "integer", "minimum": 1},
-        "type": {"enum": list(EVERY)},
+        "type": {"enum": list(VERSIONS)},
         "schema_version": {"type": "integer", "minimum": 1},
         "data": _OBJECT,
         "actor": actor,
@@ -84,7 +86,7 @@ def _event() -> Document:
         "hash": _HASH,
     }
     body = {**_fields(properties), "additionalProperties": False}
-    return _named("event", "RecordedEvent", {**body, "allOf": [_data_of(t) for t in EVERY]})
+    return _named("event", "RecordedEvent", {**body, "allOf": [_data_of(t) for t in VERSIONS]})
 
 
 def _data_of(type_: str) -> Document:
@@ -137,18 +139,52 @@ def _stage() -> Document:
     return _fields({name: known[name] for name in STAGE_FIELDS}, ["id", "name", "status"])
 
 
+def _plan() -> Document:
+    """Return the schema of a plan: what `wfctl init` takes, and what each field is for."""
+    from lifecycle.plan_fields import WORDS_OF_STAGE, WORDS_OF_WORKFLOW
+
+    stage = _described(WORDS_OF_STAGE, _stage()["properties"], ["id", "name"])
+    known = {**_state()["properties"], "purpose": _TEXT, "stages": {"type": "array", "minItems": 1}}
+    whole = _described(WORDS_OF_WORKFLOW, known, ["workflow_id", "stages"])
+    whole["properties"]["stages"]["items"] = stage
+    return _named("plan", "Plan", whole)
+
+
+def _definition() -> Document:
+    """Return the schema of the definition of a machine, as `wfctl machine init` takes it."""
+    from lifecycle.machines.definition import Definition
+
+    body = Definition.model_json_schema(by_alias=True)
+    return _named("definition", body.pop("title"), body)
+
+
+def _described(words: dict[str, str], known: Document, needed: list[str]) -> Document:
+    """Return an object of these fields alone, and of those that begin with x-."""
+    properties = {
+        name: {**known.get(name, {}), "description": text} for name, text in words.items()
+    }
+    closed = {"patternProperties": {"^x-": True}, "additionalProperties": False}
+    return {**_fields(properties, needed), **closed}
+
+
 def _answer() -> Document:
     """Return the schema of what `-o json` prints: a success or a failure."""
     whole = {"type": ["integer", "null"]}
-    action = _fields({"command": _TEXT, "reason": _TEXT})
+    action = _fields(
+        {"command": _TEXT, "reason": _TEXT, "needs": _TEXTS, "person": {"type": "boolean"}},
+        ["command", "reason"],
+    )
+    actions = {"type": "array", "items": action}
     good = _fields(
         {
             "success": {"const": True},
             "data": True,
-            "next_actions": {"type": "array", "items": action},
+            "next_actions": actions,
             "_meta": _fields({"workflow": _OPTIONAL, "version": whole, "position": whole}),
         }
     )
     error = _fields({"code": _TEXT, "message": _TEXT, "data": _OBJECT})
-    bad = _fields({"success": {"const": False}, "error": error})
+    bad = _fields(
+        {"success": {"const": False}, "error": error, "next_actions": actions}, ["success", "error"]
+    )
     return _named("answer", "Answer", {"oneOf": [good, bad]})

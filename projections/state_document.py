@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from lifecycle.evolve_amendments import rewired_fields
 from lifecycle.imported import workflow_of
 from lifecycle.workflow import Amendment, Stage, Workflow
 from projections.as_it_came import as_it_came
@@ -18,7 +19,12 @@ FILE_NAME = "workflow-state.json"
 
 def render(state: Workflow) -> bytes:
     """Return the file's bytes: UTF-8 JSON, 2-space indent, a newline at the end."""
-    return (json.dumps(document(state), indent=2, ensure_ascii=False) + "\n").encode()
+    text = json.dumps(document(state), indent=2, ensure_ascii=False)
+    if state.source is not None and state.spelling:
+        from projections.spelled import spelled  # only where numbers came in other letters
+
+        text = spelled(text, state.source, state.spelling)
+    return f"{text}\n".encode()
 
 
 def document(state: Workflow) -> dict[str, Any]:
@@ -119,15 +125,15 @@ def _amendment(amendment: Amendment) -> dict[str, Any]:
         "type": amendment.kind,
         "stage_id": amendment.stage,
         "description": amendment.description,
-        "changes": _changes(amendment),
+        "changes": changes_of(amendment),
         "invalidated_stages": amendment.invalidated_stages,
         "approved_by": amendment.approved_by,
     }
 
 
-def _changes(amendment: Amendment) -> dict[str, Any]:
+def changes_of(amendment: Amendment) -> dict[str, Any]:
     """Return every change with old and new, those of other stages below ``stages``."""
-    stages: dict[str, Any] = {id_: {"depends_on": c} for id_, c in amendment.rewired.items()}
+    stages: dict[str, Any] = {id_: rewired_fields(c) for id_, c in amendment.rewired.items()}
     if amendment.insert is not None:
         stages[amendment.insert["id"]] = {"old": None, "new": amendment.insert}
     return {**amendment.changes, "stages": stages} if stages else amendment.changes

@@ -1,15 +1,19 @@
-"""What `wfctl watch` shows: graph, running attempts, pending decisions, the log's last lines."""
+"""What `wfctl watch` shows: graph, counts, running attempts, decisions, the log's last lines."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from rich.text import Text
 
 from lifecycle.status import Status
 from lifecycle.workflow import Stage, Workflow
-from projections.terminal_graph import Part, drawn
+from projections.signs import marked
+from projections.terminal_graph import SIGNS, Part, drawn
+from projections.waits import Wait, waits
 
 STYLES = {
     Status.READY: "cyan",
@@ -22,28 +26,103 @@ STYLES = {
     Status.PENDING: "dim",
     Status.SKIPPED: "dim",
 }
+_AT_WORK = frozenset({Status.PREPARING, Status.RUNNING, Status.POST_PROCESSING, Status.FAILED})
 
-_SPOILT = "\N{REPLACEMENT CHARACTER}"
+
+#: Lines that running attempts, decisions and the log get at most where not all fits.
+_SHARE = 5
+#: Stages that are drawn as a graph; more are listed.
+_DRAWN = 300
+
+
+class View(NamedTuple):
+    """A frame, and how far down the stages can be scrolled."""
+
+    lines: tuple[Text, ...]
+    bottom: int
+
+
+def graph(state: Workflow, width: int) -> list[Text]:
+    """Return the lines that show the stages; it takes a while where there are many."""
+    if len(state.stages) > _DRAWN:
+        every = state.stages.values()
+        return [Text(f"{SIGNS[s.status]} {s.id} {s.name}", STYLES[s.status]) for s in every]
+    return [_graph_line(parts) for parts in drawn(state, width)]
 
 
 def frame(
-    state: Workflow, log: Sequence[str], now: datetime, width: int, height: int
-) -> tuple[Text, ...]:
-    """Return the lines for a window; ``log`` holds the newest messages, oldest first.
+    state: Workflow,
+    stages: Sequence[Text],
+    log: Sequence[str],
+    now: datetime,
+    size: tuple[int, int],
+    scrolled: int | None = None,
+) -> View:
+    """Return what a window of ``size`` (columns, lines) shows.
 
-    Equal frames look the same. Where the window is too low the log gives way first.
+    ``stages`` are the lines of `graph`; ``log`` holds the newest messages, oldest first.
+    ``scrolled`` is the first line of the stages that is shown where not all fit; None follows
+    what is at work. Equal frames look the same.
     """
-    lines = [_header(state), Text(), *map(_graph_line, drawn(state, width))]
-    lines += _section("running", _running(state, now))
-    lines += _section("waits for a person", _decisions(state))
+    width, height = size
+    head = [_header(state), _counts(state), Text()]
+    running, waiting = _running(state, now), _decisions(state)
+    told = _section("running", running) + _section("waits for a person", waiting)
+    logged = [Text(" ".join(line.split())) for line in log]
+    bottom = 0
+    if len(head) + len(stages) + len(told) > height:
+        told = _section("running", _few(running)) + _section("waits for a person", _few(waiting))
+        room = max(height - len(head) - len(told) - _SHARE, 3)
+        bottom = max(len(stages) - room, 0)
+        first = _first_at_work(state, stages) if scrolled is None else scrolled
+        stages = _window(stages, min(max(first, 0), bottom), room)
+    lines = [*head, *stages, *told]
     room = height - len(lines) - 2
     if room > 0:
-        lines += _section("log", [Text(" ".join(line.split())) for line in log[-room:]])
-    for line in lines:
-        # What others wrote must not paint over what waits for a person.
-        line.plain = "".join(c if c.isprintable() else _SPOILT for c in line.plain)
-        line.truncate(width, overflow="ellipsis")
-    return tuple(lines[:height])
+        lines += _section("log", logged[-room:])
+    return View(tuple(_fitted(line, width) for line in lines[:height]), bottom)
+
+
+def _fitted(line: Text, width: int) -> Text:
+    """Return a line in which nobody's words paint over what waits for a person."""
+    line = line.copy()
+    line.plain = marked(line.plain)
+    line.truncate(width, overflow="ellipsis")
+    return line
+
+
+def _few(lines: list[Text]) -> list[Text]:
+    if len(lines) <= _SHARE:
+        return lines
+    return [*lines[: _SHARE - 1], Text(f"and {len(lines) - _SHARE + 1} more", "dim")]
+
+
+def _window(stages: Sequence[Text], first: int, room: int) -> list[Text]:
+    """Return so many lines from ``first`` on, the outer ones counting what is hidden."""
+    shown = list(stages[first : first + room])
+    below = len(stages) - first - len(shown)
+    if first:
+        shown[0] = Text(f"… {first + 1} lines above (k or ↑)", "dim")
+    if below:
+        shown[-1] = Text(f"… {below + 1} lines below (j or ↓)", "dim")
+    return shown
+
+
+def _first_at_work(state: Workflow, stages: Sequence[Text]) -> int:
+    """Return the line before the first stage that is at work or failed, else the first."""
+    wanted = {stage.id for stage in state.stages.values() if stage.status in _AT_WORK}
+    found = (n for n, line in enumerate(stages) if wanted & set(line.plain.split()))
+    return max(next(found, 0) - 2, 0)
+
+
+def _counts(state: Workflow) -> Text:
+    counts = Counter(stage.status for stage in state.stages.values())
+    text = Text(f"{len(state.stages)} stages: ", "dim")
+    told = [(status, counts[status]) for status in Status if counts[status]]
+    for number, (status, count) in enumerate(told):
+        text.append(", " if number else "", "dim")
+        text.append(f"{count} {status.value}", STYLES[status])
+    return text
 
 
 def _header(state: Workflow) -> Text:
@@ -79,14 +158,13 @@ def _attempt(stage: Stage, now: datetime) -> Text:
 
 
 def _decisions(state: Workflow) -> list[Text]:
-    amendments = [
-        Text(f"{a.id} ({a.kind}, {a.stage or 'workflow'}): {a.description}", "yellow")
-        for a in state.pending_amendments
-    ]
-    drifts = [
-        Text(f"{d.file} was changed by hand: adopt or revert", "yellow") for d in state.drifts
-    ]
-    return [*amendments, *drifts]
+    return [Text(_told(wait), "yellow") for wait in waits(state)]
+
+
+def _told(wait: Wait) -> str:
+    if wait.kind == "drift":
+        return f"{wait.subject} was changed by hand: adopt or revert"
+    return " ".join(str(wait).split())
 
 
 def elapsed(since: str, now: datetime) -> str:

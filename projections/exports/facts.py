@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,9 +121,13 @@ class Facts:
     def _drift(self, event: RecordedEvent) -> None:
         data = event.data
         what = data["kind"] if event.type == "drift.detected" else event.type.split(".")[1]
-        touched = [
-            ".".join(str(step) for step in (d.get("stage"), *d.get("path", [])) if step is not None)
-            for d in data.get("differences", [])
-        ]
+        touched = [_place_of(difference) for difference in data.get("differences", [])]
         found = Found(event.recorded_at, data["file"], what, data.get("kept_as"), touched)
         self.found.append(found)
+
+
+def _place_of(difference: Mapping[str, Any]) -> str:
+    """Return where a difference lies, in dots; of one of another shape what can be told."""
+    path = difference.get("path")
+    steps = path if isinstance(path, list) else [path]
+    return ".".join(str(step) for step in (difference.get("stage"), *steps) if step is not None)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from lifecycle.naming import stage_number
 from lifecycle.status import Status
 from lifecycle.workflow import Stage
 from projections.exports import palette
@@ -28,9 +30,17 @@ def export(source: Source) -> Iterator[str]:
 
 
 def _node(stage: str) -> str:
-    return stage.replace("-", "_")
+    """Return the stage's name in Mermaid, which has words of its own, and no hyphens in names."""
+    if stage_number(stage) is not None:
+        return stage.replace("-", "_")
+    plain = re.sub(r"[^A-Za-wyz0-9-]", lambda found: f"x{ord(found[0]):x}", stage)
+    return f"s_{plain.replace('-', '_')}"
 
 
 def _label(stage: Stage) -> str:
-    name = " ".join(stage.name.split()).translate(_ENTITIES)
-    return f"{stage.id} {name}<br/>{stage.status.value}"
+    return f"{_words(stage.id)} {_words(stage.name)}<br/>{stage.status.value}"
+
+
+def _words(text: str) -> str:
+    shown = "".join(letter if letter.isprintable() else " " for letter in text)
+    return " ".join(shown.split()).translate(_ENTITIES)

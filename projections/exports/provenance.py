@@ -13,6 +13,7 @@ from typing import Any
 from eventstore.event import Actor, RecordedEvent
 from lifecycle.status import Status
 from lifecycle.workflow import Stage, Workflow
+from projections.amendment_words import told
 from projections.exports.source import Steps
 
 
@@ -130,7 +131,7 @@ class _Provenance:
                     amendment.id,
                     amendment.kind,
                     amendment.stage,
-                    amendment.description,
+                    told(amendment),
                     event.occurred_at,
                     event.actor,
                 ),

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from lifecycle.status import Status
 from lifecycle.workflow import Attempt, Stage, Workflow
+from projections import amendment_words
 from projections.exports import palette
 from projections.exports.facts import Facts
 from projections.exports.graph_svg import drawing as graph
@@ -43,6 +44,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(seconds=utc_seconds, words=_words, pretty=_pretty, flat=_flat)
+    made.filters.update(changes=amendment_words.changes)
     return made
 
 

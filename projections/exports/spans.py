@@ -7,12 +7,13 @@ than the one before it did.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from eventstore.event import RecordedEvent
 from lifecycle.status import Status
 from lifecycle.workflow import Workflow
+from projections.amendment_words import told
 from projections.exports.source import Steps, touched
+from projections.jobs_seen import jobs_seen
 
 #: Status → what the stage does in it; other statuses are no phase.
 PHASES = {
@@ -115,7 +116,7 @@ class SpanFold:
 
     def _observed(self, event: RecordedEvent, at: str) -> None:
         """A job that its scheduler holds back is in the queue, whatever its stage is called."""
-        jobs: list[dict[str, Any]] = event.data["evidence"].get("jobs") or []
+        jobs = jobs_seen(event)
         now = self._open.get(event.data["stage"])
         if now is None or now.phase == "verify" or not all("started" in job for job in jobs):
             return
@@ -131,12 +132,12 @@ class SpanFold:
         if event.type == "amendment.proposed" and id_ not in self._pending:
             self._pending[id_] = Span(amendment.stage, "person", at)
             self.found.spans.append(self._pending[id_])
-            self._mark(amendment.stage, "proposed", at, f"{id_} proposed: {amendment.description}")
+            self._mark(amendment.stage, "proposed", at, f"{id_} proposed: {told(amendment)}")
         elif event.type in _DECIDED and event.type.endswith(amendment.status):
             waited = self._pending.get(id_)
             if waited is not None and waited.end is None:
                 waited.end = max(waited.start, at)
-                label = f"{id_} {amendment.status}: {amendment.description}"
+                label = f"{id_} {amendment.status}: {told(amendment)}"
                 self._mark(amendment.stage, amendment.status, at, label)
 
     def _mark(self, stage: str | None, kind: str, at: str, label: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,9 +16,13 @@ from projections.times import utc_seconds
 
 Document = dict[str, Any]
 #: The bound in bytes where none is given, and the least that makes sense.
-BOUND, LEAST = 16_384, 1_024
-#: Longest texts and longest lists, tried one after another until the whole fits.
-_CUTS = ((2_000, 200), (500, 60), (200, 25), (80, 10), (40, 4), (24, 2), (12, 1))
+BOUND, LEAST = 5_120, 1_024
+#: Longest texts and longest lists; a part goes from one to the next until the whole fits.
+_CUTS = tuple((max(int(8_000 * 0.7**n), 12), max(int(800 * 0.7**n), 1)) for n in range(20))
+#: Parts that are worth more than their size: they are cut after others that are as large.
+_WORTH = {"handoff": 4, "resume": 4, "phase": 4, "blockers": 2, "drift": 2}
+#: A command in a text: to the end of its quotes, else of its line.
+_COMMAND = re.compile(r"`wfctl [^`]*`|wfctl [^`\n]*")
 #: Parts that are left out last, where nothing else helps.
 _SPARED = frozenset({"v", "workflow", "nextAction", "cut"})
 
@@ -33,7 +38,8 @@ def briefing(
 
     ``resume`` is where the protocol goes on, where it says so; it counts towards the bound.
     """
-    actions = [action._asdict() for action in machine_actions(machine, files)]
+    known = machine_actions(machine, files, changed_in(drift))
+    actions = [action._asdict() for action in known]
     whole: Document = {
         "v": 1,
         "workflow": _workflow(machine),
@@ -50,6 +56,11 @@ def briefing(
     if resume is not None:
         whole["resume"] = resume
     return bounded(whole, max(bound, LEAST))
+
+
+def changed_in(drift: Sequence[Document]) -> list[str]:
+    """Return the files of the machine that others changed and nobody recorded yet."""
+    return [str(one["file"]) for one in drift if one["kind"] == "file_changed"]
 
 
 def _workflow(machine: Machine) -> Document:
@@ -117,8 +128,8 @@ def _handoff(machine: Machine) -> Document | None:
     }
 
 
-def size_of(document: Document) -> int:
-    """Return how many bytes a document takes, as it is printed."""
+def size_of(document: Any) -> int:
+    """Return how many bytes a document takes, indented as it is at a terminal."""
     return len(json.dumps(document, indent=2, ensure_ascii=False).encode())
 
 
@@ -126,13 +137,18 @@ def bounded(whole: Document, bound: int) -> Document:
     """Return the document within ``bound`` bytes, saying in ``cut`` what was left out."""
     if size_of(whole) <= bound:
         return whole
-    shorter = whole
-    for text, items in _CUTS:
-        cut: Counter[str] = Counter()
-        shorter = {key: _cut(value, key, text, items, cut) for key, value in whole.items()}
-        shorter["cut"] = _told(cut)
+    levels = dict.fromkeys(whole.keys() - _SPARED, 0)
+    shorter, lost = dict(whole), {key: Counter[str]() for key in levels}
+    while levels:
+        part = max(levels, key=lambda key: size_of(shorter[key]) / _WORTH.get(key, 1))
+        lost[part] = Counter()
+        shorter[part] = _cut(whole[part], part, *_CUTS[levels[part]], lost[part])
+        shorter["cut"] = _told(sum(lost.values(), Counter[str]()))
         if size_of(shorter) <= bound:
             return shorter
+        levels[part] += 1
+        if levels[part] == len(_CUTS):
+            del levels[part]
     return _without_parts(shorter, bound)
 
 
@@ -154,15 +170,26 @@ def _without_parts(shorter: Document, bound: int) -> Document:
 
 def _cut(value: Any, place: str, text: int, items: int, cut: Counter[str]) -> Any:
     if isinstance(value, str) and len(value) > text:
-        cut[f"{place} (characters)"] += len(value) - text
-        return value[:text] + "…"
+        kept = _before_command(value, text)
+        cut[f"{place} (characters)"] += len(value) - len(kept)
+        return kept + "…"
     if isinstance(value, list):
         if len(value) > items:
             cut[f"{place} (items)"] += len(value) - items
         return [_cut(one, place, text, items, cut) for one in value[:items]]
     if isinstance(value, dict):
-        kept = list(value.items())[: max(items, 12)]
-        if len(value) > len(kept):
-            cut[f"{place} (fields)"] += len(value) - len(kept)
-        return {key[:text]: _cut(one, f"{place}.{key}"[:80], text, items, cut) for key, one in kept}
+        fields = list(value.items())[: max(items, 12)]
+        if len(value) > len(fields):
+            cut[f"{place} (fields)"] += len(value) - len(fields)
+        return {
+            key[:text]: _cut(one, f"{place}.{key}"[:80], text, items, cut) for key, one in fields
+        }
     return value
+
+
+def _before_command(text: str, length: int) -> str:
+    """Return the beginning of a text; a command is there whole or not at all."""
+    for command in _COMMAND.finditer(text):
+        if command.start() < length < command.end():
+            return text[: command.start()]
+    return text[:length]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lifecycle.machines.decide_fields import ELSEWHERE
-from lifecycle.machines.definition import CANCELLED, Definition, Transition
+from lifecycle.machines.definition import CANCELLED, Definition, Phase, Transition
 from lifecycle.machines.guard import text_of
 from lifecycle.machines.shape import schema_of
 
@@ -32,6 +32,46 @@ def described(definition: Definition) -> dict[str, Any]:
         "files": definition.files,
         "mermaid": mermaid(definition),
     }
+
+
+def outlined(definition: Definition) -> dict[str, Any]:
+    """Return what is needed to go through a machine: phases, ways, limits, approvals, events."""
+    whole = described(definition)
+    kept = ("id", "version", "title", "protocol", "initial", "phases", "loops", "approvals")
+    ways = [{key: way[key] for key in ("from", "to", "says")} for way in whole["transitions"]]
+    counted = zip(ways, definition.transitions, strict=True)
+    phases = {name: _told_phase(phase) for name, phase in whole["phases"].items()}
+    return {
+        **{key: whole[key] for key in kept},
+        "phases": phases,
+        "transitions": [
+            {**said, **({"loop": way.loop} if way.loop else {})} for said, way in counted
+        ],
+        "events": {name: kind.says for name, kind in definition.events.items()},
+        "tasks": definition.tasks.statuses if definition.tasks is not None else None,
+        "files": definition.files,
+    }
+
+
+def _told_phase(phase: dict[str, Any]) -> dict[str, Any]:
+    """Return a phase without what is as it is everywhere, and without its ways."""
+    return {key: value for key, value in phase.items() if key != "to" and value not in (False, "")}
+
+
+def listed(definition: Definition) -> dict[str, Any]:
+    """Return a definition in a line."""
+    names = ("id", "title", "initial")
+    return {name: getattr(definition, name) for name in names} | {"phases": len(definition.phases)}
+
+
+def schemas(definition: Definition) -> dict[str, Any]:
+    """Return JSON Schemas: ``TYPE.state`` of the fields, ``TYPE.EVENT`` of the data of an event."""
+    events = {
+        f"{definition.id}.{name}": one["schema"]
+        for name, one in _events(definition).items()
+        if "schema" in one
+    }
+    return {f"{definition.id}.state": state_schema(definition), **events}
 
 
 def _phase(definition: Definition, name: str) -> dict[str, Any]:
@@ -154,14 +194,19 @@ def _ways_table(definition: Definition) -> list[str]:
 def _phases_table(definition: Definition) -> list[str]:
     rows = ["| phase | what it asks for |", "|---|---|"]
     for name, phase in definition.phases.items():
-        marks = [
-            mark for mark, is_so in (("final", phase.final), ("a person", phase.person)) if is_so
-        ]
+        marks = [*(["final"] if phase.final else []), *_person(phase)]
         if phase.track is not None:
             marks.append(f"track {phase.track}")
         said = f" ({', '.join(marks)})" if marks else ""
         rows.append(f"| `{name}`{said} | {phase.asks or '-'} |")
     return rows
+
+
+def _person(phase: Phase) -> list[str]:
+    """Say whether a person is expected, and what for."""
+    if not phase.person:
+        return []
+    return ["a person" if phase.person is True else f"a person {phase.person}"]
 
 
 def _lists(definition: Definition) -> list[str]:

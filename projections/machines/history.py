@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 Data = dict[str, Any]
+#: How many changes of one event are told.
+_LISTED = 8
 
 
 def message(type_: str, data: Data) -> str:
@@ -28,8 +30,10 @@ def _imported(data: Data) -> str:
 
 
 def _updated(data: Data) -> str:
-    written = (f"{change['path']} = {_short(change['value'])}" for change in data["changes"])
-    return f"set {', '.join(written)}"
+    changes = data["changes"]
+    written = [f"{change['path']} = {_short(change['value'])}" for change in changes[:_LISTED]]
+    more = f" and {len(changes) - _LISTED} more" if len(changes) > _LISTED else ""
+    return f"set {', '.join(written)}{more}"
 
 
 def _short(value: Any) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from lifecycle.machines.definition import Transition
-from lifecycle.machines.guard import FileFact, text_of, unmet
+from lifecycle.machines.guard import Facts, FileFact, text_of, unmet
 from lifecycle.machines.machine import Machine
 
 
@@ -19,9 +19,14 @@ class MachineAction(NamedTuple):
     target: str | None
 
 
-def machine_actions(machine: Machine, files: Mapping[str, FileFact]) -> list[MachineAction]:
-    """Return what may be done from here, what is open first."""
-    found = _drifts(machine)
+def machine_actions(
+    machine: Machine, files: Mapping[str, FileFact], changed: Iterable[str] = ()
+) -> list[MachineAction]:
+    """Return what may be done from here, what is open first.
+
+    ``changed`` are the files of the machine that others changed, where nobody recorded it yet.
+    """
+    found = [*_drifts(machine), *(_changed(machine, file) for file in changed)]
     if machine.is_final:
         reason = f"{machine.phase} is final; this shows what came of it"
         return [*found, MachineAction(f"wfctl machine get {machine.id}", reason, "get", machine.id)]
@@ -29,7 +34,7 @@ def machine_actions(machine: Machine, files: Mapping[str, FileFact]) -> list[Mac
     ways = machine.definition.ways(machine.phase)
     shut = {way.to: unmet(way.guard, facts) for way in ways}
     found += [_open(machine, way) for way in ways if not shut[way.to]]
-    found += _approvals(machine) + _events(machine)
+    found += _approvals(machine, facts) + _events(machine)
     needs = [(way, shut[way.to]) for way in ways if shut[way.to]]
     found += [_shut(machine, way, [one["condition"] for one in missing]) for way, missing in needs]
     cancel = f"wfctl machine cancel {machine.id}"
@@ -42,6 +47,11 @@ def _drifts(machine: Machine) -> list[MachineAction]:
         MachineAction(command, f"{drift.file} was changed by hand", "drift", drift.file)
         for drift in machine.drifts
     ]
+
+
+def _changed(machine: Machine, file: str) -> MachineAction:
+    command = f"wfctl machine drift {machine.id}"
+    return MachineAction(command, f"{file} was changed by somebody else", "drift", file)
 
 
 def _open(machine: Machine, way: Transition) -> MachineAction:
@@ -62,7 +72,7 @@ def _shut(machine: Machine, way: Transition, conditions: list[str]) -> MachineAc
     return MachineAction(command, reason, "work", way.to)
 
 
-def _approvals(machine: Machine) -> list[MachineAction]:
+def _approvals(machine: Machine, facts: Facts) -> list[MachineAction]:
     return [
         MachineAction(
             f"wfctl machine approve {machine.id} {name}",
@@ -71,7 +81,7 @@ def _approvals(machine: Machine) -> list[MachineAction]:
             name,
         )
         for name, approval in machine.definition.approvals.items()
-        if approval.phase == machine.phase and name not in machine.approvals
+        if approval.phase == machine.phase and name not in facts.approvals
         if _is_wanted(machine, name)
     ]
 
@@ -90,4 +100,5 @@ def _events(machine: Machine) -> list[MachineAction]:
         MachineAction(f"wfctl machine append {machine.id} {name}", kind.says, "append", name)
         for name, kind in machine.definition.events.items()
         if machine.status in kind.after
+        if kind.status is None or machine.definition.phases[machine.phase].status is None
     ]
