@@ -18,6 +18,7 @@ from lifecycle.workflow import Amendment, Workflow
 from service import consent
 from service.clock import utc_text
 from service.errors import FilesBehind
+from service.scripts import scripts_after
 from service.service import Outcome, Service, WriteOptions
 
 #: How often an approval is bound anew because somebody appended what does not matter to it.
@@ -33,6 +34,8 @@ class Question:
     impact: Impact
     head: str
     kept: Mapping[str, int]
+    #: The files that the definition runs, as they are now: path → SHA-256 in hex.
+    scripts: Mapping[str, str]
 
     @property
     def subject(self) -> str:
@@ -46,13 +49,15 @@ class Question:
 
     @property
     def digest(self) -> str:
-        """By which the impact is known again."""
-        return consent.impact_digest(self.impact)
+        """By which all that was shown is known again: the amendment itself, and its impact."""
+        return consent.shown_digest(self.state, self.amendment, self.impact, self.scripts)
 
     @property
     def statement(self) -> bytes:
         """What is agreed to, as canonical JSON: this is what is signed."""
-        return consent.statement_of(self.state, self.amendment, self.impact, self.head)
+        return consent.statement_of(
+            self.state, self.amendment, self.impact, self.head, self.scripts
+        )
 
 
 class Consenter(Protocol):
@@ -75,7 +80,8 @@ def question_of(service: Service, id_: str) -> Question:
     check_fits(state, amendment)
     kept = kept_folders(service.root.path, state)
     impact = impact_of(state, amendment, kept, utc_text(service.clock()))
-    return Question(state, amendment, impact, _hash_at(service, state.head), kept)
+    scripts = scripts_after(service.root.path, state, amendment)
+    return Question(state, amendment, impact, _hash_at(service, state.head), kept, scripts)
 
 
 def _hash_at(service: Service, version: int) -> str:
@@ -85,9 +91,9 @@ def _hash_at(service: Service, version: int) -> str:
 
 
 def kept_folders(root: Path, state: Workflow) -> dict[str, int]:
-    """Return by stage the highest K of the ``stage-N.vK`` on the disk, where there is one."""
+    """Return by stage the highest K of its kept folders, ``stage-2.vK``, where there is one."""
     found: dict[str, int] = {}
-    for path in root.glob("stage-*.v*"):
+    for path in root.glob("*.v*"):
         stage, _, number = path.name.rpartition(".v")
         if stage in state.stages and number.isdecimal():
             found[stage] = max(found.get(stage, 0), int(number))
@@ -103,7 +109,7 @@ def approve(
 ) -> Outcome | None:
     """Record the approval and all that follows; None where the person did not agree.
 
-    ``agreed`` is the digest of the impact that was shown elsewhere. Raises `ImpactChanged` where
+    ``agreed`` is the digest of what was shown elsewhere. Raises `ImpactChanged` where
     the workflow moved on and the impact is another now, `NeedsConsent` where the proof would not
     count; either is kept as a refusal.
     """
@@ -180,6 +186,7 @@ def _command(question: Question, proof: dict[str, Any]) -> p.AmendmentApproved:
         approved_by=str(proof.get("signer") or proof.get("by") or "user"),
         proof=proof,
         kept=kept,
+        scripts=dict(question.scripts),
     )
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from eventstore.errors import UnsoundLog
 from eventstore.event import RecordedEvent
 from eventstore.store import Refusal
 from lifecycle.document import DEFINITIONAL
-from lifecycle.evolve_amendments import takes_effect
+from lifecycle.evolve_amendments import rewired_fields, takes_effect
+from lifecycle.foldable import SET_ASIDE
 from lifecycle.workflow import Amendment, Workflow
+from projections.amendment_words import told
 from projections.state_document import FILE_NAME
 from service.drift import state_differences
 from service.inspection import FilesInspection
@@ -21,17 +25,24 @@ from service.root import Root
 from service.sync import read_sync
 
 #: Refusals that say somebody asked for what only a person may decide, or for what is not so now.
-_BY_CONSENT = frozenset({"needs_consent", "impact_changed", "stale_amendment"})
+_BY_CONSENT = frozenset(
+    {"needs_consent", "impact_changed", "stale_amendment"}
+    | {"submission_drift", "submission_changed"}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An amendment with who proposed and who decided it. Times are UTC."""
+    """An amendment with who proposed and who decided it. Times are UTC.
+
+    ``change`` says what it changes, and behind it what its proposer calls it (`told`).
+    """
 
     id: str
     type: str
     stage: str | None
     fields: list[str]
+    change: str
     state: str
     description: str
     reason: str | None
@@ -95,6 +106,7 @@ def _record(
         type=amendment.kind,
         stage=amendment.stage,
         fields=_fields(amendment),
+        change=told(amendment),
         state=amendment.status,
         description=amendment.description,
         reason=amendment.reason,
@@ -114,7 +126,9 @@ def _fields(amendment: Amendment) -> list[str]:
     for field, change in amendment.changes.items():
         keyed = isinstance(change, dict) and not {"old", "new"} & set(change)
         found += [f"{field}.{key}" for key in change] if keyed else [field]
-    return found + [f"{stage}.depends_on" for stage in amendment.rewired]
+    for stage, change in amendment.rewired.items():
+        found += [f"{stage}.{name}" for name in rewired_fields(change)]
+    return found
 
 
 def _who(event: RecordedEvent | None) -> str | None:
@@ -140,11 +154,16 @@ def _of_pin(log: WorkflowLog) -> Iterator[Bypass]:
 
 def _of_chain(root: Root, log: WorkflowLog) -> Iterator[Bypass]:
     for finding in check_integrity(root, log):
-        what = f"version {finding.version}: {finding.kind}"
+        if finding.kind == "set_aside":
+            continue  # `_of_log` lists it
+        at = f"version {finding.version}" if finding.version is not None else "the database"
+        what = f"{at}: {finding.kind}"
         yield Bypass("altered", None, None, what, finding.message, finding.version)
 
 
 def _concerns(refusal: Refusal) -> bool:
+    if refusal.code == "amendment_decided":
+        return False  # a person who agrees twice gets round nothing
     return refusal.code in _BY_CONSENT or "amendment.approved" in refusal.command.split(",")
 
 
@@ -154,20 +173,29 @@ def _of_refusal(refusal: Refusal) -> Bypass:
 
 def _of_log(log: WorkflowLog, at: At = None) -> Iterator[Bypass]:
     known: set[str] = set()
-    for event, state in log.steps(upto=at):
+    for event, state in _sound_steps(log, at):
         why = _ineffective(log, event, state, known)
-        if why is not None:
-            yield Bypass(
-                "ineffective", event.recorded_at, _who(event), event.type, why, event.version
-            )
+        if event.type == "claim.overruled" and why is None:
+            yield _of_overruling(event, state)
+        elif why is not None:
+            what = event.data["type"] if event.type == SET_ASIDE else event.type
+            yield Bypass("ineffective", event.recorded_at, _who(event), what, why, event.version)
         elif event.type == "drift.detected":
             yield from _of_drift(event)
+
+
+def _sound_steps(log: WorkflowLog, at: At) -> Iterator[tuple[RecordedEvent, Workflow]]:
+    """Yield the steps up to the first row that is not in its place; `_of_chain` tells of that."""
+    with suppress(UnsoundLog):
+        yield from log.steps(upto=at)
 
 
 def _ineffective(
     log: WorkflowLog, event: RecordedEvent, state: Workflow, known: set[str]
 ) -> str | None:
     """Return why an event changed nothing, None for one that did or need not."""
+    if event.type == SET_ASIDE:
+        return str(event.data["why"])
     if event.type == "amendment.approved":
         return log.approvals.objection(event)
     if event.type == "amendment.proposed":
@@ -179,6 +207,16 @@ def _ineffective(
     if not takes_effect(state, event):
         return "no approved amendment covers it"
     return None
+
+
+def _of_overruling(event: RecordedEvent, state: Workflow) -> Bypass:
+    from service.overruling import objection  # loads the rules of consent
+
+    data = event.data
+    what = f"{data['stage']} {data['attempt']}: {data['verdict']} called {data['claim']}"
+    against = objection(state, event)
+    why = f"{data['approved_by']}: {data['reason']}" if against is None else against
+    return Bypass("overruled", event.recorded_at, _who(event), what, why, event.version)
 
 
 def _of_drift(event: RecordedEvent) -> Iterator[Bypass]:
@@ -194,7 +232,15 @@ def _of_drift(event: RecordedEvent) -> Iterator[Bypass]:
 
 
 def _of_file(root: Root, log: WorkflowLog) -> Iterator[Bypass]:
-    """An edit of the state's file that no write command has come across yet."""
+    """An edit of the state's file that no write command has come across yet.
+
+    Where the log itself was altered nothing can be said of the file.
+    """
+    with suppress(UnsoundLog):
+        yield from _of_state_file(root, log)
+
+
+def _of_state_file(root: Root, log: WorkflowLog) -> Iterator[Bypass]:
     left = read_sync(root.sync_file).files.get(FILE_NAME)
     found = FilesInspection(root, log).foreign_state(left)
     if not found:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from eventstore.archive import Archive, is_archive, write_archive
+from eventstore.errors import SchemaError
+from eventstore.regular import opened
 from eventstore.store import EventStore
 from eventstore.transfer import Copied, Source, copy
+from lifecycle.naming import is_id
 from service.disk import sync_folder
 from service.errors import AlreadyThere, InvalidOption, NotFound
 from service.root import WORKFLOW
@@ -34,18 +37,31 @@ def require_stream(source: Source, only: str | None) -> None:
         raise NotFound(f"no stream {only!r}; there is: {there}", stream=only)
 
 
+def require_in_place(store: EventStore, only: str | None) -> None:
+    """Raise `UnsoundLog` where a log, or one stream of it, is not what was recorded.
+
+    So whoever copies a log that was altered is told the same as whoever reads it.
+    """
+    for stream in [only] if only is not None else list(store.streams()):
+        # What a newer program recorded is copied as it is, and its chain is checked on the way.
+        with suppress(SchemaError):
+            for _ in store.read(stream):
+                pass
+
+
 def back_up(
     store: EventStore, file: Path, form: str, stores: Stores, *, only: str | None = None
 ) -> Copied:
     """Write the log to a new ``file``, as it is now: an ``archive`` or a ``sqlite`` database.
 
     It has its name only once it is whole, checked and durable. Raises `AlreadyThere`,
-    `InvalidOption` for stdout, and what reading raises.
+    `InvalidOption` for stdout, `UnsoundLog`, and what reading raises.
     """
     if str(file) == "-":
         raise InvalidOption("expected a FILE: a backup is read again to be checked, unlike stdout")
     if file.exists():
         raise AlreadyThere(file)
+    require_in_place(store, only)
     with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:
         new = Path(folder) / "log"
         done = _written(store, new, form, stores, only)
@@ -77,6 +93,8 @@ def workflow_in(source: Source, only: str | None = None) -> str | None:
             f"--stream {WORKFLOW}ID",
             workflows=found,
         )
+    if found and not is_id(found[0]):
+        raise InvalidOption(f"expected the id of a workflow in the backup, found {found[0]!r:.80}")
     return found[0] if found else None
 
 
@@ -86,8 +104,8 @@ def source_in(file: Path, stores: Stores) -> Archive | EventStore:
     Raises `NotFound` where there is no file.
     """
     try:
-        with file.open("rb") as opened:
-            start = opened.read(len(_SQLITE))
+        with opened(file) as source:
+            start = source.read(len(_SQLITE))
     except FileNotFoundError:
         raise NotFound(f"{file}: expected a backup, found no file", path=str(file)) from None
     if start == _SQLITE:

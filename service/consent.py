@@ -6,18 +6,25 @@ amendment, at this head, with this impact. Nothing else is asked: not who append
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from eventstore.codec import canonical, digest
-from eventstore.event import Actor
+from eventstore.event import Actor, RecordedEvent
 from lifecycle.decide_amendments import check_fits
 from lifecycle.errors import LifecycleError
 from lifecycle.impact import Impact, impact_of
 from lifecycle.schema import payload_of
 from lifecycle.workflow import Amendment, Workflow
 from service import signature
+
+#: The form of the statements that are signed now. The second let go on what was under way
+#: downstream; the first had the impact as a digest alone, and no files. What was signed in either
+#: goes on to count.
+FORM = 3
+_SECOND = 2
 
 
 class Policy(Protocol):
@@ -68,6 +75,15 @@ class Planned:
     occurred_at: str
 
 
+def as_of(event: RecordedEvent, at: str) -> Planned:
+    """Return an approval of the log, given at the time ``at`` whatever its row says.
+
+    What a row says of its time is its writer's to choose. The time that counts is the latest at
+    which an event was recorded, up to this one: the log had come that far before it.
+    """
+    return Planned(event.data, event.prev_hash, event.actor, at)
+
+
 def content_of(amendment: Amendment) -> dict[str, Any]:
     """Return what a person agrees to: the amendment, without what became of it."""
     return {
@@ -80,6 +96,7 @@ def content_of(amendment: Amendment) -> dict[str, Any]:
         "insert": amendment.insert,
         "place": amendment.place,
         "rewired": amendment.rewired,
+        **({"also": amendment.also} if amendment.also else {}),
     }
 
 
@@ -89,27 +106,62 @@ def _proposal(amendment: Amendment) -> dict[str, Any]:
     return {**content, **named}
 
 
-def statement_of(state: Workflow, amendment: Amendment, impact: Impact, head: str) -> bytes:
-    """Return what is signed: canonical JSON of all that a proof is bound to."""
-    return canonical(
-        {
-            "amendment": content_of(amendment),
-            "head": head,
-            "impact": impact_digest(impact),
-            "policy": state.consent,
-            "workflow": state.id,
-        }
-    )
+def statement_of(
+    state: Workflow,
+    amendment: Amendment,
+    impact: Impact,
+    head: str,
+    scripts: Mapping[str, str],
+) -> bytes:
+    """Return what is signed: canonical JSON of all that a proof is bound to.
+
+    ``scripts`` are the files that the definition runs, each with its SHA-256 in hex.
+    """
+    return canonical({**shown_of(state, amendment, impact, scripts), "head": head})
 
 
-def impact_digest(impact: Impact) -> str:
-    """Return the digest by which an impact that was shown is known again."""
-    return digest(canonical(impact.binding()))
+def shown_of(
+    state: Workflow, amendment: Amendment, impact: Impact, scripts: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return all that a person is shown, and agrees to: the statement but for the head."""
+    return {
+        "amendment": content_of(amendment),
+        "form": FORM,
+        "impact": impact.binding(),
+        "policy": state.consent,
+        "scripts": dict(scripts),
+        "workflow": state.id,
+    }
+
+
+def shown_digest(
+    state: Workflow, amendment: Amendment, impact: Impact, scripts: Mapping[str, str]
+) -> str:
+    """Return the digest by which all that was shown is known again: the amendment, its impact."""
+    return digest(canonical(shown_of(state, amendment, impact, scripts)))
+
+
+def _as_before(state: Workflow, amendment: Amendment, approval: Approval, form: Any) -> bytes:
+    """Return a statement of an older form."""
+    from lifecycle.impact_before import binding_before  # few logs hold any
+
+    impact = binding_before(state, amendment, approval.data.get("kept"))
+    said: dict[str, Any] = {
+        "amendment": content_of(amendment),
+        "head": approval.prev_hash,
+        "policy": state.consent,
+        "workflow": state.id,
+    }
+    if form == _SECOND:
+        scripts = approval.data.get("scripts", {})
+        return canonical({**said, "form": form, "impact": impact, "scripts": scripts})
+    return canonical({**said, "impact": digest(canonical(impact))})
 
 
 def proof_of(statement: bytes, policy: str, **how: Any) -> dict[str, Any]:
     """Return a proof bound to a statement; ``how`` says how the person agreed."""
-    return {"policy": policy, "statement": digest(statement), **how}
+    form = json.loads(statement)["form"]
+    return {"policy": policy, "form": form, "statement": digest(statement), **how}
 
 
 def objection(state: Workflow, approval: Approval) -> str | None:
@@ -144,7 +196,11 @@ def _unbound(
         list(impact.affected),
     ):
         return "its version or its list of affected stages is not what follows from the amendment"
-    statement = statement_of(state, amendment, impact, approval.prev_hash)
+    statement = (
+        statement_of(state, amendment, impact, approval.prev_hash, data.get("scripts", {}))
+        if proof.get("form") == FORM
+        else _as_before(state, amendment, approval, proof.get("form"))
+    )
     if proof.get("statement") != digest(statement):
         return "its proof was given for another amendment, impact or head"
     return by_policy(state, approval, proof, statement)
@@ -161,4 +217,16 @@ def by_policy(
     signed, signer = proof.get("signature"), proof.get("signer")
     if not isinstance(signed, str) or not isinstance(signer, str):
         return "it has no signature"
+    named = approval.data.get("approved_by")
+    if named not in (signer, "user") or signer not in _names(state.signers):
+        return f"it names {named!r:.80} as who approved, and its signature is by {signer!r:.80}"
     return signature.objection(statement, signed, signer, state.signers, approval.occurred_at)
+
+
+def _names(signers: Sequence[str]) -> set[str]:
+    """Return the names that the signers' lines give, each as a whole and one by one.
+
+    A pattern allows many names; none of those is one that a key has.
+    """
+    fields = [line.split()[0] for line in signers if line.strip()]
+    return {*fields, *(name for field in fields for name in field.split(","))}

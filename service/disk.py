@@ -10,7 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from eventstore.private import open_lock
+from eventstore.regular import open_regular, read_regular
 from service.errors import RootBusy
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+#: So much of a name goes into that of its temporary file, which must not be too long for a disk.
+_NAME = 200
 
 Mark = list[int]
 """Inode, size in bytes, times of the last change to content and to anything, in ns."""
@@ -24,7 +30,7 @@ def mark_of(status: os.stat_result) -> Mark:
 def content_of(path: Path) -> bytes | None:
     """Return the file's bytes, None where it is missing."""
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except FileNotFoundError:
         return None
 
@@ -43,9 +49,9 @@ def write_streamed(path: Path, chunks: Iterable[bytes]) -> None:
 @contextmanager
 def replaced(path: Path) -> Iterator[IO[bytes]]:
     """Give a file to write to, which becomes ``path`` once it is whole and durable."""
-    with _prepared(path) as file:
+    with _prepared(path) as (file, temporary):
         yield file
-    _temporary(path).replace(path)
+    temporary.replace(path)
     sync_folder(path.parent)
 
 
@@ -54,30 +60,31 @@ def write_over(path: Path, content: bytes, found: bytes | None) -> bool:
 
     Between that look and the rename lie microseconds, no write to the disk.
     """
-    with _prepared(path) as file:
+    with _prepared(path) as (file, temporary):
         file.write(content)
     if content_of(path) != found:
-        _temporary(path).unlink()
+        temporary.unlink()
         return False
-    _temporary(path).replace(path)
+    temporary.replace(path)
     sync_folder(path.parent)
     return True
 
 
-def _temporary(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
-
-
 @contextmanager
-def _prepared(path: Path) -> Iterator[IO[bytes]]:
-    """Give the temporary file of ``path``, and make it durable; after an error it is gone."""
+def _prepared(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
+    """Give a new file beside ``path``, and make it durable; after an error it is gone.
+
+    Nobody can know its name before, and a file or a link that is there is never opened.
+    """
+    temporary = path.with_name(f".{path.name[:_NAME]}.{os.urandom(8).hex()}.tmp")
+    descriptor = os.open(temporary, _NEW, 0o666)
     try:
-        with _temporary(path).open("wb") as file:
-            yield file
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor has no path
+            yield file, temporary
             file.flush()
             os.fsync(file.fileno())
     except BaseException:
-        _temporary(path).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -87,7 +94,7 @@ def append(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
     ``mark`` is that of the file as it was read, None where it was missing. None is returned where
     others wrote to it in between: what stands where must be looked at again.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         before = os.fstat(descriptor)
         if before.st_size if mark is None else mark_of(before) != mark:
@@ -111,7 +118,8 @@ def restore(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
     """
     if mark is None:
         return append(path, content, None)
-    with path.open("r+b", buffering=0) as file:
+    descriptor = open_regular(path, os.O_RDWR)
+    with open(descriptor, "r+b", buffering=0) as file:  # noqa: PTH123 - a descriptor has no path
         before = os.fstat(file.fileno())
         if mark_of(before) != mark:
             return None
@@ -151,7 +159,7 @@ def sync_folder(folder: Path) -> None:
 @contextmanager
 def locked(path: Path, timeout: float = 30.0) -> Iterator[None]:
     """Hold an exclusive lock on ``path``; raises `RootBusy` after ``timeout`` seconds."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = open_lock(path)
     try:
         _acquire(descriptor, path, timeout)
         yield

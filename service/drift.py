@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lifecycle.payload import DriftDetected
+from lifecycle import payload as p
 from lifecycle.workflow import Workflow
 from projections import progress_log, state_document
-from projections.document_diff import FieldDifference, differences
 from service.disk import common_start, content_of, write_whole
 from service.root import Root
 from service.sync import digest
+
+if TYPE_CHECKING:
+    from projections.document_diff import FieldDifference
 
 #: A drift lists so many differences; all of them can be had from the version that is kept.
 LISTED = 200
@@ -53,17 +55,17 @@ def _kept(root: Root, name: str, sha: str | None) -> bytes:
     return content_of(_place(root, name, sha or "")) or b""
 
 
-def of_state(root: Root, base: Workflow, found: bytes | None) -> DriftDetected:
+def of_state(root: Root, base: Workflow, found: bytes | None) -> p.DriftDetected:
     """Keep a foreign ``workflow-state.json`` and say what differs from the one at ``base``."""
     name = state_document.FILE_NAME
     if found is None:
-        return DriftDetected(file=name, kind="missing", base=base.head)
+        return p.DriftDetected(file=name, kind="missing", base=base.head)
     if state_document.render(base).startswith(found):
-        return DriftDetected(
+        return p.DriftDetected(
             file=name, kind="truncated", base=base.head, found_sha256=digest(found)
         )
     listed = state_differences(base, found)
-    return DriftDetected(
+    return p.DriftDetected(
         file=name,
         kind="unreadable" if listed is None else "changed",
         base=base.head,
@@ -76,6 +78,7 @@ def of_state(root: Root, base: Workflow, found: bytes | None) -> DriftDetected:
 
 def state_differences(base: Workflow, found: bytes) -> list[FieldDifference] | None:
     """Return what differs, field by field; None where ``found`` is no JSON object."""
+    from projections.document_diff import differences
     from service.errors import UnreadablePlan
     from service.plan_file import decode_json
 
@@ -88,15 +91,15 @@ def state_differences(base: Workflow, found: bytes) -> list[FieldDifference] | N
         return None
 
 
-def of_log(root: Root, base: int, expected: bytes, found: bytes | None) -> DriftDetected:
+def of_log(root: Root, base: int, expected: bytes, found: bytes | None) -> p.DriftDetected:
     """Keep a ``progress.log`` in which something else than the end was changed."""
     name = progress_log.FILE_NAME
     if found is None:
-        return DriftDetected(file=name, kind="missing", base=base)
+        return p.DriftDetected(file=name, kind="missing", base=base)
     if expected.startswith(found):
-        return DriftDetected(file=name, kind="truncated", base=base, found_sha256=digest(found))
+        return p.DriftDetected(file=name, kind="truncated", base=base, found_sha256=digest(found))
     listed = line_differences(expected, found)
-    return DriftDetected(
+    return p.DriftDetected(
         file=name,
         kind="changed",
         base=base,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eventstore.codec import canonical
 from eventstore.errors import InvalidData
@@ -18,15 +18,36 @@ from lifecycle.amendable import WORKFLOW_FIELDS as AMENDABLE_OF_WORKFLOW
 from lifecycle.document import DEFINITIONAL, STAGE_FIELDS, WORKFLOW_FIELDS
 from lifecycle.evolve_amendments import KEYED
 from lifecycle.layout import layout_of
-from lifecycle.payload import Payload
 from lifecycle.status import Status
 from lifecycle.workflow import Stage, Workflow
 from projections.document_diff import FieldDifference
 
+if TYPE_CHECKING:
+    from lifecycle.payload import Payload
+
 _BY_HAND = "changed by hand in workflow-state.json"
 #: These are set by the change of status that they belong to.
 _FOLLOWS = frozenset({"started_at", "completed_at", "retry_count", "last_error", "running_process"})
+#: What the log says by itself of a workflow in which anything happens.
+_DERIVED = frozenset({"updated"})
 Document = dict[str, Any]
+Launched = Callable[[Stage], "list[tuple[Payload, str]]"]
+"""Returns the commands that record a job which was launched by hand, each with when it was so;
+none where no trace of one is found."""
+
+#: What only a job that was launched leads to, and what of it the log may say already.
+_LAUNCHED = frozenset({Status.RUNNING, Status.POST_PROCESSING, Status.COMPLETED})
+_UNDER_WAY = frozenset({Status.RUNNING, Status.POST_PROCESSING})
+_NO_TRACE = (
+    "nothing bears it out: expected {stage}/submission.json and {stage}/dpdisp-run.sh, and the "
+    "tmux session dpdisp_{stage} in this root, or DPDISP_DONE and DPDISP_EXIT_CODE of its end; "
+    "`wfctl dispatch {stage}` launches it"
+)
+
+
+def _nothing(stage: Stage) -> list[tuple[Payload, str]]:
+    """Find no trace."""
+    return []
 
 
 @dataclass(slots=True)
@@ -41,6 +62,13 @@ class Adoption:
     unknown: list[p.UnknownField] = field(default_factory=list)
     impossible: dict[str, str] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
+    #: When each command was so, None for now.
+    at: list[str | None] = field(default_factory=list)
+
+    def add(self, command: Payload, at: str | None = None) -> None:
+        """Add a command, and when it was so where that is known."""
+        self.commands.append(command)
+        self.at.append(at)
 
 
 def adoption(
@@ -49,10 +77,12 @@ def adoption(
     found: Document,
     listed: Iterable[FieldDifference],
     evidence: str | None = None,
+    launched: Launched = _nothing,
 ) -> Adoption:
     """Return what the differences ``listed`` between two documents are as commands.
 
-    ``evidence`` is what shows that a stage which was set to completed is so.
+    ``evidence`` is what shows that a stage which was set to completed is so; ``launched`` looks for
+    what bears out that one was launched.
     """
     result = Adoption()
     groups: dict[str | None, list[FieldDifference]] = {}
@@ -65,13 +95,12 @@ def adoption(
             groups.setdefault(difference.stage, []).append(difference)
     for stage, group in groups.items() if not result.impossible else ():
         if stage is None:
-            _Fields(result, None, base, found).adopt(group, state, evidence)
+            _Fields(result, None, base, found, launched).adopt(group, state, evidence)
         elif group[0].path == ():
             _whole_stage(result, group[0], found)
         else:
-            _Fields(result, stage, _entry(base, stage), _entry(found, stage)).adopt(
-                group, state, evidence
-            )
+            entries = _entry(base, stage), _entry(found, stage)
+            _Fields(result, stage, *entries, launched).adopt(group, state, evidence)
     return result
 
 
@@ -96,7 +125,7 @@ def _whole_stage(result: Adoption, difference: FieldDifference, found: Document)
     entry = difference.new
     definition = {k: v for k, v in entry.items() if k in {"id", *DEFINITIONAL, "outputs"}}
     place = [stage["id"] for stage in found["stages"]].index(id_)
-    result.commands.append(
+    result.add(
         p.AmendmentProposed(
             kind="stage_insert",
             description=f"{id_} was inserted by hand in workflow-state.json",
@@ -114,6 +143,7 @@ class _Fields:
     stage: str | None
     base: Document
     found: Document
+    launched: Launched
 
     def adopt(self, group: list[FieldDifference], state: Workflow, evidence: str | None) -> None:
         """Sort the differences by the field they are in, and adopt each field as it must be."""
@@ -124,21 +154,35 @@ class _Fields:
         if moved:
             fields.pop("status")
             self._status(state.stage(str(self.stage)), evidence)
+        amended = []
         for name, listed in fields.items():
-            if moved and name in _FOLLOWS:
+            follows = name in _FOLLOWS if self.stage is not None else name in _DERIVED
+            if follows and (moved or self.stage is None):
                 self.result.left += [difference.name for difference in listed]
+            elif self._is_amended(name, state):
+                amended.append(name)
             else:
                 self._field(name)
-        self._amendments(fields)
+        self._amendments(amended)
+
+    def _is_amended(self, name: str, state: Workflow) -> bool:
+        """Whether only an amendment may change the field as it was changed.
+
+        To ask a stage for less is one; a list of outputs that keeps all of them is none.
+        """
+        if self.stage is None:
+            return name in AMENDABLE_OF_WORKFLOW
+        listed = self.found.get(name)
+        if name != "outputs" or not isinstance(listed, list):
+            return name in DEFINITIONAL
+        declared = state.stage(self.stage).declared_outputs
+        return not all(output in listed for output in declared)
 
     def _field(self, name: str) -> None:
         known = STAGE_FIELDS if self.stage is not None else WORKFLOW_FIELDS
-        amendable = DEFINITIONAL if self.stage is not None else AMENDABLE_OF_WORKFLOW
-        if name in amendable:
-            return
         if name not in known:
             self._unknown(name)
-        elif self.stage is not None and name in _RECORDED:
+        elif self.stage is not None and isinstance(self.found.get(name), _RECORDABLE.get(name, ())):
             self._recorded(name)
         else:
             self._impossible(name, _why_not(name))
@@ -161,7 +205,7 @@ class _Fields:
         except ValueError as error:
             self._impossible(name, f"{error}".splitlines()[0])
         else:
-            self.result.commands.append(command)
+            self.result.add(command)
 
     def _impossible(self, name: str, why: str) -> None:
         place = name if self.stage is None else f"{self.stage}.{name}"
@@ -179,10 +223,19 @@ class _Fields:
             Status.INVALIDATED: lambda: self._asks("stage_rerun"),
             Status.SKIPPED: lambda: self._asks("stage_skip"),
         }
+        if target == stage.status and stage.status in _UNDER_WAY:
+            # The log has come to say so too.
+            self.result.left.append(f"{stage.id}.status")
+            return
+        proven = self.launched(stage) if target in _LAUNCHED else []
+        for command, at in proven:
+            self.result.add(command, at)
         if target in makers:
-            self.result.commands.append(makers[target]())
+            self.result.add(makers[target]())
+        elif target in (Status.RUNNING, Status.POST_PROCESSING) and not proven:
+            self._impossible("status", _NO_TRACE.format(stage=stage.id))
         elif target in (Status.RUNNING, Status.POST_PROCESSING):
-            self._impossible("status", "only a recorded attempt leads there: `wfctl dispatch`")
+            return
         else:
             self._impossible("status", f"{target!r:.60} is no status")
 
@@ -198,7 +251,7 @@ class _Fields:
             changes = {name: self._change(name) for name in fields if name in reach}
             changes = {name: change for name, change in changes.items() if change is not None}
             if changes:
-                self.result.commands.append(self._proposal(kind, changes))
+                self.result.add(self._proposal(kind, changes))
 
     def _proposal(self, kind: Any, changes: Document) -> Payload:
         return p.AmendmentProposed(
@@ -248,7 +301,8 @@ def _checkpoint(stage: str, value: Any) -> Payload:
     return p.CheckpointRecorded(stage=stage, checkpoint=value)
 
 
-#: Operational fields that an event of their own records.
+#: Operational fields that an event of their own records, each with what it can be.
+_RECORDABLE: dict[str, tuple[type, ...]] = {"outputs": (list,), "checkpoint": (object,)}
 _RECORDED: dict[str, Callable[[str, Any], Payload]] = {
     "outputs": _outputs,
     "checkpoint": _checkpoint,

@@ -5,11 +5,10 @@ The log says in pieces what the file should hold; `align` lays them beside what 
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from lifecycle.payload import NoteLogged
+from lifecycle import payload as p
 from projections.progress_log import Piece, joined
 
 #: A longer line of somebody else's is recorded in parts of so many bytes.
@@ -69,7 +68,7 @@ def _is_torn(found: bytes, position: int, due: bytes, piece: Piece) -> bool:
     return not piece.external and left < len(due) and found.startswith(due[:left], position)
 
 
-def notes(foreign: Sequence[Foreign]) -> list[NoteLogged]:
+def notes(foreign: Sequence[Foreign]) -> list[p.NoteLogged]:
     """Return the notes that record somebody else's bytes, exactly and in order."""
     return [_note(after, part) for after, content in foreign for part in _parts(content)]
 
@@ -79,12 +78,18 @@ def _parts(content: bytes) -> Iterator[bytes]:
         yield content[start : start + _PART]
 
 
-def _note(after: int, content: bytes) -> NoteLogged:
+def _note(after: int, content: bytes) -> p.NoteLogged:
     text = content.decode(errors="replace").rstrip("\r\n")
     shown = "".join(
         c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in text
     )
     shown = shown or "(an empty line)"
     exact = f"{shown}\n".encode() == content
-    raw = None if exact else b64encode(content).decode()
-    return NoteLogged(text=shown, kind="external", after=after, raw=raw)
+    raw = None if exact else _in_base64(content)
+    return p.NoteLogged(text=shown, kind="external", after=after, raw=raw)
+
+
+def _in_base64(content: bytes) -> str:
+    from base64 import b64encode  # few lines need it
+
+    return b64encode(content).decode()

@@ -12,14 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from errno import EBUSY
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eventstore.errors import EventStoreError
-from lifecycle.payload import DriftDetected, Payload
+from lifecycle import payload as p
 from lifecycle.workflow import Workflow
 from projections import progress_log, state_document
 from projections.progress_log import joined
 from service import drift
+from service.below import OutsideRoot
 from service.disk import append, content_of, locked, mark_of, restore, write_over, write_whole
 from service.errors import FilesBehind, RootBusy
 from service.external_lines import align, notes
@@ -29,13 +30,16 @@ from service.root import Root
 from service.sync import Sync, Synced, digest, read_sync, write_sync
 from service.trail import Trail, trail, was_written, whole
 
+if TYPE_CHECKING:
+    from lifecycle.payload import Payload
+
 STATE = state_document.FILE_NAME
 LOG = progress_log.FILE_NAME
 
 #: How often what others wrote in between is taken in before giving up.
 _ROUNDS = 100
 
-Record = Callable[[Sequence[Payload]], None]
+Record: TypeAlias = "Callable[[Sequence[Payload]], None]"
 """Records what was found, as facts that no rule refuses."""
 
 
@@ -64,12 +68,12 @@ class WorkflowFiles:
     @property
     def state_path(self) -> Path:
         """``workflow-state.json``."""
-        return self.root.path / STATE
+        return self.root.below(STATE)
 
     @property
     def log_path(self) -> Path:
         """``progress.log``."""
-        return self.root.path / LOG
+        return self.root.below(LOG)
 
     def take_in(self) -> int:
         """Record what others did to the files since; return how many events that took.
@@ -101,7 +105,7 @@ class WorkflowFiles:
         try:
             with locked(self.root.lock):
                 return self._settle(known)
-        except (OSError, EventStoreError, RootBusy) as error:
+        except (OSError, EventStoreError, RootBusy, OutsideRoot) as error:
             head = self.log.store.head(self.log.stream)
             raise FilesBehind(head.version if head else 0, error) from error
 
@@ -145,7 +149,7 @@ class WorkflowFiles:
 
     def _damage(
         self, sync: Sync, known: Sequence[str | None], expected: bytes
-    ) -> list[DriftDetected]:
+    ) -> list[p.DriftDetected]:
         """Return what to record of a ``progress.log`` that was changed before its end."""
         found = content_of(self.log_path)
         if _name(found) in known or self._is_half_mended(expected, known):
@@ -158,7 +162,7 @@ class WorkflowFiles:
 
     def _foreign_state(
         self, sync: Sync, shown: Trail, state: Workflow, found: bytes | None
-    ) -> list[DriftDetected]:
+    ) -> list[p.DriftDetected]:
         """Return what to record of a ``workflow-state.json`` that somebody else changed."""
         entry = sync.files.get(STATE)
         if _name(found) in shown.detected.get(STATE, []) or self._is_ours(entry, state, found):
@@ -216,11 +220,11 @@ class WorkflowFiles:
 
         What others changed in them is kept, what they appended is recorded.
         """
-        before = {name: content_of(self.root.path / name) for name in (STATE, LOG)}
+        before = {name: content_of(self.root.below(name)) for name in (STATE, LOG)}
         with locked(self.root.lock):
             self._mend(whole(self.log.steps()), before)
             self._settle(None)
-        return [n for n, content in before.items() if content_of(self.root.path / n) != content]
+        return [n for n, content in before.items() if content_of(self.root.below(n)) != content]
 
     def _mend(self, all_: Trail, found: dict[str, bytes | None]) -> None:
         """Overwrite what is not the log's, and forget what was remembered of the files."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lifecycle import payload as p
 from lifecycle.errors import Refused
-from lifecycle.payload import Payload
 from lifecycle.workflow import Drift
 from projections import state_document
-from projections.document_diff import FieldDifference
+from projections.document_diff import FieldDifference, applied
 from projections.progress_log import joined
 from service.disk import content_of
 from service.drift import line_differences, recordable, state_differences
-from service.drift_commands import Adoption, adoption
+from service.drift_commands import Adoption, Launched, adoption
 from service.errors import NotFound
 from service.external_lines import notes
 from service.files import LOG, STATE
@@ -24,6 +24,9 @@ from service.log import WorkflowLog
 from service.root import Root
 from service.sync import read_sync
 from service.trail import whole
+
+if TYPE_CHECKING:
+    from lifecycle.payload import Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class ForeignChanges:
         return [f for f in (*kept, *self._on_disk()) if file in (None, f.file)]
 
     def _kept(self, drift: Drift) -> Foreign:
-        found = content_of(self.root.path / drift.kept_as)
+        found = content_of(self.root.below(drift.kept_as))
         if found is None:
             raise NotFound(
                 f"{drift.kept_as} is missing: the version of {drift.file} that was detected at "
@@ -74,14 +77,14 @@ class ForeignChanges:
         if found is None:
             return None
         base = sync.version(STATE) or self.log.current().head
-        if found == b"" and content_of(self.root.path / STATE) is None:
+        if found == b"" and content_of(self.root.below(STATE)) is None:
             return Foreign(STATE, "missing", base, None)
         readable = state_differences(self.log.current(base), found) is not None
         return Foreign(STATE, "changed" if readable else "unreadable", base, found)
 
     def _log(self) -> Foreign | None:
         sync = read_sync(self.root.sync_file)
-        found = content_of(self.root.path / LOG)
+        found = content_of(self.root.below(LOG))
         base = sync.version(LOG)
         if found is None:
             return Foreign(LOG, "missing", base, None)
@@ -104,17 +107,21 @@ class ForeignChanges:
                 {"field": f"line {run['line']}", **run}
                 for run in line_differences(self._log_at(change.base), change.found)
             ]
-        return [_explained(difference) for difference in self._differences(change)]
+        return [_explained(difference) for difference in self.differences(change)]
 
-    def _differences(self, change: Foreign) -> list[FieldDifference]:
+    def differences(self, change: Foreign) -> list[FieldDifference]:
+        """Return what differs between a foreign state and the one that the file had shown."""
         return state_differences(self.log.current(change.base), change.found or b"") or []
 
     def _log_at(self, version: int) -> bytes:
         return joined(whole(self.log.steps(upto=version)).pieces)
 
-    def adoption(self, change: Foreign, only: list[str], evidence: str | None) -> Adoption:
+    def adoption(
+        self, change: Foreign, only: list[str], evidence: str | None, launched: Launched
+    ) -> Adoption:
         """Return what the change is as commands, of the fields ``only`` where some are named.
 
+        ``launched`` looks for what bears out that a stage was launched by hand.
         Raises `Refused` where something in it cannot be adopted, `NotFound` for a field that did
         not change.
         """
@@ -125,16 +132,19 @@ class ForeignChanges:
                 file=change.file,
             )
         if change.file == LOG:
-            return Adoption(commands=self._lines(change))
-        return self._state_adoption(change, only, evidence)
+            lines = self._lines(change)
+            return Adoption(commands=lines, at=[None] * len(lines))
+        return self._state_adoption(change, only, evidence, launched)
 
     def _lines(self, change: Foreign) -> list[Payload]:
         runs = line_differences(self._log_at(change.base), change.found or b"")
         texts = [line for run in runs for line in run["new"] if line.strip()]
         return [p.NoteLogged(text=text[:20_000]) for text in texts]
 
-    def _state_adoption(self, change: Foreign, only: list[str], evidence: str | None) -> Adoption:
-        listed = self._differences(change)
+    def _state_adoption(
+        self, change: Foreign, only: list[str], evidence: str | None, launched: Launched
+    ) -> Adoption:
+        listed = list(_as_deep_as(only, self.differences(change)))
         chosen = [d for d in listed if not only or _named(d, only)]
         unmatched = [name for name in only if not any(_named(d, [name]) for d in listed)]
         if unmatched:
@@ -144,9 +154,10 @@ class ForeignChanges:
                 fields=unmatched,
             )
         base = state_document.document(self.log.current(change.base))
-        result = adoption(
-            self.log.current(), base, json.loads(change.found or b""), chosen, evidence
-        )
+        found = json.loads(change.found or b"")
+        if only:
+            found = applied(base, found, chosen)
+        result = adoption(self.log.current(), base, found, chosen, evidence, launched)
         if result.impossible:
             raise _impossible(change.file, result.impossible)
         result.left += [d.name for d in listed if d not in chosen]
@@ -161,6 +172,24 @@ def _impossible(file: str, reasons: dict[str, str]) -> Refused:
         file=file,
         problems=reasons,
     )
+
+
+def _as_deep_as(names: list[str], listed: Iterable[FieldDifference]) -> Iterator[FieldDifference]:
+    """Take apart an object that came or went where a name leads into it."""
+    for one in listed:
+        value = one.new if one.kind == "added" else one.old if one.kind == "removed" else None
+        inside = any(name.startswith(f"{one.name}.") for name in names)
+        if not (inside and one.path and isinstance(value, dict)):
+            yield one
+            continue
+        parts = (one._replace(path=(*one.path, key)) for key in value)
+        keys = [
+            part._replace(new=value[part.path[-1]])
+            if one.kind == "added"
+            else part._replace(old=value[part.path[-1]])
+            for part in parts
+        ]
+        yield from _as_deep_as(names, keys)
 
 
 def _named(difference: FieldDifference, names: list[str]) -> bool:

@@ -1,8 +1,9 @@
-"""The history's tables: caught up from their checkpoint, made anew, and read with what they lack.
+"""The history's tables: caught up from their checkpoint, or made anew; and their rows from the log.
 
 The checkpoint is a stored fold: version, the state there, and what the rows carry on. It is written
-in the transaction of the rows, so the two always agree. A read never writes: what the tables lack
-it folds itself (`HistoryTables.rest`).
+in the transaction of the rows, so the two always agree. The tables are for other programs: whoever
+has SQL on the database can write them, so a question of ours is answered from the rows that the log
+makes (`HistoryTables.folded`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import orjson
 from sqlalchemy import Connection, Table, and_, bindparam, delete, insert
@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Table, and_, bindparam, delete, insert
 from eventstore.store import StoredFold
 from eventstore.tables import folds
 from lifecycle.evolve import REDUCER
+from lifecycle.foldable import UNFOLDABLE
 from lifecycle.workflow import Workflow
 from migrations.database import database_of
 from projections.history_rows import FORMAT, Carried, HistoryRows, Key, Row
@@ -43,13 +44,22 @@ class Checkpoint:
     carried: Carried
 
 
-def checkpoint_of(kept: bytes | None) -> Checkpoint:
-    """Return the checkpoint that the stored fold holds."""
+def _nothing() -> Checkpoint:
+    return Checkpoint(0, None, Carried())
+
+
+def checkpoint_of(kept: StoredFold | None) -> Checkpoint:
+    """Return the checkpoint that the stored fold holds; one that is none counts for nothing."""
     if kept is None:
-        return Checkpoint(0, None, Carried())
-    found = orjson.loads(kept)
-    state = stored_fold.from_values(found["state"])
-    return Checkpoint(state.head, state, Carried(**found["carried"]))
+        return _nothing()
+    try:
+        found = orjson.loads(kept.state)
+        state = stored_fold.from_values(found["state"])
+        if type(state.head) is not int or state.head != kept.version:
+            return _nothing()
+        return Checkpoint(state.head, state, Carried(**found["carried"]))
+    except UNFOLDABLE:
+        return _nothing()
 
 
 class HistoryTables:
@@ -61,46 +71,51 @@ class HistoryTables:
 
     def checkpoint(self) -> Checkpoint:
         """Return how far the tables have come."""
-        kept = self.log.store.load_fold(self.log.stream, NAME, VERSION)
-        return checkpoint_of(kept.state if kept is not None else None)
+        return self._counting(self.log.store.load_fold(self.log.stream, NAME, VERSION))
 
-    def rest(self, start: Checkpoint, at: At = None) -> tuple[Iterator[Rows], bool]:
-        """Return the rows that the tables lack from a checkpoint on, and whether theirs count.
+    def _counting(self, kept: StoredFold | None) -> Checkpoint:
+        """Return the checkpoint where the log has come so far."""
+        found = checkpoint_of(kept)
+        head = self.log.store.head(self.log.stream)
+        return found if head is not None and found.version <= head.version else _nothing()
 
-        They do not for another moment than now, nor where only the log itself is trusted
-        (`Approvals.bars_stored_folds`): then the rows are all there are. They come in parts, as the
-        log is folded; no row comes twice.
+    def folded(self, at: At = None) -> Iterator[Rows]:
+        """Yield the rows that the log makes, now or as of a moment; the tables are not read.
+
+        They come in parts, as the log is folded from its first event; no row comes twice.
         """
-        start = start if at is None else Checkpoint(0, None, Carried())
-        if start.state is not None and self.log.approvals.bars_stored_folds(start.state):
-            start = Checkpoint(0, None, Carried())
-        return self._folded(start, at), start.version > 0
-
-    def _folded(self, start: Checkpoint, at: At) -> Iterator[Rows]:
-        rows = HistoryRows(self.log.stream, start.carried)
-        for number, (event, state) in enumerate(self._steps(start, at), 1):
+        rows = HistoryRows(self.log.stream)
+        for number, (event, state) in enumerate(self.log.steps(upto=at), 1):
             rows.add(event, state)
             if number % CHUNK == 0:
                 yield rows.settled()
         yield rows.taken()
 
-    def _steps(self, start: Checkpoint, at: At = None) -> Iterator[tuple[Any, Workflow]]:
-        if at is not None:
-            return self.log.steps(upto=at)
-        return self.log.steps(start.version, start.state)
-
     def catch_up(self, limit: int | None = None) -> int:
         """Bring the tables to the head of the log, or ``limit`` events on; return of how many.
 
-        Somebody else who does the same at the same time is left to it.
+        Somebody else who does the same at the same time is left to it. What somebody wrote in the
+        checkpoint's place, and cannot be gone on from, is dropped with the rows.
         """
-        return self._go_on(self.checkpoint(), limit)
+        kept = self.log.store.load_fold(self.log.stream, NAME, VERSION)
+        start = self._counting(kept)
+        try:
+            if start.version or kept is None:
+                return self._go_on(start, limit)
+        except UNFOLDABLE:
+            if not start.version:
+                raise
+        self._drop()
+        return self._go_on(_nothing(), limit)
 
     def rebuild(self) -> int:
         """Make the rows of the stream anew, from its first event; return of how many events."""
+        self._drop()
+        return self._go_on(self.checkpoint())
+
+    def _drop(self) -> None:
         with database_of(self.address).writing() as connection:
             self._clear(connection)
-        return self._go_on(self.checkpoint())
 
     def _clear(self, connection: Connection) -> None:
         for table in history.tables.values():
@@ -111,7 +126,7 @@ class HistoryTables:
     def _go_on(self, start: Checkpoint, limit: int | None = None) -> int:
         rows, reached, count = HistoryRows(self.log.stream, start.carried), start.version, 0
         state: Workflow | None = None
-        for event, state in islice(self._steps(start), limit):
+        for event, state in islice(self.log.steps(start.version, start.state), limit):
             rows.add(event, state)
             count += 1
             if count % CHUNK == 0:

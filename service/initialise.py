@@ -9,15 +9,21 @@ from typing import Any
 
 from eventstore.errors import WrongExpectedVersion
 from eventstore.event import Actor
+from eventstore.private import make_folder
 from eventstore.store import EventStore
-from lifecycle.payload import WorkflowCreated
+from lifecycle import payload as p
+from projections.state_document import FILE_NAME as STATE
 from service.clock import Clock
-from service.disk import write_whole
+from service.disk import sync_folder, write_whole
 from service.errors import InvalidOption, RootExists, WorkflowExists
 from service.log import WorkflowLog
-from service.root import Config, Root, config_text, kept, read_config
+from service.root import MARKER, Config, Root, config_text, kept, read_config
 from service.service import Outcome, Service, WriteOptions, plan_writes
+from service.sync import Sync, Synced, digest, write_sync
+from service.trust import require_trusted, trust
 
+#: Below ``.wfctl``: the files that a workflow was made from, byte for byte.
+IMPORTED = "imported"
 _IGNORE = b"*\n!.gitignore\n!config.toml\n"
 
 Connect = Callable[[Root], EventStore]
@@ -26,14 +32,18 @@ Connect = Callable[[Root], EventStore]
 
 def initialise(
     root: Root,
-    command: WorkflowCreated,
+    command: p.WorkflowCreated,
     *,
     connect: Connect,
     actor: Actor,
     clock: Clock,
     options: WriteOptions,
+    source: bytes | None = None,
 ) -> Outcome:
     """Make the root and its workflow; what an interrupted init left is taken up.
+
+    ``source``: the plan was the root's own ``workflow-state.json``, which held this: it is kept in
+    ``.wfctl/imported/``, and the state is written in its place.
 
     Raises `RootExists` where a workflow is here already, `WorkflowExists` where the log has one
     of this id from elsewhere, unless ``options.command_id`` names the very command that made it.
@@ -45,7 +55,7 @@ def initialise(
     return make_root(
         root,
         str(command.document["workflow_id"]),
-        lambda service: _create(service, command, options),
+        lambda service: _create(service, command, options, source),
         connect=connect,
         actor=actor,
         clock=clock,
@@ -53,15 +63,29 @@ def initialise(
     )
 
 
-def _stream(command: WorkflowCreated) -> str:
+def _stream(command: p.WorkflowCreated) -> str:
     return Config(str(command.document["workflow_id"])).stream
 
 
-def _create(service: Service, command: WorkflowCreated, options: WriteOptions) -> Outcome:
+def _create(
+    service: Service, command: p.WorkflowCreated, options: WriteOptions, source: bytes | None
+) -> Outcome:
+    if source is not None and service.first_answer(options) is None:
+        folder = service.root.folder / IMPORTED
+        folder.mkdir(exist_ok=True)
+        write_whole(folder / STATE, source)
+        sync_folder(service.root.folder)
+        claim_state(service, source)
     outcome = service.handle(command, options=options)
     if outcome.state.consent == "signature":
         service.log.approvals.pin(outcome.state)
     return outcome
+
+
+def claim_state(service: Service, content: bytes) -> None:
+    """Let ``workflow-state.json``, which holds this, be gone on with: it is none of drift."""
+    entry = Synced(service.log.stream, 0, len(content), digest(content))
+    write_sync(service.root.sync_file, Sync().having(STATE, entry))
 
 
 def make_root(
@@ -96,16 +120,23 @@ def expect_nothing(stream: str, options: WriteOptions) -> None:
 
 def prepare_folder(root: Root) -> None:
     """Make the folder of a root that is none yet; `configure` makes it one."""
+    root.below(MARKER)
     if not root.config_file.exists():
-        root.folder.mkdir(exist_ok=True)
+        make_folder(root.folder)
         write_whole(root.folder / ".gitignore", _IGNORE)
 
 
 def configure(root: Root, workflow: str | None) -> Config:
     """Write down which workflow the root has, and where its log is."""
     config = Config(workflow, root.url, root.journal)
-    write_whole(root.config_file, config_text(config).encode())
+    _write_config(root, config)
     return config
+
+
+def _write_config(root: Root, config: Config) -> None:
+    """Write down where the log is; who named a server for it agreed to that server."""
+    trust(kept(config.database_url), root.path)
+    write_whole(root.config_file, config_text(config).encode())
 
 
 def as_configured(root: Root) -> Root:
@@ -114,7 +145,11 @@ def as_configured(root: Root) -> Root:
         return root
     config = read_config(root)
     # The same place, and perhaps the password that is not written down.
-    url = root.url if kept(root.url) == config.database_url else config.database_url
+    if kept(root.url) == kept(config.database_url):
+        url = root.url
+    else:
+        require_trusted(config.database_url, root.path)
+        url = config.database_url
     return replace(root, url=url, journal=root.journal or config.journal)
 
 
@@ -122,7 +157,7 @@ def _new_log(root: Root, config: Config, store: EventStore, options: WriteOption
     here = read_config(root) if root.config_file.exists() else config
     log = WorkflowLog(store, here.stream, root.path)
     if log.state() is None:
-        write_whole(root.config_file, config_text(config).encode())
+        _write_config(root, config)
         return WorkflowLog(store, config.stream, root.path)
     if options.command_id is not None:
         return log

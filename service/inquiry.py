@@ -1,7 +1,8 @@
 """SQL over the history: the documented views as of a moment, for reading only.
 
-The views are made anew for one connection, in its temporary schema: the tables' rows, and over them
-what the tables lack. So a read over tables that are behind is right, and writes nothing.
+The views are made anew for one connection, in its temporary schema, over the rows that the log
+makes. The stored tables are hidden behind tables of the same names: whoever has SQL on the database
+can write those, and what they hold is no answer.
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from sqlalchemy import BigInteger, Double, Table, Text
+
 from projections.history_rows import Key, Row
-from projections.history_tables import NAME, VIEWS, columns_of, history, view
+from projections.history_tables import VIEWS, columns_of, history, view
 from service.errors import SqlRefused
-from service.history import VERSION, HistoryTables, checkpoint_of
+from service.history import HistoryTables
 from service.log import At, WorkflowLog
 
-#: Seconds that a question may take, where nobody says.
-PATIENCE = 10.0
 #: The first word of a statement, comments before it; each is passed over once (``?>``, ``*+``).
 _OPENING = re.compile(r"(?:[\s(]|--[^\n]*|(?>/\*.*?\*/))*+([a-z]+)\b", re.IGNORECASE | re.DOTALL)
+
+#: How both engines spell the types of the history's columns.
+_TYPES = {Text: "TEXT", BigInteger: "BIGINT", Double: "DOUBLE PRECISION"}
 
 
 class Answer(NamedTuple):
@@ -93,48 +97,27 @@ def _desk(address: Path | str) -> Desk:
 
 
 def _show(desk: Desk, tables: HistoryTables, at: At) -> None:
-    """Make the views."""
-    parts, usable = tables.rest(checkpoint_of(_kept(desk, tables.log.stream)), at)
-    stored = tables.log.stream if usable else None
-    lacking = {table.name: f"rest_{name.removeprefix('v_')}" for name, table in VIEWS.items()}
+    """Make the tables, of the desk alone and by the names of the stored ones, and the views."""
+    seen = _head(desk, tables.log.stream) if at is None else at
     for table in VIEWS.values():
-        listed = ", ".join(columns_of(table))
-        desk.make(
-            f"CREATE TEMPORARY TABLE {lacking[table.name]} "
-            f"AS SELECT {listed} FROM {table.name} WHERE 1 = 0"
-        )
-    for rows in parts:
+        desk.make(f"CREATE TEMPORARY TABLE {table.name} ({', '.join(_declared(table))})")
+    for rows in tables.folded(seen):
         for name, found in rows.items():
-            desk.fill(lacking[name], _values(found, columns_of(history.tables[name])))
-    for name, table in VIEWS.items():
-        keys = [column.name for column in table.primary_key]
-        listed = ", ".join(columns_of(table))
-        source = _both(table.name, lacking[table.name], listed, keys, stored)
-        desk.make(f"CREATE TEMPORARY VIEW {name} AS {view(name, desk.dialect, source)}")
+            desk.fill(name, _values(found, columns_of(history.tables[name])))
+    for name in VIEWS:
+        desk.make(f"CREATE TEMPORARY VIEW {name} AS {view(name, desk.dialect)}")
+
+
+def _head(desk: Desk, stream: str) -> int | None:
+    """Return the last version as the desk sees it, from its first look on for good."""
+    name = stream.replace("'", "''")
+    found = desk.one(f"SELECT max(version) FROM events WHERE stream = '{name}'")
+    return found if isinstance(found, int) else None
+
+
+def _declared(table: Table) -> Iterator[str]:
+    return (f"{column.name} {_TYPES[type(column.type)]}" for column in table.columns)
 
 
 def _values(rows: dict[Key, Row], columns: Sequence[str]) -> list[list[Any]]:
     return [[row.get(column) for column in columns] for row in rows.values()]
-
-
-def _both(table: str, lacking: str, columns: str, keys: Sequence[str], stored: str | None) -> str:
-    """Return the rows of the tables and those they lack; a later row hides an earlier one."""
-    rest = f"SELECT {columns} FROM {lacking}"
-    if stored is None:
-        return rest
-    same = " AND ".join(f"r.{key} = h.{key}" for key in keys)
-    name = stored.replace("'", "''")
-    return (
-        f"SELECT {columns} FROM {table} h WHERE h.stream = '{name}' "
-        f"AND NOT EXISTS (SELECT 1 FROM {lacking} r WHERE {same}) UNION ALL {rest}"
-    )
-
-
-def _kept(desk: Desk, stream: str) -> bytes | None:
-    """Return the tables' checkpoint as the desk sees it, from its first look on for good."""
-    name = stream.replace("'", "''")
-    found = desk.one(
-        f"SELECT state FROM folds WHERE stream = '{name}' AND reducer = '{NAME}' "
-        f"AND reducer_version = {VERSION}"
-    )
-    return bytes(found) if found is not None else None

@@ -13,6 +13,7 @@ import psycopg
 from eventstore.postgres_connection import connect, meaning
 from service.errors import SqlRefused, SqlTooLong, SqlWrong
 from service.inquiry import Answer, expect_reading
+from service.inquiry_unprivileged import handed_over, make_role, may_all
 
 _CHUNK = 1000
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
@@ -36,6 +37,7 @@ class PostgresDesk:
         self.address = address
         self._connection = connect(address)
         self.make("BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE")
+        self._may_all = may_all(self._connection)
         self._guarded = False
         self._cursors = 0
 
@@ -63,19 +65,26 @@ class PostgresDesk:
         name = f"answer_{self._cursors}"
         self.make(f"SET LOCAL statement_timeout = {max(1, round(seconds * 1000))}")
         with self._in_time(seconds):
-            self._declare(f"DECLARE {name} NO SCROLL CURSOR FOR {sql}", parameters)
+            names = self._declare(name, self._filled(sql, parameters))
             first = self._fetch(name)
-        columns = [column.name for column in first.description or ()]
+        columns = names or [column.name for column in first.description or ()]
         return Answer(columns, self._rows(name, first.fetchall(), seconds))
 
-    def _declare(self, statement: str, parameters: dict[str, Any]) -> None:
-        """Declare a cursor, which takes one statement that reads."""
-        if parameters:
-            spelt = _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%"))
-            psycopg.ClientCursor(self._connection).execute(spelt, parameters)
-        else:
-            # Binary goes by the protocol that refuses a second statement, such as a COMMIT.
-            self._connection.cursor().execute(statement, binary=True)
+    def _filled(self, sql: str, parameters: dict[str, Any]) -> str:
+        if not parameters:
+            return sql
+        spelt = _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
+        return psycopg.ClientCursor(self._connection).mogrify(spelt, parameters)
+
+    def _declare(self, name: str, sql: str) -> list[str] | None:
+        """Declare a cursor, which takes one statement that reads; return names it cannot tell."""
+        names = None
+        if self._may_all:
+            sql, names = handed_over(self._connection, sql)
+        # Binary goes by the protocol that refuses a second statement, such as a COMMIT.
+        statement = f"DECLARE {name} NO SCROLL CURSOR FOR {sql}"
+        self._connection.cursor().execute(statement.encode(), binary=True)
+        return names
 
     def _rows(self, name: str, rows: list[Any], seconds: float) -> Iterator[Sequence[Any]]:
         while rows:
@@ -92,6 +101,8 @@ class PostgresDesk:
     def _guard(self) -> None:
         """From here on nothing but reading; what was made before is this connection's alone."""
         if not self._guarded:
+            if self._may_all:
+                make_role(self._connection)
             self.make("SET TRANSACTION READ ONLY")
             self._guarded = True
 

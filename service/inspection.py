@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from eventstore.regular import NotRegular
 from lifecycle.workflow import Drift, Workflow
-from projections import state_document
+from projections import progress_log, state_document
 from projections.progress_log import Piece, joined
+from service.below import OutsideRoot
 from service.disk import content_of
 from service.external_lines import Foreign, align
-from service.files import LOG, STATE
 from service.log import WorkflowLog, newest
 from service.log_file import look
 from service.root import Root
 from service.sync import Sync, Synced, caught_up, digest
 from service.trail import trail, was_written, whole
+
+STATE = state_document.FILE_NAME
+LOG = progress_log.FILE_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class FilesInspection:
         was read and the one after: the log is read last, so it has all that the file can show.
         """
         sync, since = self._caught_up()
-        found = {name: content_of(self.root.path / name) for name in (STATE, LOG)}
+        found = {name: content_of(self.root.below(name)) for name in (STATE, LOG)}
         all_ = whole(self.log.steps())
         if all_.state is None:
             return []
@@ -75,7 +79,11 @@ class FilesInspection:
         And which changes are kept until somebody decides, as of ``state``.
         """
         sync, version = self._caught_up()
-        texts = {STATE: self._of_state(sync.files.get(STATE)), LOG: self._of_log(sync)}
+        looks = {
+            STATE: lambda: self._of_state(sync.files.get(STATE)),
+            LOG: lambda: self._of_log(sync),
+        }
+        texts = {name: _told(look) for name, look in looks.items()}
         for name, text in texts.items():
             if text is None and sync.version(name) < version:
                 texts[name] = "is behind the log; the next write command brings it up to date"
@@ -86,13 +94,13 @@ class FilesInspection:
         found = self.foreign_state(left)
         if found is None:
             return None
-        if found == b"" and not (self.root.path / STATE).exists():
+        if found == b"" and not self.root.below(STATE).exists():
             return "is missing; the next write command writes it anew"
         return "was changed by somebody else; `wfctl drift show` says how"
 
     def foreign_state(self, left: Synced | None) -> bytes | None:
         """Return a ``workflow-state.json`` that wfctl did not write, empty where it is missing."""
-        found = content_of(self.root.path / STATE)
+        found = content_of(self.root.below(STATE))
         if found is None:
             return b""
         return found if self._is_foreign(left, found) else None
@@ -104,7 +112,7 @@ class FilesInspection:
 
     def _of_log(self, sync: Sync) -> str | None:
         left = sync.files.get(LOG)
-        view = look(self.root.path / LOG, left, thorough=True)
+        view = look(self.root.below(LOG), left, thorough=True)
         if view.mark is None:
             return "is missing; the next write command writes it anew"
         if not view.intact:
@@ -118,12 +126,12 @@ class FilesInspection:
 
     def log_is_intact(self, sync: Sync) -> bool:
         """Whether ``progress.log`` begins with every byte that was left in it."""
-        return look(self.root.path / LOG, sync.files.get(LOG), thorough=True).intact
+        return look(self.root.below(LOG), sync.files.get(LOG), thorough=True).intact
 
     def appended(self, sync: Sync) -> list[Foreign]:
         """Return what somebody else appended to ``progress.log`` and nobody recorded yet."""
         left = sync.files.get(LOG)
-        view = look(self.root.path / LOG, left, thorough=True)
+        view = look(self.root.below(LOG), left, thorough=True)
         pending = trail(self.log, sync.version(LOG), None, sync.version(LOG)).pieces
         fresh = left.fresh if left is not None else True
         return align(view.tail, fresh, pending, sync.version(LOG)).foreign if view.intact else []
@@ -150,3 +158,13 @@ def _waiting(drift: Drift) -> str:
         f"{drift.file}: a version of somebody else's ({drift.kind}), found at version "
         f"{drift.version}, is kept as {drift.kept_as}; `wfctl drift show`, then adopt or revert it"
     )
+
+
+def _told(look: Callable[[], str | None]) -> str | None:
+    """Return what a look at a file told, or why there could be none."""
+    try:
+        return look()
+    except OutsideRoot as error:
+        return f"cannot be looked at: {error.message}"
+    except NotRegular as error:
+        return f"cannot be looked at: {error.strerror}"

@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from eventstore.chain import START, Link
+from eventstore.errors import StoreDamaged, UnsoundLog
 from eventstore.event import RecordedEvent
 from eventstore.store import EventStore, StoredFold
-from lifecycle.errors import NoWorkflow
+from lifecycle.errors import LOST, NoWorkflow
 from lifecycle.evolve import REDUCER, steps
 from lifecycle.workflow import Workflow
 from service import stored_fold
 from service.approvals import Approvals, Current
 from service.errors import NotFound
 from service.moment import Moment, session_end
+from service.sealing import Seal, known_seal, own_seal
+from service.set_aside import as_folded
 
 At = Moment | int | None
 """A moment, or the version it stands for; None: now."""
 
 #: A fold is stored once the log has grown by this many events since the last one.
 FOLD_EVERY = 500
+_HASH_LENGTH = 64
 
 
 class WorkflowLog:
@@ -34,16 +39,32 @@ class WorkflowLog:
         self.stream = stream
         self.approvals = Approvals(store, stream, root)
         self._folded_at = 0
+        #: Up to this version the log was never by signature.
+        self._unsigned = 0
+        self._reached: RecordedEvent | None = None
 
     def state(self, at: At = None) -> Workflow | None:
         """Return the state now, or as it was at a moment; None where nothing was yet."""
         moment = self.resolved(at)
         if moment.so_by is not None or moment.known_by is not None:
             return self._fold(None, self._seen(moment))
-        start = self._stored(moment.version)
-        after = start.head if start is not None else 0
-        read = self.store.read(self.stream, after=after, upto=moment.version)
-        return self._fold(start, read)
+        start, link = self._stored(moment.version)
+        read = self.store.read(self.stream, after=link, upto=moment.version)
+        state = self._fold(start, read)
+        if start is not None and state is start:
+            self._require_end(link)
+        return state
+
+    def _require_end(self, link: Link) -> None:
+        """Raise `UnsoundLog` where the event that a kept state ends with is not there.
+
+        Where events follow it, the first of them states the link.
+        """
+        found = next(self.store.raw(self.stream, after=link.version - 1, upto=link.version), None)
+        if found is None or found.hash != link.hash:
+            reason = f"expected the hash {link.hash} that this login had checked"
+            kind = "cut_tail" if found is None else "anchor"
+            raise UnsoundLog(self.stream, link.version, kind, reason)
 
     def events(self, at: At = None) -> Iterator[RecordedEvent]:
         """Yield the events that belong to the view from a moment, from the first."""
@@ -78,8 +99,11 @@ class WorkflowLog:
 
     def stored_differs(self) -> bool:
         """Whether the stored fold is not what the log yields."""
-        fold = self.store.load_fold(self.stream, stored_fold.NAME, REDUCER)
-        return fold is not None and fold.state != stored_fold.to_bytes(self.replayed(fold.version))
+        kept = self._kept()
+        if kept is None:
+            return False
+        content, link = kept
+        return content != stored_fold.to_bytes(self.replayed(link.version))
 
     def current(self, at: At = None) -> Workflow:
         """Return the state now or at a moment; raises `NoWorkflow`, `NotFound`."""
@@ -91,7 +115,8 @@ class WorkflowLog:
         first = next(iter(self.store.read(self.stream, upto=1)), None)
         if first is None:
             raise NoWorkflow(
-                "the log holds no workflow; `wfctl init PLAN` makes one.", stream=self.stream
+                f"the log holds no workflow; `wfctl init PLAN` makes one. {LOST}",
+                stream=self.stream,
             )
         raise NoWorkflow(
             f"nothing had happened yet ({at}): the first event, version 1, was so at "
@@ -142,7 +167,8 @@ class WorkflowLog:
         judged = self.approvals.judged(events, current)
         for event, state in steps(draft, judged, self.approvals.accepted):
             current.state = state
-            yield event, state
+            self._reached = event
+            yield as_folded(event, state), state
 
     def _fold(self, draft: Workflow | None, events: Iterator[RecordedEvent]) -> Workflow | None:
         for _, folded in self._steps(draft, events):
@@ -157,24 +183,65 @@ class WorkflowLog:
         known = Moment(moment.version, known_by=moment.known_by)
         self._fold(None, self._seen(known))
 
-    def _stored(self, at: int | None) -> Workflow | None:
-        fold = self.store.load_fold(self.stream, stored_fold.NAME, REDUCER)
-        if fold is None or (at is not None and fold.version > at):
+    def _stored(self, at: int | None) -> tuple[Workflow | None, Link]:
+        """Return the state that is kept, with the link it ends at; it counts if this login kept it.
+
+        Without one that does: the beginning of the log.
+        """
+        kept = self._kept()
+        if kept is None or (at is not None and kept[1].version > at):
+            return None, START
+        content, link = kept
+        self._folded_at = link.version
+        state = stored_fold.from_bytes(content)
+        if state.head != link.version or self.approvals.bars_stored_folds(state, link.version):
+            return None, START
+        self._unsigned = link.version
+        return state, link
+
+    def _kept(self) -> tuple[bytes, Link] | None:
+        """Return the content of this login's kept state and its link, None without a sound one."""
+        seal = known_seal()
+        if seal is None:
             return None
-        self._folded_at = fold.version
-        state = stored_fold.from_bytes(fold.state)
-        return None if self.approvals.bars_stored_folds(state) else state
+        try:
+            fold = self.store.load_fold(self.stream, _reducer(seal), REDUCER)
+        except StoreDamaged:
+            return None  # a cache: the events yield the same state, and say what else is damaged
+        content = seal.opened(fold.state, self._purpose(fold.version)) if fold is not None else None
+        if fold is None or content is None:
+            return None
+        return content[_HASH_LENGTH:], Link(fold.version, content[:_HASH_LENGTH].decode())
+
+    def _purpose(self, version: int) -> str:
+        # Only of a log that was never by signature up to there is a state kept: `keep_fold`.
+        return f"{stored_fold.NAME} {REDUCER} never-signed {version} {self.stream}"
 
     def keep_fold(self, state: Workflow) -> bool:
-        """Store the fold where the log has grown enough since the last one; whether it had."""
-        if state.head - self._folded_at < FOLD_EVERY or state.consent == "signature":
+        """Store the fold where the log has grown enough since the last one; whether it had.
+
+        It is kept with the hash of the event that it ends with, under the seal of this login.
+        """
+        if state.head - self._folded_at < FOLD_EVERY:
             return False
-        content = stored_fold.to_bytes(state)
-        self.store.save_fold(
-            StoredFold(self.stream, stored_fold.NAME, REDUCER, state.head, content)
-        )
+        if self.approvals.bars_stored_folds(state, self._unsigned):
+            self._folded_at = state.head  # not asked again before it has grown as much
+            return False
+        last = self._reached
+        seal = own_seal() if last is not None and last.version == state.head else None
+        if seal is not None and last is not None:
+            content = last.hash.encode() + stored_fold.to_bytes(state)
+            sealed = seal.sealed(content, self._purpose(state.head))
+            self.store.save_fold(
+                StoredFold(self.stream, _reducer(seal), REDUCER, state.head, sealed)
+            )
         self._folded_at = state.head
         return True
+
+
+def _reducer(seal: Seal) -> str:
+    """Return the name under which a login keeps its state; several may share a log."""
+    return f"{stored_fold.NAME} {seal.name}"
 
 
 def newest(store: EventStore, stream: str) -> RecordedEvent | None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from eventstore.regular import open_regular, read_regular
 from service.disk import Mark, mark_of
 from service.sync import NEWER_PART, Synced, digest
 
@@ -33,7 +34,7 @@ def look(path: Path, left: Synced | None, *, thorough: bool = False) -> LogView:
     A file that nobody touched is trusted but for its newer part; ``thorough`` reads it whole.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular(path)
     except FileNotFoundError:
         return LogView(left is None or left.size == 0, b"", b"", None)
     with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor has no path
@@ -75,7 +76,7 @@ def joined_up(path: Path, left: Synced) -> Synced:
     """Return ``left`` with its newer part joined to the older one, once it is long enough."""
     if left.size - left.base <= NEWER_PART:
         return left
-    content = path.read_bytes()[: left.size]
+    content = read_regular(path)[: left.size]
     if not left.shows(content):
         # Somebody changed the older part unseen: without a mark, the next look is thorough.
         return replace(left, mark=[])

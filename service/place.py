@@ -9,7 +9,8 @@ somebody who knows can say which.
 from __future__ import annotations
 
 import json
-import socket
+import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def identity(root: Path) -> Identity:
         "path": str(root.resolve()),
         "device": status.st_dev,
         "inode": status.st_ino,
-        "host": socket.gethostname(),
+        "host": os.uname().nodename,
     }
 
 
@@ -67,12 +68,28 @@ def adopt(root: Root, known: Identity, how: RootIs) -> None:
     said = _said(root)
     former = [*said.get("formerly", []), _place(known)] if how is RootIs.MOVED else []
     record = {"format": 1, "is": how.value, "identity": identity(root.path), "formerly": former}
+    original = _place(known) if how is RootIs.COPIED else said.get("copy_of")
+    record |= {"copy_of": original} if original else {}
+    write_whole(_file(root), json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
+
+
+def add_former(root: Root, here: Identity, places: Iterable[tuple[str, str]]) -> None:
+    """Write down further places at which the root was, each a path and a host."""
+    said = _said(root)
+    former = [*said.get("formerly", []), *({"path": path, "host": host} for path, host in places)]
+    record = {"format": 1, "is": RootIs.MOVED.value, **said, "identity": here, "formerly": former}
     write_whole(_file(root), json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
 
 
 def was_here(root: Root, path: str | None, host: str | None) -> bool:
     """Whether the root was at this path of this host before it was moved here."""
     return {"path": path, "host": host} in _said(root).get("formerly", [])
+
+
+def original_of(root: Root) -> str | None:
+    """Return path and host of the root that this one is a copy of; None where it is none."""
+    original = _said(root).get("copy_of")
+    return f"{original['path']} on {original['host']}" if original else None
 
 
 def _place(known: Identity) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from eventstore.regular import NotRegular, read_regular
 from lifecycle.errors import InvalidPlan
+from service.bounds import LARGEST, excess
 from service.errors import NotFound, UnreadablePlan
 
 
@@ -27,7 +29,10 @@ def read_plan(source: str) -> Any:
 
 
 def decode(source: str, text: str) -> Any:
-    """Decode by the name's ending: ``.toml``, ``.yaml``, ``.yml``; anything else is JSON."""
+    """Decode by the name's ending: ``.toml``, ``.yaml``, ``.yml``; anything else is JSON.
+
+    Raises `UnreadablePlan`, also for a document that is too deep or too large.
+    """
     suffix = Path(source).suffix.lower()
     if suffix == ".toml":
         return _toml(source, text)
@@ -38,8 +43,13 @@ def decode(source: str, text: str) -> Any:
 
 def _text(source: str) -> str:
     try:
-        raw = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        raw = _bytes(source)
+        if len(raw) > LARGEST:
+            why = f"expected {LARGEST >> 20} MiB at most, found more"
+            raise UnreadablePlan(source, "plan", why, None, None)
         return raw.decode("utf-8-sig")
+    except NotRegular as error:
+        raise UnreadablePlan(source, "plan", str(error.strerror), None, None) from error
     except FileNotFoundError:
         raise NotFound(f"no plan at {source}; expected a JSON, YAML or TOML file") from None
     except IsADirectoryError:
@@ -48,14 +58,29 @@ def _text(source: str) -> str:
         raise UnreadablePlan(source, "UTF-8", f"byte {error.start}", None, None) from error
 
 
+def _bytes(source: str) -> bytes:
+    """Return what the plan holds, no more of it than tells that it is too long.
+
+    A descriptor that the caller's shell opened may be a pipe, whose other end is the caller's.
+    """
+    if source == "-":
+        piped: bytes = sys.stdin.buffer.read(LARGEST + 1)
+        return piped
+    if source.startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/")):
+        with Path(source).open("rb") as file:
+            return file.read(LARGEST + 1)
+    return read_regular(source, LARGEST)
+
+
 def decode_json(source: str, text: str) -> Any:
     """Return the JSON value; NaN and duplicate keys are refused."""
     try:
-        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+        found = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
     except json.JSONDecodeError as error:
         raise UnreadablePlan(source, "JSON", error.msg, error.lineno, error.colno) from error
     except (ValueError, RecursionError) as error:
         raise UnreadablePlan(source, "JSON", str(error), None, None) from error
+    return _bounded(source, "JSON", found)
 
 
 def _no_constant(name: str) -> None:
@@ -71,9 +96,18 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _bounded(source: str, kind: str, value: Any) -> Any:
+    why = excess(value)
+    if why is not None:
+        raise UnreadablePlan(source, kind, why, None, None)
+    return value
+
+
 def _toml(source: str, text: str) -> Any:
     try:
-        return _plain(tomllib.loads(text))
+        return _plain(_bounded(source, "TOML", tomllib.loads(text)))
+    except RecursionError as error:
+        raise UnreadablePlan(source, "TOML", str(error), None, None) from error
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
         line, column = (int(place[1]), int(place[2])) if place else _end(text)
@@ -92,7 +126,7 @@ def _yaml(source: str, text: str) -> Any:
     from service.strict_yaml import load
 
     try:
-        return _plain(load(text))
+        return _plain(_bounded(source, "YAML", load(text)))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)

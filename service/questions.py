@@ -8,6 +8,8 @@ from __future__ import annotations
 
 #: Seconds that one of these may take: their answer is bounded by the history.
 PATIENCE = 600.0
+#: Seconds that a question in somebody's own SQL may take, where nobody says.
+SQL_PATIENCE = 10.0
 _OF_STAGE = "(CAST(:stage AS TEXT) IS NULL OR stage = :stage)"
 
 TRANSITIONS = f"""
@@ -71,7 +73,8 @@ FROM v_attempts WHERE {_OF_STAGE} ORDER BY version, stage, attempt
 
 DRIFT = """
 SELECT version, occurred_at, type, actor, data FROM v_events
-WHERE type IN ('drift.detected', 'drift.adopted', 'drift.reverted') ORDER BY version
+WHERE type IN ('drift.detected', 'drift.adopted', 'drift.reverted', 'results.changed',
+               'results.adopted') ORDER BY version
 """
 
 #: Columns that hold JSON as text.

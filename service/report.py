@@ -8,10 +8,12 @@ from pathlib import Path
 
 from eventstore.errors import EventStoreError
 from lifecycle.completion import numbered
+from lifecycle.naming import is_report
 from projections.report import Told, render
 from projections.results import results
 from projections.sessions import sessions
 from service.audit import records
+from service.below import OutsideRoot
 from service.disk import write_whole
 from service.errors import FilesBehind
 from service.log import WorkflowLog
@@ -42,11 +44,12 @@ def write_due(root: Root, log: WorkflowLog, path: str | None) -> None:
     ``path`` is relative to the root, None where none is due. Raises `FilesBehind` where the disk
     does not let it; the next command that writes tries again.
     """
-    if path is None or os.path.lexists(root.path / path):
+    # A path that no command of ours records was put into the log: no report is due there.
+    if path is None or not is_report(path) or os.path.lexists(root.path / path):
         return
     try:
-        write_to(root.path / path, report(log))
-    except (OSError, EventStoreError) as error:
+        write_to(root.below(path), report(log))
+    except (OSError, EventStoreError, OutsideRoot) as error:
         head = log.store.head(log.stream)
         raise FilesBehind(head.version if head else 0, error) from error
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from eventstore.address import SERVERS, is_server, public
+from eventstore.address import SERVERS, is_server, public, without_login
+from service.below import below
 from service.errors import InvalidOption, NoRoot
+from service.trust import require_trusted
 
 MARKER = ".wfctl"
 #: What the stream of a staged workflow begins with; its id follows.
@@ -44,6 +44,10 @@ class Root:
     def folder(self) -> Path:
         """``.wfctl/``."""
         return self.path / MARKER
+
+    def below(self, path: str) -> Path:
+        """Return where a path relative to the root is; raises `OutsideRoot` where it is not."""
+        return below(self.path, path)
 
     @property
     def address(self) -> Path | str:
@@ -101,6 +105,8 @@ class Config:
     workflow: str | None
     database_url: str | None = field(default=None, repr=False)
     journal: str | None = None
+    #: Who is told of decisions, failures and the end: a command line, or an address of the web.
+    notify: str | None = None
 
     @property
     def stream(self) -> str:
@@ -113,12 +119,15 @@ def find_root(start: Path) -> Root:
     here = start.resolve()
     for folder in (here, *here.parents):
         if (folder / MARKER / "config.toml").is_file():
+            below(folder, MARKER)  # another root's folder may be what a link leads to
             return Root(folder)
     raise NoRoot(here)
 
 
 def read_config(root: Root) -> Config:
     """Return the root's configuration; raises `InvalidOption` naming what is wrong in it."""
+    import tomllib
+
     try:
         values: dict[str, Any] = tomllib.loads(root.config_file.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -136,26 +145,60 @@ def read_config(root: Root) -> Config:
             f"{root.config_file}: expected journal = one of {', '.join(JOURNALS)}, "
             f"found {journal!r}"
         )
-    return Config(workflow, url, journal)
+    notify = values.get("notify")
+    if not isinstance(notify, str | None):
+        raise InvalidOption(
+            f'{root.config_file}: expected notify = "CMD or URL", found a {type(notify).__name__}'
+        )
+    return Config(workflow, url, journal, notify)
 
 
 def open_root(start: Path, url: str | None, journal: str | None = None) -> tuple[Root, Config]:
-    """Return the nearest root and its configuration; what is given goes before what it says."""
+    """Return the nearest root and its configuration; what is given goes before what it says.
+
+    Raises `UntrustedDatabase` where it names a database that nobody of this login agreed to.
+    """
     root = find_root(start)
     config = read_config(root)
+    if not url:
+        require_trusted(config.database_url, root.path)
     found = replace(root, url=url or config.database_url, journal=journal or config.journal)
     return found, config
 
 
 def kept(url: str | None) -> str | None:
-    """Return the URL as it may be written down: without a password."""
-    return public(url) if url is not None and is_server(url) else url
+    """Return the URL as it may be written down: without a password, and without one's own login.
+
+    git keeps the configuration with the root, and another login uses it as itself.
+    """
+    if url is None or not is_server(url):
+        return url
+    import os
+    import pwd
+
+    try:
+        return without_login(public(url), pwd.getpwuid(os.geteuid()).pw_name)
+    except KeyError:  # a login without an entry, as in a container
+        return public(url)
 
 
 def config_text(config: Config) -> str:
     """Return the text of ``config.toml``; a password is no part of it."""
     named = kept(config.database_url)
-    url = f"database_url = {json.dumps(named)}\n" if named else ""
-    journal = f'journal = "{config.journal}"\n' if config.journal else ""
-    workflow = f'workflow = "{config.workflow}"' if config.workflow else "machines = true"
-    return f"# written by wfctl init\n{workflow}\n{url}{journal}"
+    url = f"database_url = {_toml(named)}\n" if named else ""
+    journal = f"journal = {_toml(config.journal)}\n" if config.journal else ""
+    workflow = f"workflow = {_toml(config.workflow)}" if config.workflow else "machines = true"
+    notify = f"notify = {_toml(config.notify)}\n" if config.notify else ""
+    return f"# written by wfctl init\n{workflow}\n{url}{journal}{notify}"
+
+
+def _toml(text: str) -> str:
+    """Return a text as a basic string of TOML, which no character in it can end."""
+    return '"' + "".join(_escaped(letter) for letter in text) + '"'
+
+
+def _escaped(letter: str) -> str:
+    if letter in '"\\':
+        return f"\\{letter}"
+    # A surrogate can stand in no TOML file, escaped or not.
+    return f"\\U{ord(letter):08x}" if not letter.isprintable() else letter

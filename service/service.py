@@ -6,31 +6,36 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from eventstore.codec import canonical, digest
 from eventstore.errors import EventStoreError, WrongExpectedVersion
 from eventstore.event import Actor, NewEvent, RecordedEvent
 from eventstore.store import Claim, Expected, Refusal
+from lifecycle import payload as p
 from lifecycle.decide import decide_all
 from lifecycle.errors import LifecycleError, NeedsConsent, NoWorkflow, Refused
 from lifecycle.event import Fact
 from lifecycle.evolve import evolve
-from lifecycle.payload import (
-    LineImported,
-    NoteLogged,
-    Payload,
-    SessionEnded,
-    SessionStarted,
-    WorkflowCompleted,
-)
 from lifecycle.workflow import Workflow
 from service.clock import Clock, new_id, system_clock, utc_text
 from service.errors import FilesBehind, RootElsewhere
 from service.files import WorkflowFiles
 from service.log import FOLD_EVERY, WorkflowLog
-from service.place import Identity, adopt, check_place, identity, is_same, known_identity
+from service.place import (
+    Identity,
+    add_former,
+    adopt,
+    check_place,
+    identity,
+    is_same,
+    known_identity,
+    was_here,
+)
 from service.root import Root, RootIs
+
+if TYPE_CHECKING:
+    from lifecycle.payload import Payload
 
 #: How often a decision is taken anew because somebody else appended in between.
 CONFLICT_RETRIES = 50
@@ -58,7 +63,7 @@ class WriteOptions:
     exact: bool = False
 
 
-Planned = tuple[tuple[Payload, str], ...]
+Planned: TypeAlias = "tuple[tuple[Payload, str], ...]"
 """Payloads to be recorded, each with when it was so."""
 
 
@@ -103,13 +108,29 @@ class Service:
         """
         here = identity(self.root.path)
         if not self._known or is_same(self._known, here):
+            if how is RootIs.MOVED:
+                self._take_in_former_hosts(here)
             return
         if how is None:
             raise RootElsewhere(self._known, here)
         adopt(self.root, self._known, how)
         before = f"{self._known.get('path')} on {self._known.get('host')}"
         self._known = here
-        self.handle(NoteLogged(text=f"Root {how.value} from {before}"))
+        self.handle(p.NoteLogged(text=f"Root {how.value} from {before}"))
+
+    def _take_in_former_hosts(self, here: Identity) -> None:
+        """Take down that what was begun here under another host's name is this root's own."""
+        newest = (stage.attempt for stage in self.state().stages.values())
+        places = {(one.root, one.host) for one in newest if one is not None and one.host}
+        others = [
+            (path, host)
+            for path, host in sorted(places)
+            if path == here["path"] and host != here["host"] and not was_here(self.root, path, host)
+        ]
+        if others:
+            add_former(self.root, here, others)
+            hosts = ", ".join(dict.fromkeys(host for _, host in others))
+            self.handle(p.NoteLogged(text=f"Root moved from {hosts} to {here['host']}"))
 
     def handle(self, *commands: Payload, options: WriteOptions = WriteOptions()) -> Outcome:
         """Carry out the commands, all or nothing, and bring the files up to date.
@@ -192,6 +213,7 @@ class Service:
         for _ in range(CONFLICT_RETRIES):
             self._check_version(before, options)
             outcome = self._placed(plan_writes(before, commands, options, self.clock))
+            self._check_person(before, outcome.planned)
             if options.dry_run or not outcome.planned:
                 return outcome
             try:
@@ -208,11 +230,27 @@ class Service:
         return replace(outcome, planned=planned)
 
     def _with_place(self, payload: Payload) -> Payload:
-        if not isinstance(payload, WorkflowCompleted) or payload.report is None:
+        if payload.type != "workflow.completed":
+            return payload
+        asked = cast("p.WorkflowCompleted", payload).report
+        if asked is None:
             return payload
         from service import report  # only a completed workflow has one
 
-        return payload.model_copy(update={"report": report.free_place(self.root, payload.report)})
+        return payload.model_copy(update={"report": report.free_place(self.root, asked)})
+
+    def _check_person(self, before: Workflow | None, planned: Planned) -> None:
+        """Raise `NeedsConsent` where an agent would decide what is a person's to decide."""
+        adopted = next((one for one, _ in planned if one.type == "results.adopted"), None)
+        is_trusted = before is not None and before.consent == "trust"
+        if adopted is None or is_trusted or self.actor.kind != "agent":
+            return
+        stage = cast("p.ResultsAdopted", adopted).stage
+        raise NeedsConsent(
+            f"{stage}: whether changed results count is a person's decision, and agent:"
+            f"{self.actor.name} is none; expected a user (--actor user:NAME off a terminal).",
+            stage=stage,
+        )
 
     def _check_version(self, before: Workflow | None, options: WriteOptions) -> None:
         found = before.head if before is not None else 0
@@ -304,12 +342,13 @@ def _sessions(before: Workflow | None, planned: Planned) -> Iterator[int | None]
     """
     session = before.session.count if before is not None and before.session.is_open else None
     for payload, _ in planned:
-        if isinstance(payload, SessionStarted):
-            session = payload.number
-        elif isinstance(payload, LineImported):
-            session = session if payload.session is None else payload.session
+        if payload.type == "session.started":
+            session = cast("p.SessionStarted", payload).number
+        elif payload.type == "line.imported":
+            said = cast("p.LineImported", payload).session
+            session = session if said is None else said
         yield session
-        if isinstance(payload, SessionEnded):
+        if payload.type == "session.ended":
             session = None
 
 

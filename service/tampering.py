@@ -16,6 +16,9 @@ def drift_records(rows: Iterable[Record]) -> Iterator[Record]:
     """Yield a record for each event of drift, from the rows of `questions.DRIFT`."""
     for row in rows:
         data = row["data"]
+        if row["type"].startswith("results."):
+            yield from _of_results(row)
+            continue
         yield {
             "version": row["version"],
             "at": row["occurred_at"],
@@ -30,8 +33,28 @@ def drift_records(rows: Iterable[Record]) -> Iterator[Record]:
         }
 
 
+def _of_results(row: Record) -> Iterator[Record]:
+    """Yield a record for each result that was seen changed, or was adopted."""
+    data = row["data"]
+    is_adopted = row["type"] == "results.adopted"
+    for one in data["outputs"] if is_adopted else data["files"]:
+        yield {
+            "version": row["version"],
+            "at": row["occurred_at"],
+            "what": "adopted" if is_adopted else "detected",
+            "file": one["path"],
+            "actor": row["actor"],
+            "kind": "result" if is_adopted else f"{one['kind']} result",
+            "fields": [],
+            "kept_as": None,
+            "detected": None,
+            "message": data.get("reason"),
+        }
+
+
 def _name(difference: Record) -> str:
-    steps = [difference.get("stage"), *(difference.get("path") or [])]
+    path = difference.get("path")
+    steps = [difference.get("stage"), *(path if isinstance(path, list) else [path])]
     return ".".join(str(step) for step in steps if step is not None)
 
 

@@ -15,11 +15,16 @@ from service.adoption.versions import LOG, STATE, Sources
 from service.clock import Clock, utc_text
 from service.disk import sync_folder, write_whole
 from service.errors import RootExists
-from service.initialise import expect_nothing, make_root, refuse_second
+from service.initialise import (
+    IMPORTED,
+    claim_state,
+    expect_nothing,
+    make_root,
+    refuse_second,
+)
 from service.place import identity
 from service.root import Config, Root
 from service.service import Outcome, Service, WriteOptions, planned_state
-from service.sync import Sync, Synced, digest, write_sync
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +89,12 @@ def _refuse_strangers(root: Root, sources: Sources) -> None:
 
 def _keep(root: Root, sources: Sources) -> None:
     """Keep the sources byte for byte under ``.wfctl/imported/``."""
-    folder = root.folder / "imported"
+    folder = root.folder / IMPORTED
     folder.mkdir(exist_ok=True)
     sync_folder(root.folder)
     write_whole(folder / STATE, sources.last.state.content)
-    write_whole(folder / LOG, sources.last.log)
+    if sources.last.has_log:
+        write_whole(folder / LOG, sources.last.log)
 
 
 def _claim_files(service: Service, sources: Sources) -> None:
@@ -97,5 +103,4 @@ def _claim_files(service: Service, sources: Sources) -> None:
     if not (root.path / LOG).exists():
         write_whole(root.path / LOG, sources.last.log)
     if (root.path / STATE).exists():
-        entry = Synced(service.log.stream, 0, len(content), digest(content))
-        write_sync(root.sync_file, Sync().having(STATE, entry))
+        claim_state(service, content)

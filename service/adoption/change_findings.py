@@ -17,9 +17,6 @@ Fields = dict[str, Any]
 
 def change_findings(before: StateFile, now: StateFile) -> list[Finding]:
     """Return what changed from ``before`` to ``now`` without an amendment."""
-    if before.document["workflow_id"] != now.document["workflow_id"]:
-        names = f"{before.document['workflow_id']} -> {now.document['workflow_id']}"
-        return [Finding("other_workflow", STATE, now.line("/workflow_id"), names)]
     return [
         Finding("unamended_change", STATE, now.line(pointer), evidence, stage)
         for pointer, evidence, stage in (*_workflow(before, now), *_stages(before, now))

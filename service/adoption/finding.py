@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-#: Kind → what it means, in the order in which findings are shown.
+#: Kind → what it means, in the order in which findings are shown: what says that a result may be
+#: wrong comes first, what says that somebody wrote little comes last.
 KINDS = {
+    "other_workflow": "earlier versions of another workflow, which are not taken",
+    "unreadable_version": "a committed version that cannot be read",
+    "no_log": "no log that says what was",
+    "missing_output": "an output is named but not there",
     "illegal_transition": "a change of status that the protocol does not have",
     "missing_step": "a status claimed without the step before it",
     "repeated_status": "a status claimed that was already so",
@@ -16,19 +21,21 @@ KINDS = {
     "uncounted_retry": "a retry that retry_count does not count",
     "unlogged_retry": "a retry_count that the log does not account for",
     "stale_launch": "launched_at is older than the attempt",
-    "missing_output": "an output is named but not there",
+    "rewritten_log": "lines of an earlier version are gone",
+    "begun_anew": "the files were gone, and the workflow begun anew under its id",
+    "left_process": "running_process stands on a stage that is over",
+    "missing_report": "the report that the log names is not there",
+    "missing_machine": "the machine file that a profile names is not there",
     "session_gap": "a session number that does not follow",
     "out_of_order": "a time before one that stands above it",
     "future_time": "a time later than its file",
     "identical_times": "the same time for what cannot have been at once",
+    "undated": "a line or field without a time that can be read",
     "no_seconds": "a time without seconds",
     "no_offset": "a time without offset",
-    "undated": "a line or field without a time that can be read",
-    "unknown_field": "a field that the protocol does not have",
     "missing_field": "a field that the protocol asks for",
-    "rewritten_log": "lines of an earlier version are gone",
-    "other_workflow": "an earlier version is of another workflow",
-    "unreadable_version": "a committed version that cannot be read",
+    "named_paths": "paths that were given names, taken as a list",
+    "unknown_field": "a field that the protocol does not have",
     "polling": "lines that only say that somebody looked",
 }
 

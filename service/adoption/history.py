@@ -7,16 +7,20 @@ from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from hashlib import sha256
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from lifecycle import payload as p
 from lifecycle.document import STAGE_FIELDS
 from lifecycle.layout import layout_of
-from lifecycle.payload import LineImported, Payload, StateImported, WorkflowImported
+from lifecycle.spelling import spelling_of
 from service.adoption.finding import Finding
 from service.adoption.log_entries import Entry, common_start, runs
 from service.adoption.typed_time import parse_time
 from service.adoption.versions import LOG, STATE, Sources, Version
 from service.service import Planned
+
+if TYPE_CHECKING:
+    from lifecycle.payload import Payload
 
 #: What a stage has when nothing has happened to it yet.
 _NOTHING_YET = frozenset(STAGE_FIELDS[STAGE_FIELDS.index("started_at") :])
@@ -32,7 +36,7 @@ def history(sources: Sources, findings: Sequence[Finding], now: str, **facts: An
     told = list(_versions(sources, now))
     first = sources.versions[0].state.document
     begin = min([_created(sources, now), *(at for _, at in told)])
-    beginning = WorkflowImported(
+    beginning = p.WorkflowImported(
         document=_before_anything(first),
         layout=layout_of(first),
         events=len(told) + 1,
@@ -94,10 +98,10 @@ def _new_and_kept(versions: Sequence[Version]) -> list[tuple[Version, int, int]]
     return list(zip(versions, [0, *shared], kept, strict=True))
 
 
-def _line(run: Sequence[Entry], version: Version, *, kept: bool) -> LineImported:
+def _line(run: Sequence[Entry], version: Version, *, kept: bool) -> p.LineImported:
     first, raw = run[0], [line for entry in run for line in entry.raw]
     is_text = all(_is_text(line) for line in raw)
-    return LineImported(
+    return p.LineImported(
         raw=[line.decode() if is_text else b64encode(line).decode() for line in raw],
         encoding="utf-8" if is_text else "base64",
         ended=run[-1].ended,
@@ -123,7 +127,7 @@ def _is_text(line: bytes) -> bool:
     return True
 
 
-def _state(version: Version, sources: Sources) -> StateImported:
+def _state(version: Version, sources: Sources) -> p.StateImported:
     document = version.state.document
     source = {
         **_digest(STATE, version.state.content),
@@ -132,7 +136,9 @@ def _state(version: Version, sources: Sources) -> StateImported:
         "known_at": version.known_at,
         "root": str(sources.folder),
     }
-    return StateImported(document=document, layout=layout_of(document), source=source)
+    spelling = spelling_of(version.state.content.decode("utf-8-sig"))
+    layout = layout_of(document)
+    return p.StateImported(document=document, layout=layout, spelling=spelling, source=source)
 
 
 def _state_time(version: Version, sources: Sources, latest: str) -> str:

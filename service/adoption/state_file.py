@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from lifecycle.document import with_listed_paths
 from lifecycle.imported_document import problems
 from service.adoption.places import depth_of, lines_of, place_of_constant
 from service.errors import UnimportableState, UnreadablePlan
@@ -24,6 +25,8 @@ class StateFile:
     content: bytes
     document: dict[str, Any]
     lines: dict[str, int]
+    #: Pointers of the paths that had names: ``{"film": "stage-1/film.xyz"}``, taken as a list.
+    named: tuple[str, ...] = ()
 
     def line(self, pointer: str) -> int:
         """Return the line of a value, or of the nearest thing around it."""
@@ -46,13 +49,26 @@ def read_state(name: str, content: bytes) -> StateFile:
     text = _text(name, content)
     document = _decode(name, text)
     lines = lines_of(text)
-    state = StateFile(name, content, document, lines)
+    document, named = _listed(document)
+    state = StateFile(name, content, document, lines, named)
     found = [*problems(document)] or [*_unportable(document, "")]
     if found:
         raise UnimportableState(
             name, [f"line {state.line(p)}, {p or '/'}: {why}" for p, why in found]
         )
     return state
+
+
+def _listed(document: Any) -> tuple[Any, tuple[str, ...]]:
+    """Return the document with the paths of its stages as lists, and where they had names."""
+    stages = document.get("stages") if isinstance(document, dict) else None
+    if not isinstance(stages, list):
+        return document, ()
+    found = [with_listed_paths(stage) for stage in stages]
+    named = [
+        f"/stages/{index}/{field}" for index, (_, fields) in enumerate(found) for field in fields
+    ]
+    return {**document, "stages": [stage for stage, _ in found]}, tuple(named)
 
 
 def _text(name: str, content: bytes) -> str:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from datetime import tzinfo
-from pathlib import Path
 from typing import Any
 
 from lifecycle.document import STAGE_FIELDS, WORKFLOW_FIELDS, default_session_config
@@ -15,7 +13,7 @@ from service.adoption.finding import Finding
 from service.adoption.log_entries import Entry
 from service.adoption.log_findings import Step, steps_of
 from service.adoption.typed_time import TypedTime, parse_time
-from service.adoption.versions import STATE, Version
+from service.adoption.versions import LOG, STATE, Version
 
 _PROCESS_FIELDS = (
     "tmux_session",
@@ -53,11 +51,11 @@ class StateFindings:
 
     def all(self) -> list[Finding]:
         """Return what is wrong with the state in itself and beside its log."""
-        found = [*self._workflow(), *self._unknown()]
+        found = [*self._workflow(), *self._unknown(), *self._named()]
         for index, stage in enumerate(self.state.stages):
             place = f"/stages/{index}"
             found += self._status(place, stage)
-            found += self._retries(place, stage)
+            found += self._retries(place, stage) if self.version.has_log else []
             found += self._launch(place, stage)
             found += self._order(place, stage)
             found += self._identical(place, stage)
@@ -71,6 +69,8 @@ class StateFindings:
 
     def _workflow(self) -> Iterator[Finding]:
         document = self.state.document
+        if not self.version.has_log:
+            yield self._at("no_log", "", f"there is no {LOG}: the state alone says what was")
         if document.get("workflow_status") == "completed":
             for stage in self.state.stages:
                 if stage.get("status") not in FINISHED:
@@ -88,7 +88,7 @@ class StateFindings:
     def _status(self, place: str, stage: Fields) -> Iterator[Finding]:
         status, last = stage.get("status") or "pending", self._last(stage["id"])
         logged = self._logged(stage["id"], last)
-        if status != logged:
+        if status != logged and self.version.has_log:
             where = f" (line {last.entry.line})" if last else ""
             evidence = f"{status} in the state, {logged} by the log{where}"
             yield self._at("missing_step", f"{place}/status", evidence, stage["id"])
@@ -136,16 +136,19 @@ class StateFindings:
         pointer = f"{place}/running_process"
         if "submission_json" not in process:
             yield self._at("missing_field", pointer, "submission_json", stage["id"])
+        if stage.get("status") in FINISHED:
+            evidence = f"{stage['status']}, and it names {_of_process(process)}"
+            yield self._at("left_process", pointer, evidence, stage["id"])
         launched = self._time(process.get("launched_at"))
         runs = [s for s in self.steps if s.stage == stage["id"] and s.target is Status.RUNNING]
         logged = runs[-1].entry.time if runs else None
         started = self._time(stage.get("started_at"))
-        if launched is not None and logged is not None and launched.is_before(logged):
+        if launched is not None and logged is not None and launched.is_long_before(logged):
             evidence = (
                 f"{launched.text}, launched {logged.text} by the log (line {runs[-1].entry.line})"
             )
             yield self._at("stale_launch", f"{pointer}/launched_at", evidence, stage["id"])
-        elif launched is not None and started is not None and launched.is_before(started):
+        elif launched is not None and started is not None and launched.is_long_before(started):
             evidence = f"{launched.text}, started_at {started.text}"
             yield self._at("stale_launch", f"{pointer}/launched_at", evidence, stage["id"])
 
@@ -207,6 +210,13 @@ class StateFindings:
             place = f"{place}/running_process"
             yield from self._fields(place, process, _PROCESS_FIELDS, stage["id"])
 
+    def _named(self) -> Iterator[Finding]:
+        for pointer in self.state.named:
+            _, _, index, field = pointer.split("/")
+            stage = self.state.stages[int(index)]
+            evidence = f"{field}: paths with names, taken as {shown(stage[field])}"
+            yield self._at("named_paths", pointer, evidence, stage["id"])
+
     def _fields(
         self, place: str, values: Fields, known: tuple[str, ...], stage: str | None
     ) -> Iterator[Finding]:
@@ -253,18 +263,11 @@ def _below(values: Fields, key: str, inner: str) -> Any:
     return (values.get(key) or {}).get(inner)
 
 
+def _of_process(process: Fields) -> str:
+    return str(process.get("tmux_session") or process.get("launched_at") or "a process")
+
+
 def shown(value: Any) -> str:
     """Return a value as short JSON."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 120 else f"{text[:117]}..."
-
-
-def output_findings(version: Version, folder: Path) -> Iterator[Finding]:
-    """Yield the outputs of completed stages that are not there."""
-    for index, stage in enumerate(version.state.stages):
-        if stage.get("status") != "completed":
-            continue
-        for number, output in enumerate(stage.get("outputs") or []):
-            if not os.path.exists(folder / output):  # noqa: PTH110 - a path may be too long to look
-                line = version.state.line(f"/stages/{index}/outputs/{number}")
-                yield Finding("missing_output", STATE, line, output, stage["id"])

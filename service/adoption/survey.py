@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from service.adoption.change_findings import change_findings
+from service.adoption.disk_findings import disk_findings
 from service.adoption.finding import KINDS, Finding
 from service.adoption.log_entries import common_start
 from service.adoption.log_findings import log_findings, time_findings
-from service.adoption.state_findings import StateFindings, output_findings
-from service.adoption.versions import LOG, Sources, Version
+from service.adoption.state_findings import StateFindings
+from service.adoption.versions import LOG, STATE, Sources, Version
 
 _ORDER = {kind: place for place, kind in enumerate(KINDS)}
 
 
 def survey(sources: Sources) -> list[Finding]:
-    """Return every finding, the oldest version's first, by place.
+    """Return every finding: those that matter most first, of a kind the oldest version's, by place.
 
     The log of a version that the next one only appended to is judged with that one.
     """
     versions = sources.versions
-    found = list(sources.unreadable)
+    found = [*sources.unreadable, *_foreign(sources.foreign)]
     for number, version in enumerate(versions):
         before = versions[number - 1] if number else None
         here = _since(before, version)
         if number + 1 == len(versions) or _is_rewritten(version, versions[number + 1]):
             here += log_findings(version) + StateFindings(version, sources.zone).all()
         found += _sorted(here, version)
-    return [*found, *_sorted(list(output_findings(sources.last, sources.folder)), sources.last)]
+    found += _sorted(list(disk_findings(sources.last, sources.folder)), sources.last)
+    return sorted(found, key=lambda finding: _ORDER[finding.kind])
+
+
+def _foreign(versions: Sequence[Version]) -> Iterator[Finding]:
+    """Yield one finding for each workflow whose versions stand in the same place."""
+    for name in dict.fromkeys(version.workflow for version in versions):
+        own = [version for version in versions if version.workflow == name]
+        line = own[0].state.line("/workflow_id")
+        yield Finding("other_workflow", STATE, line, name, commit=own[0].commit, count=len(own))
 
 
 def _since(before: Version | None, now: Version) -> list[Finding]:
@@ -37,6 +47,10 @@ def _since(before: Version | None, now: Version) -> list[Finding]:
         return time_findings(now.entries, now.known_at)
     start = common_start(before.entries, now.entries)
     found = time_findings(now.entries[start:], now.known_at)
+    if _is_begun_anew(before, now):
+        created = [version.state.document.get("created") for version in (before, now)]
+        evidence = f"created {created[0]}, then {created[1]}; {len(before.entries)} entries before"
+        return [*found, Finding("begun_anew", STATE, now.state.line("/created"), evidence)]
     if _is_rewritten(before, now):
         gone = before.entries[start:]
         first = now.entries[start].line if start < len(now.entries) else 1
@@ -45,10 +59,21 @@ def _since(before: Version | None, now: Version) -> list[Finding]:
     return found + change_findings(before.state, now.state)
 
 
+def _is_begun_anew(before: Version, now: Version) -> bool:
+    """Whether it is another life of the workflow: nothing of the log is left, or was for a while.
+
+    Its definitions were made anew, and none of them was changed.
+    """
+    created = [version.state.document.get("created") for version in (before, now)]
+    if created[0] == created[1]:
+        return False
+    return now.after_gap or common_start(before.entries, now.entries) == 0
+
+
 def _is_rewritten(before: Version, now: Version) -> bool:
     return common_start(before.entries, now.entries) < len(before.entries)
 
 
 def _sorted(found: Sequence[Finding], version: Version) -> list[Finding]:
     placed = [replace(finding, commit=finding.commit or version.commit) for finding in found]
-    return sorted(placed, key=lambda f: (f.file, f.line, _ORDER[f.kind]))
+    return sorted(placed, key=lambda f: (f.file, f.line))

@@ -13,6 +13,8 @@ _FORM = re.compile(
 )
 #: Earlier times are mistakes, and the log writes years with four digits.
 _FIRST_YEAR = 1970
+#: What one step may take: a job is launched, the state is written, and then the log.
+_A_MOMENT = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,11 @@ class TypedTime:
         """Whether it is earlier, by as much of both as was typed."""
         size = 19 if self.has_seconds and other.has_seconds else 16
         return self.moment[:size] < other.moment[:size]
+
+    def is_long_before(self, other: TypedTime) -> bool:
+        """Whether it is earlier by more than it takes to launch something and to write it down."""
+        gap = datetime.fromisoformat(other.moment) - datetime.fromisoformat(self.moment)
+        return self.is_before(other) and gap > _A_MOMENT
 
     def is_same_second(self, other: TypedTime) -> bool:
         """Whether both were given to the second, and are the same."""

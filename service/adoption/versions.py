@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
+from eventstore.regular import read_regular
 from service.adoption.finding import Finding
 from service.adoption.log_entries import Entry, read_entries
 from service.adoption.state_file import StateFile, read_state
 from service.adoption.typed_time import parse_time
+from service.below import below
 from service.clock import utc_text
 from service.errors import NotFound, ServiceError
 
@@ -30,16 +33,28 @@ class Version:
     entries: tuple[Entry, ...]
     known_at: str
     commit: str | None = None
+    has_log: bool = True
+    #: Whether the files were gone before it.
+    after_gap: bool = False
+
+    @property
+    def workflow(self) -> str:
+        """Whose version it is."""
+        return str(self.state.document["workflow_id"])
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What is imported: the versions, oldest first, and how their times are to be read."""
+    """What is imported: the versions, oldest first, and how their times are to be read.
+
+    ``foreign`` are those of another workflow in the same place, which are not taken.
+    """
 
     folder: Path
     versions: tuple[Version, ...]
     zone: tzinfo | None
     unreadable: tuple[Finding, ...] = ()
+    foreign: tuple[Version, ...] = ()
 
     @property
     def last(self) -> Version:
@@ -52,7 +67,8 @@ class _Commit:
     hash: str
     at: str
     state: bytes
-    log: bytes
+    log: bytes | None
+    after_gap: bool
 
 
 def read_sources(folder: Path, *, now: str, git: bool, zone: tzinfo | None) -> Sources:
@@ -62,9 +78,9 @@ def read_sources(folder: Path, *, now: str, git: bool, zone: tzinfo | None) -> S
     clock as the log's first entry, else the local one. ``now`` is the time now, the log's form.
     Raises `NotFound`, `UnreadablePlan`, `UnimportableState`.
     """
-    log = _content(folder, LOG)
     state = read_state(STATE, _content(folder, STATE))
-    zone = zone or _zone(state, log)
+    log = _content_if_there(folder, LOG)
+    zone = zone or _zone(state, log or b"")
     last = _version(state, log, zone, now, None)
     versions: list[Version] = []
     unreadable: list[Finding] = []
@@ -74,28 +90,40 @@ def read_sources(folder: Path, *, now: str, git: bool, zone: tzinfo | None) -> S
         except ServiceError as error:
             unreadable.append(_unreadable(commit, error))
         else:
-            versions.append(_version(earlier, commit.log, zone, commit.at, commit.hash))
-    if versions and (versions[-1].state.content, versions[-1].log) == (state.content, log):
-        last = _version(state, log, zone, versions.pop().known_at, None)
-    return Sources(folder, (*versions, last), zone, tuple(unreadable))
+            version = _version(earlier, commit.log, zone, commit.at, commit.hash)
+            versions.append(replace(version, after_gap=commit.after_gap))
+    if versions and (versions[-1].state.content, versions[-1].log) == (state.content, log or b""):
+        same = versions.pop()
+        last = replace(last, known_at=same.known_at, after_gap=same.after_gap)
+    own = (version for version in versions if version.workflow == last.workflow)
+    foreign = (version for version in versions if version.workflow != last.workflow)
+    return Sources(folder, (*own, last), zone, tuple(unreadable), tuple(foreign))
 
 
 def _content(folder: Path, name: str) -> bytes:
     try:
-        return (folder / name).read_bytes()
+        return read_regular(below(folder, name))
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound(
-            f"no {name} in {folder}; expected a folder with {STATE} and {LOG}. "
+            f"no {name} in {folder}; expected a folder with {STATE}, and {LOG} where there is one. "
             "Nothing was written.",
             folder=str(folder),
             file=name,
         ) from None
 
 
+def _content_if_there(folder: Path, name: str) -> bytes | None:
+    try:
+        return read_regular(below(folder, name))
+    except FileNotFoundError:
+        return None
+
+
 def _version(
-    state: StateFile, log: bytes, zone: tzinfo | None, known_at: str, commit: str | None
+    state: StateFile, log: bytes | None, zone: tzinfo | None, known_at: str, commit: str | None
 ) -> Version:
-    return Version(state, log, tuple(read_entries(log, zone)), known_at, commit)
+    entries = tuple(read_entries(log or b"", zone, state.stages))
+    return Version(state, log or b"", entries, known_at, commit, log is not None)
 
 
 def _zone(state: StateFile, log: bytes) -> tzinfo | None:
@@ -114,13 +142,25 @@ def _unreadable(commit: _Commit, error: ServiceError) -> Finding:
 
 def _commits(folder: Path) -> list[_Commit]:
     """Return the commits that touched the files, oldest first, with both as of each."""
-    listed = _git(folder, "log", "--reverse", "--format=%H %ct", "--", STATE, LOG)
-    found = []
+    listed = _git(
+        folder,
+        "log",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--reverse",
+        "--format=%H %ct",
+        "--",
+        STATE,
+        LOG,
+    )
+    found: list[_Commit] = []
+    gone = False
     for line in listed.decode().splitlines():
         hash_, _, seconds = line.partition(" ")
         state, log = (_blob(folder, hash_, name) for name in (STATE, LOG))
         if state is not None:
-            found.append(_Commit(hash_, _moment(seconds), state, log or b""))
+            found.append(_Commit(hash_, _moment(seconds), state, log, gone))
+        gone = state is None
     return found
 
 
@@ -136,10 +176,24 @@ def _blob(folder: Path, commit: str, name: str) -> bytes | None:
     return _git(folder, "cat-file", "blob", place)
 
 
+#: The repository may be a stranger's, and its configuration names programs: none of them is run.
+_ALONE = (
+    "--no-pager",
+    "--no-optional-locks",
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "log.showSignature=false"),
+    *("-c", "protocol.allow=never"),
+)
+#: Nor is an object fetched that is missing; this goes before every ``protocol.NAME.allow``.
+_NOWHERE = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
+
+
 def _git(folder: Path, *arguments: str) -> bytes:
     try:
         done = subprocess.run(
-            ["git", "-C", str(folder), "--no-optional-locks", *arguments],
+            ["git", "-C", str(folder), *_ALONE, *arguments],
+            env=os.environ | _NOWHERE,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,

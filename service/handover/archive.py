@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from hashlib import sha256
-from itertools import islice
 from pathlib import Path
 from urllib.parse import quote
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
@@ -33,9 +32,11 @@ def write_archive(path: Path, root: Root, log: WorkflowLog, shown: Shown, upto: 
 
     ``upto`` is the version of the workflow that ``shown`` shows, 0 where there is none; every
     stream ends where it stood at the beginning. The same log gives the same bytes. Raises
-    `NoWorkflow` where there is no machine either.
+    `NoWorkflow` where there is no machine either, `UnsoundLog` where a stream was altered.
     """
     ends = [*_workflow(log, upto), *_machines(root, log.store)]
+    for end in ends:
+        _require_sound(log.store, end)
     workflow = log.current(upto).id if upto or not ends else None
     manifest = Manifest(workflow, _newest(log.store, ends), streams=ends)
     with replaced(path) as temporary, ZipFile(temporary, "w", ZIP_DEFLATED) as archive:
@@ -54,6 +55,12 @@ def write_archive(path: Path, root: Root, log: WorkflowLog, shown: Shown, upto: 
     return manifest
 
 
+def _require_sound(store: EventStore, end: Stream) -> None:
+    """Raise `UnsoundLog` for a stream that is not what was recorded."""
+    for _ in store.read(end.name, upto=end.version):
+        pass
+
+
 def _workflow(log: WorkflowLog, upto: int) -> Iterator[Stream]:
     if upto:
         yield _end(log.store, log.stream, upto)
@@ -68,17 +75,19 @@ def _machines(root: Root, store: EventStore) -> Iterator[Stream]:
 
 
 def _end(store: EventStore, stream: str, version: int) -> Stream:
-    last = next(iter(store.raw(stream, after=version - 1)))
+    last = next(iter(store.raw(stream, after=version - 1, upto=version)))
     return Stream(stream, f"events/{quote(stream, safe='-._')}.jsonl", version, last.hash)
 
 
 def _raws(store: EventStore, end: Stream) -> Iterator[Raw]:
-    return islice(store.raw(end.name), end.version)
+    return store.raw(end.name, upto=end.version)
 
 
 def _newest(store: EventStore, ends: Iterable[Stream]) -> str:
     """Return when the newest event was recorded."""
-    last = [next(iter(store.raw(end.name, after=end.version - 1))) for end in ends]
+    last = [
+        next(iter(store.raw(end.name, after=end.version - 1, upto=end.version))) for end in ends
+    ]
     return max(str(json.loads(raw.text)["recorded_at"]) for raw in last)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import IO, Any
@@ -19,12 +20,14 @@ from eventstore.codec import Schema
 from eventstore.event import Actor, NewEvent, RecordedEvent
 from eventstore.instant import Clock, Instant, instant
 from eventstore.store import Claim, EventStore, Refusal
-from service.disk import write_whole
+from service.disk import write_streamed
 from service.errors import RootExists
 from service.handover.contents import Archive
 from service.handover.manifest import CLAIMS, DRIFT, REFUSALS, Manifest, Stream, UnusableArchive
 from service.initialise import configure, prepare_folder
 from service.root import Root, read_config
+
+_CHUNK = 1 << 16
 
 Connect = Callable[[Root, Schema, Clock], EventStore]
 """Opens the log of a root for writing, made first where it is not there."""
@@ -39,6 +42,10 @@ class Verbatim(Schema):
     def decode(self, position: int, hash_: str, text: str | bytes) -> RecordedEvent:
         """Return the event as it stands."""
         return RecordedEvent(position, hash_, orjson.loads(text))
+
+    def event(self, position: int, hash_: str, body: dict[str, Any]) -> RecordedEvent:
+        """Return the event as it stands."""
+        return RecordedEvent(position, hash_, body)
 
 
 class Then:
@@ -154,4 +161,6 @@ def _keep_drift(file: ZipFile, manifest: Manifest, root: Root) -> None:
         if name.startswith(DRIFT):
             root.drift.mkdir(exist_ok=True)
             # Only its last part: a name must not lead out of the folder.
-            write_whole(root.drift / Path(name).name, file.read(name))
+            with file.open(name) as content:
+                chunks = iter(partial(content.read, _CHUNK), b"")
+                write_streamed(root.drift / Path(name).name, chunks)

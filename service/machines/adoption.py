@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 from lifecycle.layout import layout_of
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
+from lifecycle.machines.path import look
 from lifecycle.machines.payload import MachineUpdated, change_of
 from lifecycle.payload_base import Payload
 from lifecycle.payload_drift import DriftAdopted
 from lifecycle.workflow import Drift
+from projections.document_diff import FieldDifference, differences
 from projections.machines.documents import documents, paths
 from service.disk import content_of
 from service.errors import NotFound
-from service.machines.foreign import decoded
+from service.machines.foreign import decoded, is_field
 from service.machines.service import MachineService
 
 
@@ -31,8 +35,11 @@ def waiting(state: Machine, file: str | None, detected: int | None) -> Drift:
 
 
 def changes_of(service: MachineService, state: Machine, drift: Drift) -> dict[str, Any]:
-    """Return the fields that the kept version has otherwise than the log had: path → value."""
-    kept = content_of(service.root.path / drift.kept_as)
+    """Return the fields that the kept version has otherwise than the log had: path → value.
+
+    One that was taken away is null.
+    """
+    kept = content_of(service.root.below(drift.kept_as))
     found = decoded(kept)
     if found is None:
         raise InvalidInput(
@@ -43,17 +50,46 @@ def changes_of(service: MachineService, state: Machine, drift: Drift) -> dict[st
     base = service.log.current(drift.base) if drift.base else state
     role = next(role for role, path in paths(state).items() if path == drift.file)
     before = documents(base)[role]
-    top = "execution." if role == "execution" else ""
-    return {
-        key if key == "tasks" else f"{top}{key}": value
-        for key, value in found.items()
-        if value != before.get(key)
-    }
+    changed = [one for one in differences(before, found) if one.kind != "order"]
+    reached = dict.fromkeys(_reach(one) for one in changed)
+    return {_name(role, path): look(found, path) for path in reached}
 
 
-def adoption(service: MachineService, state: Machine, drift: Drift) -> list[Payload]:
-    """Return the commands that take a hand edit over; the rules may refuse them."""
-    fields = changes_of(service, state, drift)
+def _reach(difference: FieldDifference) -> tuple[str, ...]:
+    """Return the path of a field that differs, as far as dot paths lead."""
+    whole = difference.path if difference.stage is None else ("stages",)
+    return tuple(takewhile(is_field, whole)) or whole[:1]
+
+
+def _name(role: str, path: tuple[str, ...]) -> str:
+    is_apart = role == "execution" and path[0] != "tasks"
+    return ".".join(("execution", *path) if is_apart else path)
+
+
+def _chosen(fields: dict[str, Any], only: Sequence[str]) -> dict[str, Any]:
+    """Return the fields that are named, and those below them; all where none is named."""
+    for name in only:
+        if not any(_is_below(path, name) for path in fields):
+            raise InvalidInput(
+                f"{name} is no field that was edited; these were: {', '.join(fields) or 'none'}",
+                field=name,
+                edited=list(fields),
+            )
+    return {k: v for k, v in fields.items() if not only or any(_is_below(k, n) for n in only)}
+
+
+def _is_below(path: str, name: str) -> bool:
+    return path == name or path.startswith(f"{name}.")
+
+
+def adoption(
+    service: MachineService, state: Machine, drift: Drift, only: Sequence[str] = ()
+) -> list[Payload]:
+    """Return the commands that take a hand edit over, or ``only`` some fields of it.
+
+    The rules may refuse them. Raises `InvalidInput` for a field that was not edited.
+    """
+    fields = _chosen(changes_of(service, state, drift), only)
     changes = [change_of(path, value) for path, value in fields.items()]
     listed = [change.model_dump(mode="json") for change in changes]
     closing = DriftAdopted(file=drift.file, detected=drift.version)

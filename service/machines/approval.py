@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, Protocol
@@ -13,6 +13,7 @@ from lifecycle.machines.decide import check_approval
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.payload import MachineApproved
+from projections.signs import spelled
 from service import consent as proofs
 from service.amendments import check_person
 from service.clock import utc_text
@@ -34,6 +35,8 @@ class Question:
     approval: str
     choice: str | None
     head: str
+    #: The files that it is of, as they are now: path → SHA-256 in hex.
+    files: Mapping[str, str]
 
     @property
     def subject(self) -> str:
@@ -48,15 +51,28 @@ class Question:
     @property
     def statement(self) -> bytes:
         """What is agreed to, as canonical JSON: this is what is signed."""
-        return statement_of(self.state, self.approval, self.choice, self.head)
+        return statement_of(self.state, self.approval, self.choice, self.head, self.files)
 
     @property
     def text(self) -> str:
         """The question as a person reads it."""
-        asks = self.state.definition.approvals[self.approval].asks
-        choice = f"\nchosen: {self.choice}" if self.choice else ""
-        title = self.state.definition.title
-        return f"{self.state.id} ({title}), in {self.state.phase}\n{asks}{choice}"
+        definition = self.state.definition
+        lines = [
+            f"{self.state.id} ({definition.title}), in {self.state.phase}",
+            *self._limit(),
+            definition.approvals[self.approval].asks,
+            *([f"chosen: {self.choice}"] if self.choice else []),
+            *(f"of {path}, SHA-256 {sha256}" for path, sha256 in self.files.items()),
+        ]
+        return "\n".join(map(spelled, lines))
+
+    def _limit(self) -> list[str]:
+        """Say which limit led here, and what was asked for then: that question is open still."""
+        move = self.state.last_move
+        if move is None or not move.is_diverted:
+            return []
+        used = f"{move.loop} is used up ({move.count} of {move.limit})"
+        return [f"{used}: from {move.source} it was to go to {move.asked} once more"]
 
 
 class Consenter(Protocol):
@@ -74,7 +90,9 @@ def question_of(service: MachineService, approval: str, choice: str | None) -> Q
     state = service.state()
     check_approval(state, approval)
     events = service.log.store.read(service.log.stream, after=state.head - 1, upto=state.head)
-    return Question(state, approval, _chosen(service, state, choice), next(events).hash)
+    chosen = _chosen(service, state, choice)
+    files = state.files_at_stake(chosen, service.evidence(state))
+    return Question(state, approval, chosen, next(events).hash, files)
 
 
 def options_of(service: MachineService, state: Machine) -> list[str]:
@@ -82,7 +100,9 @@ def options_of(service: MachineService, state: Machine) -> list[str]:
     if state.is_final:
         return []
     pattern = state.definition.phases[state.phase].options
-    return list(look(service.root.path, [pattern])[pattern].found) if pattern else []
+    if not pattern:
+        return []
+    return list(look(service.root.path, [pattern])[pattern].since(state.visit.earlier).found)
 
 
 def _chosen(service: MachineService, state: Machine, choice: str | None) -> str | None:
@@ -141,7 +161,7 @@ def _approve(
             service.log.stream, int(options.expected_version or 0), shown.state.head
         )
         raise VersionConflict(shown.state.id, error)
-    if approval in shown.state.approvals:
+    if shown.state.stands(approval, service.evidence(shown.state)):
         return MachineOutcome((), (), shown.state)
     consenter = consenter_for(shown.state.consent)
     if shown.state.consent == "terminal":
@@ -157,7 +177,7 @@ def _bound(
     for _ in range(_REBINDINGS):
         service.files.take_in()
         now = question_of(service, shown.approval, shown.choice)
-        if now.state.phase != shown.state.phase:
+        if (now.state.phase, now.files) != (shown.state.phase, shown.files):
             break
         proof = consenter.prove(now)
         if proof is None:
@@ -185,6 +205,7 @@ def _command(service: MachineService, question: Question, proof: dict[str, Any])
         phase=question.state.phase,
         approved_by=who,
         proof=proof,
+        files=dict(question.files),
     )
     now = utc_text(service.clock())
     planned = proofs.Planned(command.model_dump(mode="json"), question.head, service.actor, now)

@@ -9,10 +9,14 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
 from projections.times import passed
 
 _MARKER = re.compile(r"^\s*(?:[-*+]|\d+\.)\s+\[([ xX~])\]\s+(?:\*\*)?(.*)$")
+#: A heading that is a task, perhaps with its marker; else a line below it says how it stands.
+_HEADING = re.compile(r"^#{2,6}\s+(?:\[([ xX~])\]\s+)?(?:\*\*)?(Task\b.*)$", re.IGNORECASE)
+_STATUS = re.compile(r"^\s*(?:[-*+]\s+)?\*\*Status:?\*\*:?\s*\[([ xX~])\]", re.IGNORECASE)
 _ID = re.compile(r"(?:task\s+)?([A-Za-z]*-?\d+(?:[.\-]\d+)*)", re.IGNORECASE)
 EXECUTE = "EXECUTE"
 
@@ -30,16 +34,41 @@ def tasks_of(plan: Path) -> list[PlannedTask]:
     """Return the tasks of a plan in their order, none where there is no plan."""
     if not plan.is_file():
         return []
+    lines = plan.read_text("utf-8", "replace").splitlines()
+    # Where tasks are headings, the items of lists below them are their steps.
+    return _of_headings(lines) or _of_lists(lines)
+
+
+def _of_lists(lines: list[str]) -> list[PlannedTask]:
+    """Return the tasks that are items: ``- [x] 1.1 Write it``."""
     found: list[PlannedTask] = []
-    for number, line in enumerate(plan.read_text("utf-8", "replace").splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         marker = _MARKER.match(line)
-        if marker is None:
-            continue
-        text = marker[2].strip()
-        name = _ID.match(text)
-        id_ = name[1] if name is not None else str(len(found) + 1)
-        found.append(PlannedTask(id_, text, marker[1] in "xX", number))
+        if marker is not None:
+            found.append(_task(marker[2], marker[1], number, len(found) + 1))
     return found
+
+
+def _of_headings(lines: list[str]) -> list[PlannedTask]:
+    """Return the tasks that are headings: ``### [x] Task 1``, or with ``**Status:** [x]`` below."""
+    found: list[PlannedTask] = []
+    waiting: str | None = None
+    for number, line in enumerate(lines, 1):
+        heading, status = _HEADING.match(line), _STATUS.match(line)
+        if line.startswith("#"):
+            waiting = heading[2] if heading is not None and heading[1] is None else None
+        if heading is not None and heading[1] is not None:
+            found.append(_task(heading[2], heading[1], number, len(found) + 1))
+        elif waiting is not None and status is not None:
+            found.append(_task(waiting, status[1], number, len(found) + 1))
+            waiting = None
+    return found
+
+
+def _task(text: str, marker: str, line: int, number: int) -> PlannedTask:
+    name = _ID.match(text.strip())
+    id_ = name[1] if name is not None else str(number)
+    return PlannedTask(id_, text.strip(), marker in "xX", line)
 
 
 def same(one: str, other: str) -> bool:
@@ -52,8 +81,12 @@ def _bare(id_: str) -> str:
 
 
 def resumption(state: Machine, plan: Path, resume_from: str | None, now: str) -> dict[str, Any]:
-    """Return where to go on: step, task, and what does not agree."""
+    """Return where to go on: step, task, and what does not agree.
+
+    Raises `InvalidInput` where the plan has no task ``resume_from``.
+    """
     tasks = tasks_of(plan)
+    _check_task(tasks, resume_from)
     visit = state.visits.get(EXECUTE)
     last = str(visit.data["last_task"]) if visit and visit.data.get("last_task") else None
     done = {task.id for task in tasks if task.done}
@@ -68,6 +101,17 @@ def resumption(state: Machine, plan: Path, resume_from: str | None, now: str) ->
         "stale": _stale(state, now),
         "differences": _differences(tasks, last),
     }
+
+
+def _check_task(tasks: list[PlannedTask], named: str | None) -> None:
+    """Raise `InvalidInput` for a task that the plan does not have."""
+    known = [task.id for task in tasks]
+    if named is not None and known and not any(same(named, id_) for id_ in known):
+        raise InvalidInput(
+            f"--resume-from {named}: expected a task of plan.md, which has: {', '.join(known)}",
+            task=named,
+            known=known,
+        )
 
 
 def _point(

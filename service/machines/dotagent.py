@@ -8,20 +8,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from glob import escape
 from pathlib import Path
 from typing import Any
 
-from lifecycle.machines.guard import FileFact
+from lifecycle.machines.guard import FileFact, parts, path_of
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.payload import MachineTaskChanged, MachineTransitioned
 from lifecycle.machines.transition import open_ways
 from lifecycle.payload_base import Payload
 from projections.machines.dotagent import phase as phase_document
 from projections.times import passed, utc_seconds
-from service.machines.evidence import look
+from service.machines.evidence import look, output_at
+from service.machines.foreign import decoded
 
 _WEEK = 7 * 86_400
+#: Findings with which nothing is resumed before a person has decided.
+_UNSAFE = frozenset({"output_missing", "phase_order", "interruption_unsafe"})
 
 
 @dataclass(slots=True)
@@ -33,6 +35,11 @@ class Resumption:
     findings: list[dict[str, Any]] = field(default_factory=list)
     commands: list[Payload] = field(default_factory=list)
     todo: list[str] = field(default_factory=list)
+
+    @property
+    def unsafe(self) -> list[dict[str, Any]]:
+        """The findings for which a person decides before anything is mended."""
+        return [one for one in self.findings if one["check"] in _UNSAFE]
 
 
 def resumption(
@@ -63,19 +70,25 @@ def _validated(
 ) -> Iterator[dict[str, Any]]:
     """Say what is wrong: outputs, times, the order of phases, a file that is not whole."""
     for done in phase_document(state)["completed_phases"]:
-        if done["output"] and not _output(root, done["output"], is_pattern=True).found:
+        pattern = str(done["output"] or "").removeprefix(f"{root}/")
+        if pattern and not look(root, [pattern])[pattern].found:
             yield _finding("output_missing", f"{done['phase']}: {done['output']} is not there")
     yield from _times(state, now)
     yield from _order(state)
-    if on_disk is not None and not _is_whole(on_disk):
+    yield from _file(on_disk)
+
+
+def _file(on_disk: bytes | None) -> Iterator[dict[str, Any]]:
+    """Say what is wrong with ``phase.json``: half a file, or one that says so of itself."""
+    if on_disk is None:
+        return
+    document = decoded(on_disk)
+    if document is None:
         yield _finding("not_whole", "phase.json was not whole; it is archived and written anew")
-
-
-def _output(root: Path, named: Any, *, is_pattern: bool) -> FileFact:
-    """Return what is there of an output; agents name it by its whole path too."""
-    own = str(named or "").removeprefix(f"{root}/")
-    own = own if is_pattern else escape(own)
-    return look(root, [own])[own]
+    elif document.get("interruption_safe") is not True:
+        found = json.dumps(document.get("interruption_safe"))
+        message = f"phase.json says interruption_safe: {found}; expected true"
+        yield _finding("interruption_unsafe", message)
 
 
 def _finding(check: str, message: str) -> dict[str, Any]:
@@ -103,18 +116,16 @@ def _order(state: Machine) -> Iterator[dict[str, Any]]:
         yield _finding("phase_order", f"the phases were not taken in their order: {names}")
 
 
-def _is_whole(content: bytes) -> bool:
-    try:
-        found = json.loads(content)
-    except ValueError:
-        return False
-    return isinstance(found, dict) and found.get("interruption_safe") is True
-
-
 def _by_phase(root: Path, state: Machine, files: Mapping[str, FileFact], found: Resumption) -> None:
     if state.definition.tasks is not None and state.tasks:
         _tasks(root, state, found)
     ways = open_ways(state, files)
+    if not _has_begun(state):
+        found.todo.append(
+            f"begin {state.phase} (`wfctl machine append {state.id} phase.started`): "
+            f"{state.definition.phases[state.phase].asks}"
+        )
+        return
     if len(ways) == 1:
         reason = "resumed: its output is there"
         found.commands.append(MachineTransitioned(to=ways[0].to, reason=reason))
@@ -124,10 +135,42 @@ def _by_phase(root: Path, state: Machine, files: Mapping[str, FileFact], found: 
     output = phase.output
     if waiting is not None and phase.person and waiting not in state.approvals:
         found.todo += _asked(root, state, waiting, output, phase.options)
-    elif output is not None and not files.get(output, FileFact()).valid:
-        found.todo.append(f"do the work of {state.phase} again: {output} is not there")
+    elif output is not None and (lack := _lack_of(state, files, output)) is not None:
+        chosen = state.given[-1].choice if waiting in state.approvals and state.given else None
+        found.todo.append(
+            f"go on to the roundtable with {chosen}, which a person chose: {output} {lack}"
+            if chosen is not None
+            else f"do the work of {state.phase} again: {output} {lack}"
+        )
     elif not found.commands:
         found.todo.append(f"go on with {state.phase}: {phase.asks}")
+
+
+def _has_begun(state: Machine) -> bool:
+    """Whether anything was recorded of the phase since it was entered."""
+    statuses = state.definition.statuses
+    is_initial = statuses is None or state.status == statuses.initial
+    at_work = any(task.get("started_at") for task in state.tasks)
+    of_tasks = state.definition.tasks is not None and _is_of_tasks(state) and at_work
+    return not is_initial or bool(state.approvals) or of_tasks
+
+
+def _is_of_tasks(state: Machine) -> bool:
+    """Whether the phase is left by its tasks."""
+    path = state.definition.tasks.path if state.definition.tasks is not None else None
+    ways = state.definition.ways(state.phase)
+    return any(path_of(part) == path for way in ways for part in parts(way.guard))
+
+
+def _lack_of(state: Machine, files: Mapping[str, FileFact], output: str) -> str | None:
+    """Say what is wrong with the phase's output, None where nothing is."""
+    fact = files.get(output, FileFact())
+    new = fact.since(state.visit.earlier)
+    if new.valid:
+        return None
+    if new.found:
+        return "is there and is not valid JSON"
+    return "is there only as it was before the phase began" if fact.found else "is not there"
 
 
 def _asked(
@@ -135,13 +178,15 @@ def _asked(
 ) -> list[str]:
     """At an approval point a person is asked again; what is there is not made again."""
     ask = f"`wfctl machine approve {state.id} {approval}`"
-    if output is not None and look(root, [output])[output].valid:
+    seen = look(root, [one for one in (output, options) if one is not None])
+    lack = _lack_of(state, seen, output) if output is not None else None
+    if output is not None and lack is None:
         return [f"re-confirm with the person: {output} is there; {ask}"]
-    designs = look(root, [options])[options].found if options is not None else ()
+    designs = seen[options].since(state.visit.earlier).found if options is not None else ()
     if designs:
         listed = ", ".join(designs)
         return [f"ask the person again which of {listed} it is: {ask}; do not run the architects"]
-    return [f"do the work of {state.phase} again: {output} is not there"]
+    return [f"do the work of {state.phase} again: {output} {lack}"]
 
 
 def _tasks(root: Path, state: Machine, found: Resumption) -> None:
@@ -151,7 +196,15 @@ def _tasks(root: Path, state: Machine, found: Resumption) -> None:
         if known is None or task.get("status") != known.running:
             continue
         id_ = str(task.get("id"))
-        status = _status_of(root, task, known.statuses)
+        if not known.is_id(id_):
+            message = f"a task is running whose id {id_!r:.80} is not of the form {known.pattern}"
+            found.findings.append(_finding("task_unnamed", message))
+            continue
+        fact = output_at(root, task.get("output")).since(state.task_earlier.get(id_, {}))
+        status = _status_of(root, fact, known.statuses)
+        if status is None and fact.found:
+            message = f"{id_}: {fact.found[0]} was not written to its end; it does not count"
+            found.findings.append(_finding("output_torn", message))
         if status is None:
             changes: dict[str, Any] = {"status": known.statuses[0]}
             reason = "interrupted: it was running and left no output"
@@ -160,10 +213,14 @@ def _tasks(root: Path, state: Machine, found: Resumption) -> None:
         found.commands.append(MachineTaskChanged(task=id_, changes=changes, reason=reason))
 
 
-def _status_of(root: Path, task: Mapping[str, Any], statuses: list[str]) -> str | None:
-    """Return the status that a task's output says, ``pre_complete`` where it says none."""
-    fact = _output(root, task.get("output"), is_pattern=False)
+def _status_of(root: Path, fact: FileFact, statuses: list[str]) -> str | None:
+    """Return the status that a task's output says, ``pre_complete`` where it says none.
+
+    None where there is no output, or the beginning of a JSON object or list alone.
+    """
     if not fact.found:
+        return None
+    if not fact.valid and (root / fact.found[0]).read_bytes().lstrip()[:1] in (b"{", b"["):
         return None
     said = json.loads((root / fact.valid[0]).read_bytes()) if fact.valid else None
     status = said.get("status") if isinstance(said, dict) else None

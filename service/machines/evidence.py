@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from glob import escape
 from pathlib import Path
+from typing import Any
 
 from lifecycle.machines.guard import FileFact, is_inside
+from service.sync import digest
 
 
 def look(root: Path, patterns: Iterable[str]) -> dict[str, FileFact]:
     """Return what was found for each pattern; nothing outside of the root is looked at."""
     return {pattern: _fact(root, pattern) for pattern in patterns}
+
+
+def output_at(root: Path, named: Any) -> FileFact:
+    """Return what is there of an output of a task; agents name it by its whole path too."""
+    own = escape(str(named or "").removeprefix(f"{root}/"))
+    return look(root, [own])[own]
 
 
 def _fact(root: Path, pattern: str) -> FileFact:
@@ -21,7 +30,13 @@ def _fact(root: Path, pattern: str) -> FileFact:
     return FileFact(
         tuple(_name(root, path) for path in filled),
         tuple(_name(root, path) for path in filled if is_json(path)),
+        {_name(root, path): mark_of(path) for path in filled},
     )
+
+
+def mark_of(path: Path) -> str:
+    """Return the mark of a file: its SHA-256, and when it was written last, in nanoseconds."""
+    return f"{digest(path.read_bytes())}@{path.stat().st_mtime_ns}"
 
 
 def _name(root: Path, path: Path) -> str:

@@ -17,6 +17,7 @@ from lifecycle.machines.machine import Machine
 from lifecycle.machines.payload import MachineRecorded
 from lifecycle.payload_base import Payload
 from projections.machines.documents import paths, rendered
+from service.below import OutsideRoot
 from service.disk import content_of, locked, write_over
 from service.errors import FilesBehind, RootBusy
 from service.machines import archive, foreign
@@ -54,7 +55,7 @@ class MachineFiles:
         """Record what others did to the files; return how many events that took."""
         sync = read_sync(self.sync_file)
         for path, left in sync.files.items():
-            found = content_of(self.root.path / path)
+            found = content_of(self.root.below(path))
             if found is None or digest(found) != left.sha256:
                 return self.bring_up_to_date()
         return 0
@@ -67,7 +68,7 @@ class MachineFiles:
         try:
             with locked(self.root.lock):
                 return self._settle()
-        except (OSError, EventStoreError, RootBusy, LockHeld) as error:
+        except (OSError, EventStoreError, RootBusy, LockHeld, OutsideRoot) as error:
             head = self.log.store.head(self.log.stream)
             raise FilesBehind(head.version if head else 0, error) from error
 
@@ -95,12 +96,12 @@ class MachineFiles:
     def _own_lock(self, state: Machine, broken: list[Payload]) -> Iterator[None]:
         """Hold the protocol's own lock, where it has one; what is to be said of it is added."""
         for path in rendered(state):
-            (self.root.path / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.root.below(path)).parent.mkdir(parents=True, exist_ok=True)
         if state.definition.protocol != "conductor":
             yield
             return
         (path,) = rendered(state)
-        with metadata_lock((self.root.path / path).parent, lambda age: broken.append(_broken(age))):
+        with metadata_lock((self.root.below(path)).parent, lambda age: broken.append(_broken(age))):
             yield
 
     def _news(self, sync: Sync) -> list[Payload]:
@@ -109,7 +110,7 @@ class MachineFiles:
         state = shown.state or self.log.current()
         news: list[Payload] = []
         for path, expected in rendered(state).items():
-            found = content_of(self.root.path / path)
+            found = content_of(self.root.below(path))
             left = sync.files.get(path)
             if not _is_ours(shown, path, left, expected, found):
                 base = left.version if left is not None else 0
@@ -132,7 +133,7 @@ class MachineFiles:
         """Write what is not as it should be; False where others wrote in between."""
         sync = read_sync(self.sync_file)
         for path, content in rendered(state).items():
-            target = self.root.path / path
+            target = self.root.below(path)
             found = content_of(target)
             if found != content and not write_over(target, content, found):
                 return False
@@ -160,21 +161,26 @@ class MachineFiles:
             ended = {Path(path).name: content for path, content in rendered(state).items()}
             move = state.last_move  # none where it was taken over as it had ended
             at = move.at if move is not None else state.created
-            archive.keep(self.root.path / place, state.id, at, ended)
+            archive.keep(self.root.below(place), self._notes, state.id, at, ended)
 
     def _keep_broken(self, state: Machine, path: str, found: bytes | None) -> None:
         """Keep a file that others broke in the protocol's own archive too."""
         place = paths(state).get("archive")
         if place is not None and found is not None:
             name = {Path(path).name: found}
-            archive.keep(self.root.path / place, state.id, state.updated, name)
+            archive.keep(self.root.below(place), self._notes, state.id, state.updated, name)
+
+    @property
+    def _notes(self) -> Path:
+        """Where it is remembered which archives were made here."""
+        return folder_of(self.root).parent / "archives"
 
     def rebuild(self) -> list[str]:
         """Write every file anew; what others changed is kept first. Return those that changed."""
         expected = rendered(self.log.current())
-        before = {path: content_of(self.root.path / path) for path in expected}
+        before = {path: content_of(self.root.below(path)) for path in expected}
         self.bring_up_to_date()
-        return [path for path, old in before.items() if content_of(self.root.path / path) != old]
+        return [path for path, old in before.items() if content_of(self.root.below(path)) != old]
 
 
 def _broken(age: float) -> Payload:

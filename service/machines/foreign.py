@@ -58,7 +58,7 @@ def _theirs(state: Machine, found: Document) -> list[Payload]:
     for key, value in found.items():
         theirs = _without(value, held) if key == "blockers" else value
         known = _without(shown.get(key), held) if key == "blockers" else shown.get(key)
-        if key in (conductor.OWN, "track_id") or theirs == known or not _is_field(key):
+        if key in (conductor.OWN, "track_id") or theirs == known or not is_field(key):
             continue
         if _is_recordable(theirs):
             changes.append(Change(path=key, value=theirs))
@@ -72,7 +72,8 @@ def _without(value: Any, held: list[Document]) -> Any:
     return [one for one in value if one not in held] if isinstance(value, list) else value
 
 
-def _is_field(key: str) -> bool:
+def is_field(key: str) -> bool:
+    """Whether a key can be a part of a dot path."""
     return bool(key) and not any(letter in key for letter in ".[] \t\n")
 
 
@@ -103,14 +104,21 @@ def drift(
     sha = digest(found)
     if expected.startswith(found):
         return DriftDetected(file=path, kind="truncated", base=base, found_sha256=sha)
-    document = decoded(found)
-    listed = [] if document is None else differences(json.loads(expected), document)
+    listed = fields_of(expected, found)
     return DriftDetected(
         file=path,
-        kind="unreadable" if document is None else "changed",
+        kind="unreadable" if decoded(found) is None else "changed",
         base=base,
         kept_as=keep(root, f"{state.id}.{path.rpartition('/')[2]}", found),
         found_sha256=sha,
-        differences=[recordable(difference) for difference in listed[:LISTED]],
+        differences=listed[:LISTED],
         more=max(len(listed) - LISTED, 0),
     )
+
+
+def fields_of(expected: bytes, found: bytes | None) -> list[Document]:
+    """Return what differs, field by field; nothing for what is no JSON object."""
+    document = decoded(found)
+    if document is None:
+        return []
+    return [recordable(one) for one in differences(json.loads(expected), document)]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lifecycle.machines.machine import Machine
+from lifecycle.machines.path import look
 
 #: Worktrees that are done with may be gone.
 _DONE = frozenset({"merged", "removed"})
@@ -78,6 +79,29 @@ def drift_of(root: Path, machine: Machine) -> list[dict[str, Any]]:
     if repository is None:
         return [{"kind": "no_repository", "why": "branches are named, and there is no git here"}]
     return [*_of_worktrees(repository, worktrees), *_of_tasks(repository, worktrees, branches)]
+
+
+def left_behind(root: Path, machine: Machine) -> dict[str, Any]:
+    """Return what goes on being there when a machine is given up, for a person to clear away.
+
+    ``branches`` and ``worktrees`` are those that the state names and git has; ``pull_request`` is
+    as it was recorded.
+    """
+    repository = repository_of(root)
+    worktrees = _objects(machine.document.get("worktrees"))
+    active = [one for one in worktrees.values() if one.get("status") not in _DONE]
+    named = [
+        *(task.get("branch") for task in machine.tasks),
+        *(one.get("branch") for one in active),
+    ]
+    branches = [one for one in dict.fromkeys(named) if isinstance(one, str)]
+    trees = {} if repository is None else {b: path for path, b in repository.worktrees.items()}
+    recorded = look(machine.document, ("synthesis", "prUrl"))
+    return {
+        "branches": [one for one in branches if repository and one in repository.branches],
+        "worktrees": [trees[one] for one in branches if one in trees],
+        "pull_request": recorded or look(machine.document, ("artifacts", "pr")),
+    }
 
 
 def _objects(value: Any) -> dict[str, dict[str, Any]]:

@@ -65,7 +65,7 @@ def make_way(service: MachineService, new: Machine, sources: Sequence[Path], dry
             _take_away(service, rival)
     taken = {path.resolve() for path in sources}
     for path in rendered(new):
-        target = service.root.path / path
+        target = service.root.below(path)
         if target.resolve() in taken:
             if not dry_run:
                 _keep(service, new, path)
@@ -79,7 +79,7 @@ def make_way(service: MachineService, new: Machine, sources: Sequence[Path], dry
 
 def _keep(service: MachineService, new: Machine, path: str) -> None:
     """Keep a file as it was found, and remember it as what the machine is begun from."""
-    found = content_of(service.root.path / path) or b""
+    found = content_of(service.root.below(path)) or b""
     keep(service.root, f"{new.id}.{path.rpartition('/')[2]}", found)
     sync_file = service.files.sync_file
     sync_file.parent.mkdir(exist_ok=True)
@@ -97,7 +97,7 @@ def _take_away(service: MachineService, ended: Machine) -> None:
         sync_file = folder_of(service.root) / f"{ended.id}.json"
         sync = read_sync(sync_file)
         for path, left in sync.files.items():
-            found = content_of(service.root.path / path)
+            found = content_of(service.root.below(path))
             if found is not None and digest(found) == left.sha256:
-                (service.root.path / path).unlink()
+                (service.root.below(path)).unlink()
         write_sync(sync_file, replace(sync, files={}) if sync.files else Sync())

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 from lifecycle.machines.machine import Machine
 from projections.machines.documents import rendered
+from service.approvals import Approvals
 from service.disk import content_of
+from service.doubts import of_pins
 from service.log import newest
 from service.machines.log import MachineLog
 from service.machines.place import folder_of, is_writer
 from service.root import Root
+from service.set_aside import told
 from service.sync import caught_up, digest
 
 
@@ -36,7 +39,7 @@ def differences(root: Root, log: MachineLog, state: Machine) -> list[FileDiffere
     sync = caught_up(folder_of(root) / f"{log.machine}.json", rendering, last)
     found: list[FileDifference] = []
     for path, expected in rendering.items():
-        content = content_of(root.path / path)
+        content = content_of(root.below(path))
         if content == expected or _shown_later(log, state.head, path, content):
             continue
         left = sync.files.get(path)
@@ -65,14 +68,15 @@ def warnings(root: Root, log: MachineLog, state: Machine) -> list[str]:
         f"`wfctl machine drift {state.id}`, then adopt or revert it"
         for drift in state.drifts
     ]
-    return [*now, *_of_consent(log, state), *kept]
+    return [*now, *told(state), *_of_consent(log, state), *kept]
 
 
 def _of_consent(log: MachineLog, state: Machine) -> list[str]:
     """Say what weakens the consent to approvals, and which of them count for nothing."""
-    found = [
-        f"version {v}: an approval counts for nothing: {w}" for v, w in log.ineffective().items()
-    ]
+    known = {one["version"] for one in state.set_aside}
+    refused = {v: why for v, why in log.ineffective().items() if v not in known}
+    found = [f"version {v} counts for nothing: {why}" for v, why in refused.items()]
     if state.consent == "trust" and state.definition.approvals:
         found.append("consent is by trust: whoever calls wfctl can approve, agents too")
+    found += of_pins(Approvals(log.store, log.stream, log.root))
     return found

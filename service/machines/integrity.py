@@ -7,6 +7,8 @@ from eventstore.errors import EventStoreError
 from eventstore.store import EventStore
 from eventstore.verification import Finding
 from lifecycle.errors import LifecycleError
+from lifecycle.foldable import newest_aside
+from service.integrity import with_unfoldable
 from service.machines.log import MachineLog
 from service.machines.place import folder_of, ids
 from service.root import Root
@@ -32,14 +34,19 @@ def _of(root: Root, log: MachineLog) -> list[Finding]:
     head = read_sync(folder_of(root) / f"{log.machine}.json").head
     anchors = {log.stream: Link(head["version"], head["hash"])} if head else {}
     found = list(log.store.verify(log.stream, anchors=anchors))
-    return found or _unreadable(log)
+    return with_unfoldable(found, _unreadable(log))
 
 
 def _unreadable(log: MachineLog) -> list[Finding]:
     version = 0
+    found = []
     try:
-        for event, _ in log.steps():
+        for event, state in log.steps():
             version = event.version
+            aside = newest_aside(state, version)
+            if aside is not None:
+                why = f"{aside['type']!r:.80} counts for nothing: {aside['why']}"
+                found.append(Finding(log.stream, version, event.position, "set_aside", why))
     except (EventStoreError, LifecycleError) as error:
-        return [Finding(log.stream, version + 1, None, error.code, error.message)]
-    return []
+        found.append(Finding(log.stream, version + 1, None, error.code, error.message))
+    return found

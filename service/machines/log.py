@@ -13,6 +13,7 @@ from lifecycle.machines.machine import Machine
 from service.errors import NotFound
 from service.machines.consent import Judge
 from service.moment import Moment
+from service.set_aside import as_folded
 
 PREFIX = "machine-"
 At = Moment | int | None
@@ -79,7 +80,7 @@ class MachineLog:
         events = judge.judged(self._events(upto))
         for event, state in steps(None, events, judge.accepted):
             judge.state = state
-            yield event, state
+            yield as_folded(event, state), state
 
     def ineffective(self) -> dict[int, str]:
         """Return the approvals that count for nothing: version → why."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
+from lifecycle.machines.errors import UnsafeResume
 from lifecycle.machines.machine import Machine
 from projections.machines.documents import paths
 from service.clock import utc_text
@@ -44,15 +45,18 @@ def track_resumption(
 
 
 def resume_phases(
-    service: MachineService, options: WriteOptions
+    service: MachineService, options: WriteOptions, *, go_on: bool = False
 ) -> tuple[dotagent.Resumption, list[MachineOutcome]]:
     """Resume phased development: validate, repair, and go on as far as the outputs lead.
 
-    What is repaired is recorded, but for a dry run, which only says it.
+    What is repaired is recorded, but for a dry run, which only says it. Raises `UnsafeResume`
+    where what is there contradicts itself, unless a person said to ``go_on``.
     """
     state = service.state()
-    on_disk = content_of(service.root.path / paths(state)["phase"])
+    on_disk = content_of(service.root.below(paths(state)["phase"]))
     first = _look(service, state, on_disk)
+    if first.unsafe and not (go_on or options.dry_run):
+        raise UnsafeResume(state.id, first.unsafe)
     if options.dry_run:
         return first, []
     service.files.bring_up_to_date()

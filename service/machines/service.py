@@ -13,17 +13,24 @@ from eventstore.event import Actor, NewEvent, RecordedEvent
 from eventstore.store import Claim, Expected, Refusal
 from lifecycle.errors import LifecycleError, NeedsConsent
 from lifecycle.machines.decide import after, decide
+from lifecycle.machines.definition import trusted
 from lifecycle.machines.errors import MachineError, StateNotFound
 from lifecycle.machines.guard import FileFact
 from lifecycle.machines.machine import Machine
-from lifecycle.machines.payload import MachineRecorded, MachineUpdated
+from lifecycle.machines.payload import (
+    MachineCreated,
+    MachineRecorded,
+    MachineTaskChanged,
+    MachineUpdated,
+)
 from lifecycle.payload_base import Payload
+from lifecycle.recordable import require_recordable
 from projections.machines.next_actions import machine_actions
 from service.clock import Clock, new_id, system_clock, utc_text
 from service.errors import FilesBehind, RootElsewhere
 from service.machines import artifacts
 from service.machines.errors import VersionConflict
-from service.machines.evidence import look
+from service.machines.evidence import look, output_at
 from service.machines.files import MachineFiles
 from service.machines.log import MachineLog, machines_in
 from service.machines.place import first_event
@@ -61,10 +68,16 @@ class MachineService:
         return self.log.current()
 
     def evidence(self, state: Machine | None) -> dict[str, FileFact]:
-        """Return what is found of the files that guards look at from here."""
+        """Return what is found of the files that guards look at from here and in the next phase."""
         if state is None or state.is_final:
             return {}
-        return look(self.root.path, state.definition.files_looked_at(state.phase))
+        return look(self.root.path, state.definition.files_from_here(state.phase))
+
+    def _evidence_for(self, state: Machine | None, command: Payload) -> dict[str, FileFact]:
+        if not isinstance(command, MachineCreated):
+            return self.evidence(state)
+        definition = trusted(command.definition, command.machine)
+        return look(self.root.path, definition.files_from_here(definition.initial))
 
     def settle_place(self, how: RootIs | None) -> None:
         """See that the root is where it was, or take down ``how`` it came here.
@@ -98,6 +111,9 @@ class MachineService:
         except (MachineError, NeedsConsent) as refusal:
             if not options.dry_run:
                 self.record_refusal(commands, refusal)
+                # One that has ended may have been killed as it did; no later write mends its files.
+                with suppress(FilesBehind):
+                    self.files.bring_up_to_date()
             self._lead_on(refusal)
             raise
         except WrongExpectedVersion as error:
@@ -173,11 +189,13 @@ class MachineService:
         for command in commands:
             if state is None and command.type not in ("machine.created", "machine.imported"):
                 raise StateNotFound(self.log.machine, list(machines_in(self.log.store)))
-            decided = decide(state, self._completed(command, state), at, self.evidence(state))
+            files = self._evidence_for(state, command)
+            decided = decide(state, self._completed(command, state), at, files)
             state = after(state, decided, at) if decided else state
             planned += decided
         if state is None:
             raise StateNotFound(self.log.machine, [])
+        require_recordable(planned, before, state)
         return tuple(planned), state
 
     def _completed(self, command: Payload, state: Machine | None) -> Payload:
@@ -187,7 +205,20 @@ class MachineService:
             return command.model_copy(update={"digests": found}) if found else command
         if isinstance(command, MachineRecorded) and state is not None:
             return self._with_agent(command, state)
+        if isinstance(command, MachineTaskChanged) and state is not None:
+            return self._with_earlier_output(command, state)
         return command
+
+    def _with_earlier_output(
+        self, command: MachineTaskChanged, state: Machine
+    ) -> MachineTaskChanged:
+        """A task that begins to run: what lies at its output's place already is not its own."""
+        tasks = state.definition.tasks
+        if tasks is None or command.changes.get("status") != tasks.running:
+            return command
+        named = command.changes.get("output", (state.task(command.task) or {}).get("output"))
+        marks = output_at(self.root.path, named).marks
+        return command.model_copy(update={"earlier": dict(marks)})
 
     def _with_agent(self, command: MachineRecorded, state: Machine) -> MachineRecorded:
         """Who starts a phase that is nobody's by its definition is its agent."""

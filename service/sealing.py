@@ -1,0 +1,88 @@
+"""The seal of a kept state: it shows that this login folded it from a log that it had checked.
+
+A state that is kept in the log's database is a row like others: whoever writes rows can write one.
+So it counts only under a seal made with a key that lies outside the database, in the login's own
+state folder. Another login, or a program that has SQL on the log and no more, cannot make one. A
+program of the same login can: against that nothing on one login holds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from hashlib import blake2b
+from hmac import compare_digest
+from pathlib import Path
+
+_KEY_BYTES = 32
+_SEAL_BYTES = 32
+
+
+class Seal:
+    """Seals what is kept, and knows its own seals again."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    @property
+    def name(self) -> str:
+        """What tells this login's seals from another's; the key cannot be found from it."""
+        return blake2b(b"name", key=self._key, digest_size=8).hexdigest()
+
+    def sealed(self, content: bytes, purpose: str) -> bytes:
+        """Return the content behind its seal; ``purpose`` says of what it is the content."""
+        return self._of(content, purpose) + content
+
+    def opened(self, kept: bytes, purpose: str) -> bytes | None:
+        """Return the content behind a seal, None where the seal is not of it."""
+        seal, content = kept[:_SEAL_BYTES], kept[_SEAL_BYTES:]
+        return content if compare_digest(seal, self._of(content, purpose)) else None
+
+    def _of(self, content: bytes, purpose: str) -> bytes:
+        made = blake2b(key=self._key, digest_size=_SEAL_BYTES)
+        made.update(len(purpose).to_bytes(8, "big"))
+        made.update(purpose.encode("utf-8", "surrogateescape"))
+        made.update(content)
+        return made.digest()
+
+
+def key_file(environ: Mapping[str, str] | None = None) -> Path:
+    """Return where the key of this login is kept: outside every root and every database."""
+    values = os.environ if environ is None else environ
+    base = values.get("XDG_STATE_HOME") or str(Path(values.get("HOME", "~")) / ".local/state")
+    return Path(base).expanduser() / "wfctl" / "seal.key"
+
+
+def known_seal() -> Seal | None:
+    """Return the login's seal, None where it never made one; nothing is written."""
+    try:
+        key = key_file().read_bytes()
+    except OSError:
+        return None
+    return Seal(key) if len(key) == _KEY_BYTES else None
+
+
+def own_seal() -> Seal | None:
+    """Return the login's seal, made now where there is none; None where none can be kept."""
+    known = known_seal()
+    if known is not None:
+        return known
+    import secrets  # a key is made once; its import opens six files
+
+    path = key_file()
+    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with os.fdopen(os.open(new, flags, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(_KEY_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            # Whole or not at all, and never in place of the key of somebody who was quicker.
+            path.hardlink_to(new)
+        finally:
+            new.unlink()
+    except OSError:
+        return known_seal()
+    return known_seal()
