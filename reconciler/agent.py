@@ -30,6 +30,8 @@ _GRACE = 5.0
 #: Where an agent's prompts and words are kept, and which one works, below ``.wfctl/``.
 FOLDER = "agents"
 RECORD = "agent.json"
+#: What the folder of tasks is called that are of no stage; no stage can be called so.
+_NO_STAGE = "init.sh"
 #: The variable by which an agent, and what it starts, knows its prompt.
 _PROMPT = "WFCTL_PROMPT"
 
@@ -48,9 +50,9 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What an agent is to do: a stage, the kind of work, and the prompt."""
+    """What an agent is to do: a stage (None: of no stage), the kind of work, and the prompt."""
 
-    stage: str
+    stage: str | None
     kind: str
     prompt: str
 
@@ -119,7 +121,7 @@ def hand_over(jobs: Jobs, agent: Agent, task: Task, is_over: Callable[[], bool])
 
     It is stopped where its time is up or ``is_over`` says so. Raises `AgentNotStarted`.
     """
-    folder = _fresh(jobs.service.root.folder / FOLDER / task.stage)
+    folder = _fresh(jobs.service.root.folder / FOLDER / (task.stage or _NO_STAGE))
     prompt = folder / "prompt.md"
     prompt.write_text(task.prompt, "utf-8")
     shown = prompt.relative_to(jobs.root)
@@ -129,7 +131,7 @@ def hand_over(jobs: Jobs, agent: Agent, task: Task, is_over: Callable[[], bool])
     return left
 
 
-def _note(jobs: Jobs, stage: str, text: str) -> None:
+def _note(jobs: Jobs, stage: str | None, text: str) -> None:
     jobs.record(p.NoteLogged(stage=stage, text=text))
 
 
@@ -181,7 +183,7 @@ def _started(
 def _environment(jobs: Jobs, agent: Agent, task: Task, prompt: Path) -> dict[str, str]:
     own = {
         "WFCTL_ACTOR": f"agent:{agent.name}",
-        "WFCTL_STAGE": task.stage,
+        **({"WFCTL_STAGE": task.stage} if task.stage is not None else {}),
         "WFCTL_TASK": task.kind,
         _PROMPT: str(prompt),
     }

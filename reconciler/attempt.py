@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+from lifecycle.naming import is_id
+from reconciler.errors import UnusableName
+
+#: The variable that names the attempt in the environment of its command and of all that it starts.
+ATTEMPT = "WFCTL_ATTEMPT"
+#: Bytes of a mark: enough that no two attempts of one id ever share one.
+_MARK = 4
+
+
+def new_mark() -> str:
+    """Return a mark that no attempt has yet."""
+    return secrets.token_hex(_MARK)
 
 
 @dataclass(frozen=True)
@@ -12,7 +26,9 @@ class Attempt:
     """One submission and one run of a stage.
 
     ``root`` is the absolute workflow root, ``id`` looks like ``att-0001``, ``outputs`` are the
-    stage's outputs relative to the root.
+    stage's outputs relative to the root. ``mark`` is what no other attempt of the same names has:
+    of an earlier life of the workflow, of a copy of its root. Attempts of old logs have none.
+    ``sha256`` is the digest of its submission as the log has it; empty where none is recorded.
     """
 
     root: Path
@@ -20,16 +36,29 @@ class Attempt:
     stage: str
     id: str
     outputs: tuple[str, ...] = ()
+    mark: str = ""
+    sha256: str = ""
+
+    def __post_init__(self) -> None:
+        if not (is_id(self.stage) and is_id(self.id)):
+            raise UnusableName(f"{self.stage}/{self.id}")
+
+    @property
+    def name(self) -> str:
+        """What its folder is called: its id and its mark."""
+        return f"{self.id}-{self.mark}" if self.mark else self.id
 
     @property
     def tag(self) -> str:
-        """The name that is unique over workflows, stages and attempts."""
-        return f"{self.workflow}/{self.stage}/{self.id}"
+        """The name that no other attempt of any workflow has."""
+        return f"{self.workflow}/{self.stage}/{self.name}"
 
     @property
     def session(self) -> str:
         """The tmux session's name, spelled as tmux spells it."""
-        return f"dpdisp_{self.stage}_{self.workflow}".replace(".", "_").replace(":", "_")
+        marked = f"_{self.mark}" if self.mark else ""
+        name = f"dpdisp_{self.stage}_{self.workflow}{marked}"
+        return name.replace(".", "_").replace(":", "_")
 
     @cached_property
     def stage_folder(self) -> Path:
@@ -39,7 +68,7 @@ class Attempt:
     @cached_property
     def folder(self) -> Path:
         """What belongs to this attempt alone."""
-        return self.stage_folder / ".attempts" / self.id
+        return self.stage_folder / ".attempts" / self.name
 
     @property
     def submission(self) -> Path:
@@ -87,6 +116,21 @@ class Attempt:
         return self.folder / "stopped"
 
     @property
+    def kept(self) -> Path:
+        """What the jobs wrote and has no other place yet."""
+        return self.folder / "left"
+
+    @property
+    def left_list(self) -> Path:
+        """Every file that the attempt left, and where it is."""
+        return self.folder / "left.json"
+
+    @property
+    def logs(self) -> tuple[str, str]:
+        """What the jobs print on stdout and stderr, relative to the root."""
+        return f"{self.stage}/log", f"{self.stage}/err"
+
+    @property
     def monitor_record(self) -> Path:
         """Which process is the monitor."""
         return self.folder / "monitor.json"
@@ -102,11 +146,24 @@ class Attempt:
         return self.stage_folder / "dpdisp-run.sh"
 
     @property
-    def exit_code_marker(self) -> Path:
+    def exit_code_record(self) -> Path:
         """The monitor's exit code, bound to its attempt."""
+        return self.folder / "exit-code"
+
+    @property
+    def exit_code_marker(self) -> Path:
+        """The monitor's exit code alone, for those who compare it with a number."""
         return self.stage_folder / "DPDISP_EXIT_CODE"
 
     @property
     def done_marker(self) -> Path:
         """Says that the monitor is through, bound to its attempt."""
         return self.stage_folder / "DPDISP_DONE"
+
+
+def named(
+    root: Path, workflow: str, stage: str, name: str, outputs: tuple[str, ...] = ()
+) -> Attempt:
+    """Return the attempt whose folder is called ``name``, with a mark or without one."""
+    number, _, mark = name.removeprefix("att-").partition("-")
+    return Attempt(root, workflow, stage, f"att-{number}", outputs, mark)

@@ -44,8 +44,8 @@ _WORDS = 1_000
 class Limits:
     """At most ``sessions``, each of so many ``seconds``, ``between`` seconds apart.
 
-    ``rapid`` sessions in a row that took less than ``rapid_seconds`` and completed no stage end
-    it.
+    ``rapid`` sessions in a row that took less than ``rapid_seconds``, left some of their budget
+    and completed no stage end it.
     """
 
     sessions: int = 20
@@ -140,7 +140,8 @@ class Runner:
             if last is not None:
                 return last
             number += 1
-            futile = done.seconds < self.limits.rapid_below and self._completed() == before
+            idle = done.seconds < self.limits.rapid_below and done.reason != "budget_exhausted"
+            futile = idle and self._completed() == before
             rapid = rapid + 1 if futile else 0
             if rapid >= self.limits.rapid:
                 return f"{rapid} sessions in a row that did nothing{done.failure}"

@@ -1,7 +1,7 @@
 """Brevity: the same briefing in fewer words, until it fits.
 
-Whatever is cut, every attempt in flight, every pending decision and every contradiction stays
-named.
+What helps least goes first. Whatever is cut, the purpose, the first next command with its reason,
+every attempt in flight, every pending decision and every contradiction stay named.
 """
 
 from __future__ import annotations
@@ -95,6 +95,7 @@ def _clipped(length: int) -> Cut:
         return _grouped(
             replace(
                 briefing,
+                purpose=_clip(briefing.purpose or "", 2 * length) or None,
                 since=None if since is None else replace(since, text=_clip(since.text, length)),
                 meanwhile=tuple(replace(m, text=_clip(m.text, length)) for m in briefing.meanwhile),
                 waiting=tuple(replace(w, text=_clip(w.text, length)) for w in briefing.waiting),
@@ -164,7 +165,7 @@ def _one_waiting(alike: list[Waiting]) -> Waiting:
     return replace(alike[0], subjects=tuple(name for w in alike for name in w.subjects))
 
 
-#: Each on what the one before it left.
+#: Each on what the one before it left; what helps least to go on is cut first.
 _CUTS: tuple[Cut, ...] = (
     _without_stages,
     _newest(20),
@@ -172,13 +173,13 @@ _CUTS: tuple[Cut, ...] = (
     _grouped,
     _newest(8),
     _without_evidence,
-    _clipped(120),
     _newest(3),
-    _actions(3),
-    _clipped(60),
-    _without_reasons,
-    _without_repairs,
+    _clipped(120),
     _newest(0),
-    _actions(1),
+    _actions(3),
+    _without_repairs,
     _without_past,
+    _clipped(60),
+    _actions(1),
+    _without_reasons,
 )

@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from lifecycle.budget import budget_of
+from lifecycle.hindrance import reason
 from lifecycle.retry import retry_limit
 from lifecycle.status import Status
 from lifecycle.workflow import Stage, Workflow
 from projections.next_actions import NextAction
+from projections.waits import waits
 from reconciler.contradictions import Contradiction
-from reconciler.evidence import Evidence, Presence
-from reconciler.finding import Finding
-from reconciler.markers import Seen
 from reconciler.subjects import shortened
-from reconciler.verdict import Action
 from service.meanwhile import Happened
 
 #: Characters of a failure's reason that are shown.
-_REASON = 400
+REASON = 400
+#: `reconciler.verdict.Action.WAIT`, whose module is only needed where there is a finding.
+_WAIT = "wait"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,7 @@ class Briefing:
     """
 
     workflow: str
+    purpose: str | None
     status: str
     version: int
     last_recorded: str
@@ -106,6 +107,7 @@ class Briefing:
         """Return plain JSON values; the next actions stand beside them."""
         return {
             "workflow": self.workflow,
+            "purpose": self.purpose,
             "status": self.status,
             "version": self.version,
             "last_recorded": self.last_recorded,
@@ -140,107 +142,26 @@ def session_of(state: Workflow) -> dict[str, Any]:
     }
 
 
-def found_of(finding: Finding) -> Found:
-    """Return a finding as the briefing shows it."""
-    verdict = finding.verdict
-    return Found(
-        stages=(finding.stage,),
-        attempt=finding.attempt,
-        verdict=verdict.name,
-        action=verdict.action.value,
-        row=verdict.row,
-        reason=verdict.reason,
-        ended_at=verdict.occurred_at,
-        evidence=tuple(in_brief(finding.evidence)),
-        steps=finding.steps,
-    )
-
-
 def under_way(stage: Stage) -> Found | None:
     """Return the stage's open attempt as the log alone knows it."""
     attempt = stage.open_attempt
     if attempt is None or stage.status not in (Status.PREPARING, Status.RUNNING):
         return None
     name = attempt.verdict or ("LAUNCHED" if attempt.launched_at else "STARTED")
-    action = attempt.action or Action.WAIT.value
+    action = attempt.action or _WAIT
     reason = attempt.reason or "as the log has it"
     return Found((stage.id,), attempt.id, name, action, attempt.row, reason)
 
 
-def in_brief(evidence: Evidence) -> list[str]:
-    """Return the evidence in a few words a source, without the time it was looked at."""
-    lines = [f"monitor {_answer(evidence.monitor_locked, 'at work', 'gone')}"]
-    lines += [_job(job.id, job.exit_code, job.lock_held, job.started) for job in evidence.jobs]
-    lines += _away(evidence)
-    if evidence.exit_marker.seen is not Seen.NONE:
-        marker = evidence.exit_marker
-        code = "" if marker.code is None else f" {marker.code}"
-        lines.append(f"exit code marker{code} ({marker.seen.value})")
-    if evidence.boot_recorded not in (None, evidence.boot_now):
-        lines.append("the machine was started anew since")
-    return lines + _outputs(evidence)
-
-
-def _away(evidence: Evidence) -> list[str]:
-    """Say what a scheduler and another machine tell, or why they do not."""
-    if evidence.silence is not None:
-        return [f"no answer: {' '.join(evidence.silence.split())[:_REASON]}"]
-    listed = (evidence.queue.listed if evidence.queue is not None else None) or ()
-    lines = [f"{evidence.scheduler} lists {one.id} as {one.state}" for one in listed]
-    if evidence.far is not None:
-        lines.append(f"its files lie on {evidence.far.host}")
-    return lines
-
-
-def _answer(held: bool | None, yes: str, no: str) -> str:
-    return "gives no answer" if held is None else (yes if held else no)
-
-
-def _job(id_: str | None, code: int | None, held: bool | None, started: bool) -> str:
-    name = f"job {id_ or 'without an id'}"
-    if code is not None:
-        return f"{name} exited {code}"
-    if held:
-        return f"{name} computes"
-    return f"{name} {'left no end' if started else 'has not begun'}"
-
-
-def _outputs(evidence: Evidence) -> list[str]:
-    wanted = evidence.outputs
-    missing = [output.path for output in wanted if output.presence is Presence.MISSING]
-    if not wanted:
-        return []
-    there = f"{len(wanted) - len(missing)} of {len(wanted)} outputs there"
-    return [there if not missing else f"{there}, {missing[0]} is missing"]
-
-
 def waiting_of(state: Workflow) -> list[Waiting]:
     """Return what waits for a person, decisions first."""
-    found = [
-        Waiting("amendment", (a.id,), f"{a.kind}: {a.description}")
-        for a in state.pending_amendments
-    ]
-    found += [
-        Waiting("drift", (drift.file,), f"{drift.kind}; adopt or revert it")
-        for drift in state.drifts
-    ]
+    found = [Waiting(kind, (subject,), text) for kind, subject, text in waits(state)]
     stages = state.stages.values()
-    found += [Waiting("judgement", (s.id,), s.success_criteria) for s in stages if _is_to_judge(s)]
-    found += [
-        Waiting("stop", (s.id,), f"{s.attempts[-1].id} is over and not seen to be stopped")
-        for s in stages
-        if s.attempts and s.attempts[-1].is_to_stop
-    ]
     found += [_failure(state, stage) for stage in stages if stage.status is Status.FAILED]
     return found
 
 
-def _is_to_judge(stage: Stage) -> bool:
-    checked = bool(stage.parameters.get("verify"))
-    return stage.status is Status.POST_PROCESSING and bool(stage.success_criteria) and not checked
-
-
 def _failure(state: Workflow, stage: Stage) -> Waiting:
     limit = retry_limit(state.backend_type(stage))
-    text = " ".join((stage.last_error or "no reason is known").split())[:_REASON]
+    text = reason(stage)[:REASON]
     return Waiting("failure", (stage.id,), f"{text} ({stage.retry_count} of {limit} retries used)")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from reconciler import last_words, processes, traces
+from reconciler import last_words, plain, processes, traces
 from reconciler.attempt import Attempt
 from reconciler.far.answer import Answer, FarJob
 from reconciler.found import Far, Found, Job
@@ -44,7 +44,8 @@ def there(attempt: Attempt, survey: Survey) -> Found:
     if answer.error is not None:
         return Found(far=Far(answer.asked_at, answer.error))
     listed, live = _by_id(answer.queue), {tenant.pid for tenant in answer.tenants}
-    jobs = (_far_job(answer.jobs[name], listed, live) for name in sorted(answer.jobs))
+    alone = traces.alone(attempt)
+    jobs = (_far_job(answer.jobs[name], listed, live, alone) for name in sorted(answer.jobs))
     missing = tuple(path for path in answer.absent if not _is_in_place(attempt, path))
     return Found(
         jobs=last_words.recall(attempt, jobs),
@@ -70,10 +71,12 @@ def _by_id(queue: Queue | None) -> dict[str, Listed]:
     return {one.id: one for one in (queue.listed or ())} if queue is not None else {}
 
 
-def _far_job(job: FarJob, listed: Mapping[str, Listed], live: set[int]) -> Job:
+def _far_job(
+    job: FarJob, listed: Mapping[str, Listed], live: set[int], alone: Sequence[str]
+) -> Job:
     entry = listed.get(job.id or "")
     working = job.id is not None and job.id.isdigit() and int(job.id) in live and not listed
-    return Job(
+    found = Job(
         name=job.name,
         id=job.id,
         id_alive=entry.is_alive if entry is not None else working,
@@ -85,8 +88,12 @@ def _far_job(job: FarJob, listed: Mapping[str, Listed], live: set[int]) -> Job:
         failed_flag=job.failed_flag,
         state=job.state,
         fail_count=job.fail_count,
+        command_code=job.command_code,
         queued=entry.state if entry is not None else None,
     )
+    if job.name not in alone:
+        return found
+    return _alone(found, complete=job.is_complete, works=bool(live))
 
 
 def _jobs(
@@ -99,6 +106,7 @@ def _jobs(
     own = {job.name: job for job in traces.jobs(attempt)}
     ids = traces.job_ids(attempt, copies)
     live = {str(tenant.pid) for tenant in tenants}
+    alone = traces.alone(attempt)
     submitted = {name for name, (state, _) in states.items() if state != _UNSUBMITTED}
     jobs = []
     for name in sorted({*own, *ids, *submitted}):
@@ -106,10 +114,25 @@ def _jobs(
         job = _with_own(job, own.get(name), ids.get(name) in live)
         job = _with_entry(job, listed.get(ids.get(name, "")))
         job = _with_dpdispatcher(job, copies, states.get(name))
+        if name in alone:
+            complete = traces.is_complete(attempt, copies, name)
+            job = _alone(job, complete=complete, works=bool(live))
         # The flag of a task that was killed tells of the blow, not of its command.
         killed = job.failed_flag and traces.has_marks(attempt, name)
         jobs.append(replace(job, failed_flag=None) if killed else job)
     return tuple(jobs)
+
+
+def _alone(job: Job, *, complete: bool, works: bool) -> Job:
+    """Return a job whose command ran on without its shells; what it left tells that it is through.
+
+    Not while anybody works there: a file that is there may still be written. Where a shell of it
+    lived to tag the task as finished nothing is untold.
+    """
+    if job.tag:
+        return job
+    through = complete and job.exit_code is None and job.lock_held is False and not works
+    return replace(job, alone=True, tag=through)
 
 
 def _lock(attempt: Attempt, job: str) -> bool | None:
@@ -124,7 +147,12 @@ def _with_own(job: Job, own: traces.Job | None, works: bool) -> Job:
         return replace(job, id_alive=works)
     alive = own.shell.is_alive() if own.shell is not None else works
     return replace(
-        job, id_alive=alive, started=True, exit_code=own.exit_code, ended_at=own.ended_at
+        job,
+        id_alive=alive,
+        started=True,
+        exit_code=own.exit_code,
+        ended_at=own.ended_at,
+        command_code=own.command_code,
     )
 
 
@@ -141,7 +169,7 @@ def _with_dpdispatcher(job: Job, copies: Sequence[Path], state: tuple[int, int] 
     return replace(
         job,
         tag=any(traces.is_tagged(copy, job.name) for copy in copies),
-        failed_flag=None if flag is None else flag.read_text().strip() == "1",
+        failed_flag=None if flag is None else plain.text(flag).strip() == "1",
         state=None if state is None else state[0],
         fail_count=None if state is None else state[1],
     )

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-
-from pydantic import JsonValue
+from typing import TYPE_CHECKING
 
 from lifecycle import payload as p
 from lifecycle.decide_stages import can_recover
-from lifecycle.payload import Payload
 from lifecycle.workflow import Attempt as Recorded
 from lifecycle.workflow import Stage
 from reconciler.attempt import Attempt
@@ -17,6 +15,11 @@ from reconciler.finding import Finding, lacks_launch
 from reconciler.runner import Facts, Mode
 from reconciler.verdict import Action
 
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from lifecycle.payload import Payload
+
 
 def following(
     stage: Stage,
@@ -24,10 +27,11 @@ def following(
     facts: Facts,
     attempt: Attempt,
     reason_of: Callable[[Attempt], str],
+    versions_of: Callable[[Attempt], dict[str, str]],
 ) -> list[Payload]:
     """Return the commands that a finding leads to, launches aside.
 
-    ``reason_of`` says of a failed attempt why.
+    ``reason_of`` says of a failed attempt why, ``versions_of`` with which software one computed.
     """
     recorded, found = stage.attempts[-1], finding.verdict
     commands: list[Payload] = []
@@ -38,9 +42,13 @@ def following(
     if found.action is Action.SUCCEEDED and recorded.diagnostic:
         commands.append(_failed(stage, recorded, f"diagnostic run: {reason_of(attempt)}"))
     elif found.action is Action.SUCCEEDED:
-        commands.append(_computed(stage, recorded, finding))
+        commands.append(_computed(stage, recorded, finding, versions_of(attempt)))
     elif found.action is Action.FAILED:
-        commands.append(_failed(stage, recorded, f"{found.reason}: {reason_of(attempt)}"))
+        # Of a command that failed its own exit code and words say more than that it did.
+        known = found.name == "TASK_FAILED"
+        error = reason_of(attempt) if known else f"{found.reason}: {reason_of(attempt)}"
+        failure = _failed(stage, recorded, error)
+        commands.append(failure.model_copy(update={"exit_code": _exit_code(finding)}))
     elif found.action is Action.LOST and not can_recover(stage):
         commands.append(
             _failed(
@@ -66,18 +74,27 @@ def observed(stage: Stage, finding: Finding) -> list[Payload]:
     ]
 
 
-def _computed(stage: Stage, recorded: Recorded, finding: Finding) -> Payload:
+def _computed(
+    stage: Stage, recorded: Recorded, finding: Finding, versions: dict[str, str]
+) -> Payload:
     ids: list[JsonValue] = [job.id for job in finding.evidence.jobs if job.id]
+    software: dict[str, JsonValue] = {**versions}
+    known: dict[str, JsonValue] = {"job_ids": ids, "environment": software}
     return p.StageComputed(
         stage=stage.id,
         attempt=recorded.id,
         exit_code=0,
         detail=f"{recorded.id}, exit 0",
-        facts={"job_ids": ids} if ids else {},
+        facts={name: value for name, value in known.items() if value},
     )
 
 
-def _failed(stage: Stage, recorded: Recorded, error: str) -> Payload:
+def _exit_code(finding: Finding) -> int | None:
+    codes = (job.told_code for job in finding.evidence.jobs)
+    return next((code for code in codes if code), None)
+
+
+def _failed(stage: Stage, recorded: Recorded, error: str) -> p.StageFailed:
     return p.StageFailed(stage=stage.id, attempt=recorded.id, error=error)
 
 

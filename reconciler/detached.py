@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +60,15 @@ class Detached:
         return asdict(self)
 
 
-def session_name(workflow: str) -> str:
-    """Return the tmux session's name, spelled as tmux spells it."""
-    return f"workflow-runner-{workflow}".replace(".", "_").replace(":", "_")
+def session_name(workflow: str, root: Path, environ: Mapping[str, str]) -> str:
+    """Return the tmux session's name, spelled as tmux spells it.
+
+    Where another root with a workflow of this id has that name, the root's digest is behind it.
+    """
+    name = f"workflow-runner-{workflow}".replace(".", "_").replace(":", "_")
+    if not tmux.is_live(name, environ):
+        return name
+    return f"{name}-{sha256(os.fsencode(root)).hexdigest()[:8]}"
 
 
 def start(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> Detached:
@@ -87,12 +94,12 @@ def _in_tmux(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> str | 
     if not tmux.is_installed(environ):
         jobs.say("tmux is not installed: the runner runs detached by setsid instead.")
         return None
-    name = session_name(jobs.service.state().id)
+    name = session_name(jobs.service.state().id, jobs.root, environ)
     pipe = jobs.service.root.folder / "runner.environment"
     pipe.unlink(missing_ok=True)
     os.mkfifo(pipe, 0o600)
     given = {**environ, "WFCTL_RUNNER_SESSION": name}
-    command = [sys.executable, "-c", _BOOTSTRAP, str(pipe), *words]
+    command = [sys.executable, "-P", "-c", _BOOTSTRAP, str(pipe), *words]
     refused = tmux.start(name, jobs.root, command, environ)
     if refused is None and _handed_over(pipe, given):
         return name

@@ -8,20 +8,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from lifecycle.payload import Category, Check, StageFailed
+from lifecycle import payload as p
 from lifecycle.workflow import Attempt as Recorded
 from reconciler import traces
 from reconciler.attempt import Attempt
 from reconciler.diagnostic import CODE_LINE
 from reconciler.evidence import Evidence
-from reconciler.found import Job
+from reconciler.found import SIGNALLED, Job
 from reconciler.scheduler import EXCEEDED, TAKEN
 
 _WIDTH = 200
 
-Kind = tuple[Category, str]
+Kind: TypeAlias = "tuple[p.Category, str]"
 """A category, and what shows it."""
 
 Texts = Sequence[tuple[str, str]]
@@ -31,11 +31,11 @@ Texts = Sequence[tuple[str, str]]
 class Clue(NamedTuple):
     """Words by which a kind of failure is known."""
 
-    category: Category
+    category: p.Category
     words: re.Pattern[str]
 
 
-def _clue(category: Category, *words: str) -> Clue:
+def _clue(category: p.Category, *words: str) -> Clue:
     return Clue(category, re.compile("|".join(words), re.IGNORECASE))
 
 
@@ -76,7 +76,7 @@ _SAYING: tuple[Clue, ...] = (
 )
 
 #: Exit codes of a shell and of ended programs (128 + the signal's number) that tell by themselves.
-_EXITS: dict[int, tuple[Category, str]] = {
+_EXITS: dict[int, tuple[p.Category, str]] = {
     126: ("software", "a program that cannot be executed"),
     127: ("software", "a program that was not found"),
     132: ("software", "an illegal instruction"),
@@ -89,7 +89,7 @@ _EXITS: dict[int, tuple[Category, str]] = {
     153: ("resource", "the limit of a file's size"),
 }
 
-_NEXT: dict[Category, str] = {
+_NEXT: dict[p.Category, str] = {
     "input": "correct the input script or file, then retry; parameters change by an amendment",
     "resource": "ask for more by an amendment of parameters.resource_overrides, then retry",
     "scheduler": "see to the scheduler or the connection, then retry",
@@ -103,7 +103,7 @@ _NEXT: dict[Category, str] = {
 class Diagnosis:
     """What is known of a failure; ``jobs`` holds a line for each job, ``remote`` where they ran."""
 
-    category: Category
+    category: p.Category
     because: str
     jobs: tuple[str, ...] = ()
     remote: str | None = None
@@ -141,12 +141,12 @@ def of_recorded(attempt: Attempt, recorded: Recorded) -> Diagnosis:
     return diagnose(attempt, evidence, recorded.verdict)
 
 
-def diagnosed(command: StageFailed, found: Diagnosis) -> StageFailed:
+def diagnosed(command: p.StageFailed, found: Diagnosis) -> p.StageFailed:
     """Return the failure with its diagnosis."""
     return command.model_copy(update={"category": found.category, "because": found.because})
 
 
-def of_checks(checks: Iterable[Check]) -> Kind:
+def of_checks(checks: Iterable[p.Check]) -> Kind:
     """Return the kind of a verification that failed, and the check that shows it."""
     broken = [check for check in checks if not check.passed]
     absent = (" exists", " is not empty", " is newer than the launch")
@@ -157,34 +157,44 @@ def of_checks(checks: Iterable[Check]) -> Kind:
 
 
 def line_of(job: Job) -> str:
-    """Say of a job how it ended: its own word, the scheduler's, DPDispatcher's."""
-    return f"job {job.name} (id {job.id or 'unknown'}) {', '.join(_facts(job))}"
+    """Say of a job how it ended: its own word, and its scheduler's."""
+    code = job.told_code
+    told = "left no exit code" if code is None else f"exit code {code}{_signal(code)}"
+    said = f", {job.queued} by its scheduler" if job.queued is not None else ""
+    return f"{told} (job {job.id or 'of unknown id'}{said})"
 
 
-def _facts(job: Job) -> Iterator[str]:
-    yield "has left no exit code" if job.exit_code is None else f"exited {job.exit_code}"
-    if job.queued is not None:
-        yield f"{job.queued} by its scheduler"
-    yield "finished" if job.tag else "terminated"
-    if job.fail_count:
-        yield f"fail count {job.fail_count}"
+def _signal(code: int) -> str:
+    """Name what an exit code says by itself."""
+    return f", {_EXITS[code][1]}" if code in _EXITS else ""
 
 
 def _kind(jobs: Sequence[Job], written: Texts, monitor: Texts, verdict: str | None) -> Kind:
     """Return the kind of a failure: what ended the program comes before what it says."""
     if verdict == "OUTPUT_MISSING":
         return "missing_output", "the job ended well without a file that it is to bring back"
+    codes = [*(job.told_code for job in jobs), *_told(written)]
     found = (
         _by_queue(jobs)
         or _by_words(_ENDING, [*written, *monitor])
-        or _by_exit([*(job.exit_code for job in jobs), *_told(written)])
+        or _by_exit(code for code in codes if code is not None and code > SIGNALLED)
         or _by_words(_SAYING, monitor if verdict == "REJECTED" else written)
+        or _by_exit(codes)
     )
     if found is not None:
         return found
     if verdict == "REJECTED":
         return "input", "DPDispatcher refused the submission"
-    return "unknown", "nothing that was left says why"
+    return "unknown", _last_line(written) or "nothing that was left says why"
+
+
+def _last_line(written: Texts) -> str | None:
+    """Return the last that was written on stderr, or else on stdout: it is near the cause."""
+    for source, text in written:
+        lines = [line for line in text.splitlines() if line.strip()]
+        if lines:
+            return f"{source}: {_around(lines[-1], len(lines[-1]))}"
+    return None
 
 
 def _by_queue(jobs: Iterable[Job]) -> Kind | None:

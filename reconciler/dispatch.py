@@ -5,24 +5,35 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
 from typing import Any
 
 from lifecycle import payload as p
-from lifecycle.errors import Refused
+from lifecycle.errors import NeedsConsent, Refused
+from lifecycle.software import problems, wanted
 from lifecycle.status import Status
 from lifecycle.workflow import Stage, Workflow
-from reconciler import processes, shape, submission, tmux
+from reconciler import by_hand, carry, processes, shape, submission, tmux
+from reconciler.agreed import SubmissionDrift, check_recorded, differences
 from reconciler.archive import keep
 from reconciler.attempt import Attempt
+from reconciler.beside import files_beside
 from reconciler.diagnostic import diagnostic_of, kept_diagnostic
-from reconciler.errors import AlreadyMonitored
+from reconciler.errors import AlreadyMonitored, UnusablePath, UnusableProfile
+from reconciler.freshness import check_results
 from reconciler.jobs import Jobs
 from reconciler.markers import check_inputs, clear_stale, digests, set_aside
 from reconciler.parameters import environment
+from reconciler.pinned import check_pinned
 from reconciler.runner import Facts, Mode
 from reconciler.stopping import stop_all, stop_earlier
+from reconciler.strangers import check_strangers
 from reconciler.traces import forward
+from service.below import OutsideRoot, below
+from service.scripts import scripts_of
 from service.service import Outcome, WriteOptions
+from service.undecided import check_edits
 
 #: Seconds that a launch may take to say what its submission is called.
 _FACTS_WITHIN = 20.0
@@ -34,11 +45,13 @@ class NoStageCommand(Refused):
     code = "no_stage_command"
 
     def __init__(self, stages: Sequence[str]) -> None:
-        names = ", ".join(stages)
+        self.why = (
+            "nothing to run; expected parameters.command in the plan or a prepared "
+            f"{stages[0]}/submission.json"
+        )
         super().__init__(
-            f"{names}: nothing to run; expected parameters.command in the plan or a prepared "
-            f"{stages[0]}/submission.json. Write the submission, or change the parameters by an "
-            "amendment.",
+            f"{', '.join(stages)}: {self.why}. Write the submission, or change the parameters by "
+            "an amendment.",
             stages=list(stages),
         )
 
@@ -56,17 +69,32 @@ def dispatch(
     """
     state = jobs.service.state()
     stage = state.stage(id_)
+    _check_outputs(jobs, stage)
     mode = _mode(jobs, sync)
     content = {"dispatch": id_, "sync": sync} | ({"diagnostic": True} if diagnostic else {})
     options = replace(options, content=content)
     if options.dry_run:
         asked = _asked(jobs, state, stage, mode, diagnostic)
         outcome = jobs.service.handle(asked, options=options)
+        check_results(jobs.root, state, stage)
         _check(jobs, state, stage, diagnostic)
         return outcome
+    check_edits(jobs.service)
     stop_all(jobs)
     with jobs.sole(id_):
         return _dispatch(jobs, id_, mode, options, diagnostic)
+
+
+def _check_outputs(jobs: Jobs, stage: Stage) -> None:
+    """Raise UnusablePath for outputs outside of the root: what lies there is moved for a rerun.
+
+    The rules let none in, but a log may be anybody's.
+    """
+    for path in stage.outputs:
+        try:
+            below(jobs.root, str(PurePosixPath(path)))
+        except OutsideRoot as error:
+            raise UnusablePath(stage.id, "outputs", path, "a path below the root") from error
 
 
 def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnostic: bool) -> Outcome:
@@ -75,26 +103,76 @@ def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnosti
         return first
     state = jobs.service.state()
     stage = state.stage(id_)
+    if launched := by_hand.found(jobs.root, state, _idle(stage)):
+        return _taken_over(jobs, stage, launched[0], options)
     jobs.service.rehearse(_asked(jobs, state, stage, mode, diagnostic))
+    check_results(jobs.root, state, stage)
     stop_earlier(jobs, stage)
-    previous = stage.attempt.id if stage.attempt else None
-    _make_room(jobs, stage, previous)
+    check_strangers(jobs, state, stage)
+    previous = stage.attempt.name if stage.attempt else None
+    kept = _make_room(jobs, stage, previous)
     attempt = jobs.attempt(state, stage, _next_id(stage), diagnostic=diagnostic)
-    command = prepare(jobs, state, stage, attempt, mode, diagnostic=diagnostic)
+    command = _prepared(jobs, state, stage, attempt, mode, diagnostic)
     outcome = jobs.service.handle(command, options=options)
     jobs.tell(outcome)
-    clear_stale(jobs.root, stage.id, stage.outputs, previous)
-    launch(jobs, attempt, mode)
+    if kept:
+        jobs.record(p.NoteLogged(stage=id_, text=f"outputs kept as {stage.keep_as}"))
+    clear_stale(jobs.root, stage.id, in_the_way(stage, attempt), previous)
+    recorded = replace(attempt, sha256=command.submission_sha256)
+    check_recorded(recorded)
+    launch(jobs, recorded, mode)
     return outcome
 
 
-def _make_room(jobs: Jobs, stage: Stage, previous: str | None) -> None:
-    """Keep what an amendment made stale, before anything new is written in its place."""
-    if stage.keep_as is not None:
-        keep(jobs.root, stage.id, stage.keep_as, stage.outputs)
+def _idle(stage: Stage) -> list[Stage]:
+    return [stage] if stage.open_attempt is None else []
+
+
+def _taken_over(jobs: Jobs, stage: Stage, job: by_hand.Launched, options: WriteOptions) -> Outcome:
+    """Record that the job runs, or ran, already: nothing is computed beside it."""
+    asked = by_hand.commands(jobs.root, stage, job, jobs.service.clock())
+    options = replace(options, occurred_each=tuple(at for _, at in asked))
+    outcome = jobs.service.handle(*(command for command, _ in asked), options=options)
+    jobs.tell(outcome)
+    jobs.say(f"{stage.id}: {job.session} was launched by hand; it is taken over", stage=stage.id)
+    return outcome
+
+
+def _prepared(
+    jobs: Jobs, state: Workflow, stage: Stage, attempt: Attempt, mode: Mode, diagnostic: bool
+) -> p.AttemptStarted:
+    try:
+        return prepare(jobs, state, stage, attempt, mode, diagnostic=diagnostic)
+    except NeedsConsent as refusal:
+        asked = _asked(jobs, state, stage, mode, diagnostic)
+        jobs.service.record_refusal([asked], refusal)
+        raise
+
+
+def _make_room(jobs: Jobs, stage: Stage, previous: str | None) -> bool:
+    """Keep what an amendment made stale, before anything new is written in its place.
+
+    Returns whether there is a kept folder now that the log has not told of.
+    """
+    left = [*stage.outputs, *_left_behind(stage)]
+    kept = stage.keep_as is not None and keep(jobs.root, stage.id, stage.keep_as, left)
     prepared = f"{stage.id}/submission.json"
     if _is_built_anew(stage) and set_aside(jobs.root, stage.id, prepared, previous):
         jobs.say(f"{prepared} was made for earlier parameters; it is built anew", stage=stage.id)
+    return kept
+
+
+def in_the_way(stage: Stage, attempt: Attempt) -> list[str]:
+    """Return what earlier attempts wrote where a new one writes, but for what that one reads."""
+    read = set(forward(attempt))
+    return [*stage.outputs, *(path for path in stage.left_in_place if path not in read)]
+
+
+def _left_behind(stage: Stage) -> list[str]:
+    """Return what the stage's attempts left that it does not read itself."""
+    names = stage.parameters.get("forward_files") or []
+    read = [*stage.inputs, *(f"{stage.id}/{name}" for name in names)]
+    return [p for p in stage.left_in_place if not any(fnmatchcase(p, name) for name in read)]
 
 
 def _is_built_anew(stage: Stage) -> bool:
@@ -153,20 +231,43 @@ def prepare(
     What it computes from is recorded as it is now: the inputs and what its dependencies have left,
     which must not be empty, and all else that its submission sends.
     """
+    check_pinned(jobs, state, stage.id)
     needed = _needed(state, stage)
     inputs = check_inputs(jobs.root, needed)
     given = submission_of(jobs, state, stage)
+    carried = None if diagnostic else carry.to_carry(jobs, stage)
     if diagnostic:
         given = kept_diagnostic(attempt, given)
-    sha256 = jobs.runner.prepare(attempt, given)
-    sent = digests(jobs.root, [path for path in forward(attempt) if path not in needed])
+    sha256 = _carrying(jobs, attempt, given, carried)
+    own = f"{stage.id}/.attempts/"
+    paths = [path for path in forward(attempt) if path not in needed and not path.startswith(own)]
+    sent = digests(jobs.root, paths)
     used = [p.FileDigest(path=i.path, size=i.size, sha256=i.sha256) for i in (*inputs, *sent)]
-    known = {"inputs": used, "recovers": recovers, "diagnostic": diagnostic}
+    scripts = scripts_of(jobs.root, state, stage)
+    known: dict[str, Any] = {"inputs": used, "recovers": recovers, "scripts": scripts}
+    known["diagnostic"] = diagnostic
+    if carried is not None:
+        known |= {"carried": list(carried.files), "carried_from": carried.source}
     return _command(attempt, mode, sha256, **known)
+
+
+def _carrying(
+    jobs: Jobs, attempt: Attempt, given: dict[str, Any], carried: carry.Carried | None
+) -> str:
+    """Write what the attempt submits, with what it goes on from; return its digest."""
+    if carried is None:
+        return jobs.runner.prepare(attempt, given)
+    carry.put_aside(attempt, carried)
+    try:
+        return jobs.runner.prepare(attempt, carry.sending(given, attempt, carried))
+    except BaseException:
+        carry.drop(attempt)
+        raise
 
 
 def _check(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> None:
     """Raise what preparing an attempt of the stage would raise, and write nothing."""
+    check_pinned(jobs, state, stage.id)
     check_inputs(jobs.root, _needed(state, stage))
     given = submission_of(jobs, state, stage, anew=_is_built_anew(stage))
     attempt = jobs.attempt(state, stage, _next_id(stage), diagnostic=diagnostic)
@@ -192,22 +293,50 @@ def has_command(jobs: Jobs, stage: Stage) -> bool:
 def submission_of(
     jobs: Jobs, state: Workflow, stage: Stage, *, anew: bool = False
 ) -> dict[str, Any]:
-    """Return the submission as it was prepared, else as the stage's parameters describe it.
+    """Return the submission that the stage's definition describes, else the one prepared.
 
-    ``anew``: what was prepared does not count.
+    ``anew``: what was prepared does not count. Raises `SubmissionDrift` where what was prepared
+    says otherwise than the definition.
     """
     if not has_command(jobs, stage):
         raise NoStageCommand([stage.id])
-    prepared = jobs.root / stage.id / "submission.json"
-    if prepared.is_file() and not anew:
-        return submission.read(prepared)
-    built = submission.build(_job(stage), state.profile(stage))
+    path = jobs.root / stage.id / "submission.json"
+    prepared = submission.read(path) if path.is_file() and not anew else None
+    if stage.parameters.get("command"):
+        built = _described(state, stage, _beside(jobs, stage, prepared))
+        if prepared is not None:
+            submission.check_secrets(prepared.get("machine"))
+            fields = differences(built, prepared)
+            if fields:
+                raise SubmissionDrift(stage.id, fields)
+        return built
+    return prepared if prepared is not None else _described(state, stage)
+
+
+def _beside(jobs: Jobs, stage: Stage, prepared: dict[str, Any] | None) -> list[str]:
+    """Return the files in the stage's folder that are sent though no field names them.
+
+    A field that says what is sent says all of it, and so does a submission that was prepared.
+    """
+    if stage.parameters.get("forward_files") is not None:
+        return []
+    found = files_beside(jobs.root, stage)
+    if prepared is None:
+        return found
+    tasks = [task for task in prepared.get("task_list", []) if isinstance(task, dict)]
+    named = {path for task in tasks for path in task.get("forward_files") or []}
+    return [path for path in found if path in named]
+
+
+def _described(state: Workflow, stage: Stage, beside: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the submission as the stage's definition describes it, with files ``beside`` it."""
+    built = submission.build(_job(state, stage, beside), state.profile(stage))
     resources = built["resources"]
     own = environment(stage.parameters)
     return {**built, "resources": {**resources, "envs": {**own, **resources.get("envs", {})}}}
 
 
-def _job(stage: Stage) -> submission.StageJob:
+def _job(state: Workflow, stage: Stage, beside: Sequence[str]) -> submission.StageJob:
     given = {name: value for name, value in stage.parameters.items() if value is not None}
     shape.text(given, ["command"], "parameters.")
     shape.texts(given, ["forward_files", "backward_files"], "parameters.")
@@ -216,12 +345,22 @@ def _job(stage: Stage) -> submission.StageJob:
     return submission.StageJob(
         stage=stage.id,
         command=str(given["command"]),
-        forward_files=tuple(given.get("forward_files", ())),
+        forward_files=(*given.get("forward_files", ()), *beside),
         backward_files=tuple(backward) if backward is not None else None,
         inputs=tuple(stage.inputs),
-        outputs=tuple(stage.outputs),
+        outputs=tuple(stage.declared_outputs),
         resource_overrides=given.get("resource_overrides", {}),
+        environment=_software(state, stage),
     )
+
+
+def _software(state: Workflow, stage: Stage) -> dict[str, Any]:
+    """Return the software environment; raises UnusableProfile for one that no plan may have."""
+    found = wanted(state.profile(stage), stage.parameters)
+    wrong = next(problems(found), None)
+    if wrong is not None:
+        raise UnusableProfile("environment", wrong, found)
+    return found
 
 
 def launch(jobs: Jobs, attempt: Attempt, mode: Mode, *, known: bool = False) -> None:

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
-import secrets
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from reconciler import machine, processes, program, submission, tmux, traces, wrapper
+from eventstore.private import make_folder, open_lock
+from reconciler import (
+    genuine,
+    launch_record,
+    machine,
+    plain,
+    processes,
+    program,
+    submission,
+    tmux,
+    traces,
+    wrapper,
+)
 from reconciler.attempt import Attempt
 from reconciler.errors import (
     AlreadyMonitored,
@@ -27,6 +37,8 @@ from reconciler.far import ask
 from reconciler.forward import forwarded
 from reconciler.locks import is_held
 from reconciler.runner import Facts, Launched, Mode
+from service.disk import write_whole
+from service.root import MARKER
 
 _CHECKED_AS = "dpdispatcher.entrypoints.submit.submission_args"
 _LAST_LINES = 15
@@ -58,14 +70,17 @@ class DPDispatcherRunner:
         """See JobRunner."""
         # What is refused leaves nothing behind, so nothing is written before all is checked.
         own, where, text = self._checked(attempt, given)
-        attempt.folder.mkdir(parents=True, exist_ok=True)
+        _make_private(attempt)
         _replace(attempt.machine_record, where.to_text())
         _replace(attempt.submission, text)
-        self._render(attempt, own)
-        return hashlib.sha256(text.encode()).hexdigest()
+        digest = genuine.keep(attempt, text, where.to_text())
+        self._render(replace(attempt, sha256=digest), own)
+        return digest
 
     def launch(self, attempt: Attempt, mode: Mode) -> Launched:
         """See JobRunner."""
+        _clear_way(attempt)
+        genuine.put_back(attempt)
         self._render(attempt, submission.read(attempt.submission))
         self._record_launch(attempt)
         if is_held(attempt.monitor_lock):
@@ -100,7 +115,7 @@ class DPDispatcherRunner:
     ) -> tuple[dict[str, Any], machine.Machine, str]:
         """Return the attempt's own submission, the machine it goes to, and the text of its file."""
         described = self._described(attempt, given.get("machine"))
-        own, where = submission.for_attempt(given, attempt, described, f"-{secrets.token_hex(4)}")
+        own, where = submission.for_attempt(given, attempt, described)
         text = json.dumps(own, indent=2, ensure_ascii=False) + "\n"
         tuple(forwarded(own))
         self._check(attempt, text, submission.uses_ref(own))
@@ -116,14 +131,14 @@ class DPDispatcherRunner:
         return ask.describe(given, attempt)
 
     def _check(self, attempt: Attempt, text: str, allow_ref: bool) -> None:
-        dargs = self._find_program().with_name("dargs")
+        dargs = program.beside(self._find_program(), "dargs")
         flags = ["--allow-ref"] if allow_ref else []
         # Importing DPDispatcher writes a log into the current folder.
         with TemporaryDirectory() as place:
             copy = Path(place) / attempt.submission.name
             copy.write_text(text, encoding="utf-8", errors="surrogateescape")
             done = subprocess.run(
-                [dargs, "check", "-f", _CHECKED_AS, *flags, copy.name],
+                [*program.starting(dargs), "check", "-f", _CHECKED_AS, *flags, copy.name],
                 cwd=place,
                 env=self._environ,
                 stdin=subprocess.DEVNULL,
@@ -150,14 +165,16 @@ class DPDispatcherRunner:
         wrapper.write(attempt.wrapper, script)
 
     def _record_launch(self, attempt: Attempt) -> None:
-        if attempt.launch_record.exists():
+        if traces.read_json(attempt.launch_record) is not None:
             return
         record = {
             "root": str(attempt.root),
             "host": processes.host(),
             "boot_id": processes.boot_id(),
+            "machine_id": processes.machine_id(),
             "dpdisp": str(self._find_program()),
             "dpdispatcher_version": program.version(self._find_program()),
+            "places": launch_record.places_of(attempt),
         }
         _replace(attempt.launch_record, json.dumps(record, indent=2) + "\n")
 
@@ -218,6 +235,16 @@ class DPDispatcherRunner:
         return program.find(self._environ, self._program)
 
 
+def _clear_way(attempt: Attempt) -> None:
+    """Keep aside what is no file and lies where the monitor reads or writes one."""
+    own = [attempt.monitor_record, attempt.launch_record, attempt.log, attempt.monitor_log]
+    own.append(attempt.exit_code_record)
+    shared = [attempt.monitor_lock, attempt.wrapper]
+    for path in (*own, *shared, attempt.exit_code_marker, attempt.done_marker):
+        if os.path.lexists(path) and not path.is_file():
+            genuine.keep_aside(attempt, path)
+
+
 def _places(attempt: Attempt) -> tuple[str, str]:
     return str(attempt.wrapper), str(attempt.monitor_log)
 
@@ -245,10 +272,7 @@ class _Before:
 
 
 def _mark(attempt: Attempt) -> str:
-    try:
-        return attempt.monitor_record.read_text()
-    except FileNotFoundError:
-        return ""
+    return plain.text(attempt.monitor_record)
 
 
 def _taken_up(attempt: Attempt, before: _Before, lives: Callable[[], bool]) -> int:
@@ -279,10 +303,18 @@ def _last_lines(text: str) -> str:
     return "\n".join(text.strip().splitlines()[-_LAST_LINES:])
 
 
+def _make_private(attempt: Attempt) -> None:
+    """Make the attempt's folder and its monitor's lock so that no other login can hold a lock.
+
+    What an earlier life of the workflow left in the way is kept aside.
+    """
+    home = attempt.root / MARKER
+    attempt.stage_folder.mkdir(parents=True, exist_ok=True)
+    make_folder(attempt.folder.parent, home)
+    make_folder(attempt.folder, home)
+    _clear_way(attempt)
+    os.close(open_lock(attempt.monitor_lock, home))
+
+
 def _replace(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.tmp")
-    with part.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    part.replace(path)
+    write_whole(path, text.encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +10,7 @@ from lifecycle.budget import budget_of
 from lifecycle.hindrance import Hindrance, hindrances
 from lifecycle.status import Status
 from lifecycle.workflow import Stage, Workflow
-from projections.next_actions import NextAction, next_actions
-
-#: The next session's command.
-GO_ON = "wfctl run"
+from projections.next_actions import GO_ON, NextAction, next_actions
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +25,26 @@ class Ended:
     message: str
     next: str
     state: Workflow
+    #: What the loop found to hinder stages, and the log does not tell.
+    seen: tuple[Hindrance, ...] = ()
 
     @property
     def hindrances(self) -> list[Hindrance]:
         """What keeps a blocked workflow from going on."""
-        return hindrances(self.state) if self.exit_reason == "blocked" else []
+        return _all(self.state, self.seen) if self.exit_reason == "blocked" else []
+
+    @property
+    def untold(self) -> list[Hindrance]:
+        """What keeps a blocked workflow from going on, and no event tells."""
+        return [one for one in self.hindrances if one in self.seen]
 
     @property
     def actions(self) -> list[NextAction]:
         """The commands that lead on."""
         known = next_actions(self.state)
         if self.exit_reason in ("budget_exhausted", "waiting"):
-            return [NextAction(GO_ON, "goes on in a new session"), *known]
+            others = [action for action in known if action.command != GO_ON]
+            return [NextAction(GO_ON, "goes on in a new session"), *others]
         return known
 
     def to_dict(self) -> dict[str, Any]:
@@ -59,14 +65,24 @@ def completed(state: Workflow) -> Ended:
     """Return the end of a workflow of which nothing is left to do."""
     skipped = any(stage.status is Status.SKIPPED for stage in state.stages.values())
     text = f"all {len(state.stages)} stages are completed{' or skipped' if skipped else ''}"
+    waiting_for = ", ".join(amendment.id for amendment in state.pending_amendments)
+    text += f"; {waiting_for} still waits for a person's decision" if waiting_for else ""
     return Ended("completed", text, "nothing, the workflow is completed", state)
 
 
-def blocked(state: Workflow) -> Ended:
+def blocked(state: Workflow, seen: Sequence[Hindrance] = ()) -> Ended:
     """Return the end of a workflow that waits for somebody: which stage, why, what would help."""
-    found = hindrances(state)
+    found = _all(state, seen)
     message = ". ".join(map(str, found)) or _unfinished(state)
-    return Ended("blocked", message, found[0].unblock if found else "`wfctl status`", state)
+    help_ = found[0].unblock if found else "`wfctl status`"
+    return Ended("blocked", message, help_, state, tuple(seen))
+
+
+def _all(state: Workflow, seen: Sequence[Hindrance]) -> list[Hindrance]:
+    """Return what the log tells of, and what was seen of other stages."""
+    told = hindrances(state)
+    named = {hindrance.stage for hindrance in told}
+    return [*told, *(hindrance for hindrance in seen if hindrance.stage not in named)]
 
 
 def _unfinished(state: Workflow) -> str:

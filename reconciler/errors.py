@@ -5,6 +5,7 @@ ReconcilerError
 ├── UnusableSubmission       a submission that cannot be run as an attempt
 ├── InlineSecret             a password or key phrase where everybody reads it
 ├── MachineFileMissing       the file that a profile's config_path names is not there
+├── DamagedAttempt           a file of an attempt that is not what it must be
 ├── MachineUnreachable       the machine of a job could not be asked
 ├── UnusableProfile          a backend profile that no submission can be built from
 ├── UnusablePath             a path of a stage that leaves the root or its folder
@@ -97,6 +98,20 @@ class MachineFileMissing(ReconcilerError):
         super().__init__(
             f"{stage}: the machine file {path} is missing; expected the file that config_path "
             "names. Put it there, or correct config_path in the backend profile.",
+            stage=stage,
+            path=str(path),
+        )
+
+
+class DamagedAttempt(ReconcilerError):
+    """A file of an attempt is not what it must be, and nothing is left to make it anew from."""
+
+    code = "damaged_attempt"
+
+    def __init__(self, stage: str, path: Path, why: str) -> None:
+        super().__init__(
+            f"{path}: {why}. Put it back as it was; or record how the stage ended: `wfctl stage "
+            f"compute {stage}` where its results are in place, else `wfctl stage fail {stage}`.",
             stage=stage,
             path=str(path),
         )
@@ -323,4 +338,17 @@ class LaunchFailed(ReconcilerError):
             stage=stage,
             exit_code=exit_code,
             output=output,
+        )
+
+
+class UnusableName(ReconcilerError):
+    """A stage or an attempt whose id no folder is named by; no command of ours records one."""
+
+    code = "unusable_name"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"expected the ids of a stage and an attempt, found {name!r:.120}: no folder is named "
+            "so. `wfctl fsck` looks at the log.",
+            name=name,
         )

@@ -16,7 +16,7 @@ def why(evidence: Evidence, attempt: Attempt) -> str:
     """Return the reason by the evidence, and by the attempt's own files."""
     errors = list(_errors(evidence, attempt)) or traces.errors_in_place(attempt)
     lines = [*map(line_of, evidence.jobs), *errors]
-    return "\n".join(lines or traces.log_end(attempt) or ["no trace of a failure was left"])
+    return "\n".join(lines or traces.log_cause(attempt) or ["no trace of a failure was left"])
 
 
 def _errors(evidence: Evidence, attempt: Attempt) -> Iterator[str]:

@@ -5,20 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from lifecycle.decide_stages import can_recover
 from lifecycle.status import Status
 from lifecycle.workflow import Stage, Workflow
-from reconciler import moved, taken_over
+from reconciler import machine, moved, processes, taken_over
 from reconciler.attempt import Attempt
+from reconciler.errors import DamagedAttempt, ReconcilerError
 from reconciler.evidence import Evidence, collect
 from reconciler.jobs import Jobs
 from reconciler.survey import Survey, surveyed
 from reconciler.verdict import Action, Verdict, verdict
 from reconciler.watch import AGAIN
-from service.place import was_here
+from service.place import original_of, was_here
+
+#: Monitors that ended for the same reason, one after the other, before another is of no use.
+IN_VAIN = 3
+#: What comes of a file that is not as it was written.
+DAMAGES = (OSError, ValueError, LookupError, TypeError, AttributeError, ReconcilerError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +85,39 @@ def look_at_all(jobs: Jobs, state: Workflow, stages: Sequence[Stage]) -> list[Fi
 def _look_once(
     jobs: Jobs, state: Workflow, stages: Sequence[Stage], *, again: bool
 ) -> dict[str, Finding]:
-    attempts = [newest_attempt(jobs, state, stage) for stage in stages]
-    survey = surveyed(attempts)
-    seen = partial(_finding, jobs, state, survey, again=again)
-    return {stage.id: seen(stage, attempt) for stage, attempt in zip(stages, attempts, strict=True)}
+    attempts = {stage.id: newest_attempt(jobs, state, stage) for stage in stages}
+    hidden = {stage.id: _hidden(attempts[stage.id]) for stage in stages}
+    survey = surveyed([attempts[id_] for id_, why in hidden.items() if why is None])
+    found = {}
+    for stage in stages:
+        attempt, why = attempts[stage.id], hidden[stage.id]
+        try:
+            if why is not None:
+                raise why
+            found[stage.id] = _finding(jobs, state, survey, stage, attempt, again=again)
+        except DAMAGES as error:
+            # One damaged attempt is a finding of its stage, and stops nobody else.
+            found[stage.id] = _unreadable(jobs, stage, attempt, error)
+    return found
+
+
+def _hidden(attempt: Attempt) -> Exception | None:
+    """Return why nobody knows where the attempt's jobs run; None where it is known."""
+    try:
+        machine.of(attempt)
+    except DAMAGES as error:
+        return error
+    return None
+
+
+def _unreadable(jobs: Jobs, stage: Stage, attempt: Attempt, error: Exception) -> Finding:
+    evidence = Evidence.of_nothing(jobs.now(), attempt, processes.host(), processes.boot_id())
+    if isinstance(error, ReconcilerError):
+        what = error.message
+    else:
+        what = DamagedAttempt(stage.id, attempt.folder, f"it cannot be read ({error})").message
+    found = Verdict(2, "UNREADABLE", Action.UNKNOWN, what)
+    return Finding(stage.id, attempt.id, evidence, found, tuple(_spelled(stage, evidence, found)))
 
 
 def _finding(
@@ -95,9 +129,17 @@ def _finding(
         jobs.now(),
         recorded_root=recorded.root,
         recorded_host=recorded.host,
+        recorded_boot=recorded.boot_id,
         survey=survey,
     )
-    evidence = replace(evidence, looked_twice=again, last_chance=not can_recover(stage))
+    in_vain = recorded.relaunches_alike >= IN_VAIN
+    evidence = replace(
+        evidence,
+        looked_twice=again,
+        last_chance=not can_recover(stage),
+        in_vain=in_vain,
+        verifiable=bool(stage.parameters.get("verify")),
+    )
     if recorded.taken_over:
         evidence = taken_over.evidence_of(evidence, stage, jobs.root)
         found = taken_over.verdict_of(evidence, state, stage)
@@ -105,8 +147,27 @@ def _finding(
         found = verdict(evidence)
     if found.name == "ELSEWHERE" and was_here(jobs.service.root, recorded.root, recorded.host):
         evidence, found = moved.judged(evidence)
+    elif found.name == "ELSEWHERE" and (original := original_of(jobs.service.root)) is not None:
+        found = replace(found, reason=_of_the_original(stage.id, original))
+    elif found.name == "ELSEWHERE" and evidence.root_recorded == evidence.root_now:
+        found = replace(found, reason=_of_another_host(evidence))
     steps = tuple(_spelled(stage, evidence, found))
     return Finding(stage.id, recorded.id, evidence, found, steps)
+
+
+def _of_another_host(evidence: Evidence) -> str:
+    return (
+        f"it was launched on {evidence.host_recorded}, and this host is {evidence.host_now}: "
+        "go back there. Where it is the same machine, or that one is gone for good: `wfctl "
+        "--root-is moved rehydrate`"
+    )
+
+
+def _of_the_original(stage: str, original: str) -> str:
+    return (
+        f"it belongs to {original}, of which this root is a copy, and is left to it; to compute it "
+        f"here as well, `wfctl stage fail {stage} --error copied`, then `wfctl stage retry {stage}`"
+    )
 
 
 def newest_attempt(jobs: Jobs, state: Workflow, stage: Stage) -> Attempt:

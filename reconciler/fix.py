@@ -43,7 +43,8 @@ def _touched(jobs: Jobs, stage: Stage) -> list[str]:
     # An amendment that was approved since has the submission built anew.
     if attempt is None or stage.regenerate or not prepared.is_file():
         return []
-    ran = traces.read_json(Attempt(jobs.root, "", stage.id, attempt.id).submission)
+    own = Attempt(jobs.root, "", stage.id, attempt.id, mark=attempt.mark)
+    ran = traces.read_json(own.submission)
     if ran is None:
         return []
     now = submission.read(prepared)

@@ -11,6 +11,8 @@ from reconciler.scheduler import Queue
 SIGNALLED = 128
 #: That of SIGKILL, which no program sends itself: it ended the command, or a shell.
 KILLED = SIGNALLED + 9
+#: Those of the signals by which a program ends itself: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
+FAULTS = frozenset(SIGNALLED + signal for signal in (4, 6, 7, 8, 11))
 #: DPDispatcher's word for a job whose task has ended well.
 _STATE_FINISHED = 5
 
@@ -34,13 +36,32 @@ class Job:
     failed_flag: bool | None = None
     state: int | None = None
     fail_count: int | None = None
+    #: The command's own exit code where that was not 0: the job's is 1 for any of them.
+    command_code: int | None = None
+    #: Whether it was seen to compute on after its shells were killed, so that nobody was left to
+    #: write down how it ended; what it was to bring back tells.
+    alone: bool = False
     #: What the scheduler calls it, or called it last where it had ended it; else None.
     queued: str | None = None
 
     @property
     def is_over(self) -> bool:
         """Whether it wrote of its own accord that it is through, well or badly."""
-        return self.exit_code is not None and self.exit_code <= SIGNALLED
+        code = self.exit_code
+        if code in FAULTS:
+            # Its command may live on where a fault ended the shell alone.
+            return self.lock_held is False
+        return code is not None and code <= SIGNALLED
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether its command ran on without its shells, and nothing says how it ended."""
+        return self.alone and self.exit_code is None
+
+    @property
+    def told_code(self) -> int | None:
+        """The exit code to tell people: the command's own where it is known."""
+        return self.exit_code if self.command_code is None else self.command_code
 
     @property
     def is_finished(self) -> bool:

@@ -12,12 +12,17 @@ import struct
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
+from eventstore.private import open_lock
+from lifecycle.naming import stage_number
 from service.errors import RootBusy
 
 #: Seconds between two tries.
 _PAUSE = 0.005
+#: From here on lie the bytes of stages with names of their own.
+_NAMED = 1 << 32
 
 
 @contextmanager
@@ -41,7 +46,7 @@ def held_if_free(path: Path, stages: Iterable[str]) -> Iterator[set[str]]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    file = open_lock(path)
     try:
         yield file
     finally:
@@ -49,8 +54,14 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _place(stage: str) -> int:
-    """Return the byte of ``stage-N``: the N-th."""
-    return int(stage.rpartition("-")[2])
+    """Return the byte of a stage: the N-th of ``stage-N``, for other names one far behind.
+
+    Two names may share a byte, as rarely as two digests begin alike; then one waits for the other.
+    """
+    number = stage_number(stage)
+    if number is not None and number < _NAMED:
+        return number
+    return _NAMED + int.from_bytes(sha256(stage.encode()).digest()[:6])
 
 
 def _is_taken(file: int, place: int) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_ASKING = (signal.SIGTERM, signal.SIGINT)
+#: A terminal or a tmux session that goes away hangs up.
+_ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Interruption:
@@ -25,9 +26,13 @@ class Interruption:
 
 @contextmanager
 def interruptible() -> Iterator[Interruption]:
-    """Take SIGTERM and SIGINT as a wish to stop, for as long as the block lasts."""
+    """Take SIGTERM, SIGINT and SIGHUP as a wish to stop, for as long as the block lasts.
+
+    What is ignored already (nohup) stays ignored.
+    """
     asked = Interruption()
-    before = {number: signal.signal(number, asked.ask) for number in _ASKING}
+    heard = [number for number in _ASKING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, asked.ask) for number in heard}
     try:
         yield asked
     finally:

@@ -6,20 +6,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from lifecycle.payload import Payload
 from lifecycle.workflow import Stage, Workflow
-from reconciler.attempt import Attempt
 from reconciler.errors import AlreadyDriven
 from reconciler.holds import held, held_if_free
 from reconciler.locks import is_held
-from reconciler.runner import JobRunner
-from reconciler.submission import ERROR_LOG, OUTPUT_LOG
 from service.clock import utc_text
 from service.disk import locked
 from service.errors import RootBusy
 from service.service import Outcome, Service, WriteOptions
+
+if TYPE_CHECKING:
+    from lifecycle.payload import Payload
+    from reconciler.attempt import Attempt
+    from reconciler.runner import JobRunner
 
 #: Seconds for which a look at the loop's lock may hold it.
 _LOOK = 0.5
@@ -44,6 +45,8 @@ class Jobs:
     runner: JobRunner
     say: Say
     tell: Tell
+    #: Is told, again and again, in which state somebody waits for attempts under way.
+    waits: Callable[[Workflow], None] = lambda _: None
 
     @property
     def root(self) -> Path:
@@ -82,12 +85,19 @@ class Jobs:
         """Return where an attempt of the stage keeps its files.
 
         One that is ``diagnostic``, as it is recorded or as it is to be, has no outputs but what
-        the job wrote on stdout and stderr.
+        the job wrote on stdout and stderr. One that is not recorded yet gets a mark of its own.
         """
-        recorded = any(known.id == id_ and known.diagnostic for known in stage.attempts)
+        from reconciler.attempt import Attempt, new_mark  # of no use where nothing runs
+        from reconciler.submission import ERROR_LOG, OUTPUT_LOG
+
+        known = next((one for one in stage.attempts if one.id == id_), None)
         logs = tuple(f"{stage.id}/{name}" for name in (OUTPUT_LOG, ERROR_LOG))
-        outputs = logs if diagnostic or recorded else tuple(stage.outputs)
-        return Attempt(self.root, state.id, stage.id, id_, outputs)
+        of_logs = diagnostic or (known is not None and known.diagnostic)
+        outputs = logs if of_logs else tuple(stage.declared_outputs)
+        if known is None:
+            return Attempt(self.root, state.id, stage.id, id_, outputs, new_mark())
+        sha256 = known.submission_sha256
+        return Attempt(self.root, state.id, stage.id, id_, outputs, known.mark, sha256)
 
     @contextmanager
     def sole(self, stage: str, timeout: float = 120) -> Iterator[None]:

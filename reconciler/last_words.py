@@ -40,4 +40,5 @@ def _is_unexplained(job: Job) -> bool:
 
 
 def _kept(attempt: Attempt) -> dict[str, str]:
-    return read_json(attempt.last_words) or {}
+    kept = read_json(attempt.last_words) or {}
+    return {id_: word for id_, word in kept.items() if isinstance(word, str)}

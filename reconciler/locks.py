@@ -14,7 +14,7 @@ def is_held(path: Path) -> bool | None:
     for a moment's wait.
     """
     try:
-        handle = os.open(path, os.O_RDONLY)
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except FileNotFoundError:
         return False
     except OSError:

@@ -4,28 +4,55 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from lifecycle import payload as p
-from lifecycle.budget import affords
+from lifecycle.budget import affords, budget_of, estimate, is_beyond, is_short
 from lifecycle.errors import NeedsConsent, Refused
+from lifecycle.hindrance import Hindrance
 from lifecycle.retry import retry_limit
 from lifecycle.status import Status
 from lifecycle.workflow import Stage, Workflow
+from projections.next_actions import GO_ON
 from reconciler import ending, prompt
 from reconciler.agent import Left, Task, hand_over
-from reconciler.dispatch import dispatch, has_command
+from reconciler.dispatch import NoStageCommand, dispatch, has_command
 from reconciler.ending import Ended
+from reconciler.errors import (
+    AgentMissing,
+    AgentNotStarted,
+    LaunchFailed,
+    MachineUnreachable,
+    ProgramMissing,
+    ReconcilerError,
+)
 from reconciler.finding import in_flight
 from reconciler.interruption import Interruption
 from reconciler.jobs import Jobs
 from reconciler.orders import PAUSE, Orders
+from reconciler.tries import tries_of
 from reconciler.verdict import Action
 from reconciler.verify import settle
 from reconciler.waiting import GLANCE, Turn, is_due, wait
 from service.service import WriteOptions
 
-#: Seconds below which a local stage that says how long it takes is run synchronously.
-_SYNC_BELOW = 120
+#: What helps a stage that says nothing to run.
+_AGENT = (
+    f"an agent (`{GO_ON} --agent CMD`), or a command: "
+    "`wfctl amend propose --stage STAGE --set parameters.command=…`"
+)
+#: What helps a stage that costs more than any session may.
+_BUDGET = (
+    "`wfctl amend propose --set session_config.session_budget=N --reason TEXT` and a person's "
+    "decision"
+)
+#: What no stage can be carried out with: the session ends at once.
+_OF_THE_ROOT = (AgentMissing, AgentNotStarted, ProgramMissing)
+#: What may be otherwise soon, and says nothing of the stage.
+_PASSING = (LaunchFailed, MachineUnreachable, OSError)
+#: Characters of an error that a stage's failure and a hindrance hold.
+_ERROR = 10_000
+_REASON = 500
 
 Mark = tuple[str, str, int, int]
 """What changes when a stage moves: id, status, attempts, retries."""
@@ -46,6 +73,7 @@ class Loop:
         self._left: set[Mark] = set()
         self._lost: set[Mark] = set()
         self._turns: dict[tuple[str, str], Turn] = {}
+        self._hindrances: dict[Mark, Hindrance] = {}
         limit = orders.time_limit
         self._deadline = None if limit is None else time.monotonic() + limit
 
@@ -54,15 +82,48 @@ class Loop:
         state: Workflow | None = None
         while True:
             state = self._now(state)
-            try:
-                ended = self._step(state)
-            except Refused:
-                # What was decided on is no more: a person or an agent acted in between.
-                if self.jobs.service.state().head == state.head:
-                    raise
-                continue
+            ended = self._step(state)
             if ended is not None:
                 return ended
+
+    def _tried(self, state: Workflow, stage: Stage, step: Callable[[], None]) -> None:
+        """Carry out a step of one stage; what keeps it from that keeps no other stage."""
+        try:
+            step()
+        except _OF_THE_ROOT:
+            raise
+        except (Refused, NeedsConsent, ReconcilerError, OSError) as error:
+            now = self.jobs.service.state()
+            if now.head != state.head and isinstance(error, Refused | NeedsConsent):
+                return  # decided on what is no more: a person or an agent acted in between
+            self._hindered(now, stage.id, error)
+
+    def _hindered(self, state: Workflow, id_: str, error: Exception) -> None:
+        """Let a stage that cannot be carried out fail; or leave it, where that is not its fault."""
+        stage = state.stages.get(id_)
+        if stage is None:
+            return
+        text = str(getattr(error, "message", error))[:_ERROR]
+        failure = p.StageFailed(stage=id_, error=text, category="input")
+        if isinstance(error, (NeedsConsent, *_PASSING)) or stage.open_attempt is not None:
+            self._leave(stage, text, f"correct the cause, then `{GO_ON}`")
+        elif stage.status is Status.READY and not state.unmet(stage):
+            self.jobs.record(p.StagePrepared(stage=id_), failure)
+        elif stage.status in (Status.PREPARING, Status.POST_PROCESSING):
+            self.jobs.record(failure.model_copy(update={"category": _category(stage)}))
+        else:
+            self._leave(stage, text, "`wfctl rehydrate`")
+
+    def _leave(self, stage: Stage, why: str, unblock: str) -> None:
+        """Leave the stage as it stands to somebody, and remember why."""
+        mark = mark_of(stage)
+        self._left.add(mark)
+        self._hindrances[mark] = Hindrance(stage.id, " ".join(why.split())[:_REASON], unblock)
+
+    def _named(self, state: Workflow) -> list[Hindrance]:
+        """Return what was found to hinder stages that have not moved since."""
+        marks = map(mark_of, state.stages.values())
+        return [self._hindrances[mark] for mark in marks if mark in self._hindrances]
 
     def _now(self, known: Workflow | None) -> Workflow:
         """Return the state; it is folded anew only where the log has grown."""
@@ -85,9 +146,14 @@ class Loop:
             if ended is not None or begun:
                 return ended
         if flying or paused:
+            self.jobs.waits(state)
             time.sleep(GLANCE)
             return None
-        return ending.completed(state) if state.is_finished else ending.blocked(state)
+        return (
+            ending.completed(state)
+            if state.is_finished
+            else ending.blocked(state, self._named(state))
+        )
 
     def _is_left(self, stage: Stage) -> bool:
         return mark_of(stage) in self._left
@@ -107,29 +173,39 @@ class Loop:
         """Record the end of one attempt that is over; False where none is."""
         for stage in flying:
             if self._is_due(state, stage):
-                finding = wait(self.jobs, stage.id, timeout=0)
-                unknown = finding is not None and finding.verdict.action is Action.UNKNOWN
-                if finding is not None and unknown and finding.evidence.silence is None:
-                    self._left.add(mark_of(stage))
+                self._tried(state, stage, partial(self._settle_attempt, stage))
                 return True
         return False
+
+    def _settle_attempt(self, stage: Stage) -> None:
+        finding = wait(self.jobs, stage.id, timeout=0)
+        unknown = finding is not None and finding.verdict.action is Action.UNKNOWN
+        if finding is not None and unknown and finding.evidence.silence is None:
+            self._left.add(mark_of(stage))
 
     def _is_due(self, state: Workflow, stage: Stage) -> bool:
         turn = self._turns.setdefault((stage.id, stage.attempts[-1].id), Turn())
         return is_due(self.jobs, state, stage.id, turn)
 
     def _begun_one(self, state: Workflow, flying: list[Stage]) -> tuple[Ended | None, bool]:
-        """Begin the first thing, in array order, that may be; say whether something was."""
+        """Begin the first thing, in array order, that may be; say whether something was.
+
+        A job of which nothing is known, as its scheduler is silent, takes no other's place.
+        """
+        known = [stage for stage in flying if stage.attempts[-1].action != Action.UNKNOWN.value]
         for stage in state.stages.values():
             step = None if self._is_left(stage) else self._step_of(state, stage)
             if step is None:
                 continue
             if stage.status is Status.READY:
-                if len(flying) >= self.orders.max_parallel:
+                if len(known) >= self.orders.max_parallel:
+                    continue
+                if is_beyond(state, stage):
+                    self._leave(stage, _too_dear(state, stage), _BUDGET)
                     continue
                 if not affords(state, stage, flying):
                     return (None if flying else ending.exhausted(state, stage)), False
-            step(state, stage)
+            self._tried(state, stage, partial(step, state, stage))
             return None, True
         return None, False
 
@@ -140,7 +216,7 @@ class Loop:
             case Status.POST_PROCESSING:
                 return self._verify
             case Status.READY | Status.PREPARING if not state.pending_amendments:
-                if stage.open_attempt is not None:
+                if stage.open_attempt is not None or state.unmet(stage):
                     return None
                 return self._launch if has_command(self.jobs, stage) else self._compute
             case Status.FAILED if agent is not None and not state.pending_amendments:
@@ -158,14 +234,14 @@ class Loop:
                 self._hand_over(prompt.JUDGE, state, stage)
 
     def _launch(self, state: Workflow, stage: Stage) -> None:
-        dispatch(self.jobs, stage.id, sync=_is_short(state, stage), options=WriteOptions())
+        dispatch(self.jobs, stage.id, sync=is_short(state, stage), options=WriteOptions())
 
     def _repair(self, state: Workflow, stage: Stage) -> None:
         self._hand_over(prompt.REPAIR, state, stage)
 
     def _compute(self, state: Workflow, stage: Stage) -> None:
         if self.orders.agent is None:
-            self._left.add(mark_of(stage))
+            self._leave(stage, f"{NoStageCommand([stage.id]).why}, and there is no agent", _AGENT)
             return
         left = self._hand_over(prompt.COMPUTE, state, stage)
         if left is None:
@@ -173,6 +249,10 @@ class Loop:
         error = f"agent {self.orders.agent.name} {left} without having moved the stage"
         begun = [p.StagePrepared(stage=stage.id)] if stage.status is Status.READY else []
         self.jobs.record(*begun, p.StageFailed(stage=stage.id, error=f"{error} ({left.output})"))
+
+    def _prompt(self, kind: str, state: Workflow, stage: Stage) -> str:
+        tries = tries_of(self.jobs.service.log, stage.id) if stage.retry_count else []
+        return prompt.render(kind, state, stage, self.jobs.root, tries)
 
     def _hand_over(self, kind: str, state: Workflow, stage: Stage) -> Left | None:
         """Give the stage to the agent; return how it ended where the stage has not moved.
@@ -183,7 +263,7 @@ class Loop:
         agent = self.orders.agent
         if agent is None:
             return None
-        task = Task(stage.id, kind, prompt.render(kind, state, stage, self.jobs.root))
+        task = Task(stage.id, kind, self._prompt(kind, state, stage))
         left = hand_over(self.jobs, agent, task, self._is_over)
         self.jobs.service.files.take_in()
         now, mark = self.jobs.service.state(), mark_of(stage)
@@ -198,7 +278,12 @@ class Loop:
         return left
 
 
-def _is_short(state: Workflow, stage: Stage) -> bool:
-    expected = stage.parameters.get("expected_seconds")
-    local = state.backend_type(stage) == "local"
-    return local and isinstance(expected, int | float) and expected < _SYNC_BELOW
+def _category(stage: Stage) -> p.Category:
+    return "input" if stage.status is Status.PREPARING else "unknown"
+
+
+def _too_dear(state: Workflow, stage: Stage) -> str:
+    return (
+        f"it costs {estimate(state, stage):g}, and no session may cost more than "
+        f"{budget_of(state):g} (session_config.session_budget)"
+    )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from reconciler import genuine
 from reconciler.attempt import Attempt
-from reconciler.errors import UnusableSubmission
+from reconciler.errors import DamagedAttempt, UnusableSubmission
 
 #: Batch types that can be passed through; those without a scheduler that is asked by name too.
 _SHELL, _SLURM = "shell", "slurm"
@@ -72,17 +74,38 @@ def checked(given: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def of(attempt: Attempt) -> Machine:
-    """Return the machine of a prepared attempt; a local shell where nothing is written down."""
-    try:
-        found = json.loads(attempt.machine_record.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+    """Return the machine of a prepared attempt; a local shell where nothing is written down.
+
+    Raises DamagedAttempt where what is written down cannot be read, and no copy is left.
+    """
+    known = (_machine(text) for text in genuine.machine_text(attempt))
+    where = next((one for one in known if one is not None), None) or _submitted_to(attempt)
+    if where is None:
+        if os.path.lexists(attempt.machine_record):
+            raise DamagedAttempt(attempt.stage, attempt.machine_record, "it names no machine")
         return Machine("Shell", "LocalContext", str(attempt.work))
-    where = Machine(**found)
     own = attempt.work.relative_to(attempt.root)
     if not where.is_far and where.scratch.endswith(f"/{own}"):
         # It moves with the root.
         return replace(where, scratch=str(attempt.work))
     return where
+
+
+def _machine(text: str) -> Machine | None:
+    try:
+        found = Machine(**json.loads(text))
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return found if all(isinstance(value, str) for value in asdict(found).values()) else None
+
+
+def _submitted_to(attempt: Attempt) -> Machine | None:
+    """Return the machine as the attempt's submission names it, unless it refers to a file."""
+    given = (genuine.submission_of(attempt) or {}).get("machine")
+    if not isinstance(given, dict) or "remote_root" not in given or "batch_type" not in given:
+        return None
+    batch_type, context_type = checked(given)
+    return Machine(batch_type, context_type, str(given["remote_root"]))
 
 
 def reference(machine: Mapping[str, Any], folder: Path) -> Path | None:

@@ -1,7 +1,8 @@
 """Markers and files of a stage: what they say, and making room for a new attempt.
 
-A marker's first line is the monitor's exit code alone, its second the full tag of the attempt
-and the time in UTC.
+A bound marker's first line is the monitor's exit code alone, its second the full tag of the attempt
+and the time in UTC. ``DPDISP_EXIT_CODE`` is a number and nothing else, as its readers compare it
+with one; the bound record beside it, in the attempt's folder, tells whose it is.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from reconciler import plain
+from reconciler.attempt import Attempt
 from reconciler.errors import EmptyInput, MissingInput
 
 MARKERS = ("DPDISP_EXIT_CODE", "DPDISP_DONE")
@@ -54,20 +57,42 @@ class Input:
 def read(path: Path, tag: str) -> Marker:
     """Read a marker and say whether it belongs to the attempt of this tag."""
     try:
-        text, mtime = path.read_text(errors="replace"), path.stat().st_mtime_ns
-    except FileNotFoundError:
+        content = plain.content(path)
+        mtime = None if content is None else path.stat().st_mtime_ns
+    except OSError:
+        return Marker(Seen.UNREADABLE)
+    if content is None or mtime is None:
         return Marker(Seen.NONE)
-    lines = text.split("\n")
-    code = _number(lines[0])
+    lines = content.decode(errors="replace").split("\n")
+    code = plain.number(lines[0])
     found = lines[1].split(" ")[0] if len(lines) > 2 else None
     if code is None or not found:
         return Marker(Seen.UNREADABLE, code, found, mtime)
     return Marker(Seen.OWN if found == tag else Seen.OTHER, code, found, mtime)
 
 
-def _number(text: str) -> int | None:
-    word = text.strip()
-    return int(word) if word.isascii() and word.isdigit() else None
+def exit_code(attempt: Attempt) -> Marker:
+    """Read the monitor's exit code; a number alone is the attempt's own where its record says so.
+
+    Earlier versions of wfctl bound the marker itself.
+    """
+    marker, record = read(attempt.exit_code_marker, attempt.tag), _record(attempt)
+    if marker.seen is Seen.NONE:
+        return record
+    if not (marker.seen is Seen.UNREADABLE and _is_number(attempt.exit_code_marker)):
+        return marker
+    if record.seen is Seen.OWN and record.code == marker.code:
+        return record
+    return Marker(Seen.OTHER, marker.code, None, marker.mtime)
+
+
+def _record(attempt: Attempt) -> Marker:
+    return read(attempt.exit_code_record, attempt.tag)
+
+
+def _is_number(path: Path) -> bool:
+    text = plain.text(path)
+    return text.count("\n") <= 1 and plain.number(text) is not None
 
 
 def check_inputs(root: Path, inputs: Sequence[str]) -> tuple[Input, ...]:

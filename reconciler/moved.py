@@ -14,7 +14,9 @@ from reconciler.evidence import Evidence
 from reconciler.verdict import Action, Verdict, verdict
 
 #: What needs nothing of the former place, whatever host it was on.
-_DECIDED = frozenset({"MONITORED", "SUCCEEDED", "COLLECTED_UNMARKED", "TASK_FAILED"})
+_DECIDED = frozenset(
+    {"MONITORED", "MONITOR_STOPPED", "SUCCEEDED", "COLLECTED_UNMARKED", "TASK_FAILED"}
+)
 
 
 def judged(evidence: Evidence) -> tuple[Evidence, Verdict]:
@@ -24,15 +26,16 @@ def judged(evidence: Evidence) -> tuple[Evidence, Verdict]:
         evidence, root_recorded=evidence.root_now, host_recorded=evidence.host_now, moved=seen
     )
     found = verdict(here)
+    if found.name == "FINISHED_NOT_COLLECTED" and here.far is None:
+        # Its jobs wrote themselves that they are over.
+        return replace(here, moved=True), found
     if found.name in _DECIDED or (seen and _is_to_be_done(here, found)):
         return here, found
     return evidence, verdict(evidence)
 
 
 def _is_to_be_done(here: Evidence, found: Verdict) -> bool:
-    uncollected = found.name == "FINISHED_NOT_COLLECTED" and here.far is None
-    ended = found.name == "LIMIT_EXCEEDED"
-    return uncollected or ended or found.action in (Action.WAIT, Action.LOST)
+    return found.name == "LIMIT_EXCEEDED" or found.action in (Action.WAIT, Action.LOST)
 
 
 def _shows_all(evidence: Evidence) -> bool:

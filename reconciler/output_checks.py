@@ -6,23 +6,25 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeAlias
 
-from lifecycle.payload import Check, FileDigest
+from lifecycle import payload as p
 from reconciler.errors import EmptyInput, MissingInput
 from reconciler.markers import check_inputs
 from reconciler.outputs import known
 from reconciler.outputs.reading import Reading
 
-Found = tuple[list[Check], FileDigest | None]
+Found: TypeAlias = "tuple[list[p.Check], p.FileDigest | None]"
 #: Files of a folder that a check names.
 _NAMED = 5
 
 
-def check(root: Path, path: str, launched_at: int | None) -> Found:
+def check(root: Path, path: str, launched_at: int | None, *, new: bool = False) -> Found:
     """Check an output, a file or a folder of files; ``path`` is relative to ``root``.
 
     ``launched_at`` is when its attempt was launched, in ns by the clock of the file system; None
-    where nobody wrote it down. The digest is None where there is nothing whole to take it of.
+    where nobody wrote it down; ``new`` says that the output is known to have come after it, by
+    whatever clock. The digest is None where there is nothing whole to take it of.
     """
     place = root / path
     if not place.exists():
@@ -36,18 +38,18 @@ def check(root: Path, path: str, launched_at: int | None) -> Found:
     except MissingInput:
         return [_check(path, "exists", "it is neither a file nor a folder")], None
     checks.append(_check(path, "is not empty", None, f"{found.size} bytes"))
-    checks.append(_newer(path, place, launched_at))
+    checks.append(_newer(path, place, launched_at, new=new))
     checks += _readings(path, place)
     if _marks(place) != before:
         checks.append(_check(path, "is left alone", "it changed while it was looked at"))
         return checks, None
-    return checks, FileDigest(path=path, size=found.size, sha256=found.sha256)
+    return checks, p.FileDigest(path=path, size=found.size, sha256=found.sha256)
 
 
 def _check(
     path: str, what: str, problem: str | None, detail: str = "", remarks: Sequence[str] = ()
-) -> Check:
-    return Check(
+) -> p.Check:
+    return p.Check(
         name=f"{path} {what}",
         passed=problem is None,
         detail=_shown(problem if problem is not None else detail),
@@ -73,7 +75,7 @@ def _marks(place: Path) -> list[tuple[str, int, int, int]]:
     return [(str(file), s.st_ino, s.st_size, s.st_mtime_ns) for file, s in found]
 
 
-def _newer(path: str, place: Path, launched_at: int | None) -> Check:
+def _newer(path: str, place: Path, launched_at: int | None, *, new: bool) -> p.Check:
     """Compare when each file came into place with the launch.
 
     A file may carry an old modification time (cp -p, tar, wget); that is remarked.
@@ -83,7 +85,7 @@ def _newer(path: str, place: Path, launched_at: int | None) -> Check:
         return _check(path, what, None, "not compared: wfctl has not launched its attempt")
     times = {file: file.stat() for file in _files(place)}
     old = [file for file, found in times.items() if found.st_ctime_ns < launched_at]
-    if old:
+    if old and not new:
         return _check(path, what, f"it is from before the launch{_names(place, old)}")
     modified = [file for file, found in times.items() if found.st_mtime_ns < launched_at]
     if not modified:
@@ -104,7 +106,7 @@ def _names(place: Path, files: Sequence[Path]) -> str:
     return f": {names}{' …' if len(files) > _NAMED else ''}"
 
 
-def _readings(path: str, place: Path) -> list[Check]:
+def _readings(path: str, place: Path) -> list[p.Check]:
     """Read every file whose type is known: a check for its form, and one for its numbers."""
     found = [(file, known.read(file)) for file in _files(place)]
     read = [(file, reading) for file, reading in found if reading is not None]
@@ -119,7 +121,7 @@ def _readings(path: str, place: Path) -> list[Check]:
     return checks
 
 
-def _of_file(path: str, reading: Reading) -> list[Check]:
+def _of_file(path: str, reading: Reading) -> list[p.Check]:
     kind = f"reads as {reading.kind}"
     checks = [_check(path, kind, reading.problem, reading.content, reading.remarks)]
     if reading.has_numbers or reading.not_finite is not None:
@@ -132,7 +134,7 @@ def _of_folder(
     what: str,
     readings: Sequence[tuple[str, Reading]],
     problem_of: Callable[[Reading], str | None],
-) -> Check:
+) -> p.Check:
     problems = [(name, problem_of(reading)) for name, reading in readings]
     told = [f"{name}: {problem}" for name, problem in problems if problem is not None]
     remarks = [f"{name}: {remark}" for name, reading in readings for remark in reading.remarks]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from bisect import bisect_left
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -51,7 +50,21 @@ def boot_id() -> str:
 
 def host() -> str:
     """Return this machine's name."""
-    return socket.gethostname()
+    return os.uname().nodename
+
+
+def machine_id() -> str | None:
+    """Return what this machine is called whatever its name; None where nothing says so."""
+    try:
+        return Path("/etc/machine-id").read_text().strip() or None
+    except OSError:
+        return None
+
+
+def is_stopped(pid: int) -> bool:
+    """Say whether a process was told to stop where it is (SIGSTOP), and does nothing until told."""
+    fields = _stat(pid)
+    return fields is not None and fields[0] in "Tt"
 
 
 def start_ticks(pid: int) -> int | None:
@@ -100,6 +113,31 @@ def _began_with(pid: int, variable: str) -> bool:
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return False
     return os.fsencode(variable) in environ.split(b"\0")
+
+
+def began_with(variable: str) -> tuple[Process, ...]:
+    """Return every live process but this one that began with ``variable`` (NAME=value) set.
+
+    A terminal server that was started by one of them, and whoever works in it, are left out: it may
+    serve a person by now.
+    """
+    pids = [int(path.name) for path in _PROC.iterdir() if path.name.isdigit()]
+    found = [pid for pid in pids if pid != os.getpid() and _began_with(pid, variable)]
+    known = (identify(pid) for pid in found if not _serves_a_terminal(pid))
+    return tuple(process for process in known if process is not None)
+
+
+def _serves_a_terminal(pid: int) -> bool:
+    while pid > 1:
+        try:
+            name = (_PROC / str(pid) / "comm").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        if name.startswith(("tmux", "screen", "SCREEN")):
+            return True
+        fields = _stat(pid)
+        pid = 0 if fields is None else int(fields[1])
+    return False
 
 
 def holders(locks: Sequence[Path]) -> tuple[Process, ...]:

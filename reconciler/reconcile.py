@@ -6,18 +6,20 @@ Each step of a plan is a command that goes through the service like anybody else
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from lifecycle import payload as p
 from lifecycle.decide_stages import can_recover
 from lifecycle.errors import LifecycleError
-from lifecycle.payload import Payload
 from lifecycle.workflow import Stage, Workflow
+from reconciler import alone, by_hand
 from reconciler.attempt import Attempt
 from reconciler.commands import following, observed, when
 from reconciler.diagnosis import diagnose, diagnosed
-from reconciler.dispatch import attach, launch, prepare
-from reconciler.errors import MachineUnreachable
+from reconciler.dispatch import attach, in_the_way, launch, prepare
+from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.failure import why
 from reconciler.finding import (
     Finding,
@@ -29,12 +31,17 @@ from reconciler.finding import (
     newest_attempt,
 )
 from reconciler.jobs import Jobs
+from reconciler.leftovers import left_by
 from reconciler.markers import clear_stale
 from reconciler.results import bring_back
 from reconciler.runner import Facts, Mode
+from reconciler.software import versions
 from reconciler.stop import stop
 from reconciler.stopping import try_to_stop
 from reconciler.verdict import Action, Verdict
+
+if TYPE_CHECKING:
+    from lifecycle.payload import Payload
 
 #: Stages that are recorded in one append at most.
 _TOGETHER = 2_000
@@ -50,6 +57,9 @@ def reconcile(jobs: Jobs, *, dry_run: bool = False, only: str | None = None) -> 
     state = jobs.service.state()
     if not dry_run and only is None:
         try_to_stop(jobs, state)
+        if by_hand.may_be(jobs.root, state):
+            by_hand.take_over_all(jobs)
+            state = jobs.service.state()
     stages = [stage for stage in in_flight(state) if only in (None, stage.id)]
     if dry_run:
         return look_at_all(jobs, state, stages)
@@ -120,16 +130,39 @@ def _settle(jobs: Jobs, finding: Finding) -> Finding | None:
         if not is_in_flight(stage) or stage.attempts[-1].id != finding.attempt:
             return None
         now = look(jobs, state, stage, again=finding.evidence.looked_twice)
-        if now.verdict.action is Action.ATTACH and now.evidence.moved:
+        if _is_ours_to_collect(now):
+            alone.note(newest_attempt(jobs, state, stage), now.evidence)
             bring_back(newest_attempt(jobs, state, stage))
             now = look(jobs, state, stage)
-        _carry_out(jobs, state, stage, now)
+        try:
+            _carry_out(jobs, state, stage, now)
+        except (ReconcilerError, OSError) as error:
+            return _hindered(jobs, now, error)
         return now
 
 
+def _is_ours_to_collect(now: Finding) -> bool:
+    """Whether results wait on this machine, and no monitor would bring them back."""
+    if now.verdict.action is not Action.ATTACH:
+        return False
+    over = now.verdict.name == "FINISHED_NOT_COLLECTED" and now.evidence.far is None
+    return now.evidence.moved or (now.evidence.in_vain and over)
+
+
+def _hindered(jobs: Jobs, now: Finding, error: ReconcilerError | OSError) -> Finding:
+    """Tell of a stage for which nothing could be done; every other stage goes on."""
+    said = error.message if isinstance(error, ReconcilerError) else str(error)
+    text = f"{now.stage}: {now.attempt} ({now.verdict.name}): nothing could be done: {said}"
+    jobs.say(text, level="warning", stage=now.stage, attempt=now.attempt)
+    found = Verdict(2, "HINDERED", Action.UNKNOWN, said)
+    return replace(now, verdict=found, steps=("change nothing, ask again later",))
+
+
 def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: Finding) -> None:
-    jobs.record_each(*_asked(jobs, state, finding))
     attempt = jobs.attempt(state, stage, finding.attempt)
+    if finding.verdict.action is Action.ATTACH:
+        alone.note(attempt, finding.evidence)
+    jobs.record_each(*_asked(jobs, state, finding))
     match finding.verdict.action:
         case Action.ATTACH | Action.LAUNCH:
             _relaunch(jobs, stage, attempt, finding.verdict)
@@ -143,9 +176,23 @@ def _asked(jobs: Jobs, state: Workflow, finding: Finding) -> list[tuple[Payload,
     attempt = jobs.attempt(state, stage, finding.attempt)
     unrecorded = lacks_launch(stage, finding.evidence, finding.verdict)
     facts = jobs.runner.facts(attempt) if unrecorded else Facts()
-    planned = following(stage, finding, facts, attempt, partial(why, finding.evidence))
-    commands = [*observed(stage, finding), *(_diagnosed(c, finding, attempt) for c in planned)]
+    left = _left(state, stage, finding, attempt)
+    planned = following(stage, finding, facts, attempt, partial(why, finding.evidence), versions)
+    ends = [_diagnosed(c, finding, attempt) for c in planned]
+    # What was left comes before the end, which may make it the outputs.
+    launch_, rest = ends[: int(unrecorded)], ends[int(unrecorded) :]
+    commands = [*observed(stage, finding), *launch_, *left, *rest]
     return [(command, when(command, finding)) for command in commands]
+
+
+def _left(state: Workflow, stage: Stage, finding: Finding, attempt: Attempt) -> list[Payload]:
+    """Sort out what an attempt that is over has left; return the command that records it."""
+    action = finding.verdict.action
+    if action not in (Action.SUCCEEDED, Action.FAILED, Action.LOST):
+        return []
+    # In the way of the attempt that takes its place it would be moved aside at once.
+    stays = (action is Action.LOST and can_recover(stage)) or stage.attempts[-1].diagnostic
+    return left_by(state, stage, attempt, bring=not stays)
 
 
 def _diagnosed(command: Payload, finding: Finding, attempt: Attempt) -> Payload:
@@ -167,16 +214,16 @@ def _relaunch(jobs: Jobs, stage: Stage, attempt: Attempt, found: Verdict) -> Non
         )
     )
     if found.action is Action.LAUNCH:
-        _make_ready(jobs, stage)
+        _make_ready(jobs, stage, attempt)
         launch(jobs, attempt, mode, known=recorded.launched_at is not None)
     else:
         attach(jobs, attempt, mode)
 
 
-def _make_ready(jobs: Jobs, stage: Stage) -> None:
+def _make_ready(jobs: Jobs, stage: Stage, attempt: Attempt) -> None:
     """Do again what a crash may have left out between the record and the launch."""
-    earlier = stage.attempts[-2].id if len(stage.attempts) > 1 else None
-    clear_stale(jobs.root, stage.id, stage.outputs, earlier)
+    earlier = stage.attempts[-2].name if len(stage.attempts) > 1 else None
+    clear_stale(jobs.root, stage.id, in_the_way(stage, attempt), earlier)
 
 
 def _recover(jobs: Jobs, state: Workflow, stage: Stage) -> None:
@@ -191,9 +238,10 @@ def _recover(jobs: Jobs, state: Workflow, stage: Stage) -> None:
     attempt = jobs.attempt(state, stage, id_, diagnostic=lost.diagnostic)
     mode = Mode(lost.mode)
     recovery = partial(prepare, recovers=lost.id, diagnostic=lost.diagnostic)
-    jobs.record(recovery(jobs, state, stage, attempt, mode))
-    clear_stale(jobs.root, stage.id, stage.outputs, lost.id)
-    launch(jobs, attempt, mode)
+    command = recovery(jobs, state, stage, attempt, mode)
+    jobs.record(command)
+    clear_stale(jobs.root, stage.id, in_the_way(stage, attempt), lost.name)
+    launch(jobs, replace(attempt, sha256=command.submission_sha256), mode)
 
 
 def _stopped(attempt: Attempt) -> str:

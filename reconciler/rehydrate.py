@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from lifecycle import payload as p
 from lifecycle.status import Status
 from lifecycle.workflow import Workflow
-from projections.next_actions import NextAction, next_actions
+from projections.next_actions import GO_ON, NextAction, Surroundings, next_actions
 from reconciler.briefing import (
     Briefing,
     Found,
     Repair,
     counts,
-    found_of,
     session_of,
     under_way,
     waiting_of,
 )
-from reconciler.contradictions import Contradiction, of_evidence, of_state
-from reconciler.finding import Finding
-from reconciler.jobs import Jobs
-from reconciler.reconcile import reconcile
-from reconciler.verdict import Action
+from reconciler.contradictions import Contradiction, of_state
+from reconciler.freshness import Deviation, deviations, stale, unrecorded
 from service.meanwhile import Happened, happened_since
+from service.surroundings import surroundings
 
+if TYPE_CHECKING:
+    from reconciler.finding import Finding
+    from reconciler.jobs import Jobs
+
+_WAITS = (Status.READY, Status.PREPARING)
 _DIED = "record that its preparation died with its session"
 
 
@@ -34,13 +38,40 @@ def rehydrate(jobs: Jobs, *, dry_run: bool = False) -> Briefing:
     if not dry_run:
         jobs.service.files.take_in()
     before = jobs.service.state()
-    findings = reconcile(jobs, dry_run=dry_run)
-    died = [stage.id for stage in before.stages.values() if _died(before, stage.id)]
+    findings = _reconciled(jobs, before, dry_run)
+    now = before if dry_run else jobs.service.state()
+    died = [id_ for id_ in before.stages if _died(before, id_) and _died(now, id_)]
+    looked = _looked(jobs, now)
     if not dry_run:
+        news = unrecorded(jobs.service.root, now, looked)
+        if news:
+            jobs.acting_as("reconciler").record(*news)
         _end_preparations(jobs.acting_as("reconciler"), died)
         jobs.service.files.bring_up_to_date()
     history = happened_since(jobs.service.log, known, before.head)
-    return briefing_of(before, jobs.service.state(), findings, died, history)
+    state = jobs.service.state()
+    around = surroundings(jobs.root, state)
+    found = briefing_of(before, state, findings, died, history, around)
+    unsound = (*found.contradictions, *_of_files(state, looked))
+    return replace(found, contradictions=unsound)
+
+
+def _looked(jobs: Jobs, state: Workflow) -> list[Deviation]:
+    """Compare the files of completed stages with the log."""
+    return deviations(jobs.root, state)
+
+
+def _of_files(state: Workflow, looked: Sequence[Deviation]) -> Iterator[Contradiction]:
+    """Yield results that are not as recorded, and stages that are stale."""
+    for one in looked:
+        if one.what == "result":
+            text = f"{str(one).partition(': ')[2]}; `wfctl verify {one.stage}` says what to do"
+            yield Contradiction(f"{one.kind} result", (one.path,), text)
+    for id_, why in stale(state, looked).items():
+        yield Contradiction("stale", (id_,), f"{', '.join(why)}; `wfctl rerun {id_}`")
+
+
+_ALONE = Surroundings()
 
 
 def briefing_of(
@@ -49,14 +80,16 @@ def briefing_of(
     findings: Sequence[Finding],
     died: Sequence[str],
     history: Sequence[Happened],
+    around: Surroundings = _ALONE,
 ) -> Briefing:
     """Return what there is to be told.
 
     ``before`` and ``state`` are those around the repairs, ``died`` the stages whose preparation
-    died, ``history`` the last act before and what followed it.
+    died, ``history`` the last act before and what followed it, ``around`` what no log tells.
     """
     return Briefing(
         workflow=state.id,
+        purpose=state.purpose,
         status=state.workflow_status or "active",
         version=state.head,
         last_recorded=before.updated,
@@ -65,12 +98,43 @@ def briefing_of(
         stages=tuple(_stage(state, id_) for id_ in state.stages),
         since=history[0] if history else None,
         meanwhile=tuple(history[1:]),
-        found=(*map(found_of, findings), *_others(state, findings)),
+        found=(*_found(findings), *_others(state, findings)),
         contradictions=tuple(_contradictions(state, findings)),
-        repaired=(*_repairs(findings), *(Repair((id_,), _DIED) for id_ in died)),
+        repaired=(*_repaired(findings), *(Repair((id_,), _DIED) for id_ in died)),
         waiting=tuple(waiting_of(state)),
-        actions=tuple(_actions(state)),
+        actions=tuple(_actions(state, around)),
     )
+
+
+def _reconciled(jobs: Jobs, state: Workflow, dry_run: bool) -> Sequence[Finding]:
+    """Reconcile; a root in which nothing is under way or to be stopped loads nothing for it."""
+    newest = (stage.attempt for stage in state.stages.values())
+    under_way = any(one is not None and (one.is_open or one.is_to_stop) for one in newest)
+    if not (under_way or _has_a_wrapper(jobs, state)):
+        return []
+    from reconciler.reconcile import reconcile
+
+    return reconcile(jobs, dry_run=dry_run)
+
+
+def _has_a_wrapper(jobs: Jobs, state: Workflow) -> bool:
+    """Whether a job may have been launched by hand for a stage that nothing was launched for."""
+    waiting = (one for one in state.stages.values() if one.status in _WAITS)
+    return any((jobs.root / one.id / "dpdisp-run.sh").exists() for one in waiting)
+
+
+def _found(findings: Sequence[Finding]) -> Iterator[Found]:
+    if findings:
+        from reconciler.findings_told import found_of
+
+        yield from map(found_of, findings)
+
+
+def _repaired(findings: Sequence[Finding]) -> Iterator[Repair]:
+    if findings:
+        from reconciler.findings_told import repairs
+
+        yield from repairs(findings)
 
 
 def _died(state: Workflow, id_: str) -> bool:
@@ -104,22 +168,20 @@ def _others(state: Workflow, findings: Iterable[Finding]) -> Iterator[Found]:
             yield found
 
 
-def _contradictions(state: Workflow, findings: Iterable[Finding]) -> Iterator[Contradiction]:
+def _contradictions(state: Workflow, findings: Sequence[Finding]) -> Iterator[Contradiction]:
     yield from of_state(state)
-    for finding in findings:
-        yield from of_evidence(finding.stage, finding.evidence)
+    if findings:
+        from reconciler.denials import of_evidence
+
+        for finding in findings:
+            yield from of_evidence(finding.stage, finding.evidence)
 
 
-def _repairs(findings: Iterable[Finding]) -> Iterator[Repair]:
-    """Yield what was done about the findings; to wait and to ask again is nothing."""
-    for finding in findings:
-        idle = finding.verdict.action in (Action.WAIT, Action.UNKNOWN)
-        for step in finding.steps[:-1] if idle else finding.steps:
-            yield Repair((finding.stage,), step)
-
-
-def _actions(state: Workflow) -> list[NextAction]:
-    known = next_actions(state)
-    if state.workflow_status == "completed" or not known:
+def _actions(state: Workflow, around: Surroundings) -> list[NextAction]:
+    """Return what leads on; the loop first, where it would do something and nobody runs it."""
+    known = next_actions(state, around)
+    open_ = [action for action in known if not (action.needs or action.person)]
+    if state.workflow_status == "completed" or around.driven or around.paused or not open_:
         return known
-    return [NextAction("wfctl run", "goes on with whatever needs nobody"), *known]
+    others = [action for action in known if action.command != GO_ON]
+    return [NextAction(GO_ON, "goes on with whatever needs nobody"), *others]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reconciler import traces
+from reconciler import genuine, traces
 from reconciler.attempt import Attempt
 from service.clock import system_clock, utc_text
 from service.disk import write_whole
@@ -16,15 +16,16 @@ def bring_back(attempt: Attempt) -> None:
     For an attempt whose jobs are over and whose root was moved: its submission names a place that
     is gone. May be done again after it was cut off at any point.
     """
-    own = traces.read_json(attempt.submission) or {}
+    own = genuine.submission_of(attempt) or {}
     base = attempt.root / str(own.get("work_base", "."))
     for copy in traces.scratch_copies(attempt):
         for pattern in traces.backward(attempt):
             for found in copy.glob(pattern):
                 _move(found, base / found.relative_to(copy))
-    marker = f"0\n{attempt.tag} {utc_text(system_clock())}\n".encode()
-    write_whole(attempt.exit_code_marker, marker)
-    write_whole(attempt.done_marker, marker)
+    bound = f"0\n{attempt.tag} {utc_text(system_clock())}\n".encode()
+    write_whole(attempt.exit_code_record, bound)
+    write_whole(attempt.exit_code_marker, b"0\n")
+    write_whole(attempt.done_marker, bound)
 
 
 def _move(source: Path, target: Path) -> None:

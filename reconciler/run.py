@@ -5,24 +5,29 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lifecycle import payload as p
-from lifecycle.errors import Refused
+from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.status import FINISHED, Status
 from projections.sessions import sessions
-from reconciler import ending
-from reconciler.agent import end_orphan
+from reconciler import ending, prompt
+from reconciler.agent import Agent, Task, end_orphan, hand_over
 from reconciler.dispatch import NoStageCommand, has_command
 from reconciler.ending import Ended
-from reconciler.errors import ReconcilerError
+from reconciler.errors import EnvironmentNotReady, ReconcilerError
+from reconciler.freshness import StaleStages, deviations, stale, told, unrecorded
 from reconciler.interruption import Interruption
 from reconciler.jobs import Jobs
 from reconciler.loop import Loop
 from reconciler.orders import Orders
 from reconciler.session import begin, check_report
+from service.doubts import doubts_of
 from service.errors import InvalidOption
 from service.service import Outcome, WriteOptions
+from service.undecided import check_edits
 
 #: Characters of what comes next that the log is told.
 _NEXT = 1_000
+#: Characters of a note that names what hinders a stage.
+_NOTE = 2_000
 
 
 def run(
@@ -34,9 +39,9 @@ def run(
     """Drive the workflow as far as it goes without anybody, in one session.
 
     Whatever an earlier loop left in flight is taken up first; a session that somebody opened is
-    gone on in. Raises `NoStageCommand` before anything is launched where a stage says nothing to
-    run and no agent is there, `AlreadyDriven` where another loop is at work, `InvalidOption` and
-    `AlreadyThere` for a report that cannot go where it is asked for.
+    gone on in. What keeps one stage from being carried out is its failure or its hindrance, and
+    never the end of the others. Raises `AlreadyDriven` where another loop is at work,
+    `InvalidOption` and `AlreadyThere` for a report that cannot go where it is asked for.
     """
     options = replace(options, content={"run": orders.report})
     jobs = jobs.acting_as("runner")
@@ -44,13 +49,49 @@ def run(
         first = jobs.service.first_answer(options)
         if first is not None:
             return _earlier(jobs, first)
+        _look_at_results(jobs)
         if jobs.service.state().is_finished:
             return _close(jobs, ending.completed(jobs.service.state()))
+        for doubt in doubts_of(jobs.service.log.approvals, jobs.service.state()):
+            jobs.say(doubt, level="warning")
+        check_edits(jobs.service)
         _check(jobs, orders)
         end_orphan(jobs)
-        _open(jobs, orders, options)
+        _open(jobs, orders, options, asked)
         _resolve(jobs)
         return _driven(jobs, Loop(jobs, orders, asked))
+
+
+def _look_at_results(jobs: Jobs) -> None:
+    """Tell of results that changed, and of stale stages; raises `StaleStages` by policy."""
+    state = jobs.service.state()
+    found = deviations(jobs.root, state)
+    for one in found:
+        if one.what == "result":
+            jobs.say(str(one), level="warning", stage=one.stage)
+    news = unrecorded(jobs.service.root, state, found)
+    if news:
+        jobs.record(*news)
+    reasons = stale(state, found)
+    policy = state.session_config.get("stale", "tell")
+    if not reasons:
+        return
+    if policy == "stop":
+        raise StaleStages(reasons, "session_config.stale is stop: rerun them, or put it back.")
+    if policy == "rerun" and not state.pending_amendments:
+        first, *also = dict.fromkeys(one.stage for one in found if one.is_changed_input)
+        words = f"rerun {', '.join([first, *also])}"
+        jobs.record(
+            p.AmendmentProposed(
+                kind="stage_rerun",
+                stage=first,
+                also=also,
+                description=words,
+                reason=told(reasons)[:_NEXT],
+            )
+        )
+        raise StaleStages(reasons, "A rerun is proposed; `wfctl amend approve` agrees to it.")
+    jobs.say(told(reasons), level="warning")
 
 
 def _earlier(jobs: Jobs, first: Outcome) -> Ended:
@@ -80,19 +121,21 @@ def _check(jobs: Jobs, orders: Orders) -> None:
 
 
 def check_commands(jobs: Jobs) -> None:
-    """Raise `NoStageCommand` where a stage says nothing to run."""
-    silent = [
-        stage.id
-        for stage in jobs.service.state().stages.values()
-        if stage.status not in FINISHED
-        and stage.status is not Status.POST_PROCESSING
-        and not has_command(jobs, stage)
-    ]
-    if silent:
-        raise NoStageCommand(silent)
+    """Raise `NoStageCommand` where no stage that is left says what to run: nothing would be done.
+
+    Where others do, one that does not is a hindrance of its own. A workflow that was imported may
+    have had its submissions prepared stage after stage: it goes on until one is missing.
+    """
+    state = jobs.service.state()
+    if state.import_end:
+        return
+    begun = {*FINISHED, Status.POST_PROCESSING}
+    left = [stage for stage in state.stages.values() if stage.status not in begun]
+    if left and not any(has_command(jobs, stage) for stage in left):
+        raise NoStageCommand([stage.id for stage in left])
 
 
-def _open(jobs: Jobs, orders: Orders, options: WriteOptions) -> None:
+def _open(jobs: Jobs, orders: Orders, options: WriteOptions, asked: Interruption) -> None:
     """Begin a session, or go on in the one that somebody opened by hand."""
     session = jobs.service.state().session
     if session.is_open and not session.driven:
@@ -102,7 +145,22 @@ def _open(jobs: Jobs, orders: Orders, options: WriteOptions) -> None:
             )
         )
         return
-    begin(jobs, options, report=orders.report, driven=True)
+    try:
+        begin(jobs, options, report=orders.report, driven=True)
+    except EnvironmentNotReady as error:
+        if orders.agent is None or asked.signal is not None:
+            raise
+        _put_right(jobs, orders.agent, error, asked)
+        begin(jobs, replace(options, expected_version=None), report=orders.report, driven=True)
+
+
+def _put_right(jobs: Jobs, agent: Agent, error: EnvironmentNotReady, asked: Interruption) -> None:
+    """Have the agent put right what ``init.sh`` asks for; whether it did, ``init.sh`` says."""
+    text = prompt.for_environment(
+        jobs.service.state(), jobs.root, error.data["script"], error.data["output"]
+    )
+    task = Task(None, prompt.ENVIRONMENT, text)
+    hand_over(jobs, agent, task, lambda: asked.signal is not None)
 
 
 def _resolve(jobs: Jobs) -> None:
@@ -118,7 +176,7 @@ def _resolve(jobs: Jobs) -> None:
 def _driven(jobs: Jobs, loop: Loop) -> Ended:
     try:
         return _close(jobs, loop.drive())
-    except (ReconcilerError, Refused) as error:
+    except (ReconcilerError, Refused, NeedsConsent) as error:
         # What cannot be launched needs somebody; the session did not die of it.
         _close(jobs, Ended("blocked", error.message, error.message, jobs.service.state()))
         raise
@@ -126,12 +184,17 @@ def _driven(jobs: Jobs, loop: Loop) -> Ended:
 
 def _close(jobs: Jobs, ended: Ended) -> Ended:
     """End the session, and see that a completed workflow has its report."""
-    session = jobs.service.state().session
+    state = jobs.service.state()
+    if ended.exit_reason == "completed":
+        reasons = stale(state, deviations(jobs.root, state))
+        ended = replace(ended, message=f"{ended.message}; {told(reasons)}") if reasons else ended
+    session = state.session
     if session.is_open:
         command = p.SessionEnded.model_validate(
             {"reason": ended.exit_reason, "next": ended.next[:_NEXT]}
         )
-        jobs.record(command)
+        named = (f"Session ending: blocked. {one}"[:_NOTE] for one in ended.untold)
+        jobs.record(*(p.NoteLogged(text=text) for text in named), command)
     state = jobs.service.state()
     jobs.service.write_report(state)
     return replace(ended, state=state)

@@ -20,6 +20,7 @@ from reconciler import environment
 from reconciler.briefing import Briefing
 from reconciler.errors import EnvironmentNotReady
 from reconciler.jobs import Jobs
+from reconciler.pinned import check_pinned
 from reconciler.rehydrate import rehydrate
 from service.errors import AlreadyThere
 from service.service import Outcome, WriteOptions
@@ -124,6 +125,7 @@ def _check_version(jobs: Jobs, options: WriteOptions) -> None:
 
 def _environment(jobs: Jobs) -> dict[str, Any] | None:
     number = jobs.service.state().session.count + 1
+    check_pinned(jobs, jobs.service.state(), "the session")
     try:
         return environment.check(jobs.service.root, number)
     except EnvironmentNotReady as error:

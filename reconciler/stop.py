@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler import machine, processes
-from reconciler.attempt import Attempt
+from reconciler.attempt import ATTEMPT, Attempt
 from reconciler.far import ask
 from reconciler.processes import Process, Tenant
 
@@ -31,8 +31,9 @@ def stop(attempt: Attempt) -> Stopped:
 
     From the first moment on no job of it starts its command any more. No process group is ever
     hit, which may hold a person's shell: a job is found by the folder that it works in, and a
-    process by that and by the locks that it inherited. Whatever a silent scheduler may hold is
-    left. Raises MachineUnreachable where nobody can say whether anything is left.
+    process by that, by the locks that it inherited and by the attempt in its environment. Whatever
+    a silent scheduler may hold is left. Raises
+    MachineUnreachable where nobody can say whether anything is left.
     """
     where = machine.of(attempt)
     if attempt.folder.is_dir():
@@ -40,12 +41,20 @@ def stop(attempt: Attempt) -> Stopped:
     if where.is_far or where.has_scheduler:
         there = _stopped_there(attempt)
     else:
-        ended, left = stop_below(Path(where.scratch))
-        there = Stopped(_words(ended), _words(left))
+        there = _stopped_here(attempt, Path(where.scratch))
     if where.is_far or there.left:
         return there
     held = end_holders(attempt.folder.glob("job-*.lock"))
     return Stopped(_each((*there.ended, *held.ended)), held.left)
+
+
+def _stopped_here(attempt: Attempt, scratch: Path) -> Stopped:
+    ended, left = stop_below(scratch)
+    inside = Stopped(_words(ended), _words(left))
+    # What a command started may work in another folder, with every file of it closed.
+    variable = f"{ATTEMPT}={attempt.tag}"
+    outside = _ended(lambda: processes.began_with(variable), _WITHIN)
+    return Stopped(_each((*inside.ended, *outside.ended)), _each((*inside.left, *outside.left)))
 
 
 def _stopped_there(attempt: Attempt) -> Stopped:
@@ -66,11 +75,16 @@ def end_holders(locks: Iterable[Path], within: float = _WITHIN) -> Stopped:
     Whoever only looks whether a lock is held does not hold it.
     """
     places = list(locks)
+    return _ended(lambda: processes.holders(places), within)
+
+
+def _ended(find: Callable[[], Sequence[Process]], within: float) -> Stopped:
+    """Kill what is found, until nothing is."""
     deadline, ended = time.monotonic() + within, dict[int, Process]()
-    while (left := processes.holders(places)) and time.monotonic() < deadline:
-        ended |= {holder.pid: holder for holder in left}
-        for holder in left:
-            _kill(holder)
+    while (left := find()) and time.monotonic() < deadline:
+        ended |= {one.pid: one for one in left}
+        for one in left:
+            _kill(one)
         time.sleep(0.05)
     return Stopped(_words(ended.values()), _words(left))
 

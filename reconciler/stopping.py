@@ -8,9 +8,10 @@ from lifecycle import payload as p
 from lifecycle.errors import Refused
 from lifecycle.workflow import Attempt as Recorded
 from lifecycle.workflow import Stage, Workflow
-from reconciler import machine, processes
+from reconciler import machine, processes, traces
 from reconciler.attempt import Attempt
 from reconciler.errors import MachineUnreachable
+from reconciler.hosts import Host
 from reconciler.jobs import Jobs
 from reconciler.locks import is_held
 from reconciler.stop import Stopped, end_holders, stop
@@ -77,12 +78,24 @@ def try_to_stop(jobs: Jobs, state: Workflow) -> None:
 
 
 def stop_earlier(jobs: Jobs, stage: Stage) -> None:
-    """End the newest attempt of a stage that is to run again, where nobody saw its end.
+    """End the newest attempt of a stage that is to run again, and whatever its command left.
 
-    Raises `NotStopped`.
+    Raises `NotStopped` where nobody saw its end.
     """
-    if stage.attempt is not None and (stage.attempt.is_to_stop or stage.attempt.may_run_on):
+    newest = stage.attempt
+    if newest is None:
+        return
+    if newest.is_to_stop or newest.may_run_on:
         _end(jobs, stage)
+        return
+    if machine.of(jobs.attempt(jobs.service.state(), stage, newest.id)).has_scheduler:
+        # A scheduler ends all that is left of a job together with it.
+        return
+    try:
+        _end(jobs, stage)
+    except NotStopped as error:
+        # Its end was seen: what it may have left elsewhere is no reason to start nothing.
+        jobs.say(error.message, level="warning", stage=stage.id)
 
 
 def _end(jobs: Jobs, stage: Stage) -> Outcome | None:
@@ -94,14 +107,19 @@ def _end(jobs: Jobs, stage: Stage) -> Outcome | None:
     # An attempt's folder moves with its stage's only once the attempt is seen to be over.
     if not attempt.folder.exists() or _is_of_the_original(jobs, newest, attempt):
         return None
-    ended = _stopped(stage, newest, attempt).ended
+    said = was_here(jobs.service.root, newest.root, newest.host)
+    ended = _stopped(stage, newest, attempt, is_said_to_be_here=said).ended
     if not (ended or newest.is_to_stop):
         return None
     asked = "superseded" if newest.outcome == "superseded" else "asked for"
     reason = asked if newest.is_to_stop else "the stage runs again"
-    return jobs.record(
-        p.AttemptStopped(stage=stage.id, attempt=newest.id, ended=list(ended), reason=reason)
-    )
+    from reconciler.leftovers import left_by  # only where an attempt is ended
+
+    # Where the stage runs again at once, it would be moved aside at once.
+    bring = newest.is_to_stop and newest.outcome != "superseded"
+    left = left_by(jobs.service.state(), stage, attempt, bring=bring)
+    stopped = p.AttemptStopped(stage=stage.id, attempt=newest.id, ended=list(ended), reason=reason)
+    return jobs.record(*left, stopped)
 
 
 def _is_of_the_original(jobs: Jobs, recorded: Recorded, attempt: Attempt) -> bool:
@@ -110,11 +128,21 @@ def _is_of_the_original(jobs: Jobs, recorded: Recorded, attempt: Attempt) -> boo
     return not (here or was_here(jobs.service.root, recorded.root, recorded.host))
 
 
-def _stopped(stage: Stage, recorded: Recorded, attempt: Attempt) -> Stopped:
+def _stopped(
+    stage: Stage, recorded: Recorded, attempt: Attempt, *, is_said_to_be_here: bool
+) -> Stopped:
     """End the attempt's monitor and jobs; raises `NotStopped` where anything goes on."""
     where = machine.of(attempt)
-    if recorded.host not in (None, processes.host()):
-        raise NotStopped(stage.id, recorded.id, f"it runs on {recorded.host}")
+    launch = traces.texts(traces.read_json(attempt.launch_record))
+    began_on = Host(recorded.host, recorded.boot_id, launch.get("machine_id"))
+    if not (began_on.is_here(attempt.root) or is_said_to_be_here):
+        raise NotStopped(
+            stage.id,
+            recorded.id,
+            f"it was started on {recorded.host}, and this host is called {processes.host()}. Where "
+            "it is the same machine, or that one is gone, say so once: `wfctl --root-is moved note "
+            "TEXT`",
+        )
     away = where.is_far or where.has_scheduler
     if recorded.boot_id not in (None, processes.boot_id()) and not away:
         return Stopped()

@@ -47,7 +47,7 @@ def spelled_out(text: str) -> list[str]:
 
 def _names(word: str) -> list[str]:
     prefix, dash, numbers = word.rpartition("-")
-    if not dash or not re.fullmatch(r"[0-9]+(\.\.[0-9]+)?(,[0-9]+(\.\.[0-9]+)?)*", numbers):
+    if not dash or not re.fullmatch(r"[1-9][0-9]*(\.\.[0-9]+)?(,[0-9]+(\.\.[0-9]+)?)*", numbers):
         return [word]
     runs = (part.split("..") for part in numbers.split(","))
     return [f"{prefix}-{n}" for run in runs for n in range(int(run[0]), int(run[-1]) + 1)]

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from reconciler import directives, machine, shape
-from reconciler.attempt import Attempt
+from reconciler import directives, machine, shape, software
+from reconciler.attempt import ATTEMPT, Attempt
 from reconciler.errors import (
     InlineSecret,
     InvalidSubmission,
@@ -41,8 +41,11 @@ _SHARED_LOCK = (
     'exec 9>>"$wfctl_job.lock"; flock -w 10 -E 76 9; '
     'case $? in 0) ;; 76) exit 75 ;; *) : > "$wfctl_job.unlocked" ;; esac'
 )
-#: A signal ends a waiting shell with the exit code of whatever it ran last.
-_SIGNALS = 'for signal in 1 2 10 12 15 24; do trap "exit $((128 + signal))" "$signal"; done'
+#: A signal ends a waiting shell with the exit code of whatever it ran last. By those of faults a
+#: command ends its own shell.
+_SIGNALS = (
+    'for signal in 1 2 4 6 7 8 10 11 12 15 24; do trap "exit $((128 + signal))" "$signal"; done'
+)
 
 #: Records the job's own exit code, even where no monitor is left to see it. DPDispatcher's script
 #: makes any failure of a command an exit code of 1, and of a task that was killed before it could
@@ -77,6 +80,8 @@ class StageJob:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     resource_overrides: Mapping[str, Any] = field(default_factory=dict)
+    #: The software that the command runs with, as `lifecycle.software` has it.
+    environment: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -105,11 +110,11 @@ def build(job: StageJob, profile: Mapping[str, Any]) -> dict[str, Any]:
     built = {
         "work_base": ".",
         "machine": _machine(profile),
-        "resources": _resources(profile, job.resource_overrides),
+        "resources": _resources(profile, job.resource_overrides, job.environment),
         "forward_common_files": _common_files(job),
         "task_list": [
             {
-                "command": job.command,
+                "command": software.command_in(job.environment, job.command),
                 "task_work_path": job.stage,
                 "forward_files": _forward_files(job),
                 "backward_files": _backward_files(job),
@@ -126,19 +131,17 @@ def for_attempt(
     submission: Mapping[str, Any],
     attempt: Attempt,
     described: Mapping[str, Any] | None = None,
-    mark: str = "",
 ) -> tuple[dict[str, Any], Machine]:
     """Make the copy that one attempt submits: one run, guarded, with absolute places.
 
-    ``described`` is what is known of a machine that the submission only refers to, ``mark``
-    what tells this attempt from one of the same name in a root that is gone. Returns the copy
-    and the machine it goes to; the original is left as it is. Raises UnusableSubmission.
+    ``described`` is what is known of a machine that the submission only refers to. Returns the
+    copy and the machine it goes to; the original is left as it is. Raises UnusableSubmission.
     """
     result = copy.deepcopy(dict(submission))
     given = _object(result, "machine")
     resources = _object(result, "resources")
     known = {**(described or {}), **given}
-    place = _place(known, attempt, mark)
+    place = _place(known, attempt)
     directives.check(place.batch_type, resources)
     result["machine"] = _attempt_machine(given, known, attempt, place)
     result["resources"] = _attempt_resources(resources, attempt, place)
@@ -164,11 +167,16 @@ def _machine(profile: Mapping[str, Any]) -> dict[str, Any]:
     return copy.deepcopy(dict(config))
 
 
-def _resources(profile: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+def _resources(
+    profile: Mapping[str, Any], overrides: Mapping[str, Any], environment: Mapping[str, Any]
+) -> dict[str, Any]:
     defaults = profile.get("resource_defaults", {})
     if not isinstance(defaults, Mapping):
         raise UnusableProfile("resource_defaults", "an object", defaults)
-    return copy.deepcopy({"group_size": 1, **defaults, **overrides})
+    found = copy.deepcopy({"group_size": 1, **defaults, **overrides})
+    for name, lines in software.resources(environment).items():
+        found[name] = [*found.get(name, []), *lines]
+    return found
 
 
 def _common_files(job: StageJob) -> list[str]:
@@ -222,19 +230,19 @@ def _object(submission: Mapping[str, Any], name: str) -> dict[str, Any]:
     return found
 
 
-def _place(known: Mapping[str, Any], attempt: Attempt, mark: str) -> Machine:
+def _place(known: Mapping[str, Any], attempt: Attempt) -> Machine:
     batch_type, context_type = machine.checked(known)
     far = context_type == "SSHContext"
-    where = _far_scratch(known, attempt, mark) if far else str(_own_scratch(known, attempt))
+    where = _far_scratch(known, attempt) if far else str(_own_scratch(known, attempt))
     return Machine(batch_type, context_type, where)
 
 
-def _far_scratch(known: Mapping[str, Any], attempt: Attempt, mark: str) -> str:
+def _far_scratch(known: Mapping[str, Any], attempt: Attempt) -> str:
     root = known.get("remote_root")
     if not isinstance(root, str) or not root.startswith("/"):
         remedy = "Name a folder of that machine which the jobs can write."
         raise UnusableSubmission("machine.remote_root", "an absolute path", root, remedy)
-    return str(PurePosixPath(root) / f"{attempt.tag}{mark}")
+    return str(PurePosixPath(root) / attempt.tag)
 
 
 def _own_scratch(known: Mapping[str, Any], attempt: Attempt) -> Path:
@@ -247,7 +255,7 @@ def _own_scratch(known: Mapping[str, Any], attempt: Attempt) -> Path:
 def _attempt_machine(
     given: dict[str, Any], known: Mapping[str, Any], attempt: Attempt, place: Machine
 ) -> dict[str, Any]:
-    _check_secrets(given)
+    check_secrets(given)
     result = {
         **given,
         "retry_count": 0,
@@ -264,8 +272,9 @@ def _attempt_machine(
     return result
 
 
-def _check_secrets(given: Mapping[str, Any]) -> None:
-    profile = given.get("remote_profile")
+def check_secrets(given: object) -> None:
+    """Raise `InlineSecret` where the machine of a submission holds what lets one in."""
+    profile = given.get("remote_profile") if isinstance(given, Mapping) else None
     for name in _SECRETS if isinstance(profile, dict) else ():
         if profile and profile.get(name):
             raise InlineSecret(f"machine.remote_profile.{name}")
@@ -275,7 +284,7 @@ def _attempt_resources(
     resources: dict[str, Any], attempt: Attempt, place: Machine
 ) -> dict[str, Any]:
     own = [*guard(attempt, place), *resources.get("prepend_script", [])]
-    envs = {**resources.get("envs", {}), "WFCTL_ATTEMPT": attempt.tag}
+    envs = {**resources.get("envs", {}), ATTEMPT: attempt.tag}
     return {"group_size": 1, **resources, "envs": envs, "prepend_script": own}
 
 
@@ -287,6 +296,8 @@ def _watched(task: Any) -> Any:
     told = (
         f': > "$wfctl_job.task.$BASHPID"; (\n{task["command"]}\n); wfctl_code=$?; '
         f'[ "$wfctl_code" -ne {KILLED} ] || : > "$wfctl_job.killed"; '
+        '[ "$wfctl_code" = 0 ] || [ -e "$wfctl_job.code" ] || '
+        'echo "$wfctl_code" > "$wfctl_job.code"; '
         'rm -f "$wfctl_job.task.$BASHPID"; exit "$wfctl_code"'
     )
     return {**task, "command": told}

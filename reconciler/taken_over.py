@@ -13,12 +13,17 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from eventstore.regular import NotRegular, read_regular
 from lifecycle.workflow import Attempt as Recorded
 from lifecycle.workflow import Stage, Workflow
-from reconciler import tmux
+from reconciler import plain, tmux
 from reconciler.evidence import Evidence, Presence
 from reconciler.markers import Marker, Seen
 from reconciler.verdict import Action, Verdict
+from service.below import OutsideRoot, below
+
+#: Bytes of a marker that are looked at.
+_LONGEST = 4_096
 
 
 def evidence_of(evidence: Evidence, stage: Stage, root: Path) -> Evidence:
@@ -31,19 +36,20 @@ def evidence_of(evidence: Evidence, stage: Stage, root: Path) -> Evidence:
     return replace(
         evidence,
         session=session,
-        done_marker=_marker(root / done, recorded),
-        exit_marker=_marker(root / code, recorded),
+        done_marker=_marker(root, done, recorded),
+        exit_marker=_marker(root, code, recorded),
     )
 
 
-def _marker(path: Path, recorded: Recorded) -> Marker:
+def _marker(root: Path, name: str, recorded: Recorded) -> Marker:
     """Read a marker that holds a code at most; one from before the launch is another's."""
     try:
-        text, mtime = path.read_text(errors="replace"), path.stat().st_mtime_ns
-    except (FileNotFoundError, NotADirectoryError):
+        path = below(root, name)
+        text = read_regular(path, _LONGEST).decode(errors="replace")
+        mtime = path.stat().st_mtime_ns
+    except (OutsideRoot, NotRegular, FileNotFoundError, NotADirectoryError):
         return Marker(Seen.NONE)
-    word = text.split("\n")[0].strip()
-    code = int(word) if word.isascii() and word.isdigit() else None
+    code = plain.number(text.split("\n")[0])
     launched = _nanoseconds(recorded.launched_at or recorded.started_at)
     older = launched is not None and mtime < launched
     return Marker(Seen.OTHER if older else Seen.OWN, code, None, mtime)

@@ -34,6 +34,24 @@ def is_live(name: str, environ: Mapping[str, str]) -> bool | None:
     return done.returncode == 0 and "0" in done.stdout.split()
 
 
+def sessions(environ: Mapping[str, str]) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """Return each session in which a command runs: when it was made, and the folders it works in.
+
+    The time is in seconds since the epoch. Nothing where there is no tmux, or no server of it.
+    """
+    if not is_installed(environ):
+        return {}
+    form = (
+        "#{pane_dead}\t#{session_created}\t#{session_name}\t#{session_path}\t#{pane_current_path}"
+    )
+    found: dict[str, tuple[int, tuple[str, ...]]] = {}
+    for line in _run(["list-panes", "-a", "-F", form], environ).stdout.splitlines():
+        dead, created, name, *folders = line.split("\t")
+        if dead == "0":
+            found[name] = (int(created), (*found.get(name, (0, ()))[1], *folders))
+    return found
+
+
 def _run(arguments: list[str], environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["tmux", *arguments],

@@ -6,12 +6,14 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from glob import has_magic
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from reconciler import machine, submission
+from reconciler import genuine, machine, plain, submission
 from reconciler.attempt import Attempt
 from reconciler.forward import forwarded
 from reconciler.found import KILLED
@@ -23,6 +25,12 @@ _TASK = re.compile(r"[0-9a-f]{40}_task_tag_finished")
 _HASH = re.compile(r"[0-9a-f]{40}")
 _ERROR_BYTES = 1000
 _ERROR_LINES = 10
+#: What Python says last of what it was ended by, and the lines of a log that are looked through.
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)(: .*)?$")
+_TRACEBACK = 200
+_TRACED = "Traceback (most recent call last)"
+#: How Python joins a traceback to that of the error before it.
+_CHAINED = re.compile(r"^(During handling of|The above exception was)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +43,27 @@ class Job:
     scratch: str | None
     exit_code: int | None
     ended_at: int | None
+    command_code: int | None = None
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Read a JSON object; None where there is none, or a half of one."""
+    """Read a JSON object; None where there is none, or only a half of one."""
     try:
-        found = json.loads(path.read_bytes().decode(errors="replace"))
-    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+        found = json.loads(plain.text(path))
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def texts(record: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return those values of a record that are text, as all of them are to be."""
+    return {name: value for name, value in (record or {}).items() if isinstance(value, str)}
+
+
+def check_listed(attempt: Attempt) -> None:
+    """Raise `OSError` where the attempt's folder is there and cannot be listed."""
+    with suppress(FileNotFoundError):
+        os.scandir(attempt.folder).close()
 
 
 def jobs(attempt: Attempt) -> tuple[Job, ...]:
@@ -85,18 +105,18 @@ def copies_below(folder: Path) -> tuple[Path, ...]:
 
 def forward(attempt: Attempt) -> tuple[str, ...]:
     """Return what the attempt's submission sends to its jobs, relative to the root if inside."""
-    own = read_json(attempt.submission)
+    own = genuine.submission_of(attempt)
     return () if own is None else tuple(os.path.relpath(p, attempt.root) for p in forwarded(own))
 
 
 def backward(attempt: Attempt) -> tuple[str, ...]:
     """Return the patterns of the files that the attempt's jobs bring back."""
-    return tuple(_backward(read_json(attempt.submission) or {}))
+    return tuple(_backward(genuine.submission_of(attempt) or {}))
 
 
 def backward_missing(attempt: Attempt, copies: Sequence[Path]) -> tuple[str, ...]:
     """Return the files to bring back that lie neither in the scratch copy nor in place."""
-    own = read_json(attempt.submission) or {}
+    own = genuine.submission_of(attempt) or {}
     base = attempt.root / str(own.get("work_base", "."))
     places = [base, *copies]
     return tuple(
@@ -106,10 +126,10 @@ def backward_missing(attempt: Attempt, copies: Sequence[Path]) -> tuple[str, ...
 
 def job_ids(attempt: Attempt, copies: Sequence[Path]) -> dict[str, str]:
     """Return the scheduler's id of each submitted job by job hash; the last submission counts."""
-    found = dict(_SUBMITTED.findall(_text(attempt.log)))
+    found = dict(_SUBMITTED.findall(plain.text(attempt.log)))
     for copy in copies:
         for path in copy.glob("*_job_id"):
-            found[path.name.removesuffix("_job_id")] = _text(path).strip()
+            found[path.name.removesuffix("_job_id")] = plain.text(path).strip()
     return found
 
 
@@ -118,10 +138,18 @@ def states(copies: Sequence[Path]) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     for copy in copies:
         saved = read_json(copy / f"{copy.name}.json") or {}
-        for entry in saved.get("belonging_jobs", []):
-            for name, job in entry.items():
-                found[name] = int(job["job_state"]), int(job.get("fail_count", 0))
+        try:
+            found |= dict(_states(saved))
+        except (AttributeError, LookupError, TypeError, ValueError):
+            # Not as DPDispatcher writes it: it says nothing of any job.
+            continue
     return found
+
+
+def _states(saved: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, int]]]:
+    for entry in saved.get("belonging_jobs", []):
+        for name, job in entry.items():
+            yield name, (int(job["job_state"]), int(job.get("fail_count", 0)))
 
 
 def is_tagged(copy: Path, job: str) -> bool:
@@ -131,16 +159,38 @@ def is_tagged(copy: Path, job: str) -> bool:
     a task that was killed before it could flag its failure. So the job's own tag counts only
     where its tasks are not known.
     """
-    tasks = set(_TASK.findall(_text(copy / f".{job}.sub.run")))
+    tasks = set(_TASK.findall(plain.text(copy / f".{job}.sub.run")))
     if not tasks:
         return (copy / f"{job}_job_tag_finished").exists()
     return all(any(copy.rglob(tag)) for tag in tasks)
 
 
+def alone(attempt: Attempt) -> tuple[str, ...]:
+    """Return the jobs that were seen to compute on after their shells were killed, by name."""
+    places = sorted(attempt.folder.glob("job-*.alone"))
+    return tuple(place.stem.removeprefix("job-") for place in places)
+
+
+def is_complete(attempt: Attempt, copies: Sequence[Path], job: str) -> bool:
+    """Say whether every file to bring back was written since the job's start."""
+    try:
+        start = (attempt.folder / f"job-{job}.started").stat().st_mtime_ns
+    except FileNotFoundError:
+        return False
+    patterns = backward(attempt)
+    new = (any(_is_since(copy, pattern, start) for copy in copies) for pattern in patterns)
+    return bool(patterns) and all(new)
+
+
+def _is_since(place: Path, pattern: str, start: int) -> bool:
+    found = place.glob(pattern) if has_magic(pattern) else [place / pattern]
+    return any(one.exists() and one.stat().st_mtime_ns >= start for one in found)
+
+
 def facts(attempt: Attempt) -> Facts:
     """Return what the attempt's files tell about its submission."""
-    launch = read_json(attempt.launch_record) or {}
-    place = read_json(attempt.place_record) or {}
+    launch = texts(read_json(attempt.launch_record))
+    place = texts(read_json(attempt.place_record))
     ids = job_ids(attempt, scratch_copies(attempt))
     work = next(_works(attempt), None)
     return Facts(
@@ -159,7 +209,7 @@ def facts(attempt: Attempt) -> Facts:
 def failure_reason(attempt: Attempt) -> str:
     """Say in a few lines why the attempt failed, by what lies on this machine."""
     lines = [*_ends(attempt), *errors(attempt)]
-    return "\n".join(lines or log_end(attempt) or ["no trace of a failure was left"])
+    return "\n".join(lines or log_cause(attempt) or ["no trace of a failure was left"])
 
 
 def _backward(own: Mapping[str, Any]) -> Iterator[str]:
@@ -176,18 +226,18 @@ def _works(attempt: Attempt) -> Iterator[str]:
     yield from (job.scratch for job in jobs(attempt) if job.scratch)
     yield from (str(copy) for copy in scratch_copies(attempt))
     yield from re.findall(
-        r"^.* - INFO : (?:at|remote path:) (.+)$", _text(attempt.log), re.MULTILINE
+        r"^.* - INFO : (?:at|remote path:) (.+)$", plain.text(attempt.log), re.MULTILINE
     )
 
 
 def _job(place: Path) -> Job:
     ending = place.with_suffix(".exit")
-    code = _first_number(_text(ending))
+    code = plain.number(plain.text(ending).partition("\n")[0])
     killed = place.with_suffix(".killed")
     if code is None and killed.exists():
         # The shell that was to say so was killed with the command.
         code, ending = KILLED, killed
-    scratch, shell = _claim(_text(place / "record"))
+    scratch, shell = _claim(plain.text(place / "record"))
     return Job(
         name=place.stem.removeprefix("job-"),
         started_at=place.stat().st_mtime_ns,
@@ -195,19 +245,16 @@ def _job(place: Path) -> Job:
         scratch=scratch,
         exit_code=code,
         ended_at=None if code is None else ending.stat().st_mtime_ns,
+        command_code=plain.number(plain.text(place.with_suffix(".code")).partition("\n")[0]),
     )
 
 
 def _claim(text: str) -> tuple[str | None, Process | None]:
     lines = text.split("\n")
-    if len(lines) < 6 or not (lines[-5].isdigit() and lines[-4].isdigit()):
+    pid, ticks = (plain.number(one) for one in lines[-5:-3]) if len(lines) > 5 else (None, None)
+    if pid is None or ticks is None:
         return None, None
-    return "\n".join(lines[:-5]), Process(int(lines[-5]), int(lines[-4]), lines[-3])
-
-
-def _first_number(text: str) -> int | None:
-    word = text.partition("\n")[0].strip()
-    return int(word) if word.isascii() and word.isdigit() else None
+    return "\n".join(lines[:-5]), Process(pid, ticks, lines[-3])
 
 
 def _ends(attempt: Attempt) -> Iterator[str]:
@@ -254,12 +301,29 @@ def _tail(path: Path) -> list[str]:
 
 def log_end(attempt: Attempt) -> list[str]:
     """Return the last lines of what DPDispatcher printed, else of what the monitor did."""
-    text = _text(attempt.log) or _text(attempt.monitor_log)
-    return text.strip().splitlines()[-_ERROR_LINES:]
+    return _logged(attempt)[-_ERROR_LINES:]
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_bytes().decode(errors="replace")
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
+def log_cause(attempt: Attempt) -> list[str]:
+    """Return what the last traceback of the log began with; without one the log's end.
+
+    What was raised while an error was handled says less than that error.
+    """
+    lines = _logged(attempt)[-_TRACEBACK:]
+    starts = [n for n, line in enumerate(lines) if line.startswith(_TRACED) and _is_first(lines, n)]
+    told = lines[starts[-1] :] if starts else lines
+    raised = [n for n, line in enumerate(told) if _RAISED.match(line)]
+    if not raised:
+        return log_end(attempt)
+    return list(takewhile(str.strip, told[raised[0] :]))[:_ERROR_LINES]
+
+
+def _is_first(lines: list[str], start: int) -> bool:
+    """Whether a traceback does not tell of what came of the one before it."""
+    before = (line for line in reversed(lines[:start]) if line.strip())
+    return not _CHAINED.search(next(before, ""))
+
+
+def _logged(attempt: Attempt) -> list[str]:
+    text = plain.text(attempt.log) or plain.text(attempt.monitor_log)
+    return text.strip().splitlines()

@@ -117,6 +117,10 @@ def _is_monitored(e: Evidence) -> bool:
     return e.monitor_locked or (e.session is True and e.monitor_alive is None)
 
 
+def _is_held_up(e: Evidence) -> bool:
+    return e.monitor_stopped and _is_monitored(e)
+
+
 def _lacks_an_answer(e: Evidence) -> bool:
     if e.far is not None and e.far.error is not None:
         return True
@@ -174,6 +178,16 @@ def _computes_after_move(e: Evidence) -> bool:
     return e.moved and _computes(e)
 
 
+def _computes_unwatched(e: Evidence) -> bool:
+    """Say whether a job goes on whose monitors refuse to watch it; one that was killed does not."""
+    return e.in_vain and _was_refused(e) and _computes(e)
+
+
+def _cannot_be_collected(e: Evidence) -> bool:
+    """Say whether results wait on another machine, and DPDispatcher does not bring them back."""
+    return e.in_vain and e.far is not None and _is_uncollected(e)
+
+
 def _was_left_behind(e: Evidence) -> bool:
     return e.moved and not e.jobs and not _was_refused(e)
 
@@ -204,6 +218,16 @@ def _is_collected_unmarked(e: Evidence) -> bool:
         # A monitor killed while it cleaned up: what its successor says no longer matters.
         return True
     return not e.copies and (_exit_code(e) is None or _all_recorded_success(e))
+
+
+def _is_for_a_person(e: Evidence) -> bool:
+    """Say whether outputs are in place of which nothing tells whether they are whole."""
+    there = _has_succeeded(e) or _is_collected_unmarked(e)
+    return there and not e.verifiable and any(job.is_untold for job in e.jobs)
+
+
+def _ran_on_in_vain(e: Evidence) -> bool:
+    return any(job.is_untold for job in e.open_jobs)
 
 
 def _misses_an_output(e: Evidence) -> bool:
@@ -284,6 +308,14 @@ TABLE: tuple[Row, ...] = (
         _A.LOST,
         "its folder was deleted while it ran",
     ),
+    Row(
+        1,
+        "MONITOR_STOPPED",
+        _is_held_up,
+        _A.WAIT,
+        "its monitor was told to stop where it is (SIGSTOP) and collects nothing; `kill -CONT` the "
+        "process that monitor.json names, or kill it and another one is attached",
+    ),
     Row(1, "MONITORED", _is_monitored, _A.WAIT, "a monitor watches it"),
     Row(2, "UNKNOWN", _lacks_an_answer, _A.UNKNOWN, "a lock or the processes gave no answer"),
     Row(
@@ -292,6 +324,13 @@ TABLE: tuple[Row, ...] = (
         _computes_after_move,
         _A.WAIT,
         "the job runs on from before the root was moved; no monitor fits it",
+    ),
+    Row(
+        3,
+        "RUNS_UNWATCHED",
+        _computes_unwatched,
+        _A.WAIT,
+        "the job runs on; its monitors end at once, so that its end is looked for without one",
     ),
     Row(3, "ORPHAN_RUNNING", _computes_recorded, _A.ATTACH, "the job runs on without a monitor"),
     Row(
@@ -312,6 +351,15 @@ TABLE: tuple[Row, ...] = (
     Row(8, "LIMIT_EXCEEDED", _went_too_far, _A.FAILED, "it took more than it had asked for"),
     Row(8, "TASK_FAILED", _has_failed, _A.FAILED, "a job recorded that its task failed"),
     Row(9, "JOB_KILLED", _was_killed, _A.LOST, "its command was ended by SIGKILL from outside"),
+    Row(
+        7,
+        "UNTOLD",
+        _is_for_a_person,
+        _A.UNKNOWN,
+        "its shells were killed and its command computed on without them: its outputs are in "
+        "place, and nothing tells whether it ended well. Look at them and say `wfctl stage "
+        "compute`; or `wfctl stage fail` and `wfctl stage retry`",
+    ),
     Row(7, "SUCCEEDED", _has_succeeded, _A.SUCCEEDED, "collected, exit code 0, outputs in place"),
     Row(
         6,
@@ -329,6 +377,15 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(
         6, "OUTPUT_MISSING", _misses_an_output, _A.FAILED, "a file to bring back was never written"
+    ),
+    Row(
+        5,
+        "NOT_BROUGHT_BACK",
+        _cannot_be_collected,
+        _A.UNKNOWN,
+        "the job is over, and DPDispatcher does not bring its results back; its words stand in "
+        "dpdisp.log of the attempt. Bring them back from the job's folder and say `wfctl stage "
+        "compute`, or `wfctl stage fail` and run it again",
     ),
     Row(
         5,
@@ -368,6 +425,14 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(
         9, "NEVER_RAN", absence.never_ran, _A.LOST, "it waited, and its scheduler lists it no more"
+    ),
+    Row(
+        9,
+        "JOB_LOST",
+        _ran_on_in_vain,
+        _A.LOST,
+        "its shells were killed; its command computed on without them and ended before it had "
+        "written every file to bring back",
     ),
     Row(9, "JOB_LOST", _has_lost_a_job, _A.LOST, "the job died without a word of its own"),
     Row(

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lifecycle import payload as p
 from lifecycle.errors import NeedsConsent
-from lifecycle.payload import Check, FileDigest
 from lifecycle.status import Status
-from lifecycle.workflow import Stage
+from lifecycle.workflow import Stage, Workflow
+from reconciler import launch_record
 from reconciler.attempt import Attempt
+from reconciler.claims import Claims, bound
 from reconciler.diagnosis import of_checks
+from reconciler.freshness import deviations, stale
 from reconciler.jobs import Jobs
 from reconciler.log_lines import scan
-from reconciler.output_checks import check
+from reconciler.output_checks import Found, check
 from reconciler.parameters import environment
+from reconciler.pinned import check_pinned
 from reconciler.submission import ERROR_LOG, OUTPUT_LOG
 from service.service import Outcome, WriteOptions
 
@@ -30,8 +33,8 @@ _LOOKED = " was looked through"
 class Verification:
     """What the checks of a stage found."""
 
-    checks: tuple[Check, ...]
-    outputs: tuple[FileDigest, ...]
+    checks: tuple[p.Check, ...]
+    outputs: tuple[p.FileDigest, ...]
     judged: bool
 
     @property
@@ -61,41 +64,73 @@ def verify(jobs: Jobs, stage: Stage) -> Verification:
     only asked where every check before it passed. What a log says of errors and warnings is
     reported and fails nothing.
     """
-    launched_at = _launched_at(jobs, stage)
-    found = [check(jobs.root, path, launched_at) for path in stage.outputs]
+    attempt = _attempt(jobs, stage)
+    found = [_checked(jobs, attempt, path) for path in stage.outputs]
     checks = [check for checks, _ in found for check in checks]
     checks += _logs(jobs, stage)
     command = stage.parameters.get("verify")
+    if command:
+        check_pinned(jobs, jobs.service.state(), stage.id)
     if command and all(check.passed for check in checks):
         checks.append(_command(jobs, stage, str(command)))
     digests = tuple(digest for _, digest in found if digest is not None)
     return Verification(tuple(checks), digests, bool(command))
 
 
-def _launched_at(jobs: Jobs, stage: Stage) -> int | None:
-    if stage.attempt is None:
+def verify_again(jobs: Jobs, state: Workflow, stage: Stage) -> Verification:
+    """As `verify`; of a completed stage its results and inputs are compared with the log, whole."""
+    found = verify(jobs, stage)
+    if stage.status is not Status.COMPLETED:
+        return found
+    own = deviations(jobs.root, state, deep=True, only=[stage.id])
+    wrong = {(one.what, one.path): str(one).partition(": ")[2] for one in own}
+    others = [one for one in deviations(jobs.root, state) if one.stage != stage.id]
+    for why in stale(state, [*own, *others]).get(stage.id, []):
+        if why not in wrong.values():
+            wrong["what it rests on", why.partition(",")[0]] = why
+    known = [("result", one["path"]) for one in stage.results]
+    known += [key for key in wrong if key not in known]
+    compared = [
+        p.Check(
+            name=f"{what} {path}",
+            passed=(what, path) not in wrong,
+            detail=wrong.get((what, path), "as recorded"),
+        )
+        for what, path in known
+    ]
+    return replace(found, checks=(*found.checks, *compared))
+
+
+def _attempt(jobs: Jobs, stage: Stage) -> Attempt | None:
+    newest = stage.attempt
+    if newest is None:
         return None
-    record = Attempt(jobs.root, "", stage.id, stage.attempt.id).launch_record
+    return Attempt(jobs.root, "", stage.id, newest.id, mark=newest.mark)
+
+
+def _checked(jobs: Jobs, attempt: Attempt | None, path: str) -> Found:
     # By the clock that the outputs have their times from, which need not be this machine's.
-    return record.stat().st_ctime_ns if record.exists() else None
+    launched_at = None if attempt is None else launch_record.launched(attempt)
+    new = attempt is not None and launch_record.is_new(attempt, path) is True
+    return check(jobs.root, path, launched_at, new=new)
 
 
-def _logs(jobs: Jobs, stage: Stage) -> list[Check]:
+def _logs(jobs: Jobs, stage: Stage) -> list[p.Check]:
     """Return what the logs of the job say, and those among the outputs."""
     own = [f"{stage.id}/{name}" for name in (OUTPUT_LOG, ERROR_LOG)]
     paths = dict.fromkeys([*own, *(path for path in stage.outputs if path.endswith(".log"))])
     found = [(path, scan(jobs.root / path)) for path in paths if (jobs.root / path).is_file()]
     return [
-        Check(name=f"{path}{_LOOKED}", passed=True, detail=said.words, findings=said.first)
+        p.Check(name=f"{path}{_LOOKED}", passed=True, detail=said.words, findings=said.first)
         for path, said in found
     ]
 
 
-def _is_log(check: Check) -> bool:
+def _is_log(check: p.Check) -> bool:
     return check.name.endswith(_LOOKED)
 
 
-def _command(jobs: Jobs, stage: Stage, command: str) -> Check:
+def _command(jobs: Jobs, stage: Stage, command: str) -> p.Check:
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=jobs.root,
@@ -109,18 +144,34 @@ def _command(jobs: Jobs, stage: Stage, command: str) -> Check:
     )
     said = done.stdout.strip()[-_TAIL:]
     detail = f"exit {done.returncode}" + (f": {said}" if said else "")
-    return Check(name="verify", passed=done.returncode == 0, detail=detail)
+    return p.Check(name="verify", passed=done.returncode == 0, detail=detail)
 
 
-def complete(jobs: Jobs, id_: str, evidence: str | None, options: WriteOptions) -> Outcome:
-    """Verify the stage and record it as completed; the rules refuse it where a check failed."""
+def complete(
+    jobs: Jobs,
+    id_: str,
+    evidence: str | None,
+    options: WriteOptions,
+    claims: Claims | None = None,
+) -> Outcome:
+    """Verify the stage and record it as completed; the rules refuse it where a check failed.
+
+    ``claims`` says who may overrule the evidence that a job of it is at work; nobody without.
+    """
+    first = jobs.service.first_answer(options)
+    if first is not None:
+        return first
     stage = jobs.service.state().stage(id_)
     if stage.status is not Status.POST_PROCESSING:
         # Nothing to be checked: let the rules say why it cannot be completed.
         return jobs.service.handle(p.StageCompleted(stage=id_), options=options)
+    upheld = (claims or Claims(jobs)).over(id_)
     found = verify(jobs, stage)
     _needs_no_judge(stage, found, evidence)
-    return jobs.service.handle(_completed(jobs, stage, found, evidence), options=options)
+    completed = _completed(jobs, stage, found, evidence)
+    if upheld is None:
+        return jobs.service.handle(completed, options=options)
+    return jobs.service.handle(upheld[0], completed, options=bound(options, upheld[1]))
 
 
 def settle(jobs: Jobs, stage: Stage) -> None:
@@ -135,6 +186,7 @@ def settle(jobs: Jobs, stage: Stage) -> None:
         jobs.record(failure.model_copy(update=known))
         return
     _needs_no_judge(stage, found, None)
+    _shows_something(stage, found)
     jobs.record(_completed(jobs, stage, found, None))
 
 
@@ -165,7 +217,17 @@ def _needs_no_judge(stage: Stage, found: Verification, evidence: str | None) -> 
         raise NeedsConsent(
             f"{stage.id}: its success criteria are prose ({stage.success_criteria!r:.200}) and it "
             f"has no parameters.verify; somebody must judge them: "
-            f'`wfctl stage complete {stage.id} --evidence "…"` or `wfctl stage fail {stage.id} '
-            '--error "…"`.',
+            f"`wfctl stage complete {stage.id} --evidence TEXT` or `wfctl stage fail {stage.id} "
+            "--error TEXT`.",
+            stage=stage.id,
+        )
+
+
+def _shows_something(stage: Stage, found: Verification) -> None:
+    if not found.decides:
+        command = f"wfctl stage complete {stage.id} --evidence TEXT"
+        raise NeedsConsent(
+            f"{stage.id}: it has no outputs, no parameters.verify and no success criteria, so "
+            f"nothing shows that it is done; somebody must say so: `{command}`.",
             stage=stage.id,
         )

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reconciler import last_words
-from reconciler.attempt import Attempt
+from reconciler import alone, last_words
+from reconciler.attempt import Attempt, named
 from reconciler.errors import ReconcilerError
 from reconciler.evidence import Evidence, collect
 from reconciler.far import ask
@@ -56,6 +56,7 @@ def watch(attempt: Attempt, patience: float = PATIENCE) -> Watched:
         seen = look_surely(attempt)
         _say(seen)
         _keep(attempt, seen.evidence)
+        alone.note(attempt, seen.evidence)
         found = _watched(seen)
         if found is not None:
             return found
@@ -143,6 +144,8 @@ def _prepare(attempt: Attempt, found: Watched) -> None:
     """Make ready what DPDispatcher needs to submit, or to collect."""
     if found is Watched.OVER:
         ask.tag_jobs(attempt)
+        if machine_of(attempt).is_far:
+            ask.keep(attempt)
     elif found is Watched.NOTHING and machine_of(attempt).is_far:
         place = ask.make_place(attempt)
         write_whole(attempt.place_record, json.dumps(place).encode() + b"\n")
@@ -150,8 +153,9 @@ def _prepare(attempt: Attempt, found: Watched) -> None:
 
 def main(arguments: list[str]) -> int:
     """Watch the attempt of ROOT WORKFLOW STAGE ATTEMPT OUTPUT…; the exit code says how it is."""
-    root, workflow, stage, id_, *outputs = arguments
-    attempt = Attempt(Path(root), workflow, stage, id_, tuple(outputs))
+    root, workflow, stage, name, *outputs = arguments
+    attempt = named(Path(root), workflow, stage, name, tuple(outputs))
+    attempt = replace(attempt, sha256=os.environ.get("WFCTL_SUBMISSION", ""))
     found = watch(attempt, float(os.environ.get("WFCTL_PATIENCE", PATIENCE)))
     try:
         _prepare(attempt, found)

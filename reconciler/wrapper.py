@@ -10,7 +10,7 @@ from enum import IntEnum
 from pathlib import Path
 from string import Template
 
-from reconciler import program
+from reconciler import genuine, program, traces
 from reconciler.attempt import Attempt
 from reconciler.machine import Machine
 from reconciler.scheduler import UNHEARD
@@ -44,6 +44,9 @@ PASSED_ON = (
     "WFCTL_PATIENCE",
 )
 
+#: Exit code where the submission is not what was recorded.
+CHANGED = 65
+
 _COMMON = r"""#!/bin/bash
 # Watches one attempt of a stage. May be run again at any time: it takes up where an earlier run
 # was stopped and never starts a computation twice. Exit code 75: another monitor is at work.
@@ -53,26 +56,34 @@ root=$root
 stage=$stage
 attempt=$folder
 tag=$tag
-dpdisp=$dpdisp
+recorded=$recorded
 log=$$attempt/dpdisp.log
 cd "$$root" || exit 74
 
 # The lock passes to dpdisp, so that no second one starts beside it, but not to the job.
-exec 8>>"$$stage/.monitor.lock" || exit 74
+# A link there leads to a file of somebody else's.
+[ ! -L "$$stage/.monitor.lock" ] && exec 8>>"$$stage/.monitor.lock" || exit 74
 flock -w 1 8 || exit 75
 
-# Through a temporary file and a rename, so that nobody ever reads a half of it.
+# Through a new file and a rename, so that nobody ever reads a half of it, and no link is followed:
+# the name of the new file cannot be known before.
+place() { # file, its content comes in
+    local new
+    new=$$(mktemp "$${1%/*}/.$${1##*/}.XXXXXXXX.tmp") && chmod =rw "$$new" && cat > "$$new" &&
+        sync "$$new" && mv -fT "$$new" "$$1" && sync "$${1%/*}"
+}
+
 write() { # file, lines
     local file=$$1
     shift
-    printf '%s\n' "$$@" > "$$file.tmp" && sync "$$file.tmp" && mv "$$file.tmp" "$$file" &&
-        sync "$${file%/*}"
+    printf '%s\n' "$$@" | place "$$file"
 }
 
 now() { date -u +%Y-%m-%dT%H:%M:%S.%6NZ; }
 
 finish() { # exit code
-    write "$$stage/DPDISP_EXIT_CODE" "$$1" "$$tag $$(now)" &&
+    write "$$attempt/exit-code" "$$1" "$$tag $$(now)" &&
+        write "$$stage/DPDISP_EXIT_CODE" "$$1" &&
         write "$$stage/DPDISP_DONE" "$$1" "$$tag $$(now)" || exit 74
     exit "$$1"
 }
@@ -82,8 +93,11 @@ keep_stale_markers() {
     for marker in "$$stage/DPDISP_EXIT_CODE" "$$stage/DPDISP_DONE"; do
         [ -e "$$marker" ] || continue
         second=
-        { read -r _; read -r second _; } < "$$marker"
+        [ ! -f "$$marker" ] || { read -r _; read -r second _; } < "$$marker"
         [ "$$second" = "$$tag" ] && continue
+        # A number alone is this attempt's where it wrote down its end beside it.
+        [ "$$marker$$second" = "$$stage/DPDISP_EXIT_CODE" ] && [ -f "$$marker" ] &&
+            [ -f "$$attempt/exit-code" ] && continue
         mkdir -p "$$attempt/stale" && mv --backup=numbered "$$marker" "$$attempt/stale/"
     done
 }
@@ -97,12 +111,34 @@ forget() {
     done
 }
 
+# What was recorded is submitted, and nothing that was put in its place: a copy of it is put back.
+is_recorded() {
+    local found
+    [ -n "$$recorded" ] || return 0
+    read -r found _ < <(sha256sum 2> /dev/null < "$$attempt/submission.json")
+    [ "$$found" = "$$recorded" ] && return 0
+    printf '%s: not the one that was recorded, SHA-256 %s; found %s. It is not submitted.\n' \
+        "$$attempt/submission.json" "$$recorded" "$$found" >> "$$log"
+    put_back
+}
+
+put_back() {
+    local kept
+    read -r kept _ < <(sha256sum 2> /dev/null < $kept)
+    [ "$$kept" = "$$recorded" ] && mkdir -p "$$attempt/stale" || return 1
+    [ ! -e "$$attempt/submission.json" ] ||
+        mv --backup=numbered "$$attempt/submission.json" "$$attempt/stale/" || return 1
+    place "$$attempt/submission.json" < $kept
+}
+
 submit() { # further flags; tells its part of the log in $$printed
     local from code
     touch "$$log"
     from=$$(stat -c %s "$$log")
+    printed=
+    is_recorded || return $changed
     printf '== %s submit %s\n' "$$(now)" "$$*" >> "$$log"
-    $at"$$dpdisp" submit "$$@" $flags"$$attempt/submission.json" $into_log
+    $at$dpdisp submit "$$@" $flags"$$attempt/submission.json" $into_log
     code=$${PIPESTATUS[0]}
     forget
     printed=$$(tail -c "+$$((from + 1))" "$$log")
@@ -138,6 +174,7 @@ _HERE = Template(
     _COMMON
     + r"""
 $tagging
+$keeping
 count() { # names that exist
     local name n=0
     for name in "$$@"; do [ -e "$$name" ] && n=$$((n + 1)); done
@@ -147,6 +184,14 @@ count() { # names that exist
 submitted() { count $work/*/*_job_id; }
 scratch_copies() { count $work/*/; }
 started() { count "$$attempt"/job-*.started; }
+
+# By a rename first: half a copy would be taken for one that was never submitted.
+remove_copies() {
+    local copy
+    for copy in $work/*/; do
+        mv -T "$${copy%/}" $work/.collected && rm -rf $work/.collected
+    done
+}
 
 # A job that an earlier monitor submitted works in its folder before it claims its start.
 copies_alive() { [ -n "$$(find /proc/[0-9]*/cwd -lname $work_pattern 2> /dev/null)" ]; }
@@ -167,7 +212,33 @@ await_earlier_copies() {
 # unless a signal ended the script: then its command may still be at work.
 is_over() { # job
     local code
-    [ -e "$$1.exit" ] && read -r code < "$$1.exit" && [ "$$code" -le 128 ]
+    [ -f "$$1.exit" ] && read -r code < "$$1.exit" && [ "$$code" -le 128 ]
+}
+
+# Its shells were killed, and its command computes on: nobody is left to write down how it ends.
+note_alone() { # job
+    local said stat
+    [ -e "$$1.alone" ] && return
+    mapfile -t said < "$$1.started/record"
+    [ "$${#said[@]}" -ge 5 ] || return
+    if read -r stat < "/proc/$${said[-4]}/stat"; then
+        set -- "$$1" $${stat##*) }
+        [ "$${21}" != "$${said[-3]}" ] || [[ $$2 == [ZX] ]] || return
+    fi
+    flock -n -s "$$1.lock" true 8>&- || : > "$$1.alone"
+} 2> /dev/null
+
+# A shell that was left after all may have told of the end of its task.
+alone() {
+    local job run
+    for job in "$$attempt"/job-*.alone; do
+        job=$${job##*/job-} job=$${job%.alone}
+        for run in $work/*/".$$job.sub.run"; do
+            [ -e "$$run" ] || continue
+            tasks_are_tagged "$${run%/*}" "$$run" && rm "$$attempt/job-$$job.alone" && continue
+            echo "$$job"
+        done
+    done
 }
 
 await_ends() {
@@ -176,7 +247,8 @@ await_ends() {
         [ -e "$$job" ] || continue
         job=$${job%.started}
         until is_over "$$job"; do
-            flock -s -w 5 "$$job.lock" true 8>&-
+            note_alone "$$job"
+            flock -s -w 2 "$$job.lock" true 8>&-
             # Killed, flock has said nothing of the lock.
             case $$? in 1 | 1[2-9][0-9]) ;; *) break ;; esac
         done
@@ -197,7 +269,7 @@ if [ "$$(started)" -eq 0 ]; then
     await_earlier_copies
 fi
 if [ "$$(started)" -eq 0 ]; then
-    submit --exit-on-submit
+    submit --exit-on-submit --no-clean
     code=$$?
     case $$printed in
     *'submission succeeded: '*)
@@ -206,9 +278,11 @@ if [ "$$(started)" -eq 0 ]; then
         ;;
     *)
         # Refused, or every job was over at the first look and its results are back.
-        if [ "$$code" -eq 0 ] || [ "$$(started)" -eq 0 ]; then
-            finish "$$code"
+        if [ "$$code" -eq 0 ]; then
+            keep_left $work "$$attempt/left" && remove_copies
+            finish 0
         fi
+        [ "$$(started)" -gt 0 ] || finish "$$code"
         ;;
     esac
 elif [ "$$(scratch_copies)" -eq 0 ] && all_jobs_succeeded; then
@@ -216,9 +290,12 @@ elif [ "$$(scratch_copies)" -eq 0 ] && all_jobs_succeeded; then
     finish 0
 fi
 await_ends
-tag_jobs $work
+tag_jobs $work "$$attempt" "$$(alone | paste -sd ' ')" $backward
 [ -n "$$written" ] || remember
-submit
+# What could not be kept is not removed.
+unkept=--no-clean
+keep_left $work "$$attempt/left" && unkept=
+submit $$unkept
 code=$$?
 keep_error_files
 finish "$$code"
@@ -229,9 +306,10 @@ finish "$$code"
 _ELSEWHERE = Template(
     _COMMON
     + r"""
+$keeping
 watch() {
-    PYTHONPATH=$modules$${PYTHONPATH:+:$$PYTHONPATH} \
-        $python -m reconciler.watch "$$root" $names >> "$$log" 2>&1 < /dev/null
+    WFCTL_SUBMISSION=$$recorded PYTHONPATH=$modules$${PYTHONPATH:+:$$PYTHONPATH} \
+        $python -P -m reconciler.watch "$$root" $names >> "$$log" 2>&1 < /dev/null
 }
 
 submitted=
@@ -240,7 +318,9 @@ while :; do
     case $$? in
     $over)
         [ "$$submitted" = $silent ] || remember
-        submit
+        unkept=--no-clean
+        $keep && unkept=
+        submit $$unkept
         code=$$?
         keep_error_files
         finish "$$code"
@@ -249,13 +329,12 @@ while :; do
     $nothing)
         # Told so after a submission too, DPDispatcher was refused, and its exit code says it.
         [ -z "$$submitted" ] || finish "$$submitted"
-        submit --exit-on-submit
+        submit --exit-on-submit --no-clean
         submitted=$$?
         # Without an answer it may be queued all the same. 0: every job was over at the first look
-        # and its results are back.
+        # and its results are back; what else it wrote is kept like that of any other.
         case $$submitted$$printed in
-        *'submission succeeded: '* | $unheard) submitted=$silent ;;
-        0*) finish 0 ;;
+        0* | *'submission succeeded: '* | $unheard) submitted=$silent ;;
         esac
         ;;
     *) finish $silent ;;
@@ -269,25 +348,34 @@ def render(
     attempt: Attempt, dpdisp: Path, where: Machine, allow_ref: bool, environ: Mapping[str, str]
 ) -> str:
     """Return the script for one attempt, whose jobs run on the machine ``where``."""
+    elsewhere = where.is_far or where.has_scheduler
     common = {
         "exports": _exports(environ),
         "root": _quoted(attempt.root),
         "stage": _quoted(attempt.stage_folder),
         "folder": _quoted(attempt.folder),
         "tag": shlex.quote(attempt.tag),
-        "dpdisp": _quoted(dpdisp),
+        "kept": _quoted(genuine.kept_submission(attempt)),
+        "dpdisp": shlex.join(program.starting(dpdisp, None if elsewhere else attempt.folder)),
+        "recorded": shlex.quote(attempt.sha256),
+        "changed": CHANGED,
         "flags": "--allow-ref " if allow_ref else "",
     }
     hides = where.is_far or allow_ref
     common["into_log"] = _hidden(attempt, dpdisp) if hides else _PLAIN
     common["at"] = _ASIDE if hides else ""
     common["remember"] = _remembering(dpdisp)
-    if where.is_far or where.has_scheduler:
-        return _ELSEWHERE.substitute(common, **_watching(attempt))
+    if elsewhere:
+        # On another machine whoever watches keeps it there.
+        near = f'keep_left {shlex.quote(where.scratch)} "$attempt/left"'
+        keep = {"keep": "true" if where.is_far else near, "keeping": _script("keep.sh")}
+        return _ELSEWHERE.substitute(common, **keep, **_watching(attempt))
     return _HERE.substitute(
         common,
         work=shlex.quote(where.scratch),
-        tagging=(Path(__file__).parent / "far" / "tags.sh").read_text(encoding="utf-8"),
+        backward=shlex.join(traces.backward(attempt)),
+        tagging=_script("tags.sh"),
+        keeping=_script("keep.sh"),
         work_pattern=shlex.quote(f"{_literal(where.scratch)}/*"),
     )
 
@@ -299,10 +387,15 @@ _ASIDE = 'ln -sfn /dev/null "$attempt/dpdispatcher.log"\n    env -C "$attempt" '
 
 def _hidden(attempt: Attempt, dpdisp: Path) -> str:
     """Return how output gets into the log without the connection settings."""
-    script = Path(__file__).parent / "far" / "connection.py"
-    words = [*program.interpreter(dpdisp), str(script), str(attempt.submission)]
+    far = Path(__file__).parent / "far"
+    scripts = [str(far / "start.py"), str(far / "connection.py")]
+    words = [*program.interpreter(dpdisp), *scripts, str(attempt.submission)]
     # It ends with what it reads, and must not hold the monitor's lock until then.
     return f'2>&1 < /dev/null | {shlex.join(words)} 8>&- >> "$log"'
+
+
+def _script(name: str) -> str:
+    return (Path(__file__).parent / "far" / name).read_text(encoding="utf-8")
 
 
 def _remembering(dpdisp: Path) -> str:
@@ -314,7 +407,7 @@ def _remembering(dpdisp: Path) -> str:
 
 
 def _watching(attempt: Attempt) -> dict[str, object]:
-    names = (attempt.workflow, attempt.stage, attempt.id, *attempt.outputs)
+    names = (attempt.workflow, attempt.stage, attempt.name, *attempt.outputs)
     return {
         "python": shlex.quote(sys.executable),
         "modules": _quoted(Path(__file__).resolve().parents[1]),
@@ -330,8 +423,9 @@ def _watching(attempt: Attempt) -> dict[str, object]:
 def write(path: Path, script: str) -> None:
     """Put the script in place; one that runs keeps reading the file it was started from."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.tmp")
-    part.write_text(script, encoding="utf-8", errors="surrogateescape")
+    part = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
+    with part.open("x", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(script)
     part.chmod(0o755)
     part.replace(path)
 

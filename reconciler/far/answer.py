@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from reconciler import plain
 from reconciler.places import place_of
 from reconciler.processes import Tenant
 from reconciler.scheduler import Listed, Queue
@@ -31,6 +32,8 @@ class FarJob:
     failed_flag: bool | None = None
     state: int | None = None
     fail_count: int = 0
+    command_code: int | None = None
+    is_complete: bool = False
 
 
 @dataclass(slots=True)
@@ -159,6 +162,10 @@ def _take_of_job(answer: Answer, kind: str, values: list[str]) -> None:
             _take_job(answer.job(values[0]), values)
         case "job_id":
             answer.job(values[0]).id = values[1]
+        case "command_code" if values[1].isascii() and values[1].isdigit():
+            answer.job(values[0]).command_code = int(values[1])
+        case "complete":
+            answer.job(values[0]).is_complete = True
         case "job_tag_finished":
             answer.job(values[0]).tag = True
         case "flag_if_job_task_fail":
@@ -170,8 +177,9 @@ def _take_job(job: FarJob, values: list[str]) -> None:
     job.started = True
     job.lock_held = {"held": True, "free": False}.get(lock)
     job.record = _text(record)
-    if code.isascii() and code.isdigit():
-        job.exit_code, job.ended_at = int(code), _nanoseconds(ended)
+    known = plain.number(code)
+    if known is not None:
+        job.exit_code, job.ended_at = known, _nanoseconds(ended)
 
 
 def _recover(answer: Answer, kind: str, value: str, current: FarJob | None) -> FarJob | None:

@@ -6,12 +6,13 @@ import json
 import os
 import shlex
 import subprocess
+from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from reconciler import machine, program, traces
-from reconciler.attempt import Attempt
+from reconciler import genuine, machine, program, traces
+from reconciler.attempt import ATTEMPT, Attempt
 from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.far.answer import Answer, read, read_queue
 from reconciler.machine import Machine
@@ -20,6 +21,8 @@ from reconciler.scheduler import Queue
 _HERE = Path(__file__).parent
 #: Seconds for the far side to answer, and for the helper to say so.
 _ANSWER_WITHIN, _HELPER_WITHIN = 40, 50
+#: Seconds for what was left to be digested, and how fast it comes at least.
+_LIST_WITHIN, _BYTES_A_SECOND = 600, 500_000
 #: Seconds for the processes and jobs of an attempt to end; Slurm itself waits 30 by default
 #: before it kills what a signal did not end.
 _END_WITHIN = 60
@@ -68,8 +71,62 @@ def make_place(attempt: Attempt) -> dict[str, str]:
 def tag_jobs(attempt: Attempt) -> None:
     """Let DPDispatcher know of each job whose tasks all ended well; raises MachineUnreachable."""
     where = machine.of(attempt)
-    script = f"{_script('tags.sh')}\n{_call('tag_jobs', [where.scratch])}"
+    records = where.scratch if where.is_far else str(attempt.folder)
+    alone = " ".join(traces.alone(attempt))
+    words = [where.scratch, records, alone, *traces.backward(attempt)]
+    script = f"{_script('tags.sh')}\n{_call('tag_jobs', words)}"
     _run(attempt, script) if where.is_far else _bash(script)
+
+
+def keep(attempt: Attempt) -> None:
+    """Keep what the jobs of an attempt wrote, where they wrote it; raises MachineUnreachable."""
+    where = machine.of(attempt)
+    _run(attempt, f"{_script('keep.sh')}\n{_call('keep_left', kept_at(where.scratch))}")
+
+
+def left(attempt: Attempt) -> list[list[str]]:
+    """Return what is kept of what the jobs of an attempt wrote; raises MachineUnreachable.
+
+    ``file``, path in base64, size in bytes, SHA-256; or ``link``, path, where it leads in base64.
+    """
+    place = kept_at(machine.of(attempt).scratch)[1]
+    printed = _run(attempt, f"{_script('list.sh')}\n{_call('list_left', [place])}", _LIST_WITHIN)
+    return [line.split("\t") for line in printed.splitlines()]
+
+
+def fetched(attempt: Attempt, paths: Sequence[str], size: int) -> dict[str, bytes]:
+    """Return the content of kept files by path, both paths in base64; ``size``: bytes of them all.
+
+    Raises MachineUnreachable.
+    """
+    place = kept_at(machine.of(attempt).scratch)[1]
+    script = f"{_script('list.sh')}\n{_call('send_left', [place, *paths])}"
+    printed = _run(attempt, script, _LIST_WITHIN + size // _BYTES_A_SECOND)
+    lines = (line.partition("\t") for line in printed.splitlines())
+    return {path: b64decode(content) for path, _, content in lines}
+
+
+def said(
+    attempt: Attempt, offsets: Mapping[str, int], last: int | None
+) -> tuple[dict[str, tuple[bytes, int]], bool]:
+    """Read on in what the jobs of an attempt print; ``offsets``: bytes that were read, by path.
+
+    ``last``: no more than so many lines. Returns what is new of each file that is there, with the
+    bytes that are read now, and whether each job that began has ended. Raises MachineUnreachable.
+    """
+    words = [machine.of(attempt).scratch, "" if last is None else str(last)]
+    for path, offset in offsets.items():
+        words += [path, str(offset)]
+    lines = _run(attempt, f"{_script('said.sh')}\n{_call('said', words)}").splitlines()
+    *files, jobs = (line.split("\t") for line in lines)
+    paths = list(offsets)
+    found = {paths[int(n)]: (b64decode(text), int(end)) for n, end, text in files}
+    return found, int(jobs[0]) > 0 and jobs[0] == jobs[1]
+
+
+def kept_at(scratch: str) -> tuple[str, str]:
+    """Return where jobs on another machine work, and where what they wrote is kept there."""
+    return scratch, f"{scratch}/left"
 
 
 def stop(attempt: Attempt) -> list[list[str]]:
@@ -80,7 +137,8 @@ def stop(attempt: Attempt) -> list[list[str]]:
     """
     where = machine.of(attempt)
     kind = where.batch_type.lower() if where.has_scheduler else "none"
-    script = f"{_script('stop.sh')}\n{_call('stop', [where.scratch, kind, str(_END_WITHIN)])}"
+    words = [where.scratch, kind, str(_END_WITHIN), f"{ATTEMPT}={attempt.tag}"]
+    script = f"{_script('stop.sh')}\n{_call('stop', words)}"
     printed = _run(attempt, script, _END_WITHIN) if where.is_far else _bash(script)
     return [line.split("\t") for line in printed.splitlines()]
 
@@ -115,7 +173,7 @@ def _look(group: Sequence[Attempt]) -> str:
 
 
 def _machine(attempt: Attempt) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = (traces.read_json(attempt.submission) or {}).get("machine", {})
+    found: Mapping[str, Any] = (genuine.submission_of(attempt) or {}).get("machine", {})
     return found
 
 
@@ -136,7 +194,7 @@ def _helper(request: Mapping[str, Any], root: Path, longer: int = 0) -> dict[str
     python = program.interpreter(program.find(os.environ))
     try:
         done = subprocess.run(
-            [*python, str(_HERE / "connection.py")],
+            [*python, str(_HERE / "start.py"), str(_HERE / "connection.py")],
             cwd=root,
             input=json.dumps(request),
             capture_output=True,
@@ -149,7 +207,12 @@ def _helper(request: Mapping[str, Any], root: Path, longer: int = 0) -> dict[str
     except subprocess.CalledProcessError as error:
         # What it printed on stderr may hold what must not be told.
         raise MachineUnreachable(f"the helper exited {error.returncode}") from error
-    answer: dict[str, Any] = json.loads(done.stdout)
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except ValueError as error:
+        raise MachineUnreachable(
+            f"expected an answer of the helper in JSON, found {done.stdout[:100]!r}"
+        ) from error
     if "error" in answer:
         raise MachineUnreachable(str(answer["error"]))
     return answer

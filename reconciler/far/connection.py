@@ -36,6 +36,7 @@ def main() -> int:
     except Exception as error:  # noqa: BLE001 - whatever it was, it is the answer
         answer = {"error": redacted(f"{type(error).__name__}: {error}", machine)}
     json.dump(answer, answers)
+    answers.flush()
     return 0
 
 

@@ -46,6 +46,7 @@ processes() {
 
 held() { # lock
     [ -e "$1" ] || { echo free; return; }
+    [ -f "$1" ] || { echo unknown; return; }
     flock -n -s -E 75 "$1" true 2>/dev/null
     case $? in 0) echo free ;; 75) echo held ;; *) echo unknown ;; esac
 }
@@ -62,18 +63,19 @@ has_marks() { # job's records
 job() { # started folder
     local base=${1%.started} name code= ended=
     name=${base##*/job-}
-    [ -e "$base.exit" ] && read -r code <"$base.exit" && ended=$(stat -c %.9Y "$base.exit")
+    [ -f "$base.exit" ] && read -r code <"$base.exit" && ended=$(stat -c %.9Y "$base.exit")
     # The shell that was to say so was killed with the command.
     [ -z "$code" ] && [ -e "$base.killed" ] && code=137 ended=$(stat -c %.9Y "$base.killed")
     printf 'job\t%s\t%s\t%s\t%s\t%s\t%s\n' "$name" "$(stat -c %.9Y "$1")" \
         "$([ -e "$base.unlocked" ] && echo unknown || held "$base.lock")" "$code" "$ended" "$(text <"$1/record" 2>/dev/null)"
+    [ ! -e "$base.code" ] || printf 'command_code\t%s\t%s\n' "$name" "$(head -c 10 "$base.code" | tr -d '\n\t')"
 }
 
-copy() { # folder
+copy() { # folder, patterns that must be there …
     local file name hash=${1##*/}
     printf 'copy\t%s\n' "$hash"
     for file in "$1"/*_job_id "$1"/*_job_tag_finished "$1"/*_flag_if_job_task_fail; do
-        [ -e "$file" ] || continue
+        [ -f "$file" ] || continue
         name=${file##*/}
         # A job's shell tags or flags it for a task, too, that was killed and could not tell.
         case ${name#*_} in
@@ -84,11 +86,13 @@ copy() { # folder
     done
     for file in "$1"/.*.sub.run; do
         name=${file##*/.}
-        [ -e "$file" ] && tasks_are_tagged "$1" "$file" &&
-            printf 'job_tag_finished\t%s\t\n' "${name%.sub.run}"
+        [ -e "$file" ] || continue
+        name=${name%.sub.run}
+        tasks_are_tagged "$1" "$file" && printf 'job_tag_finished\t%s\t\n' "$name"
+        is_complete "$1" "${1%/*}/job-$name.started" "${@:2}" && printf 'complete\t%s\n' "$name"
     done
     # Of the recovery file only these lines are told: it holds the connection settings too.
-    [ -e "$1/$hash.json" ] && printf 'recovery\t%s\n' "$hash" && sed -nE \
+    [ -f "$1/$hash.json" ] && printf 'recovery\t%s\n' "$hash" && sed -nE \
         's/^ *"([0-9a-f]{40})": \{$/of\t\1/p; s/^ *"(job_state|fail_count)": ([0-9]+),?$/\1\t\2/p' \
         "$1/$hash.json"
     find "$1" -type f \( -name err -o -name '*_last_err_file' \) -size +0 2>/dev/null | head -n 5 |
@@ -106,7 +110,7 @@ attempt() { # tag, scratch, patterns that must be there …
     done
     for place in "$scratch"/*/; do
         place=${place%/}
-        [[ ${place##*/} =~ ^[0-9a-f]{40}$ ]] && copy "$place"
+        [[ ${place##*/} =~ ^[0-9a-f]{40}$ ]] && copy "$place" "$@"
     done
     for pattern in "$@"; do
         found=$(cd "$scratch" && compgen -G "*/$pattern" | head -n 1)

@@ -49,6 +49,27 @@ queued() { # place, scheduler
         index($2, "at" ENVIRON["P"] "/") { print $1 }'
 }
 
+# A terminal server that a job started may serve a person by now.
+serves_a_terminal() { # process
+    local process=$1 name parent
+    while [ "$process" -gt 1 ]; do
+        read -r name <"/proc/$process/comm" || return 1
+        case $name in tmux* | screen* | SCREEN*) return 0 ;; esac
+        parent=$(sed 's/^.*) . \([0-9]*\) .*$/\1/' "/proc/$process/stat") || return 1
+        process=${parent:-0}
+    done 2>/dev/null
+    return 1
+}
+
+# What a command started may work in another folder, with every file of it closed.
+began_with() { # NAME=value
+    local process
+    grep -lzxF "$1" /proc/[0-9]*/environ 2>/dev/null | sed 's|/proc/||; s|/environ||' |
+        while read -r process; do
+            serves_a_terminal "$process" || echo "$process"
+        done
+}
+
 # Who works in the folder, and who has inherited the lock of a job and works elsewhere by now.
 working() { # place
     find /proc/[0-9]*/cwd -maxdepth 0 -printf '%h\t%l\n' 2>/dev/null | P=$1 awk -F '\t' '
@@ -67,7 +88,7 @@ told() { # ended or left, job or process, ids
 }
 
 # Looks twice where there is a queue: what was being submitted shows a moment later.
-stop() { # scratch, scheduler or none, seconds
+stop() { # scratch, scheduler or none, seconds, the attempt in the environment of its processes
     local place ids= pids= jobs= processes= quiet=0 id end=$((SECONDS + $3))
     place=$(readlink -f "$1") && [ -d "$place" ] || return 0
     # No job that comes late starts its command.
@@ -77,7 +98,7 @@ stop() { # scratch, scheduler or none, seconds
             ids=$(queued "$place" "$2") || { printf 'left\twhat the scheduler is silent about\n'; break; }
             for id in $ids; do cancel "$2" "$id"; done
         fi
-        pids=$(working "$place")
+        pids=$({ working "$place"; began_with "$4"; } | sort -u)
         [ -z "$pids" ] || kill -KILL $pids 2>/dev/null
         jobs+=" $ids" processes+=" $pids"
         if [ -z "$ids$pids" ]; then

@@ -1,0 +1,127 @@
+"""Starts a program of DPDispatcher with half the imports, without its pause, and ends it at once.
+
+Run as a process of its own, by the Python that has DPDispatcher: `start.py PROGRAM ARGUMENT…`
+does what `PROGRAM ARGUMENT…` would do. DPDispatcher imports what every machine could need; here
+a connection to a far machine and a client of the cloud are imported once they are used. With
+``--ends FOLDER`` before the program, the second for which DPDispatcher pauses after a submission
+ends as soon as the jobs that have begun are over, so that a short one is collected at once. What
+Python does to itself at the end of a process, a third of a start, is left out.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import runpy
+import sys
+import time
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+#: What is imported later, each after the package that it lies in.
+LATER = ("paramiko", "paramiko.ssh_exception", "requests", "tqdm", "typeguard")
+_PAUSE, _LOOK = 1, 0.01
+
+
+class Later(ModuleType):
+    """Stands for a module until something of it is asked for."""
+
+    #: It has modules of its own, whose imports must not load it.
+    __path__: list[str] = []  # noqa: RUF012 - the import system reads it of a module
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(_loaded(self.__name__), name)
+
+
+def _loaded(name: str) -> ModuleType:
+    """Import a module, and all whose turn comes with it, in place of what stands for it."""
+    for known in [key for key, module in sys.modules.items() if isinstance(module, Later)]:
+        if known.partition(".")[0] == name.partition(".")[0]:
+            del sys.modules[known]
+    return importlib.import_module(name)
+
+
+def put_off() -> None:
+    """Let the modules be imported when they are used; not those that are imported already."""
+    packages = {name for name in LATER if "." not in name and name not in sys.modules}
+    for name in LATER:
+        package, _, own = name.partition(".")
+        if package in packages:
+            sys.modules[name] = Later(name)
+            if own:
+                setattr(sys.modules[package], own, sys.modules[name])
+
+
+def hurry(folder: Path) -> None:
+    """End DPDispatcher's pause after a submission once the jobs of the folder are over."""
+    import dpdispatcher.submission
+
+    own = SimpleNamespace(**vars(time))
+    own.sleep = lambda seconds: _sleep(folder, seconds)
+    dpdispatcher.submission.time = own
+
+
+def _sleep(folder: Path, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    if seconds == _PAUSE:
+        while not _are_over(folder) and time.monotonic() < end:
+            time.sleep(_LOOK)
+        # The shell of a job writes down its end, and then it ends.
+        time.sleep(_LOOK)
+    else:
+        time.sleep(seconds)
+
+
+def _are_over(folder: Path) -> bool:
+    begun = len(list(folder.glob("job-*.started")))
+    return 0 < begun == len(list(folder.glob("job-*.exit")))
+
+
+def end_at_once() -> list[int]:
+    """Let the process end as it stands, once its exit code is in the list that is returned.
+
+    Its threads are waited for, and what is registered later for its end is done before.
+    """
+    code: list[int] = []
+    atexit.register(_end, code)
+    return code
+
+
+def _end(code: list[int]) -> None:
+    if code:
+        # A program may have put others in the place of the streams that it began with.
+        for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+            if stream is not None:
+                stream.flush()
+        os._exit(code[0])
+
+
+def main(arguments: list[str]) -> None:
+    """Run a program of Python with its arguments, as if it had been started itself."""
+    put_off()
+    if arguments[0] == "--ends":
+        hurry(Path(arguments[1]))
+        arguments = arguments[2:]
+    sys.argv = arguments
+    # The folder of this script holds modules that are nobody's.
+    sys.path[0] = str(Path(arguments[0]).parent)
+    runpy.run_path(arguments[0], run_name="__main__")
+
+
+def _code(ended: SystemExit) -> list[int]:
+    # Anything else is a message, which Python prints.
+    return [int(ended.code or 0)] if isinstance(ended.code, int | None) else []
+
+
+if __name__ == "__main__":
+    code = end_at_once()
+    try:
+        main(sys.argv[1:])
+        code.append(0)
+    except SystemExit as ended:
+        code += _code(ended)
+        raise
