@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,21 +13,26 @@ from cli import impact as words
 from cli import proposal
 from cli.consent import consenter_of
 from cli.options import At, CommandId, DryRun, ExpectedVersion, KnownAt, write_options
-from cli.output import Output
+from cli.output import Output, say
 from cli.workspace import engine, moment, writing
 from cli.writes import events_of, foreseen, tell, write
-from lifecycle import payload as p
 from lifecycle.decide_amendments import of_proposal
-from lifecycle.errors import UnknownAmendment
+from lifecycle.errors import NeedsConsent, UnknownAmendment
+from lifecycle.foresight import foresee
 from lifecycle.impact import Impact, impact_of
 from lifecycle.schema import payload_of
 from lifecycle.workflow import Amendment, Workflow
+from projections.amendment_words import changes, summary, where
+from projections.signs import spelled
 from reconciler.stopping import stop_all
 from service import amendments as decisions
 from service.clock import utc_text
 from service.errors import InvalidOption
 from service.service import Outcome, Service, WriteOptions
 
+Ids = Annotated[
+    list[str], typer.Argument(metavar="AMENDMENT...", help="Their ids, such as amend-1.")
+]
 Id = Annotated[str, typer.Argument(metavar="AMENDMENT", help="Its id, such as amend-1.")]
 Sets = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="A new value.")]
 Unset = Annotated[
@@ -44,6 +50,21 @@ Place = Annotated[
 Dependents = Annotated[
     list[str] | None,
     typer.Option(metavar="STAGE", help="A stage that shall depend on the inserted one."),
+]
+Kind = Annotated[
+    str | None,
+    typer.Option(
+        "--type",
+        metavar="TYPE",
+        help="stage_rerun: compute a stage once more, with --set as the new values; "
+        "stage_skip: take it out of the way (--rewire lets its dependents go on); "
+        "stage_insert: one more (--insert says so by itself); parameter_change and "
+        "criteria_change: what --set means without a type.",
+    ),
+]
+Stages = Annotated[
+    list[str] | None,
+    typer.Option(metavar="STAGE", help="The stage; given several times, each of them."),
 ]
 Source = Annotated[
     str | None, typer.Option("--from", metavar="FILE|-", help="All of it from a file.")
@@ -63,10 +84,8 @@ def build() -> typer.Typer:
 
 def propose(
     context: typer.Context,
-    type_: Annotated[
-        str | None, typer.Option("--type", metavar="TYPE", help="Amendment type, if not plain.")
-    ] = None,
-    stage: Annotated[str | None, typer.Option(metavar="STAGE", help="The stage.")] = None,
+    type_: Kind = None,
+    stage: Stages = None,
     sets: Sets = None,
     unset: Unset = None,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None,
@@ -75,7 +94,7 @@ def propose(
     place: Place = None,
     dependent: Dependents = None,
     rewire: Annotated[
-        bool, typer.Option("--rewire", help="Dependents drop the skipped stage.")
+        bool, typer.Option("--rewire", help="Dependents drop the skipped stage, and what it makes.")
     ] = False,
     source: Source = None,
     dry_run: DryRun = False,
@@ -92,10 +111,9 @@ def propose(
         if source is not None
         else proposal.Asked(
             kind=type_,
-            stage=stage,
             reason=reason,
             description=description,
-            settings=proposal.settings_of(sets or []),
+            words=tuple(sets or ()),
             taken=tuple(unset or ()),
             insert=proposal.definition_of(insert) if insert is not None else None,
             place=place,
@@ -106,35 +124,50 @@ def propose(
         raise InvalidOption("a proposal says why: give --reason TEXT (in a file: reason)")
     with writing(context, dry_run) as (service, output):
         before = service.state()
-        outcome = service.handle(proposal.command_of(before, asked), options=options)
-        _tell_proposal(service, output, outcome, options)
+        named = proposal.of_each(before, asked, stage or [])
+        each = [proposal.with_pins(one, service.root.path, before) for one in named]
+        commands = [proposal.command_of(before, one) for one in each]
+        for change in proposal.changes_of_type(before, each):
+            say(change)
+        outcome = service.handle(*commands, options=options)
+        tell_proposals(service, output, outcome, options)
 
 
-def _tell_proposal(
+def tell_proposals(
     service: Service, output: Output, outcome: Outcome, options: WriteOptions
 ) -> None:
-    amendment = _proposed(outcome)
-    impact = _impact(service, service.state(), amendment)
+    """Tell of each proposal; ``amendment`` and ``impact`` are those of the first."""
+    state = service.state()
+    found = [(one, _impact(service, state, one)) for one in _proposed(outcome)]
+    told = [
+        {"amendment": _record(one), "impact": _impact_data(service, state, one, impact)}
+        for one, impact in found
+    ]
     data = {
         "dry_run": options.dry_run,
         "repeated": outcome.repeated,
         "events": events_of(outcome, options),
         **foreseen(outcome, options),
-        "amendment": _record(amendment),
-        "impact": _impact_data(impact),
+        **told[0],
+        **({"proposals": told} if len(told) > 1 else {}),
     }
     verb = "would propose" if options.dry_run else "proposed"
-    lines = [f"{verb} {amendment.id} ({amendment.kind}, {words.where(amendment)})"]
-    lines += [f"  {line}" for line in words.changes(amendment)]
-    lines.append(f"impact: {'; '.join(words.consequences(impact))}")
+    lines: list[str] = []
+    for one, impact in found:
+        lines.append(f"{verb} {one.id} ({one.kind}, {where(one)})")
+        lines += [f"  {line}" for line in changes(one)]
+        lines.append(f"impact: {'; '.join(words.consequences(impact))}")
+        lines += words.foreseen(foresee(state, one, impact))
     output.result(data, lambda: "\n".join(lines), state=outcome.state)
 
 
-def _proposed(outcome: Outcome) -> Amendment:
+def _proposed(outcome: Outcome) -> list[Amendment]:
+    type_ = "amendment.proposed"
     if outcome.events:
-        return outcome.state.amendments[str(outcome.events[0].data["amendment"])]
-    payload = outcome.planned[0][0]
-    return of_proposal(payload_of(payload.type, payload.model_dump(mode="json")))  # type: ignore[arg-type]
+        named = [str(e.data["amendment"]) for e in outcome.events if e.type == type_]
+        return [outcome.state.amendments[id_] for id_ in named]
+    planned = [payload for payload, _ in outcome.planned if payload.type == type_]
+    return [of_proposal(payload_of(one.type, one.model_dump(mode="json"))) for one in planned]  # type: ignore[arg-type]
 
 
 def _impact(service: Service, state: Workflow, amendment: Amendment) -> Impact:
@@ -142,10 +175,15 @@ def _impact(service: Service, state: Workflow, amendment: Amendment) -> Impact:
     return impact_of(state, amendment, kept, utc_text(service.clock()))
 
 
-def _impact_data(impact: Impact) -> dict[str, Any]:
-    from service.consent import impact_digest
+def _impact_data(
+    service: Service, state: Workflow, amendment: Amendment, impact: Impact
+) -> dict[str, Any]:
+    from service.consent import shown_digest
+    from service.scripts import scripts_after
 
-    return {**impact.to_dict(), "digest": impact_digest(impact)}
+    scripts = scripts_after(service.root.path, state, amendment)
+    digest = shown_digest(state, amendment, impact, scripts)
+    return {**impact.to_dict(), **foresee(state, amendment, impact).to_dict(), "digest": digest}
 
 
 def _record(amendment: Amendment) -> dict[str, Any]:
@@ -164,7 +202,7 @@ def _record(amendment: Amendment) -> dict[str, Any]:
 
 def approve(
     context: typer.Context,
-    id_: Id,
+    ids: Ids,
     key: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Sign with this SSH key (or its .pub).")
     ] = None,
@@ -178,40 +216,59 @@ def approve(
     command_id: CommandId = None,
     expected_version: ExpectedVersion = None,
 ) -> None:
-    """Agree to an amendment, as a person, and carry it out."""
+    """Agree to amendments, as a person, and carry them out; each is shown before it is asked."""
     options = write_options(dry_run, command_id, expected_version)
+    of_one = (signature, impact, command_id, expected_version)
+    if len(ids) > 1 and (dry_run or any(given is not None for given in of_one)):
+        raise InvalidOption(
+            "--signature, --impact, --dry-run, --command-id and --expected-version are of one "
+            f"amendment; found {len(ids)} of them"
+        )
     with engine(context, dry_run) as (jobs, output):
         service = jobs.service
         if dry_run:
-            tell(output, decisions.plan_approval(service, id_, options), options)
+            tell(output, decisions.plan_approval(service, ids[0], options), options)
             return
         consenter = consenter_of(service.state().consent, service.actor, key, signature)
-        outcome = decisions.approve(service, id_, consenter, options, impact)
-        if outcome is None:
-            _said_no(service, output, id_)
-        else:
+        found = [decisions.approve(service, id_, consenter, options, impact) for id_ in ids]
+        agreed = [outcome for outcome in found if outcome is not None]
+        if agreed:
             stop_all(jobs)
-            tell(output, outcome, options)
+            tell(output, _together(agreed), options)
+    left = [id_ for id_, outcome in zip(ids, found, strict=True) if outcome is None]
+    if left:
+        raise NeedsConsent(not_now(left), amendments=left)
 
 
-def _said_no(service: Service, output: Output, id_: str) -> None:
-    options = WriteOptions()
-    command = p.AmendmentRejected(amendment=id_, reason="n was typed at the terminal")
-    tell(output, service.handle(command, options=options), options)
-    raise typer.Exit(1)
+def _together(outcomes: list[Outcome]) -> Outcome:
+    """Return what several decisions recorded, as one."""
+    events = [event for outcome in outcomes for event in outcome.events]
+    repeated = all(outcome.repeated for outcome in outcomes)
+    return replace(outcomes[-1], events=tuple(events), repeated=repeated)
+
+
+def not_now(left: list[str]) -> str:
+    """Return what is told of proposals that were neither approved nor rejected."""
+    names = " ".join(left)
+    return (
+        f"nothing was decided of {', '.join(left)}, which waits on. `wfctl amend approve {names}` "
+        f"asks again; `wfctl amend reject {names} --reason TEXT` closes it for good."
+    )
 
 
 def reject(
     context: typer.Context,
-    id_: Id,
+    ids: Ids,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why not.")] = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,
     expected_version: ExpectedVersion = None,
 ) -> None:
-    """Close a proposal; nothing changes."""
-    command = payload_of(p.AmendmentRejected.type, {"amendment": id_, "reason": reason})
-    write(context, write_options(dry_run, command_id, expected_version), command)
+    """Close proposals; nothing changes by it."""
+    commands = [
+        payload_of("amendment.rejected", {"amendment": id_, "reason": reason}) for id_ in ids
+    ]
+    write(context, write_options(dry_run, command_id, expected_version), *commands)
 
 
 def list_(
@@ -226,10 +283,7 @@ def list_(
     with writing(context, dry_run=True) as (service, output):
         workflow = service.log.current(moment(at, known_at))
         found = [a for a in workflow.amendments.values() if state in (None, a.status)]
-        lines = [
-            f"{a.id:<9} {a.status:<9} {a.kind:<17} {words.where(a):<9} {a.description}"
-            for a in found
-        ]
+        lines = [f"{a.id:<9} {a.status:<9} {a.kind:<17} {where(a):<9} {summary(a)}" for a in found]
         output.result(
             [_record(a) for a in found],
             lambda: "\n".join(lines) or "no amendments",
@@ -266,19 +320,25 @@ def show(
 def _show_pending(output: Output, question: decisions.Question) -> None:
     data = {
         "amendment": _record(question.amendment),
-        "impact": _impact_data(question.impact),
+        "impact": {
+            **question.impact.to_dict(),
+            **foresee(question.state, question.amendment, question.impact).to_dict(),
+            "digest": question.digest,
+        },
+        "scripts": dict(question.scripts),
         "head": {"version": question.state.head, "hash": question.head},
         "policy": question.state.consent,
     }
-    tail = f"\nimpact digest {question.digest}, shown at version {question.state.head}"
+    tail = f"\ndigest of all this {question.digest}, shown at version {question.state.head}"
     output.result(data, lambda: words.told(question) + tail, state=question.state)
 
 
 def _show_decided(output: Output, state: Workflow, amendment: Amendment) -> None:
     lines = [
-        f"{amendment.id} ({amendment.kind}, {words.where(amendment)}): {amendment.description}",
-        *(f"  {line}" for line in words.changes(amendment)),
-        f"reason: {amendment.reason or 'none given'}",
+        f"{amendment.id} ({amendment.kind}, {where(amendment)})",
+        *(f"  {line}" for line in changes(amendment)),
+        f"described by its proposer: {spelled(amendment.description)}",
+        f"reason: {spelled(amendment.reason or 'none given')}",
         f"{amendment.status} {amendment.decided_at or amendment.proposed_at}"
         + (f" by {amendment.approved_by}" if amendment.approved_by else ""),
         f"affected: {', '.join(amendment.invalidated_stages) or 'none'}",

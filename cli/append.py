@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli.options import CommandId, DryRun, ExpectedVersion, write_options
-from cli.writes import write
-from lifecycle.payload import NoteLogged, Payload
+from cli.writes import claim, write
 from lifecycle.schema import payload_of
 from service.errors import InvalidOption, NotFound, UnreadablePlan
 
-_APPROVAL = "amendment.approved"
+if TYPE_CHECKING:
+    from lifecycle.payload import Payload
+
+_APPROVALS = ("amendment.approved", "claim.overruled")
 
 
 def append(
@@ -43,7 +45,7 @@ def append(
         raise InvalidOption("--from takes no --stage and no --data: its lines hold them")
     commands = _lines(source) if source is not None else [_command(type_ or "", stage, data)]
     options = write_options(dry_run, command_id, expected_version)
-    write(context, options, *map(_without_proof, commands))
+    claim(context, options, *map(_without_proof, commands))
 
 
 def note(
@@ -55,7 +57,7 @@ def note(
     expected_version: ExpectedVersion = None,
 ) -> None:
     """Write a line into the log."""
-    command = payload_of(NoteLogged.type, {"text": text, "stage": stage})
+    command = payload_of("note.logged", {"text": text, "stage": stage})
     write(context, write_options(dry_run, command_id, expected_version), command)
 
 
@@ -68,7 +70,7 @@ def _command(type_: str, stage: str | None, data: str | None) -> Payload:
 
 def _without_proof(command: Payload) -> Payload:
     """Return an approval as a bare wish: a proof of consent is only taken where it is asked for."""
-    return command.model_copy(update={"proof": {}}) if command.type == _APPROVAL else command
+    return command.model_copy(update={"proof": {}}) if command.type in _APPROVALS else command
 
 
 def text_of(data: str) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.audit_history import text
-from cli.failure import FINDINGS
+from cli.exit_codes import FINDINGS
 from cli.options import At, KnownAt
 from cli.table import Column, present
 from cli.workspace import moment, reading
@@ -63,8 +63,7 @@ _NAMES = tuple(field.name for field in fields(Record))
 _AMENDMENTS = (
     *(text("id"), text("type")),
     Column("STAGE", lambda record: record["stage"] or "workflow"),
-    Column("FIELDS", lambda record: ", ".join(record["fields"]) or "-", 40),
-    *(text("proposed_by"), Column("DECISION", _decision), text("description", None, 60)),
+    *(text("proposed_by"), Column("DECISION", _decision), text("change")),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from cli.audit_history import asked, text
-from cli.failure import FINDINGS
+from cli.exit_codes import FINDINGS
 from cli.options import At, KnownAt
 from cli.table import Column, present
 from cli.workspace import moment, reading
@@ -26,7 +26,8 @@ def drift(context: typer.Context, at: At = None, known_at: KnownAt = None) -> No
         _, rows = asked(workflow, questions.DRIFT, view)
         wrong = list(tampering_records(workflow.root, workflow.log)) if view is None else []
         state = workflow.log.state(view)
-        waiting = state.drifts if state is not None else []
+        stages = state.stages.values() if state is not None else ()
+        waiting = [*(state.drifts if state is not None else ()), *(s for s in stages if s.changed)]
         present(workflow.output, [*drift_records(rows), *wrong], _COLUMNS, _NAMES, view)
     if wrong or waiting:
         raise typer.Exit(FINDINGS)

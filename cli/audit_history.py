@@ -13,8 +13,6 @@ from cli.table import Column, present, shown
 from cli.workspace import Reading, moment, reading
 from projections.times import utc_seconds
 from service import questions
-from service.inquiry import inquiry
-from service.status_times import status_times
 
 OfStage = Annotated[str | None, typer.Option("--stage", help="Only of this stage.")]
 ToStatus = Annotated[str | None, typer.Option("--status", help="Only into this status.")]
@@ -23,6 +21,8 @@ Records = list[dict[str, Any]]
 
 def asked(workflow: Reading, sql: str, at: Any, **parameters: Any) -> tuple[list[str], Records]:
     """Return the columns and the records that a question of ours yields."""
+    from service.inquiry import inquiry  # loads the tables of the history
+
     with inquiry(workflow.root.address, workflow.log, at) as desk:
         answer = desk.ask(sql, parameters, questions.PATIENCE)
         return answer.columns, [record_of(answer.columns, row) for row in answer.rows]
@@ -87,6 +87,8 @@ def times(
 ) -> None:
     """How long each stage was in each status; the present one until the moment asked for."""
     view = moment(at, known_at)
+    from service.status_times import status_times
+
     with reading(context) as workflow:
         _, rows = asked(workflow, questions.TIMES, view, stage=stage)
         records = status_times(rows, workflow.log, view)

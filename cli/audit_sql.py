@@ -11,11 +11,12 @@ import typer
 
 from cli.audit_history import text
 from cli.options import At, KnownAt
+from cli.patience import Watch, leave
 from cli.settings import Format
 from cli.table import present
-from cli.workspace import moment, reading
-from service.errors import InvalidOption
-from service.inquiry import PATIENCE, inquiry
+from cli.workspace import moment, reading, settings_of
+from service.errors import InvalidOption, SqlTooLong
+from service.questions import SQL_PATIENCE
 
 Sql = Annotated[str, typer.Argument(metavar="SQL", help="One statement that reads; - for stdin.")]
 
@@ -25,7 +26,7 @@ def sql(
     statement: Sql,
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.001, max=3600, help="What it may take.")
-    ] = PATIENCE,
+    ] = SQL_PATIENCE,
     at: At = None,
     known_at: KnownAt = None,
 ) -> None:
@@ -33,14 +34,17 @@ def sql(
     asked = sys.stdin.read() if statement == "-" else statement
     if not asked.strip():
         raise InvalidOption("expected a statement, found nothing")
+    from service.inquiry import inquiry  # loads the tables of the history
+
     view = moment(at, known_at)
     with (
         reading(context) as workflow,
         inquiry(workflow.root.address, workflow.log, view) as desk,
+        Watch(timeout, lambda: leave(settings_of(context), SqlTooLong(timeout))) as watch,
     ):
-        answer = desk.ask(asked, {}, timeout)
+        answer = watch.step(lambda: desk.ask(asked, {}, timeout))
         names = _told_apart(answer.columns)
-        records = (dict(zip(names, row, strict=True)) for row in answer.rows)
+        records = (dict(zip(names, row, strict=True)) for row in watch.each(answer.rows))
         output = workflow.output
         if output.settings.format is Format.JSONL:
             output.records(map(_plain, records), lambda _: "")

@@ -31,6 +31,7 @@ class Given:
     agent_name: str | None
     max_parallel: int
     report: str | None
+    notify: str | None = None
 
     def found_agent(self) -> Agent | None:
         """Return the agent, None where none was named; raises `AgentMissing`."""
@@ -61,6 +62,7 @@ class Given:
 
             found += [f"--agent={shlex.join(agent.words)}", f"--agent-time={self.agent_time}"]
             found += [f"--agent-name={agent.name}"]
+        found += [f"--notify={self.notify}"] if self.notify is not None else []
         return found + ([f"--report={self.report}"] if self.report is not None else [])
 
 
@@ -77,12 +79,16 @@ def launch(context: typer.Context, given: Given, limits: Mapping[str, float]) ->
     from reconciler.detached import start
     from reconciler.run import check_commands
     from reconciler.session import check_report
+    from service.undecided import check_edits
 
     with engine(context) as (jobs, output):
         if given.found_agent() is None:
             check_commands(jobs)
         check_report(jobs, given.report)
-        program = [sys.executable, "-m", "cli.main", "--root", str(jobs.root), "-o", "json"]
+        check_edits(jobs.service)
+        program = [sys.executable, "-P", "-m", "cli.main", "--root", str(jobs.root), "-o", "json"]
+        # Whoever starts the runner is whom its sessions are told by.
+        program.append(f"--actor={jobs.service.actor.kind}:{jobs.service.actor.name}")
         bounds = [f"{name}={value}" for name, value in limits.items()]
         loop = [*program, "run", *given.words()]
         url = settings_of(context).database_url

@@ -21,7 +21,14 @@ from eventstore.store import EventStore
 from eventstore.transfer import Chains, Copied, Source, require_vacant, steps
 from eventstore.transfer import copy as copied
 from projections.next_actions import NextAction
-from service.backup import Stores, back_up, require_stream, source_in, workflow_in
+from service.backup import (
+    Stores,
+    back_up,
+    require_in_place,
+    require_stream,
+    source_in,
+    workflow_in,
+)
 from service.clock import system_instant
 from service.errors import NoRoot
 from service.initialise import configure, prepare_folder, root_at
@@ -55,6 +62,7 @@ def copy(
     """
     places = [address_of(each, Path.cwd()) for each in (source, target)]
     with closing(_reader(places[0])) as log:
+        require_in_place(log, stream)
         done = _transfer(log, places[1], stream, dry_run)
     text = _text(done, _shown(places[1]), dry_run, "copied")
     data = {"source": _shown(places[0]), "target": _shown(places[1])}
@@ -77,7 +85,7 @@ def backup(
     with closing(_reader(address)) as log:
         require_stream(log, stream)
         done = (
-            survey(log, stream)
+            _survey_of(log, stream)
             if dry_run
             else back_up(log, file, chosen.value, STORES, only=stream)
         )
@@ -128,7 +136,7 @@ def _new_root(context: typer.Context, source: Source, only: str | None) -> Root 
 def _transfer(source: Source, target: Path | str, only: str | None, dry_run: bool) -> Copied:
     require_stream(source, only)
     if not dry_run:
-        with closing(_made(target)) as store:
+        with closing(made_at(target)) as store:
             return copied(source, store, only=only)
     with closing(_there(target)) as store:
         require_vacant(source, store, only)
@@ -152,11 +160,17 @@ def survey(source: Source, only: str | None) -> Copied:
     return Copied(len(chains.heads), events, commands, refusals, 0)
 
 
+def _survey_of(log: EventStore, only: str | None) -> Copied:
+    require_in_place(log, only)
+    return survey(log, only)
+
+
 def _reader(address: Path | str) -> EventStore:
     return open_log(address, schema=SCHEMA, clock=system_instant, read_only=True)
 
 
-def _made(address: Path | str, journal: str | None = None) -> EventStore:
+def made_at(address: Path | str, journal: str | None = None) -> EventStore:
+    """Open a log for writing, made first where there is none."""
     from migrations.upgrade import upgrade  # Alembic is only loaded here
 
     upgrade(address)
@@ -183,4 +197,4 @@ def _tell(
 
 
 #: A backup is one file: no write-ahead log may stay beside it.
-STORES = Stores(reading=_reader, made=lambda path: _made(path, "truncate"))
+STORES = Stores(reading=_reader, made=lambda path: made_at(path, "truncate"))

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.options import At, KnownAt
+from cli.options import At, Brief, KnownAt
 from cli.output import Output, compact
 from cli.table import Column, table
 from cli.workspace import moment, reading
@@ -17,19 +17,63 @@ Field = Annotated[
     str, typer.Argument(metavar="FIELD", help="Such as stage-2.parameters.x, or stage-2.")
 ]
 
+#: Rows of a table that fits a screen.
+_SCREEN = 18
 
-def blame(context: typer.Context, field: Field, at: At = None, known_at: KnownAt = None) -> None:
+
+def blame(
+    context: typer.Context,
+    field: Field,
+    brief: Brief = None,
+    at: At = None,
+    known_at: KnownAt = None,
+) -> None:
     """Who changed a field, or each of a stage: its value, the one before, who, when and why."""
     with reading(context) as workflow:
         view = moment(at, known_at)
         found = [entry.to_dict() for entry in blamed(workflow.log, field, view)]
         output = workflow.output
+        if brief is not None:
+            from cli.brief import Newest
+
+            newest = sorted(found, key=lambda entry: entry["version"])
+            Newest(output, _short, _told, view).print(newest, brief)
+            return
         state = workflow.log.current(view)
         output.result(
             found,
-            lambda: _one(output, found[0]) if len(found) == 1 else table(output, found, _COLUMNS),
+            lambda: _one(output, found[0]) if len(found) == 1 else _page(output, found),
             state=state,
         )
+
+
+def _page(output: Output, found: list[dict[str, Any]]) -> str:
+    """Return the newest changes as a table that fits a screen, and count the others."""
+    if len(found) <= _SCREEN:
+        return table(output, found, _COLUMNS)
+    first = min(entry["version"] for entry in found)
+    since = [entry for entry in found if entry["version"] != first]
+    shown = sorted(since, key=lambda entry: entry["version"])[-_SCREEN:]
+    lines = [table(output, shown, _COLUMNS)] if shown else []
+    if len(since) > len(shown):
+        lines.append(f"and {len(since) - len(shown)} fields that were changed before these")
+    names = [entry["field"] for entry in found if entry["version"] == first]
+    if names:
+        lines.append(f"as v{first} has them: {', '.join(names)}")
+    return "\n".join(lines)
+
+
+def _short(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return who, when, what and why, without the proof."""
+    names = ("field", "value", "old", "version", "type", "actor", "agreed_by", "why")
+    told = {name: entry[name] for name in names}
+    return {**told, "at": utc_seconds(entry["occurred_at"])}
+
+
+def _told(entry: dict[str, Any]) -> str:
+    why = f": {entry['why']}" if entry["why"] else ""
+    before = _value(entry, "old", "was_there")
+    return f"v{entry['version']} {entry['field']} {before} → {_value(entry)}, {_who(entry)}{why}"
 
 
 def _value(entry: dict[str, Any], key: str = "value", there: str = "is_there") -> str:

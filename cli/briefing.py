@@ -28,7 +28,7 @@ def text(briefing: Briefing, output: Output, dry_run: bool) -> str:
     lines += _section(output, "would repair" if dry_run else "repaired", repaired)
     waiting = (_said(w.kind, w.subjects, w.text) for w in briefing.waiting)
     lines += _section(output, "waits for a person", waiting)
-    actions = (f"{action.command}  ({action.reason})" for action in briefing.actions)
+    actions = map(str, briefing.actions)
     lines += _section(output, "next", actions)
     if briefing.left_out:
         lines.append(f"left out: {', '.join(briefing.left_out)}")
@@ -41,6 +41,8 @@ def _head(briefing: Briefing, output: Output) -> Iterator[str]:
         f"{output.style(briefing.workflow, '1')}: {briefing.status}, "
         f"version {briefing.version} of its log; {stages}"
     )
+    if briefing.purpose:
+        yield f"purpose: {_one_line(briefing.purpose)}"
     if briefing.session.get("number"):
         yield _session(briefing)
     if briefing.since is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cli.impact import told
+from cli.output import say
 from eventstore.event import Actor
 from lifecycle.errors import NeedsConsent
 from service import signature
@@ -77,19 +78,9 @@ class AtTerminal:
 
     def ask(self, question: Asked) -> bool:
         """See Consenter."""
-        check_person(self.actor, question.subject)
-        try:
-            terminal = os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY)
-        except OSError as error:
-            raise NeedsConsent(
-                f"{question.subject} is agreed to at a terminal and this process has none: "
-                f"a person runs `{self.wording.approve}` in one.",
-                amendment=question.subject,
-            ) from error
-        try:
-            return _answer(terminal, self.wording.told(question))
-        finally:
-            os.close(terminal)
+        return asked_at_terminal(
+            self.actor, question.subject, self.wording.told(question), self.wording.approve
+        )
 
     def prove(self, question: Asked) -> dict[str, Any] | None:
         """See Consenter."""
@@ -97,10 +88,30 @@ class AtTerminal:
         return proof_of(question.statement, "terminal", by=who, typed="y", on=_TERMINAL)
 
 
+def asked_at_terminal(actor: Actor, subject: str, text: str, command: str) -> bool:
+    """Show a person the text on the controlling terminal, and return whether y was typed.
+
+    Raises `NeedsConsent` for an agent, and where there is no terminal.
+    """
+    check_person(actor, subject)
+    try:
+        terminal = os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY)
+    except OSError as error:
+        raise NeedsConsent(
+            f"{subject} is agreed to at a terminal and this process has none: "
+            f"a person runs `{command}` in one.",
+            amendment=subject,
+        ) from error
+    try:
+        return _answer(terminal, text)
+    finally:
+        os.close(terminal)
+
+
 def _answer(terminal: int, text: str) -> bool:
     # What was typed before the impact was shown is no answer to it.
     termios.tcflush(terminal, termios.TCIFLUSH)
-    question = f"{text}\nApprove? [y/n] "
+    question = f"{text}\nApprove? [y/n: not now] "
     for _ in range(_TRIES):
         _write(terminal, question)
         line = os.read(terminal, 4096)
@@ -111,7 +122,7 @@ def _answer(terminal: int, text: str) -> bool:
             return False
         if not line:
             break
-        question = "Approve? [y/n] "
+        question = "Approve? [y/n: not now] "
     raise NeedsConsent("neither y nor n was typed; nothing was decided.")
 
 
@@ -138,6 +149,8 @@ class Signed:
                 "(ssh-keygen -Y sign -n wfctl) and give --signature FILE.",
                 amendment=question.subject,
             )
+        # Before a passphrase, a touch or an agent is asked for.
+        say(self.wording.told(question))
         return True
 
     def prove(self, question: Asked) -> dict[str, Any] | None:

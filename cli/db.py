@@ -7,14 +7,17 @@ from typing import Annotated
 import typer
 
 from cli import backup as backups
+from cli import salvage
 from cli.options import CommandId, DryRun
 from cli.output import Output
+from cli.settings import actor_of
 from cli.workspace import address_here, journal_of, settings_of, writing
 from eventstore.address import public
 from eventstore.errors import WrongExpectedVersion
 from eventstore.journal import Journal
-from eventstore.tables import HEAD
-from service.root import open_root
+from eventstore.revision import HEAD
+from lifecycle.errors import NeedsConsent
+from service.root import find_root, open_root, read_config
 
 
 def build() -> typer.Typer:
@@ -23,9 +26,11 @@ def build() -> typer.Typer:
     group.command("upgrade")(upgrade)
     group.command("current")(current)
     group.command("url")(url)
+    group.command("trust")(trust)
     group.command("copy")(backups.copy)
     group.command("backup")(backups.backup)
     group.command("restore")(backups.restore)
+    group.command("salvage")(salvage.command)
     group.command("project")(project)
     return group
 
@@ -106,6 +111,30 @@ def url(context: typer.Context) -> None:
     Output(settings_of(context)).result(
         {"url": shown, "journal": journal._asdict() if journal else None},
         lambda: f"{shown}\n{_journal(journal)}",
+    )
+
+
+def trust(context: typer.Context, dry_run: DryRun = False) -> None:
+    """Agree to the database and to whom config.toml names to be told: a person does, no agent."""
+    from service import trust as agreed
+
+    settings = settings_of(context)
+    root = find_root(settings.start)
+    config = read_config(root)
+    named, notify = config.database_url, config.notify
+    if actor_of(settings).kind == "agent":
+        agreed.require_trusted(named, root.path)
+        if notify is not None and not agreed.is_notice_trusted(notify, root.path):
+            raise NeedsConsent(f"a person agrees to whom {root.config_file} names: {notify}")
+    elif not dry_run:
+        agreed.trust(named, root.path)
+        if notify is not None:
+            agreed.trust_notice(notify, root.path)
+    told = " and ".join(filter(None, (named, notify)))
+    verb = "would trust" if dry_run else "trusted"
+    Output(settings).result(
+        {"url": named, "notify": notify, "dry_run": dry_run},
+        lambda: f"{verb}: {told}" if told else "no database elsewhere, and nobody to be told",
     )
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.failure import FINDINGS
+from cli.exit_codes import FINDINGS
 from cli.options import KnownAt
 from cli.output import Output, compact
 from cli.workspace import Reading, moment, reading, reading_of, settings_of

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.failure import FINDINGS
+from cli.exit_codes import FINDINGS
 from cli.options import CommandId, DryRun, ExpectedVersion, write_options
 from cli.output import Output
 from cli.workspace import reading, writing
 from cli.writes import tell
-from lifecycle.payload import DriftReverted, Payload
-from lifecycle.workflow import Drift
+from lifecycle import payload as p
+from lifecycle.workflow import Drift, Stage
 from service.errors import NotFound
 from service.files import STATE
 from service.foreign_changes import Foreign, ForeignChanges, closing
 from service.service import Service
+
+if TYPE_CHECKING:
+    from lifecycle.payload import Payload
+    from service.drift_commands import Launched
 
 File = Annotated[str | None, typer.Argument(metavar="[FILE]", help="Only this file.")]
 Detected = Annotated[
@@ -104,9 +109,21 @@ def adopt(
     options = write_options(dry_run, command_id, expected_version)
     with writing(context, dry_run) as (service, output):
         change, changes = _chosen(service, file, detected, dry_run)
-        found = changes.adoption(change, only or [], evidence)
-        commands = [*found.commands, *closing(change, found)]
-        tell(output, service.handle(*commands, options=options), options)
+        found = changes.adoption(change, only or [], evidence, _launched(service))
+        last = closing(change, found)
+        options = replace(options, occurred_each=(*found.at, *(None for _ in last)))
+        tell(output, service.handle(*found.commands, *last, options=options), options)
+
+
+def _launched(service: Service) -> Launched:
+    """Return what looks for traces of a job that was launched by hand."""
+
+    def look(stage: Stage) -> list[tuple[Payload, str]]:
+        from reconciler.by_hand import borne_out
+
+        return borne_out(service.root.path, service.state(), stage, service.clock())
+
+    return look
 
 
 def _chosen(
@@ -159,4 +176,4 @@ def _is_meant(drift: Drift, file: str | None, detected: int | None) -> bool:
 
 
 def _dismissal(drift: Drift) -> Payload:
-    return DriftReverted(file=drift.file, detected=drift.version)
+    return p.DriftReverted(file=drift.file, detected=drift.version)

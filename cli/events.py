@@ -6,23 +6,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli import selection as chosen
-from cli.failure import FINDINGS
-from cli.options import At, KnownAt
+from cli.exit_codes import FINDINGS
+from cli.options import At, Brief, KnownAt
 from cli.output import Output
 from cli.workspace import Reading, moment, reading, settings_of, standing
-from eventstore.event import RecordedEvent
-from eventstore.subscription import subscribed
 from service.errors import InvalidOption
-from service.integrity import check_integrity
-from service.machines.integrity import check_machines
-from service.machines.log import PREFIX
-from service.moment import Moment, parse_moment
+from service.moment import parse_moment
 from service.selection import Selection
+
+if TYPE_CHECKING:
+    from eventstore.event import RecordedEvent
+    from service.moment import Moment
 
 
 def events(
@@ -37,7 +36,8 @@ def events(
     grep: chosen.Grep = None,
     at: At = None,
     known_at: KnownAt = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
+    limit: chosen.Newest = None,
+    brief: Brief = None,
     fields: chosen.Fields = None,
     template: chosen.Template = None,
     reverse: chosen.Reverse = False,
@@ -45,10 +45,17 @@ def events(
     machine: Annotated[
         str | None, typer.Option(metavar="ID", help="Those of a phase machine.")
     ] = None,
+    stored: Annotated[
+        bool, typer.Option("--stored", help="Each as it was hashed, to be checked by others.")
+    ] = False,
 ) -> None:
     """Print the recorded events; with --actor KIND or KIND:NAME only those of one actor."""
+    if stored:
+        _print_stored(context, machine)
+        return
+    chosen.own_form(brief, {"--reverse": reverse, "--fields": fields, "--template": template})
     if follow:
-        endless({"--reverse": reverse, "--at": at, "--known-at": known_at})
+        endless({"--reverse": reverse, "--brief": brief, "--at": at, "--known-at": known_at})
     with reading(context) as root:
         workflow = root if machine is None else of_machine(root, machine)
         wanted = Selection(
@@ -64,9 +71,33 @@ def events(
         view = moment(at, known_at)
         found = recorded(workflow, follow) if view is None else _seen(workflow, view, machine)
         records = chosen.matching((_record(e) for e in found if wanted.fits(e)), grep)
-        shown = chosen.newest_first(records, limit) if reverse else islice(records, limit)
+        # Those to come have no end of which one could count back.
+        shown = islice(records, limit) if follow else chosen.ordered(records, limit, reverse)
+        if brief is not None:
+            from cli.brief import Newest
+
+            Newest(workflow.output, _short, _line, view).print(shown, brief)
+            return
         shape = chosen.shape_of(workflow.output, fields, template)
         shape.print(workflow.output, shown, _line, view)
+
+
+def _print_stored(context: typer.Context, machine: str | None) -> None:
+    """Print every event of a stream, byte for byte as it is kept; raises `InvalidOption`.
+
+    What is read otherwise is lifted to the schema of today, and has another hash.
+    """
+    names = [name for name in context.params if name not in ("stored", "machine")]
+    given = [name for name in names if context.params[name] not in (None, False, [], ())]
+    if given:
+        shown = ", ".join(f"--{name.strip('_').replace('_', '-')}" for name in given)
+        raise InvalidOption(f"--stored prints every event of the stream: leave out {shown}")
+    from eventstore.export import exported
+
+    with reading(context) as root:
+        workflow = root if machine is None else of_machine(root, machine)
+        for raw in workflow.log.store.raw(workflow.log.stream):
+            print(exported(raw))
 
 
 def of_machine(root: Reading, machine: str) -> Reading:
@@ -102,24 +133,44 @@ def bound(workflow: Reading, text: str | None) -> Moment | None:
 def recorded(workflow: Reading, follow: bool) -> Iterator[RecordedEvent]:
     """Return the recorded events, and with ``follow`` those to come."""
     store, stream = workflow.log.store, workflow.log.stream
-    return subscribed(store, stream=stream) if follow else store.read(stream)
+    if not follow:
+        return store.read(stream)
+    from eventstore.subscription import subscribed
+
+    return subscribed(store, stream=stream)
 
 
 def _record(event: RecordedEvent) -> dict[str, Any]:
     return {**event.body, "hash": event.hash, "position": event.position}
 
 
+def _short(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what tells of an event: not its place in the chain, nor what it was caused by."""
+    return {
+        "version": record["version"],
+        "at": f"{record['recorded_at'][:19]}Z",
+        "type": record["type"],
+        "actor": _who(record["actor"]),
+        "data": record["data"],
+    }
+
+
+def _who(actor: Any) -> str:
+    return f"{actor['kind']}:{actor['name']}" if isinstance(actor, dict) else str(actor)
+
+
 def _line(record: dict[str, Any]) -> str:
     data = record["data"]
     stage = data.get("stage") or ""
-    actor = record["actor"]
-    who = f"{actor['kind']}:{actor['name']}" if isinstance(actor, dict) else str(actor)
     when = f"{record['recorded_at'][:19]}Z"
-    return f"v{record['version']:<4} {when} {record['type']:<20} {stage:<9} {who}"
+    return f"v{record['version']:<4} {when} {record['type']:<20} {stage:<9} {_who(record['actor'])}"
 
 
 def fsck(context: typer.Context) -> None:
     """Check the chain, the order, and that every event can be decoded (exit 7)."""
+    from service.integrity import check_integrity
+    from service.machines.integrity import check_machines
+
     with reading(context) as workflow:
         head = workflow.log.store.head(workflow.log.stream)  # what is appended later is checked too
         machines, theirs = check_machines(workflow.root, workflow.log.store)
@@ -127,8 +178,8 @@ def fsck(context: typer.Context) -> None:
         findings = [finding._asdict() for finding in found]
         version = head.version if head is not None else 0
         text = "\n".join(map(_finding, findings))
-        clean = f"clean: {version} events, chain whole" if version else "clean: no events"
-        told = [clean, *(f"clean: {id_}: {n} events, chain whole" for id_, n in machines.items())]
+        theirs_told = (f"clean: {id_}: {n} events, chain whole" for id_, n in machines.items())
+        told = [_clean(version), *theirs_told]
         data = {
             "events": version,
             "head": head.hash if head else None,
@@ -140,29 +191,50 @@ def fsck(context: typer.Context) -> None:
         raise typer.Exit(FINDINGS)
 
 
+def _clean(version: int) -> str:
+    if not version:
+        return "clean: no events"
+    beside = "results and inputs of stages are looked at by `wfctl verify`"
+    return f"clean: {version} events, chain whole; {beside}"
+
+
 def _finding(finding: dict[str, Any]) -> str:
+    from service.machines.log import PREFIX
+
     stream = str(finding["stream"] or "")
     machine = f"{stream}: " if stream.startswith(PREFIX) else ""
-    return f"{machine}version {finding['version']}: {finding['kind']}: {finding['message']}"
+    at = f"version {finding['version']}: " if finding["version"] is not None else ""
+    return f"{machine}{at}{finding['kind']}: {finding['message']}"
 
 
 def schema(
     context: typer.Context,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[TYPE]", help="An event type, or event, state, answer."),
+        typer.Argument(
+            metavar="[TYPE]",
+            help="An event type, or event, state, answer, plan, definition, feature.state …",
+        ),
     ] = None,
 ) -> None:
     """Print the JSON Schema of an event's data, an event, the state, an answer; or of all."""
     from lifecycle.errors import UnknownEventType
     from projections.schemas import schemas
 
-    every = schemas()
+    every = {**schemas(), **_of_machines()}
     if name is not None and name not in every:
         raise UnknownEventType(name, sorted(every))
     shown = every[name] if name is not None else every
     output = Output(settings_of(context))
     output.result(shown, lambda: _indented(shown))
+
+
+def _of_machines() -> dict[str, Any]:
+    """Return the schemas of the shipped machines: of their fields, and of their events."""
+    from projections.machines.description import schemas
+    from service.machines.definitions import SHIPPED, shipped
+
+    return {key: one for name in SHIPPED for key, one in schemas(shipped(name)).items()}
 
 
 def _indented(value: Any) -> str:

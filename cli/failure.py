@@ -6,25 +6,32 @@ import errno
 import os
 import sys
 import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from typer.exceptions import Abort, Exit, TyperException
 
+from cli.exit_codes import CONFLICT, FAILED, FINDINGS, NEEDS_PERSON, NOT_FOUND, REFUSED, USAGE
 from cli.hoist import value_of
-from cli.output import escaped, failure, pretty, say
-from cli.settings import Format
+from cli.output import as_json, escaped, failure, say
+from cli.settings import Format, Settings
 from eventstore import errors as log
 from lifecycle import errors as rules
 from lifecycle.machines import errors as machines
 from reconciler import errors as jobs
 from service import errors as use
 from service.machines import errors as use_machines
+from service.trust import UntrustedDatabase
 
-DONE, FAILED, USAGE, NOT_FOUND, CONFLICT, REFUSED, NEEDS_PERSON, FINDINGS = range(8)
+if TYPE_CHECKING:
+    from projections.next_actions import NextAction
 
 #: The first row whose class fits decides; what has no row is a failure of this run (1).
 EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (machines.ApprovalMissing, NEEDS_PERSON),
     (machines.CircuitOpen, NEEDS_PERSON),
+    (machines.UnsafeResume, NEEDS_PERSON),
     (machines.ReservedField, REFUSED),
     (machines.InvalidInput, USAGE),
     (machines.InvalidDefinition, FAILED),
@@ -52,6 +59,7 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (use.SqlWrong, USAGE),
     (use.SqlRefused, REFUSED),
     (use.RootElsewhere, NEEDS_PERSON),
+    (UntrustedDatabase, NEEDS_PERSON),
     (log.WrongExpectedVersion, CONFLICT),
     (log.CommandConflict, CONFLICT),
     (jobs.AlreadyDriven, CONFLICT),
@@ -59,10 +67,23 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (jobs.NoRunner, NOT_FOUND),
     (jobs.InlineSecret, REFUSED),
     (jobs.MachineFileMissing, REFUSED),
+    (log.UnsoundLog, FINDINGS),
+    (log.ForeignRule, FINDINGS),
     (log.InvalidData, USAGE),
     (log.DatabaseMissing, NOT_FOUND),
 )
 
+#: Words of the libraries in which a wrong value is told, and what people are told.
+_THEIRS = (
+    ("Value error, ", ""),
+    ("Input should be ", "expected "),
+    (", unable to parse string as an integer", ""),
+    (", unable to parse string as a number", ""),
+)
+#: What a rule or a person's decision stands against: something else can be done.
+_REFUSALS = (rules.Refused, rules.NeedsConsent, rules.StaleAmendment, jobs.ReconcilerError)
+#: Next actions that a refusal tells of.
+_FEW = 3
 _OURS = (rules.LifecycleError, use.ServiceError, log.EventStoreError, jobs.ReconcilerError)
 
 
@@ -89,7 +110,10 @@ def report(error: Exception, arguments: list[str]) -> int:
     if os.environ.get("WFCTL_DEBUG") == "1":
         traceback.print_exception(error)
     if isinstance(error, _OURS):
-        return _print(arguments, error.code, error.message, error.data, exit_code(error))
+        code, actions = exit_code(error), []
+        if isinstance(error, _REFUSALS):
+            actions = _leading_on(arguments)
+        return _print(arguments, error.code, error.message, error.data, code, actions)
     if isinstance(error, OSError):
         return _print(arguments, _os_code(error), _os_message(error), {}, FAILED)
     message = (
@@ -98,20 +122,46 @@ def report(error: Exception, arguments: list[str]) -> int:
     return _print(arguments, "internal", message, {}, FAILED)
 
 
+def _leading_on(arguments: list[str]) -> list[NextAction]:
+    """Return the first commands that lead on from where a refusal left the workflow."""
+    from cli.workspace import reading_of
+
+    root = value_of(arguments, "--root")
+    url = value_of(arguments, "--database-url")
+    settings = Settings(root=Path(root) if root is not None else None, database_url=url)
+    try:
+        with reading_of(settings) as workflow:
+            return workflow.output.next_actions(workflow.state())[:_FEW]
+    except Exception:  # noqa: BLE001 - the refusal is told, whatever keeps us from looking further
+        return []
+
+
 def _print(
-    arguments: list[str], code: str, message: str, data: dict[str, object], exit_: int
+    arguments: list[str],
+    code: str,
+    message: str,
+    data: dict[str, object],
+    exit_: int,
+    actions: Sequence[NextAction] = (),
 ) -> int:
     if _wants_json(arguments):
-        document = pretty(failure(code, message, data))
+        document = as_json(failure(code, message, data, [one.to_dict() for one in actions]))
         print(escaped(document) if sys.stdout.isatty() else document)
     else:
         say(f"wfctl: {message}")
+        for action in actions[:1]:
+            say(f"next: {action}")
     sys.stdout.flush()
     return exit_
 
 
 def _usage(error: TyperException) -> str:
-    return f"{error.format_message() or 'expected a command.'} `wfctl --help` lists what there is."
+    said = error.format_message() or "expected a command."
+    for found, ours in _THEIRS:
+        said = said.replace(found, ours)
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "wfctl"
+    return f"{said.rstrip('.')}. `{command} --help` lists what there is."
 
 
 def _wants_json(arguments: list[str]) -> bool:

@@ -17,6 +17,9 @@ EVERYWHERE = frozenset(
     }
 )
 
+#: These take none.
+FLAGS = frozenset({"--as-is"})
+
 
 def hoist(arguments: list[str]) -> list[str]:
     """Return the line with the options of every command first; ``--`` ends the search."""
@@ -29,7 +32,9 @@ def hoist(arguments: list[str]) -> list[str]:
             rest += [word, *queue]
             break
         name, value = _parted(word)
-        if name not in EVERYWHERE:
+        if word in FLAGS:
+            first.append(word)
+        elif name not in EVERYWHERE:
             rest.append(word)
         elif value is not None:
             first += [name, value]
@@ -51,7 +56,8 @@ def _parted(word: str) -> tuple[str, str | None]:
 def value_of(arguments: list[str], *names: str) -> str | None:
     """Return the last value that a hoisted line gives to an option of these names."""
     value = None
-    for name, given in zip(arguments[::2], arguments[1::2], strict=False):
+    valued = [word for word in arguments if word not in FLAGS]
+    for name, given in zip(valued[::2], valued[1::2], strict=False):
         if name not in EVERYWHERE:
             break
         value = given if name in names else value

@@ -2,56 +2,60 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from lifecycle.evolve_amendments import KEYED
+from lifecycle.foresight import Foresight, foresee
 from lifecycle.impact import Impact
-from lifecycle.workflow import Amendment
+from projections.amendment_words import changes, where
+from projections.signs import spelled
 from service.amendments import Question
 
 
 def told(question: Question) -> str:
-    """Return what a person is shown before the answer."""
+    """Return what a person is shown before the answer: all that is signed, the change last."""
     amendment = question.amendment
-    what = f"{amendment.id} ({amendment.kind}, {where(amendment)}): {amendment.description}"
     lines = [
-        f"Amendment proposed: {what}",
-        *(f"  {line}" for line in changes(amendment)),
+        f"Amendment proposed: {amendment.id} ({amendment.kind}, {where(amendment)})",
+        f"Described by its proposer: {amendment.description}",
         f"Reason: {amendment.reason or 'none given'}",
+        "Changes:",
+        *(f"  {line}" for line in changes(amendment)),
+        *(f"Runs: {path}, SHA-256 {sha256}" for path, sha256 in question.scripts.items()),
         f"Impact: {'; '.join(consequences(question.impact))}",
+        *foreseen(foresee(question.state, amendment, question.impact)),
     ]
-    return "\n".join(_printable(line) for line in lines)
+    return "\n".join(spelled(line) for line in lines)
 
 
-def _printable(text: str) -> str:
-    """Spell control characters out: a proposal must not paint over what the terminal shows."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
-def where(amendment: Amendment) -> str:
-    """Return the stage, or that it is the whole workflow."""
-    return amendment.stage or "workflow"
-
-
-def changes(amendment: Amendment) -> list[str]:
-    """Return a line for each changed value: place, old, new."""
+def foreseen(sight: Foresight) -> list[str]:
+    """Return what an approval leaves behind, a line each; nothing where it is nothing."""
     lines = []
-    for field, change in amendment.changes.items():
-        leaves = change if field in KEYED else {"": change}
-        for key, leaf in leaves.items():
-            place = f"{field}.{key}" if key else field
-            lines.append(f"{place}: {_spelled(leaf, 'old')} -> {_spelled(leaf, 'new')}")
-    if amendment.insert is not None:
-        lines.append(f"new stage: {json.dumps(amendment.insert, ensure_ascii=False)}")
-    for stage, change in amendment.rewired.items():
-        lines.append(f"{stage}.depends_on: {_spelled(change, 'old')} -> {_spelled(change, 'new')}")
-    return lines
+    if sight.blocked:
+        lines.append(f"Blocked for good: {', '.join(sight.blocked)}")
+    if sight.again:
+        lines.append(f"Computed again: {', '.join(_again(*one) for one in sight.again)}")
+    if sight.results_kept:
+        lines.append(f"Goes on to count: {named(sight.results_kept)}")
+    return [*lines, *(f"Cheaper: {way}" for way in sight.cheaper)]
 
 
-def _spelled(leaf: dict[str, Any], key: str) -> str:
-    return json.dumps(leaf[key], ensure_ascii=False) if key in leaf else "(nothing)"
+def _again(stage: str, seconds: float | None) -> str:
+    return stage if seconds is None else f"{stage} (took {lasting(seconds)})"
+
+
+def lasting(seconds: float) -> str:
+    """Return a time in one or two units: ``4 s``, ``3 min 20 s``, ``5 h 12 min``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def named(ids: Sequence[str]) -> str:
+    """Return ids in a line; of many the first and their number."""
+    return ", ".join(ids) if len(ids) <= 10 else f"{', '.join(ids[:8])} and {len(ids) - 8} more"
 
 
 def consequences(impact: Impact) -> list[str]:
@@ -67,9 +71,7 @@ def _consequences(impact: Impact) -> Iterator[str]:
         yield f"also affects {', '.join(held)}"
     for stage, attempt in impact.stopped.items():
         yield f"stops {stage}" + (f" ({attempt})" if attempt else "")
-    for stage in impact.outdated:
-        yield f"{stage} goes on, and its result will not count"
     for stage, folder in impact.kept.items():
         yield f"keeps {stage}/ as {folder}/"
     if impact.seconds:
-        yield f"throws away {sum(impact.seconds.values()):.0f} s of computing"
+        yield f"throws away {lasting(sum(impact.seconds.values()))} of computing"

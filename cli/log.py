@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
 from cli import selection as chosen
 from cli.events import bound, endless, recorded
-from cli.options import At, KnownAt
+from cli.options import At, Brief, KnownAt
 from cli.output import Output
 from cli.pager import paged
 from cli.workspace import Reading, entry, moment, reading, settings_of
@@ -44,7 +44,8 @@ def log(
     grep: chosen.Grep = None,
     at: At = None,
     known_at: KnownAt = None,
-    limit: Annotated[int | None, typer.Option("-n", "--limit", min=1, help="The last N.")] = None,
+    limit: chosen.Newest = None,
+    brief: Brief = None,
     relative: Annotated[bool, typer.Option("--relative", help="Times as 2 hours ago.")] = False,
     fields: chosen.Fields = None,
     template: chosen.Template = None,
@@ -53,8 +54,10 @@ def log(
     pager: Annotated[bool, typer.Option(help="Page on a terminal, by $PAGER.")] = True,
 ) -> None:
     """The history, for people; with --actor only what one actor did."""
+    chosen.own_form(brief, {"--reverse": reverse, "--fields": fields, "--template": template})
     if follow:
-        endless({"--reverse": reverse, "-n": limit, "--at": at, "--known-at": known_at})
+        backwards = {"--reverse": reverse, "-n": limit, "--brief": brief}
+        endless({**backwards, "--at": at, "--known-at": known_at})
     with reading(context) as workflow:
         wanted = Selection(
             types=tuple(type_ or ()),
@@ -68,10 +71,16 @@ def log(
         view = moment(at, known_at)
         events = recorded(workflow, follow) if follow else workflow.log.events(view)
         entries = _concerning(_entries(workflow, events, wanted), stage or [])
-        lines = _ordered(chosen.matching(entries, grep), limit, reverse)
+        lines = chosen.ordered(chosen.matching(entries, grep), limit, reverse)
+        printer = _printer(workflow.output, relative)
+        if brief is not None:
+            from cli.brief import Newest
+
+            Newest(workflow.output, _short, printer, view).print(lines, brief)
+            return
         shape = chosen.shape_of(workflow.output, fields, template)
         with paged(workflow.output, wanted=pager and not follow):
-            shape.print(workflow.output, lines, _printer(workflow.output, relative), view)
+            shape.print(workflow.output, lines, printer, view)
 
 
 def _entries(workflow: Reading, events: Any, wanted: Selection) -> Iterator[dict[str, Any]]:
@@ -89,12 +98,11 @@ def _concerning(entries: Iterator[dict[str, Any]], stages: list[str]) -> Iterato
     )
 
 
-def _ordered(
-    entries: Iterator[dict[str, Any]], limit: int | None, reverse: bool
-) -> Iterable[dict[str, Any]]:
-    if reverse:
-        return chosen.newest_first(entries, limit)
-    return chosen.newest(entries, limit) if limit else entries
+def _short(found: dict[str, Any]) -> dict[str, Any]:
+    """Return what tells of an entry: an import was not done when it was recorded."""
+    when = found["occurred_at" if found["actor"].startswith("import:") else "recorded_at"]
+    told = {key: found[key] for key in ("version", "actor", "stage", "message")}
+    return {**told, "at": when}
 
 
 def _printer(output: Output, relative: bool) -> Any:
@@ -113,4 +121,6 @@ def _printer(output: Output, relative: bool) -> Any:
 def _styled(output: Output, found: dict[str, Any]) -> str:
     type_ = found["type"]
     style = _STYLES.get(type_) or _STYLES.get(type_.partition(".")[0])
-    return output.style(found["message"], style) if style else str(found["message"])
+    # An entry has one line, whatever somebody wrote: another line would read as another entry.
+    message = " ⏎ ".join(str(found["message"]).splitlines())
+    return output.style(message, style) if style else message

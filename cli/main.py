@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from cli.hoist import hoist
+from cli.spared import spared
 
 
 def main() -> None:
     """Run the command line and leave with the exit code of the contract."""
     _open_streams()
-    sys.exit(run(sys.argv[1:]))
+    ended: list[int] = []
+    atexit.register(_end_at_once, ended)
+    ended.append(run(sys.argv[1:], is_only=True))
+    sys.exit(ended[0])
+
+
+def _end_at_once(ended: list[int]) -> None:
+    """Leave Python as it stands: taking it apart would be a sixth of a short command."""
+    if ended:
+        with suppress(OSError):  # it is told in Python's own end
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(ended[0])
 
 
 def _open_streams() -> None:
@@ -29,11 +44,11 @@ def _open_streams() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
-def run(arguments: list[str]) -> int:
-    """Carry out one command line and return its exit code."""
+def run(arguments: list[str], *, is_only: bool = False) -> int:
+    """Carry out one command line and return its exit code; ``is_only``: of this process's life."""
     arguments = hoist(arguments)
     try:
-        command = _command(arguments)
+        command = _command(is_only)
         result = command(args=arguments, prog_name="wfctl", standalone_mode=False)
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # typer turns the one into the other
@@ -46,17 +61,20 @@ def run(arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _command(arguments: list[str]) -> Callable[..., Any]:
+def _command(is_only: bool) -> Callable[..., Any]:
     # Imports leave no garbage worth looking for, and looking takes a tenth of the start.
     gc.disable()
     try:
-        from typer.main import get_command
+        with spared():
+            from cli.app import build
+            from cli.plugins import search_no_plugins
 
-        from cli.app import build
-
-        return get_command(build(arguments)).main
+        search_no_plugins()
+        return build()
     finally:
-        gc.freeze()
+        # In a process of many commands it would keep the garbage of each for good.
+        if is_only:
+            gc.freeze()
         gc.enable()
 
 

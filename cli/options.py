@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.service import WriteOptions
+if TYPE_CHECKING:
+    from service.service import WriteOptions
 
 Stage = Annotated[str, typer.Argument(help="Id of the stage, such as stage-2.", metavar="STAGE")]
 DryRun = Annotated[
@@ -26,6 +27,15 @@ ExpectedVersion = Annotated[
         "--expected-version", metavar="N", min=0, help="Refuse unless the log stands at version N."
     ),
 ]
+Brief = Annotated[
+    int | None,
+    typer.Option(
+        "--brief",
+        metavar="N",
+        min=1,
+        help="Fit the answer into N tokens of four bytes: what is newest, and nothing empty.",
+    ),
+]
 At = Annotated[
     str | None,
     typer.Option("--at", metavar="MOMENT", help="What was so: 12, TIME, @{1 hour ago}, session:3."),
@@ -40,4 +50,6 @@ def write_options(
     dry_run: bool, command_id: str | None, expected_version: int | None
 ) -> WriteOptions:
     """Return what every write takes."""
+    from service.service import WriteOptions  # only writes wait for it
+
     return WriteOptions(command_id, expected_version, dry_run)

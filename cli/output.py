@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -10,18 +9,19 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cli.settings import Color, Format, Settings
-from lifecycle.workflow import Workflow
-from projections.next_actions import NextAction, next_actions
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lifecycle.workflow import Workflow
+    from projections.next_actions import NextAction
     from service.moment import Moment
 
-#: Control characters, but for the ends of lines, tabs, and the styles that are set here: others
-#: hide words.
-_STEERING = re.compile(r"\x1b(?!\[(?:[012]|(?:1;)?3[1-6])m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
-
-#: What JSON may hold as it is and a terminal obeys: DEL, and the controls above the ASCII ones.
-_OBEYED = re.compile(r"[\x7f-\x9f]")
+#: What a line of ours may hold beside what can be seen: its end, tabs, and the styles set here.
+_OURS = re.compile(r"(\x1b\[(?:[012]|(?:1;)?3[1-6])m|[\n\t])")
+#: Next actions that a brief answer has, and what it leaves out.
+_FEW = 3
+_EMPTY: tuple[Any, ...] = ("", [], {})
 
 
 class Standing(NamedTuple):
@@ -36,14 +36,18 @@ class Output:
     """Prints a command's result in the format that was asked for.
 
     ``standing`` looks where the log stands at a moment; it is asked only where ``_meta`` is
-    printed.
+    printed. ``root`` is the workflow's folder, whose state its next actions go by too.
     """
 
     def __init__(
-        self, settings: Settings, standing: Callable[[Moment | None], Standing] | None = None
+        self,
+        settings: Settings,
+        standing: Callable[[Moment | None], Standing] | None = None,
+        root: Path | None = None,
     ) -> None:
         self.settings = settings
         self._standing = standing
+        self._root = root
         self.through_pager = False
 
     @property
@@ -60,13 +64,21 @@ class Output:
         actions: Sequence[NextAction] | None = None,
         position: int | None = None,
         view: Moment | None = None,
+        is_brief: bool = False,
     ) -> None:
         """Print ``data`` as the envelope or as one line, or ``text()`` for people.
 
-        ``view`` is the moment that is shown, where there is no ``state`` of it.
+        ``view`` is the moment that is shown, where there is no ``state`` of it; ``is_brief``:
+        nothing empty is printed.
         """
         shown = self.rendered(
-            data, text, state=state, actions=actions, position=position, view=view
+            data,
+            text,
+            state=state,
+            actions=actions,
+            position=position,
+            view=view,
+            is_brief=is_brief,
         )
         if shown:
             self.print(shown)
@@ -80,16 +92,28 @@ class Output:
         actions: Sequence[NextAction] | None = None,
         position: int | None = None,
         view: Moment | None = None,
+        is_brief: bool = False,
+        about: dict[str, Any] | None = None,
     ) -> str:
-        """Return what `result` prints, without the newline at its end."""
+        """Return what `result` prints, without the last newline; ``about`` is for ``_meta``."""
         if self.is_text:
             return text()
         if self.settings.format is Format.JSONL:
-            return compact(data)
+            return compact(lean(data) if is_brief else data)
         if actions is None:
-            actions = next_actions(state) if state is not None else ()
-        meta = self._meta(state, position, view)
-        return pretty(success(data, [action._asdict() for action in actions], meta._asdict()))
+            actions = self.next_actions(state) if state is not None else ()
+            actions = actions[:_FEW] if is_brief else actions
+        meta = {**self._meta(state, position, view)._asdict(), **(about or {})}
+        answer = success(data, [action.to_dict() for action in actions], meta)
+        return as_json(lean(answer) if is_brief else answer)
+
+    def next_actions(self, state: Workflow) -> list[NextAction]:
+        """Return what leads on from a state, as it is around it now."""
+        from projections.next_actions import Surroundings, next_actions
+        from service.surroundings import surroundings
+
+        around = surroundings(self._root, state) if self._root is not None else Surroundings()
+        return next_actions(state, around)
 
     def _meta(self, state: Workflow | None, position: int | None, view: Moment | None) -> Standing:
         """Return what was shown: the state and the position given, else what the log says."""
@@ -144,12 +168,22 @@ class Output:
 
 def harmless(text: str) -> str:
     """Return what a terminal may be given: words of others must not clear it or paint over it."""
-    return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
+    if text.isprintable() and text.isascii():
+        return text
+    from projections.signs import marked
+
+    # Every second part is one of ours.
+    parts = _OURS.split(text)
+    return "".join(part if own % 2 else marked(part) for own, part in enumerate(parts))
 
 
 def escaped(document: str) -> str:
     """Return JSON of the same value, in which nothing steers a terminal."""
-    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
+    if document.isascii() and "\x7f" not in document:
+        return document
+    from projections.signs import spelled_json
+
+    return spelled_json(document)
 
 
 def say(text: str) -> None:
@@ -167,16 +201,38 @@ def success(data: Any, actions: Sequence[dict[str, Any]], meta: dict[str, Any]) 
     }
 
 
-def failure(code: str, message: str, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the envelope of a command that failed."""
-    return {"success": False, "error": {"code": code, "message": message, "data": data}}
+def failure(
+    code: str, message: str, data: dict[str, Any], actions: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """Return the envelope of a command that failed; ``actions`` are what may be done instead."""
+    found = {"success": False, "error": {"code": code, "message": message, "data": data}}
+    return {**found, "next_actions": list(actions)} if actions else found
+
+
+def lean(value: Any) -> Any:
+    """Return plain JSON values without what is empty: null, ``""``, ``[]``, ``{}``."""
+    if isinstance(value, dict):
+        kept = {key: lean(one) for key, one in value.items()}
+        return {key: one for key, one in kept.items() if one is not None and one not in _EMPTY}
+    if isinstance(value, (list, tuple)):
+        return [lean(one) for one in value]
+    return value
+
+
+def as_json(value: Any) -> str:
+    """Return JSON: indented where a person reads it at a terminal, else on one line."""
+    return pretty(value) if sys.stdout.isatty() else compact(value)
 
 
 def pretty(value: Any) -> str:
-    """Return JSON for people and programs."""
+    """Return JSON for people."""
+    import json
+
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
 def compact(value: Any) -> str:
     """Return JSON on one line."""
+    import json
+
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

@@ -79,6 +79,7 @@ def rehydrate(
             lambda: text(briefing, output, dry_run),
             state=state,
             actions=briefing.actions,
+            is_brief=brief is not None,
         )
 
     def fits(briefing: Briefing) -> bool:

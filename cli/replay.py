@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.failure import FINDINGS
-from cli.machine import replaying
+from cli.exit_codes import FINDINGS
 from cli.options import At, DryRun, KnownAt
 from cli.workspace import Reading, reading, writing
 from service.errors import InvalidOption
-from service.inspection import Difference
-from service.machines.inspection import FileDifference
+
+if TYPE_CHECKING:
+    from service.inspection import Difference
+    from service.machines.inspection import FileDifference
 
 
 def replay(
@@ -35,6 +36,8 @@ def replay(
     elif check or rebuild:
         _check(context, FINDINGS if check else 0, machine)
     elif machine is not None:
+        from cli.machine import replaying
+
         replaying.show(context, machine, at, known_at)
     else:
         _show(context, at, known_at)
@@ -52,6 +55,8 @@ def _show(context: typer.Context, at: str | None, known_at: str | None) -> None:
 
 def _rebuild(context: typer.Context, machine: str | None) -> None:
     changed = [] if machine is not None else _rebuilt_workflow(context)
+    from cli.machine import replaying  # loads what machines are made of
+
     changed += replaying.rebuilt(context, machine)
     text = f"written anew: {', '.join(changed)}" if changed else "every file was as it should be"
     with reading(context) as workflow:
@@ -66,7 +71,10 @@ def _rebuilt_workflow(context: typer.Context) -> list[str]:
 def _check(context: typer.Context, code: int, machine: str | None) -> None:
     with reading(context) as workflow:
         found = _findings(workflow, machine)
-        clean = "clean: the files and the stored state are what the log says"
+        clean = (
+            "clean: the files and the stored state are what the log says; results and inputs of "
+            "stages are looked at by `wfctl verify`"
+        )
         text = "\n".join(f"{f['file']}: {f['kind']}\n{f['diff']}" for f in found)
         state = workflow.log.state()
         workflow.output.result({"findings": found}, lambda: text or clean, state=state)
@@ -82,6 +90,8 @@ def _findings(workflow: Reading, machine: str | None) -> list[dict[str, Any]]:
         found += [{"file": d.file, "kind": d.kind, "diff": _diff_of(d)} for d in listed]
         if workflow.log.stored_differs():
             found.append({"file": "events.db (stored fold)", "kind": "changed", "diff": ""})
+    from cli.machine import replaying
+
     theirs = replaying.differences_of(workflow.root, workflow.log.store, machine)
     return [*found, *({"file": d.file, "kind": d.kind, "diff": _diff_of(d)} for d in theirs)]
 

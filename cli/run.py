@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.autonomous import Given, is_wanted, launch
-from cli.failure import NEEDS_PERSON
+from cli.exit_codes import NEEDS_PERSON
 from cli.options import CommandId, DryRun, ExpectedVersion, write_options
 from cli.output import Output
 from cli.workspace import engine, reading
@@ -36,6 +36,23 @@ AgentTime = Annotated[
 MaxParallel = Annotated[
     int, typer.Option("--max-parallel", metavar="N", min=1, help="Independent stages at a time.")
 ]
+ReportPath = Annotated[
+    str | None,
+    typer.Option(metavar="PATH", help="Where the report goes: a free path below the root."),
+]
+Receiver = Annotated[
+    str | None,
+    typer.Option(
+        "--notify",
+        metavar="CMD|URL",
+        envvar="WFCTL_NOTIFY",
+        help="Who is told, as JSON on stdin or by POST, of a decision, a failure, the end.",
+    ),
+]
+TimeLimit = Annotated[
+    float | None,
+    typer.Option(metavar="S", min=0, help="Leave what still runs to the next session after S."),
+]
 
 
 def run(
@@ -46,14 +63,9 @@ def run(
         str | None, typer.Option(metavar="NAME", help="Who acts, else its program's name.")
     ] = None,
     max_parallel: MaxParallel = 1,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(metavar="S", min=0, help="Leave what still runs to the next session after S."),
-    ] = None,
-    report: Annotated[
-        str | None,
-        typer.Option(metavar="PATH", help="Where the report goes: a free path below the root."),
-    ] = None,
+    time_limit: TimeLimit = None,
+    report: ReportPath = None,
+    notify: Receiver = None,
     autonomous: Annotated[
         bool | None,
         typer.Option("--autonomous/--attended", help="Detached, session after session, or not."),
@@ -79,7 +91,7 @@ def run(
     if dry_run:
         _rehearse(context)
         return
-    given = Given(agent, agent_time, agent_name, max_parallel, report)
+    given = Given(agent, agent_time, agent_name, max_parallel, report, notify)
     if autonomous is None:
         autonomous = is_wanted(context)
     options = write_options(dry_run, command_id, expected_version)
@@ -104,12 +116,13 @@ def run(
 def _attended(
     context: typer.Context, given: Given, time_limit: float | None, options: WriteOptions
 ) -> None:
+    from cli.notifying import notifying
     from reconciler.interruption import interruptible
     from reconciler.run import run as drive
 
     with engine(context) as (jobs, output), interruptible() as asked:
-        jobs.say(f"running {jobs.service.state().id}")
-        ended = drive(jobs, given.orders(time_limit), options, asked)
+        with notifying(jobs, given.notify) as told:
+            ended = drive(told, given.orders(time_limit), options, asked)
         tell(output, ended)
     if asked.signal is not None and ended.exit_reason == "waiting":
         raise typer.Exit(128 + signal.Signals(asked.signal))
@@ -124,12 +137,10 @@ def tell(output: Output, ended: Ended) -> None:
 
 
 def _rehearse(context: typer.Context) -> None:
-    from projections.next_actions import next_actions
-
     with reading(context) as workflow:
         state = workflow.state()
-        actions = next_actions(state)
-        text = "\n".join(f"would do: {action.command}  ({action.reason})" for action in actions)
+        actions = workflow.output.next_actions(state)
+        text = "\n".join(f"would do: {action}" for action in actions)
         workflow.output.result(
-            {"would": [a._asdict() for a in actions]}, lambda: text or "nothing to do", state=state
+            {"would": [a.to_dict() for a in actions]}, lambda: text or "nothing to do", state=state
         )

@@ -29,6 +29,9 @@ Until = Annotated[str | None, typer.Option(metavar="MOMENT", help="Only up to th
 Grep = Annotated[
     str | None, typer.Option("--grep", metavar="TEXT", help="Only what holds this, in any case.")
 ]
+Newest = Annotated[
+    int | None, typer.Option("-n", "--limit", metavar="N", min=1, help="The newest N.")
+]
 Fields = Annotated[
     str | None, typer.Option("--fields", metavar="A,B.C", help="Only these fields, in this order.")
 ]
@@ -83,12 +86,28 @@ def shape_of(output: Output, fields: str | None, template: str | None) -> Shape:
     return Shape(names, template)
 
 
+def own_form(brief: int | None, others: dict[str, object]) -> None:
+    """Raise `InvalidOption` where --brief stands beside an option that says how to print."""
+    given = [name for name, value in others.items() if value]
+    if brief is not None and given:
+        raise InvalidOption(
+            f"--brief has a form of its own, the newest last: leave out {' and '.join(given)}"
+        )
+
+
 def field(record: Record, name: str) -> Any:
     """Return what stands at a dotted name, None where nothing does."""
     value: Any = record
     for step in name.split("."):
         value = value.get(step) if isinstance(value, dict) else None
     return value
+
+
+def ordered(records: Iterable[Record], limit: int | None, reverse: bool) -> Iterable[Record]:
+    """Return the newest ``limit`` records, or all, in their order or the newest first."""
+    if reverse:
+        return newest_first(records, limit)
+    return newest(records, limit) if limit else records
 
 
 def newest(records: Iterable[Record], limit: int | None) -> deque[Record]:
@@ -128,4 +147,4 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     text = value if isinstance(value, str) else compact(value)
-    return text.replace("\t", " ").replace("\n", " ")
+    return " ".join(text.replace("\t", " ").splitlines())

@@ -12,7 +12,6 @@ from cli.options import At, CommandId, DryRun, ExpectedVersion, KnownAt, write_o
 from cli.output import Output
 from cli.workspace import engine, moment, reading
 from cli.writes import tell, write
-from lifecycle.payload import SessionEnded
 from lifecycle.schema import payload_of
 from projections.sessions import SessionRecord, sessions
 from service.errors import NotFound
@@ -99,7 +98,7 @@ def end(
     expected_version: ExpectedVersion = None,
 ) -> None:
     """End the open session in order."""
-    command = payload_of(SessionEnded.type, {"reason": reason.value, "next": next_})
+    command = payload_of("session.ended", {"reason": reason.value, "next": next_})
     write(context, write_options(dry_run, command_id, expected_version), command)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import sys
 from dataclasses import dataclass, field
@@ -67,6 +66,8 @@ class Settings:
     root_is: RootIs | None = None
     journal: Journal | None = None
     log_level: LogLevel = LogLevel.INFO
+    #: Rows of the log are shown as they stand, whatever is wrong with them.
+    as_is: bool = False
 
     @property
     def start(self) -> Path:
@@ -92,4 +93,6 @@ def actor_of(settings: Settings) -> Actor:
 def _default_actor() -> Actor:
     if not sys.stdin.isatty():
         return Actor("agent", "unknown")
+    import getpass  # an agent needs it never
+
     return Actor("user", getpass.getuser())

@@ -10,7 +10,8 @@ import typer
 
 from cli.diagnosis import diagnose
 from cli.options import CommandId, DryRun, ExpectedVersion, Stage, write_options
-from cli.writes import write
+from cli.overruling import Key, Overrule, overruling_of
+from cli.writes import claim, write
 from lifecycle import payload as p
 from lifecycle.schema import payload_of
 
@@ -66,7 +67,7 @@ def prepare(
     expected_version: ExpectedVersion = None,
 ) -> None:
     """ready -> preparing: its inputs are being built."""
-    command = payload_of(p.StagePrepared.type, {"stage": stage, "detail": detail})
+    command = payload_of("stage.prepared", {"stage": stage, "detail": detail})
     write(context, write_options(dry_run, command_id, expected_version), command)
 
 
@@ -89,6 +90,8 @@ def compute(
     attempt: Attempt = None,
     exit_code: Annotated[int, typer.Option(help="Exit code of the computation.")] = 0,
     detail: Annotated[str | None, typer.Option(help="Shown in the log.")] = None,
+    overrule: Overrule = None,
+    key: Key = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,
     expected_version: ExpectedVersion = None,
@@ -103,18 +106,22 @@ def compute(
         "detail": detail,
     }
     command = payload_of(p.StageComputed.type, values)
-    write(context, write_options(dry_run, command_id, expected_version), command)
+    options = write_options(dry_run, command_id, expected_version)
+    if overrule is not None:
+        # What a person's word is bound to is no part of what was asked for.
+        options = replace(options, content={"compute": values, "overrule": overrule})
+    claim(context, options, command, overruling=overruling_of(overrule, key))
 
 
 def verify(context: typer.Context, stage: Stage) -> None:
     """Check outputs, logs and `parameters.verify`; list every check (exit 7: one failed)."""
     from cli.verification import lines
     from cli.workspace import engine
-    from reconciler.verify import verify as look_over
+    from reconciler.verify import verify_again
 
     with engine(context, dry_run=True) as (jobs, output):
         state = jobs.service.state()
-        found = look_over(jobs, state.stage(stage))
+        found = verify_again(jobs, state, state.stage(stage))
         output.result(
             {"stage": stage, **found.to_dict()},
             lambda: "\n".join(lines(found, output)),
@@ -130,11 +137,14 @@ def complete(
     evidence: Annotated[
         str | None, typer.Option(metavar="TEXT", help="What shows that the criteria hold.")
     ] = None,
+    overrule: Overrule = None,
+    key: Key = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,
     expected_version: ExpectedVersion = None,
 ) -> None:
     """post_processing -> completed, after its outputs were checked."""
+    from cli.overruling import claims_of
     from cli.workspace import engine
     from cli.writes import tell
     from reconciler.verify import complete as verify_and_complete
@@ -145,7 +155,8 @@ def complete(
         content={"complete": stage, "evidence": evidence},
     )
     with engine(context, dry_run) as (jobs, output):
-        tell(output, verify_and_complete(jobs, stage, evidence, options), options)
+        claims = claims_of(jobs, overruling_of(overrule, key), options)
+        tell(output, verify_and_complete(jobs, stage, evidence, options, claims), options)
 
 
 def fail(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import sys
+import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -12,8 +13,9 @@ from cli.output import Output, compact, harmless
 from cli.settings import Format
 from service.moment import Moment
 
-#: How a formula begins, but for plain numbers.
-_FORMULA = re.compile(r"(?![+-]?[\d.]+(?:e[+-]?\d+)?\Z)[=+\-@\t\r]")
+_NUMBER = re.compile(r"[+-]?[\d.]+(?:e[+-]?\d+)?", re.ASCII)
+#: How a formula begins, also where the letter is a full-width or a small one.
+_FORMULA = "=+-@\N{MINUS SIGN}"
 Record = dict[str, Any]
 
 
@@ -48,12 +50,24 @@ def _csv(records: Sequence[Record], names: Sequence[str], is_terminal: bool) -> 
     """
     fit: Callable[[str], str] = harmless if is_terminal else str
     writer = csv.writer(sys.stdout)
-    writer.writerow(map(fit, names))
+    writer.writerow(fit(_inert(name)) for name in names)
     writer.writerows([fit(_inert(shown(record[name]))) for name in names] for record in records)
 
 
 def _inert(text: str) -> str:
-    return f"'{text}" if _FORMULA.match(text) else text
+    """Return the text led by an apostrophe where a spreadsheet might take it for a formula.
+
+    One that begins with a line end or a tab is split or trimmed first, whatever comes behind it.
+    """
+    if not text or _NUMBER.fullmatch(text):
+        return text
+    start = next((letter for letter in text if not _is_passed_over(letter)), "")
+    is_formula = unicodedata.normalize("NFKC", start)[:1] in _FORMULA if start else False
+    return f"'{text}" if is_formula or text[0] in "\t\r\n" else text
+
+
+def _is_passed_over(letter: str) -> bool:
+    return unicodedata.category(letter)[0] in "ZC"
 
 
 def table(output: Output, records: Sequence[Record], columns: Sequence[Column]) -> str:

@@ -1,7 +1,8 @@
 """What wfctl says on stderr while it works: structured lines, for people and for programs.
 
-On a terminal a line is a sentence with ``key=value`` behind it, elsewhere a JSON object. structlog
-is loaded with the first line, so a command that says nothing does not wait for it.
+On a terminal a line is a sentence, elsewhere a JSON object; what progress.log holds is said there
+at the level debug alone. structlog is loaded with the first line, so a command that says nothing
+does not wait for it.
 """
 
 from __future__ import annotations
@@ -22,12 +23,30 @@ from service.service import Outcome
 if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor
 
+    from cli.waiting import Waiting
+    from lifecycle.workflow import Workflow
+    from reconciler.jobs import Jobs
+
 #: Event types that say more than that something went on.
 _LEVELS = {
     "stage.failed": LogLevel.ERROR,
     "stage.blocked": LogLevel.WARNING,
     "drift.detected": LogLevel.WARNING,
 }
+#: Events that lead from one status to the next: the next one says what came of it.
+_STEPS = frozenset(
+    {
+        "attempt.observed",
+        "attempt.left",
+        "cost.charged",
+        "note.logged",
+        "session.started",
+        "session.ended",
+        "stage.computed",
+        "stage.prepared",
+        "stage.readied",
+    }
+)
 #: ``scheme://user:password@host``, and a secret that follows its own name.
 _IN_ADDRESS = re.compile(r"(\w+://[^\s:/@]*):[^\s/@]+@")
 _NAMES = r"pass(?:word|phrase|wd)?|\w*secret|\w*token|api[_-]?key|private[_-]?key"
@@ -42,13 +61,18 @@ class Talk:
     def __init__(self, settings: Settings, workflow: Callable[[], str]) -> None:
         self._settings = settings
         self._workflow = workflow
+        self._waiting: Waiting | None = None
 
     def say(self, text: str, *, level: str = "info", **about: Any) -> None:
         """Say a sentence; ``about`` names what it is about: a stage, an attempt."""
         self._line(LogLevel(level), text, about)
 
     def tell(self, outcome: Outcome) -> None:
-        """Say what was just recorded, as the log says it; what has no line there, as debug."""
+        """Tell people at a terminal what was just recorded, as the log says it.
+
+        Elsewhere progress.log and the answer hold it: there it is debug, as everywhere what only
+        leads from one status to the next.
+        """
         for event in outcome.events:
             text = message(event, outcome.state)
             about = {
@@ -58,13 +82,38 @@ class Talk:
                 "type": event.type,
                 "version": event.version,
             }
-            level = _LEVELS.get(event.type, LogLevel.INFO) if text else LogLevel.DEBUG
-            self._line(level, text or event.type, about)
+            level = _LEVELS.get(event.type, LogLevel.INFO)
+            is_new = bool(text) and event.type not in _STEPS and sys.stderr.isatty()
+            self._line(level if is_new else LogLevel.DEBUG, text or event.type, about)
+
+    def waits(self, jobs: Jobs, state: Workflow) -> None:
+        """Show what is waited for, unless only warnings are wanted."""
+        if LogLevel.INFO.number < self._settings.log_level.number:
+            return
+        from service.clock import system_clock
+
+        if self._waiting is None:
+            from cli.waiting import Waiting
+            from reconciler.progress import Progress
+
+            self._waiting = Waiting(Progress(jobs).of, self.say)
+        self._waiting.show(state, system_clock())
+
+    def clear(self) -> None:
+        """Take away the line that says what is waited for."""
+        if self._waiting is not None:
+            self._waiting.clear()
 
     def _line(self, level: LogLevel, text: str, about: dict[str, Any]) -> None:
         known = {key: value for key, value in about.items() if value is not None}
         if level.number >= self._settings.log_level.number:
-            self._logger.log(level.number, text, **known)
+            self.clear()
+            self._logger.log(level.number, text, **(known if self._wants_keys else {}))
+
+    @property
+    def _wants_keys(self) -> bool:
+        """Whether what a line is about is said beside the sentence, which names it too."""
+        return not sys.stderr.isatty() or self._settings.log_level is LogLevel.DEBUG
 
     @cached_property
     def _logger(self) -> Any:
@@ -78,7 +127,7 @@ class Talk:
                 *self._rendered(),
             ],
             wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
-        ).bind(workflow=self._workflow())
+        ).bind(**({"workflow": self._workflow()} if self._wants_keys else {}))
 
     def _rendered(self) -> list[Processor]:
         import structlog

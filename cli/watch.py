@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
+import termios
 import time
+import tty
 from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,20 +26,27 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from lifecycle.workflow import Workflow
+    from projections.watch_view import View
 
 #: Seconds between two looks at the log's head, which cost less than a millisecond each.
 _EVERY = 0.25
 #: Events before the head that are read for the log's last lines.
 _BACK = 60
 #: Lines of a view that nobody's window limits.
-_TALL = 1000
+_TALL = 10_000
+#: Key → how far it scrolls, in lines or half screens.
+_STEPS = {"j": 1, "k": -1, "\x1b[B": 1, "\x1b[A": -1, " ": 1, "\x1b[6~": 1, "b": -1, "\x1b[5~": -1}
+_PAGES = frozenset({" ", "b", "\x1b[6~", "\x1b[5~"})
 
 
 def watch(
     context: typer.Context,
     once: Annotated[bool, typer.Option("--once", help="Print one view and leave.")] = False,
 ) -> None:
-    """Show the graph, what runs, what waits for a person, and the log as it grows."""
+    """Show the graph, what runs, what waits for a person, and the log as it grows.
+
+    Keys: j and k or the arrows, space and b, g and G scroll; f follows what runs; q leaves.
+    """
     settings = settings_of(context)
     if settings.format is not Format.TEXT:
         raise InvalidOption(
@@ -48,7 +60,7 @@ def watch(
         console = _console(settings)
         follower = _Follower(workflow)
         if once:
-            console.print(*follower.frame(console.width, _TALL), sep="\n")
+            console.print(*follower.view((console.width, _TALL)).lines, sep="\n")
         else:
             _live(console, follower)
 
@@ -64,18 +76,60 @@ def _console(settings: Settings) -> Console:
 
 
 def _live(console: Console, follower: _Follower) -> None:
-    """Draw whenever what is shown has changed, until somebody leaves."""
+    """Draw whenever what is shown has changed, until somebody leaves; keys scroll the stages."""
     from rich.console import Group
     from rich.live import Live
 
     shown: tuple[Text, ...] = ()
-    with Live(console=console, screen=True, auto_refresh=False) as live:
+    scrolled: int | None = None
+    with _keys() as key, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            found = follower.frame(*console.size)
-            if found != shown:
-                live.update(Group(*found), refresh=True)
-                shown = found
-            time.sleep(_EVERY)
+            found = follower.view(console.size, scrolled)
+            if found.lines != shown:
+                live.update(Group(*found.lines), refresh=True)
+                shown = found.lines
+            pressed = key(_EVERY)
+            if pressed in ("q", "Q"):
+                return
+            scrolled = _moved(pressed, scrolled, found.bottom, console.size.height // 2)
+
+
+def _moved(pressed: str, scrolled: int | None, bottom: int, page: int) -> int | None:
+    """Return the first line of the stages after a key; None follows what is at work."""
+    if pressed in ("g", "\x1b[H"):
+        return 0
+    if pressed in ("G", "\x1b[F"):
+        return bottom
+    if pressed == "f":
+        return None
+    step = _STEPS.get(pressed, 0) * (page if pressed in _PAGES else 1)
+    return min(max((scrolled or 0) + step, 0), bottom) if step else scrolled
+
+
+@contextmanager
+def _keys() -> Iterator[Callable[[float], str]]:
+    """Yield what waits so many seconds for a key; without a terminal to type at it only waits."""
+    descriptor = sys.stdin.fileno() if sys.stdin.isatty() else None
+    if descriptor is None:
+        yield _wait
+        return
+    before = termios.tcgetattr(descriptor)
+
+    def key(seconds: float) -> str:
+        if not select.select([descriptor], [], [], seconds)[0]:
+            return ""
+        return os.read(descriptor, 16).decode(errors="replace")
+
+    try:
+        tty.setcbreak(descriptor)
+        yield key
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def _wait(seconds: float) -> str:
+    time.sleep(seconds)
+    return ""
 
 
 class _Follower:
@@ -85,16 +139,22 @@ class _Follower:
         self._log = workflow.log
         self._state: Workflow = workflow.state()
         self._lines: deque[str] = deque(maxlen=_BACK)
+        self._drawn = (-1, -1)
+        self._graph: list[Text] = []
         self._read(max(self._state.head - _BACK, 0), None)
 
-    def frame(self, width: int, height: int) -> tuple[Text, ...]:
-        """Return what is to be seen now."""
-        from projections.watch_view import frame
+    def view(self, size: tuple[int, int], scrolled: int | None = None) -> View:
+        """Return what is to be seen now in a window of so many columns and lines."""
+        from projections.watch_view import frame, graph
 
         head = self._log.store.head(self._log.stream)
         if head is not None and head.version > self._state.head:
             self._read(self._state.head, self._state)
-        return frame(self._state, list(self._lines), system_clock(), width, height)
+        if self._drawn != (self._state.head, size[0]):
+            self._drawn = (self._state.head, size[0])
+            self._graph = graph(self._state, size[0])
+        lines = list(self._lines)
+        return frame(self._state, self._graph, lines, system_clock(), size, scrolled)
 
     def _read(self, after: int, start: Workflow | None) -> None:
         for event, state in self._log.steps(after, start):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,26 +15,25 @@ from cli.output import Output, Standing, say
 from cli.settings import Settings, actor_of
 from eventstore.address import has_password, is_server
 from eventstore.codec import Schema
-from eventstore.engine import open_log
-from eventstore.event import RecordedEvent
-from eventstore.journal import Journal, journal_for
-from eventstore.store import EventStore
-from lifecycle.schema import UPCASTERS, VERSIONS
-from lifecycle.workflow import Workflow
-from projections.progress_log import message
+from lifecycle.event_types import UPCASTERS, VERSIONS
+from lifecycle.shape import misfit
 from service.clock import system_instant
-from service.errors import NoRoot
-from service.inspection import FilesInspection
-from service.log import WorkflowLog
-from service.moment import Moment, parse_moment
+from service.errors import InvalidOption, NoRoot
 from service.root import Config, Root, open_root
-from service.service import Service
 
 if TYPE_CHECKING:
+    from eventstore.event import RecordedEvent
+    from eventstore.journal import Journal
+    from eventstore.store import EventStore
+    from lifecycle.workflow import Workflow
     from reconciler.jobs import Jobs
+    from service.inspection import FilesInspection
+    from service.log import WorkflowLog
     from service.machines.log import MachineLog
+    from service.moment import Moment
+    from service.service import Service
 
-SCHEMA = Schema(VERSIONS, UPCASTERS)
+SCHEMA = Schema(VERSIONS, UPCASTERS, misfit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +48,8 @@ class Reading:
     @property
     def files(self) -> FilesInspection:
         """The files that show the log."""
+        from service.inspection import FilesInspection
+
         return FilesInspection(self.root, self.log)
 
     def state(self, at: str | None = None, known_at: str | None = None) -> Workflow:
@@ -65,6 +66,8 @@ def entry(event: RecordedEvent, state: Workflow) -> dict[str, Any] | None:
 
     ``state`` is the one after the event.
     """
+    from projections.progress_log import message
+
     text = message(event, state)
     if text is None:
         return None
@@ -89,13 +92,17 @@ def standing(log: WorkflowLog | MachineLog, workflow: str | None, view: Moment |
     state = log.state(view)
     if state is None:
         return Standing()
-    seen = next(iter(log.store.raw(log.stream, after=state.head - 1)))
+    seen = next(iter(log.store.raw(log.stream, after=state.head - 1, upto=state.head)))
     return Standing(workflow, state.head, seen.position)
 
 
 def moment(at: str | None, known_at: str | None) -> Moment | None:
     """Return the moment that the options name, None for now."""
-    return None if at is None and known_at is None else parse_moment(at, known_at)
+    if at is None and known_at is None:
+        return None
+    from service.moment import parse_moment
+
+    return parse_moment(at, known_at)
 
 
 def settings_of(context: typer.Context) -> Settings:
@@ -114,11 +121,13 @@ def reading(context: typer.Context) -> Iterator[Reading]:
 @contextmanager
 def reading_of(settings: Settings) -> Iterator[Reading]:
     """Open for reading the workflow that the settings name."""
+    from service.log import WorkflowLog
+
     root, config = open_root(settings.start, settings.database_url, settings.journal)
-    store = opened(root, read_only=True)
+    store = opened(root, read_only=True, as_is=settings.as_is)
     try:
         log = WorkflowLog(store, config.stream, root.path)
-        output = Output(settings, partial(standing, log, config.workflow))
+        output = Output(settings, partial(standing, log, config.workflow), root.path)
         yield Reading(root, config, log, output)
     finally:
         store.close()
@@ -133,7 +142,11 @@ def writing(
     Raises `RootElsewhere` where the root is not where it was, and nobody says what happened;
     ``anywhere``: it does not matter.
     """
+    from service.log import WorkflowLog
+    from service.service import Service
+
     settings = settings_of(context)
+    require_checked(settings)
     root, config = open_root(settings.start, settings.database_url, settings.journal)
     actor = actor_of(settings)
     store = opened(root, read_only=dry_run)
@@ -142,24 +155,47 @@ def writing(
         service = Service(root, log, actor)
         if not (dry_run or anywhere):
             service.settle_place(settings.root_is)
-        yield service, Output(settings, partial(standing, log, config.workflow))
+            _remember(root)
+        yield (
+            service,
+            Output(settings, partial(standing, log, config.workflow), root.path),
+        )
     finally:
         store.close()
 
 
-def opened(root: Root, *, read_only: bool) -> EventStore:
-    """Open the root's log."""
+def _remember(root: Root) -> None:
+    from service.known_roots import remember  # no read waits for it
+
+    remember(root.path)
+
+
+def require_checked(settings: Settings) -> None:
+    """Raise `InvalidOption` where a command that writes is to take the log as it stands."""
+    if settings.as_is:
+        raise InvalidOption("--as-is is for commands that only read: nothing is written by it")
+
+
+def opened(root: Root, *, read_only: bool, as_is: bool = False) -> EventStore:
+    """Open the root's log; ``as_is``: its rows are read unchecked, and that is said."""
+    from eventstore.engine import open_log
+
+    if as_is:
+        say("wfctl: the log is shown as it stands; nothing of it was checked")
     return open_log(
         root.address,
         schema=SCHEMA,
         clock=system_instant,
         read_only=read_only,
+        as_is=as_is,
         journal=root.journal,
     )
 
 
 def journal_of(root: Root) -> Journal | None:
     """Return the journal of a log on SQLite; a server keeps its own."""
+    from eventstore.journal import journal_for
+
     address = root.address
     return journal_for(address, root.journal) if isinstance(address, Path) else None
 
@@ -180,6 +216,7 @@ def create(root: Root) -> EventStore:
     from migrations.upgrade import upgrade  # Alembic is only loaded here
 
     upgrade(root.address)
+    _remember(root)
     return opened(root, read_only=False)
 
 
@@ -196,12 +233,16 @@ def tell_of_password(url: str | None) -> None:
 def engine(context: typer.Context, dry_run: bool = False) -> Iterator[tuple[Jobs, Output]]:
     """Open the workflow with its job runner."""
     from cli.talk import Talk
-    from reconciler.dpdisp import DPDispatcherRunner
     from reconciler.jobs import Jobs
+    from reconciler.late_runner import late_runner
 
     with writing(context, dry_run) as (service, output):
         talk = Talk(settings_of(context), lambda: service.state().id)
-        yield Jobs(service, DPDispatcherRunner(), talk.say, talk.tell), output
+        jobs = Jobs(service, late_runner(), talk.say, talk.tell)
+        try:
+            yield replace(jobs, waits=partial(talk.waits, jobs)), output
+        finally:
+            talk.clear()
 
 
 def newest_attempt(context: typer.Context, stage: str) -> str | None:

@@ -2,22 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from cli.output import Output
 from cli.workspace import writing
-from lifecycle.payload import Payload
 from projections.progress_log import message
-from service.foreseen import files_shown
-from service.service import Outcome, WriteOptions
+
+if TYPE_CHECKING:
+    from cli.overruling import Overruling
+    from lifecycle.payload import Payload
+    from service.service import Outcome, WriteOptions
+
+#: What is said of a computation, and what it left can deny.
+_CLAIMS = frozenset({"stage.computed", "stage.completed"})
 
 
 def write(context: typer.Context, options: WriteOptions, *commands: Payload) -> None:
     """Carry out the commands and print the events they yielded."""
     with writing(context, options.dry_run) as (service, output):
         tell(output, service.handle(*commands, options=options), options)
+
+
+def claim(
+    context: typer.Context,
+    options: WriteOptions,
+    *commands: Payload,
+    overruling: Overruling | None = None,
+) -> None:
+    """As `write`, where the evidence does not deny what is said, or a person overrules it.
+
+    Raises `ClaimDenied`.
+    """
+    if not any(command.type in _CLAIMS for command in commands):
+        write(context, options, *commands)
+        return
+    from cli.overruling import claims_of
+    from cli.workspace import engine
+    from reconciler.claims import bound
+
+    with engine(context, options.dry_run) as (jobs, output):
+        claims = claims_of(jobs, overruling, options)
+        first = jobs.service.first_answer(options, *commands)
+        for command in commands if first is None else ():
+            if command.type in _CLAIMS:
+                check = claims.computed if command.type == "stage.computed" else claims.over
+                upheld = check(str(command.as_json()["stage"]))
+                if upheld is not None:
+                    commands = (upheld[0], *commands)
+                    options = bound(options, upheld[1])
+        tell(output, jobs.service.handle(*commands, options=options), options)
 
 
 def tell(output: Output, outcome: Outcome, options: WriteOptions) -> None:
@@ -46,11 +81,17 @@ def events_of(outcome: Outcome, options: WriteOptions) -> list[dict[str, Any]]:
 
 def foreseen(outcome: Outcome, options: WriteOptions) -> dict[str, list[str]]:
     """Return, for a dry run, which of the files that show the log would be written."""
-    return {"files": files_shown(outcome.planned, outcome.state)} if options.dry_run else {}
+    if not options.dry_run:
+        return {}
+    from service.foreseen import files_shown
+
+    return {"files": files_shown(outcome.planned, outcome.state)}
 
 
 def _lines(outcome: Outcome, options: WriteOptions) -> list[str]:
     if options.dry_run:
+        from service.foreseen import files_shown
+
         head = outcome.state.head - len(outcome.planned)
         appended = [
             f"would append v{head + number} {payload.type}: {_subject(payload)}"

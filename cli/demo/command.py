@@ -95,14 +95,14 @@ class _Place:
 
     def _monitor(self) -> int:
         """Return the process id of the first attempt's monitor, once its job has started."""
-        attempt = self.folder / "stage-1/.attempts/att-0001"
+        attempts = self.folder / "stage-1/.attempts"
         deadline = time.monotonic() + _PATIENCE
-        while not list(attempt.glob("job-*.started")):
+        while not (started := list(attempts.glob("att-0001*/job-*.started"))):
             if time.monotonic() > deadline:
-                say(f"wfctl: the demo failed: no job started in {attempt} within {_PATIENCE:g} s")
+                say(f"wfctl: the demo failed: no job started in {attempts} within {_PATIENCE:g} s")
                 raise typer.Exit(1)
             time.sleep(0.1)
-        return int(json.loads((attempt / "monitor.json").read_text())["pid"])
+        return int(json.loads((started[0].parent / "monitor.json").read_text())["pid"])
 
     def show(self, name: str, last: int) -> None:
         """Print the end of a file."""
@@ -111,4 +111,4 @@ class _Place:
         print("\n".join(lines[-last:]), flush=True)
 
     def _command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "cli.main", "--root", str(self.folder), *arguments]
+        return [sys.executable, "-P", "-m", "cli.main", "--root", str(self.folder), *arguments]

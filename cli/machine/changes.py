@@ -109,9 +109,14 @@ def cancel(
     command_id: CommandId = None,
     expected_version: ExpectedVersion = None,
 ) -> None:
-    """Give a machine up; --dry-run says what that would do."""
+    """Give a machine up; says which branches, worktrees and pull request are left."""
+    from service.machines import git  # loads subprocess, which no other change needs
+
     command = made(p.MachineCancelled, reason=reason)
-    carry_out(context, machine, write_options(dry_run, command_id, expected_version), command)
+    options = write_options(dry_run, command_id, expected_version)
+    with acting(context, machine, dry_run) as (service, output):
+        left = git.left_behind(service.root.path, service.state())
+        output.told(service, service.handle(command, options=options), options, left=left)
 
 
 def carry_out(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from typing import Annotated, Any
 
 import typer
 
@@ -10,7 +11,7 @@ from cli.machine.output import MachineOutput
 from cli.machine.workspace import Machines, looking
 from cli.workspace import settings_of
 from lifecycle.machines.definition import Definition
-from projections.machines.description import described, mermaid, page
+from projections.machines.description import described, listed, mermaid, outlined, page
 from service.machines import place
 from service.machines.definitions import SHIPPED, from_file, shipped
 
@@ -26,14 +27,34 @@ def describe(
     diagram: Annotated[
         bool, typer.Option("--mermaid", help="Print only the diagram, in Mermaid's language.")
     ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="With guards as data, schemas, reserved fields, diagram.")
+    ] = False,
+    source: Annotated[
+        bool, typer.Option("--source", help="The definition itself, for --definition FILE.")
+    ] = False,
 ) -> None:
-    """Print phases, transitions, guards, schemas, reserved fields and a diagram."""
-    found = _found(context, name, definition)
-    data = [described(one) for one in found]
-    tell = mermaid if diagram else page
+    """Print phases, transitions and guards; without a name, which types there are."""
     output = MachineOutput(settings_of(context))
+    found = _found(context, name, definition)
+    if name is None and definition is None and not (full or source or diagram):
+        rows = [listed(one) for one in found]
+        output.result(rows, lambda: "\n".join(f"{row['id']:<12} {row['title']}" for row in rows))
+        return
+    show = _source if source else described if full else outlined
+    data = [show(one) for one in found]
+    tell = _json if source else mermaid if diagram else page
     one = name is not None or definition is not None
     output.result(data[0] if one else data, lambda: "\n".join(map(tell, found)))
+
+
+def _source(definition: Definition) -> dict[str, Any]:
+    """Return a definition as its file would hold it: without what is left to its default."""
+    return definition.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+
+def _json(definition: Definition) -> str:
+    return json.dumps(_source(definition), indent=2, ensure_ascii=False)
 
 
 def _found(context: typer.Context, name: str | None, file: str | None) -> list[Definition]:

@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.failure import FINDINGS
+from cli.exit_codes import FINDINGS
 from cli.machine.arguments import MachineId
 from cli.machine.workspace import acting, looking
 from cli.options import CommandId, DryRun, ExpectedVersion, write_options
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.payload_drift import DriftReverted
 from service.machines.adoption import adoption, waiting
+from service.machines.foreign import fields_of
 from service.machines.inspection import differences
 
 
@@ -24,6 +25,10 @@ def drift(
     adopt: Annotated[
         bool, typer.Option("--adopt", help="Take the fields over, by the rules.")
     ] = False,
+    field: Annotated[
+        list[str] | None,
+        typer.Option("--field", metavar="PATH", help="Adopt only this one; repeatable."),
+    ] = None,
     revert: Annotated[
         bool, typer.Option("--revert", help="Dismiss the edit; it stays kept.")
     ] = False,
@@ -37,6 +42,8 @@ def drift(
     """Show hand edits of a machine's files (exit 7), adopt or revert one."""
     if adopt and revert:
         raise InvalidInput("--adopt and --revert exclude each other")
+    if field and not adopt:
+        raise InvalidInput("--field says what to take over: expected it with --adopt")
     if not (adopt or revert):
         _show(context, machine, file)
         return
@@ -47,7 +54,7 @@ def drift(
         state = service.state()
         edit = waiting(state, file, detected)
         closing = [DriftReverted(file=edit.file, detected=edit.version, kept_as=edit.kept_as)]
-        commands = adoption(service, state, edit) if adopt else closing
+        commands = adoption(service, state, edit, field or ()) if adopt else closing
         output.told(service, service.handle(*commands, options=options), options)
 
 
@@ -58,7 +65,12 @@ def _show(context: typer.Context, machine: str, file: str | None) -> None:
         events = {e.version: e.data for e in log.store.read(log.stream)}
         kept = [{**events[one.version], "detected": one.version} for one in state.drifts]
         now: list[dict[str, Any]] = [
-            {"file": one.file, "kind": one.kind, "detected": None, "differences": []}
+            {
+                "file": one.file,
+                "kind": one.kind,
+                "detected": None,
+                "differences": fields_of(one.expected, one.found),
+            }
             for one in differences(machines.root, log, state)
             if one.kind != "behind"
         ]

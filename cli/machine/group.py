@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import typer
 
-#: Command → where its function lives.
+#: Command → where its function lives. A module is only loaded where its command is called.
 COMMANDS: dict[str, str] = {
     "init": "cli.machine.beginning:init",
     "import": "cli.machine.importing:import_",
     "get": "cli.machine.reads:get",
     "list": "cli.machine.listing:list_",
+    "check": "cli.machine.checking:check",
     "describe": "cli.machine.describing:describe",
     "update": "cli.machine.changes:update",
     "transition": "cli.machine.changes:transition",
@@ -26,12 +25,8 @@ COMMANDS: dict[str, str] = {
 
 
 def build() -> typer.Typer:
-    """Return the group of commands."""
-    group = typer.Typer(
+    """Return the group, without the commands that the table names."""
+    return typer.Typer(
         help="Phase machines: feature, debug, refactor, oneshot, dotagent, conductor, your own.",
         no_args_is_help=True,
     )
-    for name, place in COMMANDS.items():
-        module, _, attribute = place.partition(":")
-        group.command(name)(getattr(import_module(module), attribute))
-    return group

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.machine.workspace import Machines, looking
+from cli.machine.workspace import Machines, is_nowhere, looking, output_of
 from cli.options import At, KnownAt
 from cli.workspace import moment
 from lifecycle.hindrance import hindrances
@@ -28,6 +28,9 @@ def list_(
 ) -> None:
     """Every machine and the staged workflow: phase, age, blockers."""
     when = moment(at, known_at)
+    if is_nowhere(context):
+        output_of(context).result([], lambda: "no machine here")
+        return
     with looking(context) as machines:
         found = [*_workflow(machines, when), *_machines(machines, when)]
         rows = [row for row in found if type_ in (None, row["type"])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from cli.output import Output, compact, pretty, success
+from cli.output import Output, as_json, compact, success
 from cli.settings import Format, Settings
 from lifecycle.machines.guard import FileFact
 from lifecycle.machines.machine import Machine
@@ -14,6 +14,9 @@ from projections.machines.history import message
 from projections.machines.next_actions import MachineAction, machine_actions
 from service.machines.service import MachineOutcome, MachineService
 from service.service import WriteOptions
+
+#: The most bytes that the answer to a write takes; what more there is, other commands show.
+ANSWER = 1_024
 
 
 class MachineOutput:
@@ -29,16 +32,26 @@ class MachineOutput:
         text: Callable[[], str],
         state: Machine | None = None,
         files: Mapping[str, FileFact] | None = None,
+        most: int | None = None,
+        changed: Sequence[str] = (),
         **meta: Any,
     ) -> None:
-        """Print ``data`` as the envelope or as one line, or ``text()`` for people."""
+        """Print ``data`` as the envelope or as one line, or ``text()`` for people.
+
+        ``most`` is how many bytes the envelope may take: next actions beyond it are left out, but
+        for the first. ``changed``: files of the machine that others changed.
+        """
         if self.plain.is_text:
             shown = text()
         elif self.settings.format is Format.JSONL:
             shown = compact(data)
         else:
-            actions = machine_actions(state, files or {}) if state is not None else []
-            shown = pretty(success(data, [a._asdict() for a in actions], _meta(state, meta)))
+            actions = machine_actions(state, files or {}, changed) if state is not None else []
+            told = [a._asdict() for a in actions]
+            shown = as_json(success(data, told, _meta(state, meta)))
+            while most is not None and len(told) > 1 and len(shown.encode()) > most:
+                told.pop()
+                shown = as_json(success(data, told, _meta(state, meta)))
         if shown:
             self.plain.print(shown)
 
@@ -59,7 +72,7 @@ class MachineOutput:
             "phase": state.phase,
             "status": state.status,
             "events": events,
-            **_said(events),
+            **_said(outcome),
             **({"files": _written(outcome)} if options.dry_run else {}),
             **more,
         }
@@ -67,9 +80,12 @@ class MachineOutput:
         position = outcome.events[-1].position if outcome.events else None
         self.result(
             data,
-            lambda: "\n".join(_lines(outcome, options, machine_actions(state, files))),
+            lambda: "\n".join(
+                [*_lines(outcome, options, machine_actions(state, files)), *_left(more)]
+            ),
             state,
             files,
+            most=ANSWER,
             position=position,
         )
 
@@ -85,18 +101,22 @@ def _meta(state: Machine | None, more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _events(outcome: MachineOutcome, options: WriteOptions) -> list[dict[str, Any]]:
+    """Return which events there are; their data is what was sent, and `wfctl events` has it."""
     if options.dry_run:
-        return [{"type": p.type, "data": p.model_dump(mode="json")} for p in outcome.planned]
-    return [
-        {"version": e.version, "type": e.type, "event_id": e.event_id, "data": e.data}
-        for e in outcome.events
-    ]
+        return [{"type": p.type, "data": _without_definition(p)} for p in outcome.planned]
+    return [{"version": e.version, "type": e.type, "event_id": e.event_id} for e in outcome.events]
 
 
-def _said(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _without_definition(payload: Any) -> dict[str, Any]:
+    left_out = {"definition", "definition_layout", "layout"}
+    found: dict[str, Any] = payload.model_dump(mode="json", exclude=left_out)
+    return found
+
+
+def _said(outcome: MachineOutcome) -> dict[str, Any]:
     """Return what a limit did: where it led instead of where it was asked for."""
-    for event in events:
-        data = event["data"]
+    data_of = (p.model_dump(mode="json") for p in outcome.planned)
+    for data in [*(e.data for e in outcome.events), *data_of]:
         if data.get("asked") is not None:
             keys = ("loop", "count", "limit", "asked", "to")
             return {"limit_reached": {key: data[key] for key in keys}}
@@ -115,6 +135,19 @@ def _lines(
         lines.append("(this command was carried out before; nothing was appended)")
     lines = lines or ["nothing to append"]
     return lines + next_lines(actions)
+
+
+def _left(more: Mapping[str, Any]) -> list[str]:
+    """Return what is left for a person to clear away, a line each."""
+    found: Mapping[str, Any] = more.get("left") or {}
+    lines = [
+        f"left: {kind[:-1]} {one}"
+        for kind in ("branches", "worktrees")
+        for one in found.get(kind, [])
+    ]
+    return lines + (
+        [f"left: pull request {found['pull_request']}"] if found.get("pull_request") else []
+    )
 
 
 def _written(outcome: MachineOutcome) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.machine.arguments import MachineId
-from cli.machine.output import MachineOutput
+from cli.machine.output import ANSWER, MachineOutput
 from cli.machine.reads import looked_at
 from cli.machine.workspace import acting, looking
 from cli.options import CommandId, DryRun, write_options
@@ -16,8 +16,9 @@ from eventstore.store import EventStore
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.payload import MachineCancelled
-from projections.machines.briefing import BOUND, LEAST, briefing
+from projections.machines.briefing import BOUND, LEAST, briefing, changed_in
 from projections.machines.history import message
+from service.amendments import check_person
 from service.clock import system_clock, utc_text
 from service.machines import evidence
 from service.machines.log import MachineLog
@@ -37,6 +38,9 @@ def rehydrate(
     ] = None,
     start_fresh: Annotated[
         bool, typer.Option("--start-fresh", help="Do not resume: archive it and give it up.")
+    ] = False,
+    go_on: Annotated[
+        bool, typer.Option("--go-on", help="A person says: resume in spite of what was found.")
     ] = False,
     bound: Annotated[
         int, typer.Option("--bytes", min=LEAST, help="The most bytes of the document.")
@@ -63,14 +67,16 @@ def rehydrate(
                 now = utc_text(system_clock())
                 resume = track_resumption(machines.root, state, resume_from, now)
             whole = _read(machines.root, machines.store, state, bound, resume)
-            _print(machines.output, whole, state)
+            _print(machines.output, machines.root, whole, state, bound)
             return
     with acting(context, machine, dry_run) as (service, output):
         if start_fresh:
             command = MachineCancelled(reason="declined to resume")
             output.told(service, service.handle(command, options=options), options)
         else:
-            _resume(service, output, options, bound)
+            if go_on:
+                check_person(service.actor, f"--go-on of {machine}")
+            _resume(service, output, options, bound, go_on=go_on)
 
 
 def _read(
@@ -83,9 +89,14 @@ def _read(
 
 
 def _resume(
-    service: MachineService, output: MachineOutput, options: WriteOptions, bound: int
+    service: MachineService,
+    output: MachineOutput,
+    options: WriteOptions,
+    bound: int,
+    *,
+    go_on: bool,
 ) -> None:
-    found, done = resume_phases(service, options)
+    found, done = resume_phases(service, options, go_on=go_on)
     state = done[-1].state if done else service.state()
     planned = [message(p.type, p.model_dump(mode="json")) for p in found.commands]
     resume = {
@@ -95,11 +106,15 @@ def _resume(
         "todo": found.todo,
         "would_record" if options.dry_run else "recorded": planned,
     }
-    _print(output, _read(service.root, service.log.store, state, bound, resume), state)
+    whole = _read(service.root, service.log.store, state, bound, resume)
+    _print(output, service.root, whole, state, bound)
 
 
-def _print(output: MachineOutput, whole: Document, state: Machine) -> None:
-    output.result(whole, lambda: "\n".join(_lines(whole)), state)
+def _print(output: MachineOutput, root: Root, whole: Document, state: Machine, bound: int) -> None:
+    size = BOUND + ANSWER if bound == BOUND else None
+    files = evidence.look(root.path, looked_at(state))
+    changed = changed_in(whole["drift"] or [])
+    output.result(whole, lambda: "\n".join(_lines(whole)), state, files, most=size, changed=changed)
 
 
 def _lines(whole: Document) -> list[str]:
@@ -108,21 +123,30 @@ def _lines(whole: Document) -> list[str]:
     status = f", {flow['status']}" if flow["status"] else ""
     resume = whole.get("resume") or {}
     lines = [
-        *resume.get("messages", []),
+        *(resume.get("messages") or []),
         f"{flow['id']}  {flow['type']}, in {flow['phase']}{status}",
     ]
     lines += [f"  {(whole['phase'] or {}).get('asks', '')}"]
-    lines += [f"finding: {one['message']}" for one in resume.get("findings", [])]
-    lines += [f"recorded: {one}" for one in resume.get("recorded", [])]
-    lines += [f"would record: {one}" for one in resume.get("would_record", [])]
+    lines += [f"finding: {one['message']}" for one in resume.get("findings") or []]
+    lines += [f"recorded: {one}" for one in resume.get("recorded") or []]
+    lines += [f"would record: {one}" for one in resume.get("would_record") or []]
     lines += [f"blocked: {one['says']}" for one in whole["blockers"] or []]
     lines += [f"drift: {json.dumps(one, ensure_ascii=False)}" for one in whole["drift"] or []]
     handoff = whole["handoff"]
     if handoff:
         lines.append(f"hand-off ({handoff['at']}): {handoff['summary']}")
         lines += [f"  then: {step}" for step in handoff["nextSteps"]]
-    lines += [f"next: {one}" for one in resume.get("todo", [])]
-    if resume.get("next_task"):
-        lines.append(f"next task: {resume['next_task']} ({resume['why']})")
+    lines += _of_track(resume)
+    lines += [f"next: {one}" for one in resume.get("todo") or []]
     action = whole["nextAction"]
-    return [*lines, f"next: {action['command']}  ({action['reason']})"] if action else lines
+    lines += [f"next: {action['command']}  ({action['reason']})"] if action else []
+    return lines + [f"cut: {one} (--bytes takes more)" for one in whole["cut"]]
+
+
+def _of_track(resume: Document) -> list[str]:
+    """Return where a track goes on: its last task, the next, and what is late or differs."""
+    lines = [f"last task: {resume['last_task']}"] if resume.get("last_task") else []
+    if resume.get("why"):
+        lines.append(f"next task: {resume.get('next_task') or 'none'} ({resume['why']})")
+    lines += [f"late: {resume['stale']}"] if resume.get("stale") else []
+    return lines + [f"plan: {one['task']}: {one['why']}" for one in resume.get("differences") or []]

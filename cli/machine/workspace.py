@@ -10,7 +10,7 @@ import typer
 
 from cli.machine.output import MachineOutput
 from cli.settings import Settings, actor_of
-from cli.workspace import create, moment, opened, settings_of
+from cli.workspace import create, moment, opened, require_checked, settings_of
 from eventstore.store import EventStore
 from lifecycle.machines.errors import StateNotFound
 from lifecycle.machines.machine import Machine
@@ -47,6 +47,20 @@ def _found(settings: Settings, machine: str | None) -> tuple[Root, Config]:
         raise StateNotFound(machine, []) from error
 
 
+def is_nowhere(context: typer.Context) -> bool:
+    """Whether there is no root here, nor above."""
+    try:
+        _found(settings_of(context), None)
+    except NoRoot:
+        return True
+    return False
+
+
+def output_of(context: typer.Context) -> MachineOutput:
+    """Return what a command prints with."""
+    return MachineOutput(settings_of(context))
+
+
 @contextmanager
 def looking(context: typer.Context, machine: str | None = None) -> Iterator[Machines]:
     """Open the root for reading: nothing is written, no lock is taken.
@@ -55,7 +69,7 @@ def looking(context: typer.Context, machine: str | None = None) -> Iterator[Mach
     """
     settings = settings_of(context)
     root, config = _found(settings, machine)
-    store = opened(root, read_only=True)
+    store = opened(root, read_only=True, as_is=settings.as_is)
     try:
         yield Machines(root, config, store, MachineOutput(settings))
     finally:
@@ -71,6 +85,7 @@ def acting(
     Raises `StateNotFound`, and `RootElsewhere` where the root is not where it was.
     """
     settings = settings_of(context)
+    require_checked(settings)
     root, _ = _found(settings, machine)
     actor = actor_of(settings)
     store = opened(root, read_only=dry_run)

@@ -1,0 +1,158 @@
+"""What a call answers: the command's envelope, without echo, within bounds, in terms of tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from agents.lines import call_of
+
+#: The most bytes of an answer.
+BOUND = 6000
+#: What is shorter is never cut.
+_SHORT = 200
+#: Keys and indices from the answer down to a part of it.
+Path = tuple[Any, ...]
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
+#: What a write's events are told by; the rest is what the caller sent.
+_OF_EVENT = ("version", "type")
+#: What of a refusal's data is told beside its message.
+_ENOUGH = 2000
+
+
+class Answer(NamedTuple):
+    """Text of at most `BOUND` bytes, and whether it tells of a failure."""
+
+    text: str
+    is_error: bool
+
+
+def answer_of(code: int, out: str, err: str, *, writes: bool, person: str | None = None) -> Answer:
+    """Return the answer of a command that ended with ``code`` and printed JSON.
+
+    ``writes``: of its events only what the caller did not send is told. ``person``: the command
+    with which a person would decide.
+    """
+    try:
+        envelope = json.loads(out)
+        succeeded = envelope["success"]
+    except (ValueError, TypeError, KeyError):
+        return failure("no_answer", _without_answer(code, err))
+    if not succeeded:
+        error = envelope["error"]
+        return failure(error["code"], error["message"], error.get("data"), exit_code=code)
+    data = _told(envelope["data"]) if writes else envelope["data"]
+    version = (envelope.get("_meta") or {}).get("version")
+    found = {
+        "a_person_runs": person,
+        "data": data,
+        "next": suggested(envelope.get("next_actions")),
+        "version": version,
+    }
+    return Answer(fitted({**lean(found), "data": lean(data)}), is_error=False)
+
+
+def failure(
+    code: str, message: str, data: dict[str, Any] | None = None, exit_code: int | None = None
+) -> Answer:
+    """Return the answer of what did not succeed."""
+    known = dict(data or {})
+    actions = suggested(known.pop("next_actions", None))
+    error = {"code": code, "message": message, "exit_code": exit_code}
+    if len(_compact(known)) > _ENOUGH:
+        known = json.loads(fitted(lean(known), _ENOUGH))
+    return Answer(fitted(lean({"error": {**error, "data": known}, "next": actions})), is_error=True)
+
+
+def suggested(actions: Any) -> list[Any]:
+    """Return next actions as tool calls; what is not on offer, as the command of a person."""
+    return [_suggested(action) for action in actions or [] if isinstance(action, dict)]
+
+
+def _suggested(action: dict[str, Any]) -> dict[str, Any]:
+    command = str(action.get("command", ""))
+    called = None if action.get("person") else call_of(command)
+    how: dict[str, Any] = called or {
+        "a_person_runs" if action.get("person") else "in_a_shell": command
+    }
+    told: dict[str, Any] = {name: action[name] for name in ("reason", "needs") if name in action}
+    return {**how, **told}
+
+
+def lean(value: Any) -> Any:
+    """Return JSON values without what is empty."""
+    if isinstance(value, dict):
+        kept = {key: lean(one) for key, one in value.items()}
+        return {key: one for key, one in kept.items() if one not in _EMPTY}
+    if isinstance(value, list):
+        return [lean(one) for one in value]
+    return value
+
+
+def fitted(value: Any, bound: int = BOUND) -> str:
+    """Return compact JSON of at most ``bound`` bytes; what was cut is counted in ``left_out``."""
+    text, left = _compact(value), 0
+    while len(text.encode()) > bound:
+        path, heaviest = _heaviest(value)
+        kept = len(heaviest) // 2
+        left += len(heaviest) - kept
+        value = _put(value, path, _first(heaviest, kept))
+        text = _compact({**value, "left_out": left})
+    return text
+
+
+def _heaviest(value: dict[str, Any]) -> tuple[Path, Any]:
+    """Return the largest text or list with where it stands; the largest object where all are short.
+
+    The answer itself stays an object that holds all of its own fields.
+    """
+    parts = list(_parts(value, ()))
+    plain = [part for part in parts if not isinstance(part[1], dict)]
+    path, heaviest = max(plain, key=_weight, default=((), ""))
+    if len(_compact(heaviest)) > _SHORT:
+        return path, heaviest
+    return max(parts, key=_weight)
+
+
+def _weight(part: tuple[Path, Any]) -> int:
+    return len(_compact(part[1]))
+
+
+def _first(value: Any, count: int) -> Any:
+    return dict(list(value.items())[:count]) if isinstance(value, dict) else value[:count]
+
+
+def _parts(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    """Yield each text, list and object below the answer that has something to cut."""
+    if path and isinstance(value, (str, list, dict)) and len(value) > 0:
+        yield path, value
+    if isinstance(value, (dict, list)):
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, one in inner:
+            yield from _parts(one, (*path, key))
+
+
+def _put(value: Any, path: Path, new: Any) -> Any:
+    if not path:
+        return new
+    changed = dict(value) if isinstance(value, dict) else list(value)
+    changed[path[0]] = _put(value[path[0]], path[1:], new)
+    return changed
+
+
+def _told(data: Any) -> Any:
+    if not isinstance(data, dict) or not isinstance(data.get("events"), list):
+        return data
+    events = [{name: one[name] for name in _OF_EVENT if name in one} for one in data["events"]]
+    return {**data, "events": events}
+
+
+def _without_answer(code: int, err: str) -> str:
+    said = err.strip().splitlines()[-1:] or ["it said nothing"]
+    ended = "was ended" if code < 0 else f"ended with {code}"
+    return f"expected an answer of wfctl; the command {ended}: {said[0][:_SHORT]}"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

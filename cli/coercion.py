@@ -1,0 +1,85 @@
+"""Values of the command line without a validator, where what was typed is the value.
+
+typer hands each value to pydantic, and builds a validator for each option even where none is given:
+more than half of the time of a command that reads. A text that is to be a text, a whole number, or
+the name of one of several choices needs none. What is not plainly right goes to typer as ever, so
+that each error is the one that typer gives.
+
+What is used of typer here is private to it. A typer that has it elsewhere makes each value itself,
+which takes longer and changes no answer.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from enum import Enum
+from typing import Any, get_args, get_origin
+
+try:
+    from typer._coercion import RuntimeParam, build_runtime_param
+except ImportError:
+    RuntimeParam = None  # type: ignore[misc, assignment]
+
+_WHOLE = re.compile(r"(0|[1-9][0-9]{0,17})\Z")
+#: Stands for a value on which typer must decide.
+_UNDECIDED = object()
+
+
+class _AsTyped(RuntimeParam or object):  # type: ignore[misc]
+    """What was typed, where it is plainly of the type; else what typer makes of it."""
+
+    def _coerce_value(self, value: Any, param: Any, ctx: Any) -> Any:
+        found = self._plain(value)
+        if found is not _UNDECIDED:
+            return found
+        return build_runtime_param(param.type_descriptor).coerce(value, param, ctx)
+
+    def _plain(self, value: Any) -> Any:
+        kind: Any = get_origin(self.annotation)
+        if kind is list and isinstance(value, (list, tuple)):
+            (kind,) = get_args(self.annotation)
+            found = [_one(kind, part) for part in value]
+            return _UNDECIDED if _UNDECIDED in found else found
+        found = _one(self.annotation, value)
+        return found if self._is_within_bounds(found) else _UNDECIDED
+
+    def _is_within_bounds(self, value: Any) -> bool:
+        least, most = self.parameter_info.min, self.parameter_info.max
+        return not isinstance(value, int) or (
+            (least is None or value >= least) and (most is None or value <= most)
+        )
+
+
+def _one(kind: Any, value: Any) -> Any:
+    if kind is str and type(value) is str:
+        return value
+    if kind is int:
+        return _whole(value)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _choice(kind, value)
+    return _UNDECIDED
+
+
+def _whole(value: Any) -> Any:
+    if type(value) is int:
+        return value
+    is_plain = type(value) is str and _WHOLE.match(value)
+    return int(value) if is_plain else _UNDECIDED
+
+
+def _choice(kind: type[Enum], value: Any) -> Any:
+    if isinstance(value, kind):
+        return value
+    return next((member for member in kind if member.value == value), _UNDECIDED)
+
+
+def taken_as_typed(params: list[Any]) -> list[Any]:
+    """Return the parameters of a command of typer, whose plain values need no validator now."""
+    for param in params if RuntimeParam is not None else ():
+        with suppress(AttributeError, TypeError):  # of a typer that calls them otherwise
+            kind = param.type_descriptor
+            if kind.file_annotation is None and kind.parameter_info.parser is None:
+                plain = _AsTyped(kind.parameter_info, kind.annotation)
+                param._runtime_param = plain  # noqa: SLF001
+    return params
