@@ -2,8 +2,8 @@
 
 PYTHON ?= python3
 # Many tests wait for processes more than they compute; the long matrices do so most of the time.
-WORKERS ?= $(shell echo $$(($$(nproc) * 3 / 2)))
-CRASH_WORKERS ?= 4
+WORKERS ?= $(shell echo $$(($$(nproc) * 3)))
+CRASH_WORKERS ?= $(shell echo $$(($$(nproc) * 3)))
 # A folder for the demo to make; empty: a new one here.
 DIR ?=
 
@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Who is done takes over tests from the others: one slow folder must not be left to one of them.
-PYTEST := $(BIN)/python -m pytest --dist worksteal
+PYTEST := $(BIN)/python -m pytest --dist worksteal --durations 10 --totals
 PACKAGE := build/package
 EXAMPLES := build/examples
 
@@ -20,7 +20,7 @@ EXAMPLES := build/examples
 # Several targets install into one virtual environment.
 .NOTPARALLEL:
 
-.PHONY: help demo test crash examples check format bench package clean tools test-tools
+.PHONY: help demo test quick crash soak examples check format bench package clean tools test-tools
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -31,8 +31,15 @@ demo: $(VENV)/.app tools ## run a real small workflow, killed and brought back o
 test: $(VENV)/.dev tools test-tools ## run every test but the long matrices
 	$(PYTEST) -n $(WORKERS)
 
-crash: $(VENV)/.dev tools test-tools ## run the long matrices: kills, power losses, crowds
-	$(PYTEST) -n $(CRASH_WORKERS) -m long --timeout 1800
+quick: $(VENV)/.dev ## run what a change can reach, the nearest first, for half a minute
+	$(BIN)/python -m tests.quick
+
+crash: $(VENV)/.dev tools test-tools ## run the long matrices, and properties on all examples
+	WFCTL_EXAMPLES=all $(PYTEST) -n $(CRASH_WORKERS) -m '(long or property) and not soak' \
+	  --timeout 1800
+
+soak: $(VENV)/.dev tools test-tools ## run the generators at their full length
+	WFCTL_EXAMPLES=all $(PYTEST) -n $(CRASH_WORKERS) -m soak --timeout 3600
 
 examples: $(VENV)/.app tools ## run the bead-spring example with LAMMPS and print R_g
 	@command -v lmp >/dev/null || { \

@@ -11,59 +11,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import core, crowd, history, others, ours, processes
-from benchmarks.measurement import Contender, in_fresh_folder, interleaved, table
+from benchmarks import crowd, history, ours, processes, verification
+from benchmarks.measurement import in_fresh_folder, interleaved, table
 
-# Short works get more rounds: what else a machine does comes in bursts of seconds.
-MORE_ROUNDS = {"append": 5, "truncate": 3, "batch": 3}
-
-COMPARISONS: dict[str, tuple[str, str, list[Contender]]] = {
-    "append": (
-        "Durable append, one event a transaction (WAL, FULL)",
-        "events/s",
-        [
-            ("wfctl eventstore", ours.singles),
-            ("raw sqlite3", others.raw_singles),
-            ("SQLAlchemy Core", core.singles),
-            ("… with a version check", core.checked_singles),
-            ("eventsourcing", others.eventsourcing_singles),
-        ],
-    ),
-    "dbos": (
-        "Durable append beside steps of DBOS (both at FULL)",
-        "events/s",
-        [
-            ("wfctl eventstore", ours.singles),
-            ("DBOS steps", others.dbos_steps),
-        ],
-    ),
-    "truncate": (
-        "Durable append, one event a transaction (TRUNCATE, EXTRA)",
-        "events/s",
-        [
-            ("wfctl eventstore", ours.singles_truncate),
-            ("raw sqlite3", others.raw_singles_truncate),
-        ],
-    ),
-    "batch": (
-        "Batch of 1,000 in one transaction",
-        "events/s",
-        [
-            ("wfctl eventstore", ours.batches),
-            ("raw sqlite3", others.raw_batches),
-            ("eventsourcing", others.eventsourcing_batches),
-        ],
-    ),
-    "read": (
-        "Read, decode and fold 100,000 events",
-        "events/s",
-        [
-            ("wfctl eventstore", ours.reading),
-            ("raw sqlite3, orjson", others.raw_reading),
-            ("eventsourcing", others.eventsourcing_reading),
-        ],
-    ),
-}
+#: Works with other event stores, which the bench extra installs.
+BESIDE_OTHERS = ("append", "dbos", "truncate", "batch", "read")
 
 
 def main() -> None:
@@ -71,17 +23,22 @@ def main() -> None:
     options = _options()
     print(f"# {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {os.cpu_count()} cores")
     print("#", " ".join(["python -m benchmarks", *sys.argv[1:]]), "\n")
-    works = {name: _comparison(name, options) for name in COMPARISONS}
-    works |= {
+    works = _works(options)
+    for name in options.only or works:
+        print(works[name](), flush=True)
+
+
+def _works(options: argparse.Namespace) -> dict[str, Callable[[], str]]:
+    """What can be measured, by its name."""
+    return {name: _comparison(name, options) for name in BESIDE_OTHERS} | {
         "crowd": lambda: crowd.report(options.rounds, options.disk),
         "growth": lambda: _growth(options),
         "rehydrate": lambda: _rehydrated(options),
         "open": lambda: _opened(options),
         "history": lambda: history.report(options.longest, options.disk),
+        "verification": lambda: verification.report(options.rounds, options.disk),
         "process": lambda: processes.report(options.rounds, options.disk),
     }
-    for name in options.only or works:
-        print(works[name](), flush=True)
 
 
 def _options() -> argparse.Namespace:
@@ -89,14 +46,22 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--disk", type=Path, default=Path.cwd(), help="where databases are made")
     parser.add_argument("--longest", type=int, default=1_000_000, help="events in the long stream")
-    parser.add_argument("--only", nargs="*", default=[])
-    return parser.parse_args()
+    names = ", ".join(_works(argparse.Namespace()))
+    parser.add_argument("--only", nargs="*", default=[], metavar="WORK", help=f"of {names}")
+    options = parser.parse_args()
+    unknown = [name for name in options.only if name not in _works(options)]
+    if unknown:
+        parser.error(f"--only: expected some of {names}, found {', '.join(unknown)}")
+    return options
 
 
 def _comparison(name: str, options: argparse.Namespace) -> Callable[[], str]:
-    title, unit, contenders = COMPARISONS[name]
-    rounds = options.rounds * MORE_ROUNDS.get(name, 1)
-    return lambda: table(title, unit, interleaved(contenders, rounds, options.disk))
+    def compared() -> str:
+        from benchmarks.comparisons import compare  # the others may not be installed
+
+        return compare(name, options.rounds, options.disk)
+
+    return compared
 
 
 def _opened(options: argparse.Namespace) -> str:

@@ -51,7 +51,16 @@ def make(path: Path, count: int) -> None:
     }
     path.mkdir(parents=True)
     now = utc_text(system_clock())
-    command = command_of(plan, created=now, root=identity(path))
+    make_root(path, command_of(plan, created=now, root=identity(path)))
+    with jobs_of(path) as jobs:
+        attempts = [_attempt(jobs.root, n) for n in range(1, count + 1)]
+        for attempt in attempts:
+            _leave_files(attempt)
+        record(jobs.service, tuple((e, now) for a in attempts for e in _launched(a)))
+
+
+def make_root(path: Path, command: p.WorkflowCreated) -> None:
+    """Make a workflow in a folder that is there."""
     initialise(
         root_at(path),
         command,
@@ -60,11 +69,6 @@ def make(path: Path, count: int) -> None:
         clock=system_clock,
         options=WriteOptions(),
     )
-    with jobs_of(path) as jobs:
-        attempts = [_attempt(jobs.root, n) for n in range(1, count + 1)]
-        for attempt in attempts:
-            _leave_files(attempt)
-        _record(jobs.service, tuple((e, now) for a in attempts for e in _launched(a)))
 
 
 @contextmanager
@@ -101,7 +105,8 @@ def finish(path: Path, count: int) -> None:
         marker = f"0\n{attempt.tag} 2026-01-01T00:00:00.000000Z\n"
         (attempt.folder / f"job-{_JOB}.exit").write_text(marker)
         (attempt.stage_folder / "out.txt").write_text("42\n")
-        for place in (attempt.exit_code_marker, attempt.done_marker):
+        attempt.exit_code_marker.write_text("0\n")
+        for place in (attempt.exit_code_record, attempt.done_marker):
             place.write_text(marker)
 
 
@@ -164,7 +169,7 @@ def _launched(attempt: Attempt) -> tuple[p.AttemptStarted, p.StageLaunched]:
     return started, launched
 
 
-def _record(service: Service, planned: Planned) -> None:
+def record(service: Service, planned: Planned) -> None:
     """Record what the rules would let happen one by one, at once."""
     service.log.store.append(
         service.log.stream,

@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
+import time
+from collections import Counter
 from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from service.sealing import own_seal
 from tests.crash import table
-from tests.need import judged
+from tests.memory import stay_in_memory
+from tests.need import is_strict, unmet
+from tests.order import slow_first
+from tests.rounds import shorten
 from tests.server import Server, started
+from tests.times import lines, memory_line, memory_peak, totals
+
+PEAKS = pytest.StashKey[dict[str, int]]()
+
+# Hundreds of processes are started, and each would compile the whole program anew; pytest too would
+# take every file apart again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# What a process prints and does not pass on before it ends is lost to users, and so to tests.
+os.environ.pop("PYTHONUNBUFFERED", None)
+sys.dont_write_bytecode = False
 
 # How long an example takes says how busy the machine is, and nothing of what is tested.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let nothing that a test agrees to into the configuration of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("configuration")))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -27,20 +54,90 @@ def server() -> Iterator[Server]:
         running.close()
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Let a test that was skipped in CI fail."""
-    return judged((yield))
+@pytest.fixture(scope="session", autouse=True)
+def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let no test keep anything in the state folder of whoever runs it."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        # Whether a test meets a kept state must not depend on the tests that ran before it here.
+        own_seal()
+        yield
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Let a file that was skipped as a whole in CI fail."""
-    return judged((yield))
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let `make` ask for what the tests of each kind took, and for no more than some time."""
+    parser.addoption("--totals", action="store_true", help="print the seconds of each kind of test")
+    parser.addoption("--until", type=float, help="skip what is not begun by then, a Unix time")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep temporary files in memory; workers are started with the same place."""
+    remove = stay_in_memory()
+    if remove is not None:
+        config.add_cleanup(remove)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Try properties on as many examples as this run is for, and begin with what takes long."""
+    shorten(items)
+    yield
+    # What the marks on the command line leave is known by now.
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        items[:] = slow_first(items)
+
+
+def pytest_collection_finish() -> None:
+    """Let no search for garbage go through what was collected, which stays to the end."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin no test after the time that was given."""
+    until = item.config.getoption("--until", default=None)
+    if until is not None and time.time() > until:
+        pytest.skip("no time left")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Tell the peak of a worker's memory, and let a run fail in CI whose tests were skipped."""
+    told = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        told["peak"] = memory_peak()
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if is_strict() and exitstatus == 0 and reporter is not None and _unmet(reporter):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Keep what a worker that has ended told of its memory."""
+    told = getattr(node, "workeroutput", None)
+    if told is not None:
+        node.config.stash.setdefault(PEAKS, {})[node.gateway.id] = told["peak"]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the kill matrix as it was struck; WFCTL_MATRIX=keep writes it into docs/recovery.md."""
+    """Print what was missing, what each kind of test took, and the kill matrix as it was struck."""
+    if is_strict():
+        for reason, times in _unmet(terminalreporter).items():
+            tests = "1 test" if times == 1 else f"{times} tests"
+            terminalreporter.write_line(f"missing in CI: {reason} ({tests} skipped)", red=True)
+    if terminalreporter.config.getoption("--totals", default=False):
+        terminalreporter.section("each kind of test")
+        for line in lines(totals(_reports(terminalreporter))):
+            terminalreporter.write_line(line)
+        peaks = terminalreporter.config.stash.get(PEAKS, {"pytest": memory_peak()})
+        terminalreporter.write_line(memory_line(peaks))
+    _show_matrix(terminalreporter)
+
+
+def _show_matrix(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the kill matrix; WFCTL_MATRIX=keep writes it into docs/recovery.md."""
     rows = table.rows_of(_outcomes(terminalreporter))
     if not rows:
         return
@@ -53,7 +150,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _outcomes(reporter: pytest.TerminalReporter) -> Iterator[str]:
+    for report in _reports(reporter):
+        if report.when == "call":
+            yield from (str(v) for k, v in report.user_properties if k == "cell")
+
+
+def _reports(reporter: pytest.TerminalReporter) -> Iterator[pytest.TestReport]:
     for reports in reporter.stats.values():
-        for report in reports:
-            if getattr(report, "when", None) == "call":
-                yield from (str(v) for k, v in report.user_properties if k == "cell")
+        yield from (one for one in reports if isinstance(one, pytest.TestReport))
+
+
+def _unmet(reporter: pytest.TerminalReporter) -> Counter[str]:
+    return unmet(reporter.stats.get("skipped", []))

@@ -8,7 +8,7 @@ pytest_plugins = ["pytester"]
 
 Counts = dict[str, int]
 
-CONFTEST = "from tests.conftest import pytest_make_collect_report, pytest_runtest_makereport"
+CONFTEST = "from tests.conftest import pytest_sessionfinish, pytest_terminal_summary"
 PAGE = """
 import pytest
 from tests.need import NO_HISTORIES, need, need_programs
@@ -69,10 +69,23 @@ def test_what_is_missing_skips_a_test_with_its_reason(
     assert [reason for reason in REASONS if reason not in said] == []
 
 
-def test_in_ci_it_fails_with_its_reason(
+def test_in_ci_the_run_fails_with_a_line_for_each_reason(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All but the real histories, which CI need not have; an expected failure stays one."""
     counts, said = run(pytester, monkeypatch, "true")
-    assert counts == {"passed": 1, "skipped": 1, "xfailed": 1, "failed": 2, "errors": 3}
-    assert [reason for reason in REASONS if f"in CI: {reason}" not in said] == []
+    assert counts == {"passed": 1, "skipped": 6, "xfailed": 1}
+    told = [line for line in said.splitlines() if line.startswith("missing in CI: ")]
+    assert len(told) == len(REASONS)
+    assert [reason for reason in REASONS if f"missing in CI: {reason}" not in said] == []
+
+
+@pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 1)])
+def test_a_run_with_something_missing_fails_in_ci_alone(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ci: str, code: int
+) -> None:
+    """Whether one process runs the tests or several do."""
+    monkeypatch.setenv("CI", ci)
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(test_page=PAGE)
+    assert pytester.runpytest_subprocess("-n", "1").ret == code

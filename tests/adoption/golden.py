@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,26 @@ def found_in(folder: Path, *, git: bool = False) -> list[dict[str, Any]]:
     A commit is its number, 1 for the oldest; of a changed definition only its name is kept.
     """
     sources = read_sources(folder, now=NOW, git=git, zone=None)
-    numbers = {version.commit: n for n, version in enumerate(sources.versions, 1)}
+    numbers = {commit: number for number, commit in enumerate([*_commits(folder), None], 1)}
     found = [finding.to_dict() for finding in survey(sources)]
     for finding in found:
         finding["commit"] = numbers[finding["commit"]]
         if finding["kind"] == "unamended_change":
             finding["evidence"] = finding["evidence"].partition(": ")[0]
     return found
+
+
+def _commits(folder: Path) -> list[str]:
+    """Return the commits of a folder but the newest, which is the files on disk."""
+    if not (folder / ".git").exists():
+        return []
+    listed = subprocess.run(
+        ["git", "-C", str(folder), "log", "--reverse", "--format=%H"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return listed.stdout.split()[:-1]
 
 
 def golden(name: str) -> list[dict[str, Any]]:

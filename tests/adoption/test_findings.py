@@ -272,3 +272,69 @@ def test_times_without_offset_are_read_as_the_state_s_own_clock(tmp_path: Path) 
     root = s.imported(s.write_files(tmp_path / "w", state, "[2026-03-31 10:00] hello\n"))
     line = root.done("events", "--type", "line.imported")[0]
     assert line["occurred_at"] == "2026-03-31T08:00:00.000000Z"
+
+
+def test_what_is_left_or_missing_around_a_workflow_is_found(tmp_path: Path) -> None:
+    """A process on a stage that is over, a report and a machine file that are not there."""
+    process = {"submission_json": "x", "launched_at": "2026-03-31T10:00:00Z", "tmux_session": "t1"}
+    stages = [
+        s.stage(1, "completed", running_process=process),
+        s.stage(2, "running", running_process=process),
+        s.stage(3, "failed", running_process=None),
+    ]
+    profiles = {
+        "here": {"type": "local", "config_path": "machines/here.json"},
+        "hpc": {"type": "remote", "config_path": "machines/hpc.json"},
+    }
+    log = s.log_of("Workflow completed. Report: docs/report.md")
+    folder = s.write_files(tmp_path / "w", s.document(*stages, backend_profiles=profiles), log)
+    (folder / "machines").mkdir()
+    (folder / "machines" / "here.json").write_text("{}")
+    answer = s.import_(folder, "--dry-run")
+    assert [text for *_, text in s.of_kind(answer, "left_process")] == [
+        "completed, and it names t1"
+    ]
+    assert [text for *_, text in s.of_kind(answer, "missing_machine")] == ["machines/hpc.json"]
+    assert s.of_kind(answer, "missing_report") == [("progress.log", 1, "docs/report.md")]
+    (folder / "docs").mkdir()
+    (folder / "docs" / "report.md").write_text("found")
+    assert s.of_kind(s.import_(folder, "--dry-run"), "missing_report") == []
+
+
+def test_a_history_begun_anew_is_told_as_such(tmp_path: Path) -> None:
+    """Seventy definitions that were made anew are one finding, and none of them was changed."""
+    names = [s.STATES[0], s.STATES[1]]
+    folder = s.committed(tmp_path / "w", [s.history(name) for name in names])
+    answer = s.import_(folder, "--git", "--dry-run")
+    [(file, _, evidence)] = s.of_kind(answer, "begun_anew")
+    assert file == "workflow-state.json"
+    assert evidence == "created 2026-03-31T00:00:00Z, then 2026-03-31T14:08:13Z; 1 entries before"
+    assert not {"unamended_change", "rewritten_log"} & set(s.kinds(answer))
+
+
+def test_a_new_date_alone_begins_nothing_anew(tmp_path: Path) -> None:
+    """The log goes on, so a change of a definition is one."""
+    folder = tmp_path / "w"
+    stage = s.stage(1, parameters={"a": 1})
+    s.committed(folder, [s.write_files(tmp_path / "1", s.document(stage), s.log_of("begun"))])
+    changed = s.document(s.stage(1, parameters={"a": 2}), created="2026-03-31T10:00:01Z")
+    s.write_files(folder, changed, s.log_of("begun", "changed"))
+    answer = s.import_(folder, "--git", "--dry-run")
+    assert "begun_anew" not in s.kinds(answer)
+    assert len(s.of_kind(answer, "unamended_change")) == 1
+
+
+def test_another_workflow_s_commits_are_not_taken(tmp_path: Path) -> None:
+    """Neither their lines nor their times are this one's; they are told of once."""
+    earlier = s.document(s.stage(1, "completed"), workflow_id="old", created="2020-01-01T00:00:00Z")
+    log = "[2020-01-01T00:00:00Z] stage-1 (S1): status -> running\n"
+    sources = [s.write_files(tmp_path / "1", earlier, log)]
+    sources.append(s.write_files(tmp_path / "2", earlier, log + log))
+    sources.append(s.write_files(tmp_path / "3", s.document(s.stage(1)), s.log_of("begun")))
+    folder = s.committed(tmp_path / "w", sources)
+    answer = s.import_(folder, "--git")
+    found = [one for one in answer.data["findings"] if one["kind"] == "other_workflow"]
+    assert [(one["evidence"], one["count"]) for one in found] == [("old", 2)]
+    events = Place(folder).done("events")
+    assert min(event["occurred_at"] for event in events) >= "2026"
+    assert len([event for event in events if event["type"] == "state.imported"]) == 1

@@ -81,6 +81,33 @@ def test_a_workflow_that_nobody_began_is_run_from_its_first_stage(tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", s.STATES)
+def test_a_real_workflow_is_gone_on_with(name: str, tmp_path: Path) -> None:
+    """Completed it stays so; else its first stage waits, and it is said for what."""
+    root = s.imported(s.copied(s.history(name), tmp_path / "root"))
+    over = all(stage["status"] == "completed" for stage in root.done("status")["stages"])
+    answer = root.json("run")
+    assert answer.code == (0 if over else 6)
+    if not over:
+        assert answer.data["exit_reason"] == "blocked"
+        [blocked] = answer.data["blocked"]
+        assert (blocked["stage"], status_of(root)) == ("stage-1", "ready")
+        assert "stage-1/submission.json" in blocked["why"]
+
+
+@pytest.mark.slow
+def test_what_has_a_submission_is_run_and_what_has_none_is_named(tmp_path: Path) -> None:
+    """They were prepared stage after stage: the first has its own, the second not yet."""
+    second = s.stage(2, outputs=["stage-2/out.txt"], parameters={"software": "lmp"})
+    folder = s.write_files(tmp_path / "w", s.document(runnable(1), second))
+    root = s.imported(folder)
+    answer = root.json("run")
+    assert answer.code == 6
+    assert (status_of(root), status_of(root, 2)) == ("completed", "ready")
+    assert [one["stage"] for one in answer.data["blocked"]] == ["stage-2"]
+
+
+@pytest.mark.slow
 def test_a_failed_stage_is_retried_and_counts_on(tmp_path: Path) -> None:
     """Two retries were used before the import; the limit still holds."""
     failed = runnable(1, "failed", retry_count=2, last_error="out of memory")

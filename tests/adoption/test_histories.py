@@ -113,13 +113,15 @@ def test_a_git_history_is_imported_oldest_first(tmp_path: Path) -> None:
     root = s.imported(folder, "--git")
     types = [event["type"] for event in root.done("events")]
     documents = [e["data"]["document"] for e in root.done("events", "--type", "state.imported")]
+    # The first two are of a workflow of another id, whose lines and times are not this one's.
+    states = states[2:]
     assert [kind for kind, _ in groupby(types)] == [
         "workflow.imported",
-        *["line.imported", "state.imported"] * 5,
+        *["line.imported", "state.imported"] * 3,
     ]
     assert documents == [json.loads((state / s.STATE).read_bytes()) for state in states]
     assert root.log().startswith((states[-1] / s.LOG).read_text("utf-8"))
-    assert sum("no longer in the file" in e["message"] for e in root.done("log")) == 20
+    assert sum("no longer in the file" in e["message"] for e in root.done("log")) == 18
 
 
 def test_an_import_reads_the_same_in_another_place(tmp_path: Path) -> None:

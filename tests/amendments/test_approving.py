@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.amendments.support import LONGER, Place
 from tests.cli.support import attempt_data
 
@@ -100,19 +102,29 @@ def test_a_superseded_attempt_makes_the_stage_ready_without_counting(trusted: Pl
     assert trusted.document()["stages"][0]["retry_count"] == 0
 
 
-def test_a_result_of_what_became_stale_meanwhile_does_not_count(trusted: Place) -> None:
-    """A dependent under way keeps its status, and cannot be completed by what it computes."""
+@pytest.mark.parametrize("status", ["preparing", "post_processing", "failed"])
+def test_nothing_that_rests_on_a_change_is_left_behind(trusted: Place, status: str) -> None:
+    """Whatever the status of a dependent is, it is invalidated, and runs again when its turn comes.
+
+    No good job has to be failed for that, and no retry is lost.
+    """
     trusted.finish("stage-1")
     trusted.done("append", "attempt.started", "--data", attempt_data("stage-2"))
-    assert trusted.propose(*LONGER)["impact"]["outdated"] == ["stage-2"]
+    if status == "post_processing":
+        ended = json.dumps({"stage": "stage-2", "attempt": "att-0001", "exit_code": 0})
+        trusted.done("append", "stage.computed", "--data", ended)
+    if status == "failed":
+        trusted.done("stage", "fail", "stage-2", "--error", "it broke")
+    assert trusted.statuses()[1] == status
+    assert trusted.propose(*LONGER)["impact"]["invalidated"] == ["stage-1", "stage-2"]
     trusted.approve()
-    assert trusted.statuses() == ["ready", "preparing", "pending"]
-    ended = json.dumps({"stage": "stage-2", "attempt": "att-0001", "exit_code": 0})
-    trusted.done("append", "stage.computed", "--data", ended)
-    answer = trusted.json(
-        "append", "stage.completed", "--data", '{"stage": "stage-2", "evidence": "x"}'
-    )
-    assert (answer.code, answer.error["code"]) == (5, "missing_evidence")
+    assert trusted.statuses() == ["ready", "invalidated", "pending"]
+    (attempt,) = trusted.done("show", "stage-2")["attempts"]
+    assert attempt["outcome"] == ("failed" if status == "failed" else "superseded")
+    trusted.finish("stage-1")
+    trusted.finish("stage-2")
+    assert trusted.done("show", "stage-2")["retry_count"] == 0
+    assert trusted.statuses() == ["completed", "completed", "ready"]
 
 
 def test_an_impact_that_changed_is_not_agreed_to(trusted: Place) -> None:

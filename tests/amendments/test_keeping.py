@@ -99,7 +99,7 @@ def test_a_foreign_folder_is_never_overwritten(root: Path) -> None:
 @pytest.mark.parametrize("name", ["../elsewhere", "stage-1", "/stage-1.v1", "stage-1.v1/x"])
 def test_only_a_kept_folders_name_is_taken(root: Path, name: str) -> None:
     """A row in the log says where the folder goes; it cannot say anything."""
-    with pytest.raises(ValueError, match=r"expected stage-N\.vK"):
+    with pytest.raises(ValueError, match="expected the id of a stage"):
         keep(root, "stage-1", name, OUTPUTS)
 
 

@@ -65,7 +65,7 @@ REFUSED = {
     "a circle": ("--stage", "stage-1", "--set", 'depends_on=["stage-3"]'),
     "no such dependency": ("--stage", "stage-2", "--set", 'depends_on=["stage-9"]'),
     "no such backend": ("--stage", "stage-2", "--set", "backend=moon"),
-    "a number as a name": ("--stage", "stage-2", "--set", "name=5"),
+    "a list as a name": ("--stage", "stage-2", "--set", "name=[5]"),
     "a rerun of what has not run": ("--stage", "stage-1", "--type", "stage_rerun"),
     "a skip of nothing": ("--type", "stage_skip"),
     "an insert without a name": ("--insert", "{}"),
@@ -115,3 +115,48 @@ def test_a_dry_run_shows_the_impact_and_writes_nothing(trusted: Place) -> None:
     assert impact["kept"] == {"stage-1": "stage-1.v1", "stage-2": "stage-2.v1"}
     assert set(impact["seconds_thrown_away"]) == {"stage-1", "stage-2"}
     assert trusted.version() == version
+
+
+def test_one_change_of_several_stages_is_proposed_and_decided_at_once(trusted: Place) -> None:
+    """Each stage that is named has its proposal, in one append, and one command decides."""
+    answer = trusted.propose(
+        "--stage", "stage-1", "--stage", "stage-2", "--set", "parameters.n=7", "--reason", "r"
+    )
+    assert [one["amendment"]["stage"] for one in answer["proposals"]] == ["stage-1", "stage-2"]
+    trusted.done("amend", "approve", "amend-1", "amend-2")
+    found = {stage["id"]: stage["parameters"] for stage in trusted.document()["stages"]}
+    assert (found["stage-1"]["n"], found["stage-2"]["n"]) == (7, 7)
+
+
+def test_a_path_may_begin_with_its_stage(trusted: Place) -> None:
+    """As it is spelt in `blame`."""
+    answer = trusted.propose("--set", "stage-1.parameters.n=7", "--reason", "r")
+    assert answer["amendment"]["stage"] == "stage-1"
+    assert answer["amendment"]["changes"] == {"parameters": {"n": {"old": 1, "new": 7}}}
+
+
+def test_several_proposals_are_rejected_at_once(trusted: Place) -> None:
+    """All or none."""
+    trusted.propose("--stage", "stage-1", "--set", "parameters.n=7", "--reason", "r")
+    trusted.propose("--stage", "stage-2", "--set", "parameters.n=7", "--reason", "r")
+    trusted.done("amend", "reject", "amend-1", "amend-2", "--reason", "no")
+    assert {one["status"] for one in trusted.done("amend", "list")} == {"rejected"}
+
+
+def test_a_number_keeps_the_type_of_what_it_replaces(trusted: Place) -> None:
+    """A whole number stays one; where the type changes, that is said."""
+    trusted.propose("--stage", "stage-1", "--set", "parameters.n=1e1", "--reason", "r")
+    change = trusted.done("amend", "list")[0]["changes"]["parameters"]["n"]
+    assert (change["new"], type(change["new"])) == (10, int)
+    said = trusted.call(
+        "amend", "propose", "--stage", "stage-1", "--set", "parameters.n=ten", "--reason", "r"
+    )
+    assert "parameters.n was a whole number (1) and becomes text ('ten')" in said.err
+
+
+def test_agreeing_twice_gets_round_nothing(trusted: Place) -> None:
+    """A second approval is refused, and is no attempt to get round consent."""
+    trusted.propose("--stage", "stage-1", "--set", "parameters.n=7", "--reason", "r")
+    trusted.approve("amend-1")
+    assert trusted.call("amend", "approve", "amend-1").code == 5
+    assert trusted.call("audit", "bypasses").code == 0

@@ -48,7 +48,7 @@ def at_work(place: Place) -> bool:
 def started(place: Place) -> None:
     """Wait until the job has claimed its start."""
     deadline = time.monotonic() + 60
-    while not list(place.path.glob("stage-1/.attempts/att-0001/job-*.started")):
+    while not list(place.path.glob("stage-1/.attempts/att-0001-*/job-*.started")):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -63,7 +63,7 @@ def test_a_superseded_job_is_stopped_and_the_stage_runs_anew(place: Place) -> No
     assert not at_work(place)
     place.done("run")
     assert (place.path / "stage-1/out.txt").read_text() == "0\n"
-    assert (place.path / "stage-1.v1/.attempts/att-0001").is_dir()
+    assert len(list(place.path.glob("stage-1.v1/.attempts/att-0001-*/submission.json"))) == 1
     assert place.done("show", "stage-1")["retry_count"] == 0
     assert place.call("replay", "--check").code == 0
 

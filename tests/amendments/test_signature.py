@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.amendments.forgery import APPROVAL, Row, proof, statement
+from tests.amendments.forgery import APPROVAL, Row, digest_of, proof, statement
 from tests.amendments.support import LONGER, Keys, Place, canonical, sign
-from tests.cli.support import call
+from tests.cli.support import attempt_data, call
 
 
 def test_an_allowed_key_approves(signed: Place, keys: Keys) -> None:
@@ -39,9 +39,42 @@ def test_the_statement_says_all_that_is_agreed_to(signed: Place) -> None:
     text = statement(signed)
     said = json.loads(text)
     assert canonical(said) == text
-    assert set(said) == {"amendment", "head", "impact", "policy", "workflow"}
+    assert set(said) == {"amendment", "form", "head", "impact", "policy", "scripts", "workflow"}
     assert said["amendment"]["changes"] == {"parameters": {"n": {"old": 1, "new": 2}}}
     assert said["head"] == signed.last()["hash"]
+
+
+@pytest.mark.parametrize("form", [1, 2])
+def test_an_approval_signed_in_an_older_form_goes_on_to_count(
+    signed: Place, keys: Keys, tmp_path: Path, form: int
+) -> None:
+    """Older logs hold statements of an impact that let go on what was under way downstream.
+
+    The first ones hold its digest alone, and no files.
+    """
+    signed.finish("stage-1")
+    signed.done("append", "attempt.started", "--data", attempt_data("stage-2"))
+    signed.propose(*LONGER)
+    said = json.loads(statement(signed))
+    impact = {
+        **said["impact"],
+        "invalidated": ["stage-1"],
+        "stopped": {},
+        "outdated": ["stage-2"],
+        "kept": {"stage-1": "stage-1.v1"},
+    }
+    said |= {"form": 2, "impact": impact}
+    if form == 1:
+        said = {key: value for key, value in said.items() if key not in ("form", "scripts")}
+        said["impact"] = digest_of(canonical(impact))
+    text = canonical(said)
+    made = {**proof(text, sign(text, keys.allowed, tmp_path)), "form": form}
+    if form == 1:
+        made.pop("form")
+    data = {key: value for key, value in APPROVAL.items() if key != "scripts"}
+    signed.write_row("amendment.approved", {**data, "proof": made})
+    assert signed.document()["version"] == 2
+    assert signed.bypasses() == []
 
 
 def test_a_strangers_key_is_refused(signed: Place, keys: Keys) -> None:

@@ -33,25 +33,29 @@ def test_a_person_is_shown_everything_and_agrees(place: Place) -> None:
     code, shown = at_terminal(place, "y\n")
     assert code == 0, shown
     lines = shown.splitlines()
-    assert lines[0] == (
-        "Amendment proposed: amend-1 (parameter_change, stage-1): change parameters.n = 2"
-    )
-    assert lines[1] == "  parameters.n: 1 -> 2"
-    assert lines[2] == "Reason: too short"
-    assert lines[3].startswith("Impact: invalidates stage-1; also affects stage-2, stage-3; keeps")
-    assert lines[4].startswith("Approve? [y/n] ")
+    assert lines[:5] == [
+        "Amendment proposed: amend-1 (parameter_change, stage-1)",
+        "Described by its proposer: change parameters.n = 2",
+        "Reason: too short",
+        "Changes:",
+        "  parameters.n: 1 -> 2",
+    ]
+    assert lines[5].startswith("Impact: invalidates stage-1; also affects stage-2, stage-3; keeps")
+    assert lines[6].startswith("Computed again: stage-1 (took ")
+    assert lines[7].startswith("Approve? [y/n: not now] ")
     assert place.document()["version"] == 2
     (record,) = place.done("audit", "amendments")
     assert (record["state"], record["policy"]) == ("approved", "terminal")
 
 
-def test_a_person_who_says_no_rejects(place: Place) -> None:
-    """Nothing changes, and the log says so."""
+def test_a_person_who_says_no_decides_nothing_yet(place: Place) -> None:
+    """The proposal waits on; how it is rejected is said."""
     before = place.definition()
-    code, _ = at_terminal(place, "n\n")
-    assert code == 1
+    code, told = at_terminal(place, "n\n")
+    assert code == 6
+    assert "wfctl amend reject amend-1" in told
     assert place.definition() == before
-    assert "Amendment rejected: amend-1" in place.log()
+    assert place.done("amend", "list")[0]["status"] == "proposed"
 
 
 def test_an_answer_that_is_none_leaves_it_open(place: Place) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from hashlib import sha256
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cli.main import run as run_line
+from tests import forked
 
 HERE = Path(__file__).resolve().parents[2]
 
@@ -65,17 +64,9 @@ def wfctl(
     stdin: str = "",
     environ: Mapping[str, str] | None = None,
 ) -> Answer:
-    """Call the real program in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "cli.main", *arguments],
-        cwd=cwd,
-        input=stdin,
-        env={**os.environ, "PYTHONPATH": str(HERE), **(environ or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    """Call the real program in a process of its own, forked where its start does not matter."""
+    environ = {**os.environ, "PYTHONPATH": str(HERE), **(environ or {})}
+    done = forked.run(arguments, cwd=cwd, environ=environ, stdin=stdin, timeout=120)
     return Answer(done.returncode, done.stdout, done.stderr)
 
 

@@ -10,7 +10,7 @@ import time
 
 from tests.cli.support import HERE
 
-QUESTION = "Approve? [y/n] "
+QUESTION = "Approve? [y/n: not now] "
 
 
 def answered(answer: str, *line: str) -> tuple[int, str]:

@@ -50,11 +50,13 @@ def test_a_workflow_moves_to_a_server_and_back(
     config = place.path / ".wfctl/config.toml"
     config.write_text(f'{config.read_text()}database_url = "{url}"\n')
     (place.path / ".wfctl/events.db").unlink()
+    place.done("--actor", "user:ada", "db", "trust")
     check_same(place, before)
     assert shown(place) == files
     back = f"sqlite:///{tmp_path}/back.db"
     assert call("-o", "json", "db", "copy", url, back).code == 0
     config.write_text(config.read_text().replace(url, back))
+    place.done("--actor", "user:ada", "db", "trust")
     check_same(place, before)
     assert call("-o", "json", "db", "copy", back, url).code == 4
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,9 @@ pytestmark = pytest.mark.slow
 
 #: Bytes of a file system that holds a workflow, and little more.
 SIZE = 2_000_000
-#: A note that needs more room in progress.log than a failed try leaves in the engine's files.
+#: What a file system gives out at a time, in bytes.
+BLOCK = 4096
+#: A note that needs several blocks more in progress.log than the log itself needs.
 LONG = "x" * 19_000
 
 
@@ -34,7 +39,7 @@ class Disk(Place):
         """Take all the room there is."""
         with (self.path / "ballast").open("wb", buffering=0) as ballast:
             try:
-                while ballast.write(b"x" * 4096):
+                while ballast.write(b"x" * BLOCK):
                     pass
             except OSError:
                 return
@@ -48,6 +53,12 @@ class Disk(Place):
         self.fill()
         ballast = self.path / "ballast"
         os.truncate(ballast, max(0, ballast.stat().st_size - free))
+
+    def become(self, kept: Path) -> None:
+        """Hold what was kept elsewhere, and nothing else."""
+        for path in self.path.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        shutil.copytree(kept, self.path, dirs_exist_ok=True)
 
     def read_only(self, on: bool = True) -> None:
         """Let nobody write, or let them again."""
@@ -165,10 +176,10 @@ def test_notes_on_a_disk_that_fills_up_are_lost_only_where_that_was_said(disk: D
     check(disk)
 
 
-def test_a_note_that_is_recorded_but_not_shown_says_so(disk: Disk) -> None:
+def test_a_note_that_is_recorded_but_not_shown_says_so(disk: Disk, tmp_path: Path) -> None:
     """Exit 1 with its version; given again under its key it is not recorded twice."""
     line = ["note", LONG, "--command-id", "key-1"]
-    answer = first_behind(disk, line)
+    answer = first_behind(disk, line, shutil.copytree(disk.path, tmp_path / "kept"))
     assert "next write command" in answer.error["message"]
     assert answer.error["data"]["version"] == 3
     disk.make_room()
@@ -178,16 +189,40 @@ def test_a_note_that_is_recorded_but_not_shown_says_so(disk: Disk) -> None:
     check(disk)
 
 
-def first_behind(disk: Disk, line: list[str]) -> Answer:
-    """Find room enough for the log and too little for the files; return the answer there."""
-    for free in range(0, 131_072, 4096):
+def first_behind(disk: Disk, line: list[str], kept: Path) -> Answer:
+    """Find room enough for the log and too little for the files; return the answer there.
+
+    Each try begins with the same files: what a failed one leaves in the engine's would be room for
+    the next, which could then need no more than the step to it.
+    """
+    for free in range(0, 64 * BLOCK, BLOCK):
         disk.leave(free)
         answer = disk.json(*line)
         assert answer.code == 1, "the disk was never between the two"
         if answer.error["code"] == "files_behind":
             return answer
-        disk.make_room()
+        disk.become(kept)
     raise AssertionError("nothing was ever recorded")
+
+
+def test_a_write_that_found_no_room_leaves_no_file_open(disk: Disk) -> None:
+    """Nor does its error, while somebody still looks at it."""
+    disk.leave(0)
+    gc.disable()
+    try:
+        assert disk.json("note", LONG).error["code"] == "store_unwritable"
+        assert [name for name in open_files() if str(disk.path) in name] == []
+    finally:
+        gc.enable()
+
+
+def open_files() -> list[str]:
+    """Return the names of the files that this process has open."""
+    found = []
+    for number in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found.append(str(number.readlink()))
+    return found
 
 
 @pytest.mark.parametrize("free", [0, 8192, 32_768])

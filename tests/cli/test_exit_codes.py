@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from cli.failure import (
+from cli.exit_codes import (
     CONFLICT,
     FAILED,
     FINDINGS,
@@ -16,8 +16,8 @@ from cli.failure import (
     NOT_FOUND,
     REFUSED,
     USAGE,
-    exit_code,
 )
+from cli.failure import exit_code
 from eventstore import errors as log
 from lifecycle import errors as rules
 from lifecycle.machines import errors as machines
@@ -33,6 +33,7 @@ CHOSEN: dict[type[Exception], int] = {
     machines.MachineError: REFUSED,
     machines.InvalidDefinition: FAILED,
     machines.InvalidInput: USAGE,
+    machines.UnsafeResume: NEEDS_PERSON,
     machines.ReservedField: REFUSED,
     machines.InvalidTransition: REFUSED,
     machines.GuardFailed: REFUSED,
@@ -65,6 +66,8 @@ CHOSEN: dict[type[Exception], int] = {
     rules.MissingEvidence: REFUSED,
     rules.NoCommand: REFUSED,
     rules.NotFinished: REFUSED,
+    rules.BudgetLeft: REFUSED,
+    rules.NothingLeft: REFUSED,
     rules.NeedsConsent: NEEDS_PERSON,
     dispatch.NoStageCommand: REFUSED,
     use.NoRoot: NOT_FOUND,
@@ -98,13 +101,17 @@ CHOSEN: dict[type[Exception], int] = {
     log.OlderDatabase: FAILED,
     log.StoreDamaged: FAILED,
     log.DamagedEvent: FAILED,
+    log.UnsoundLog: FINDINGS,
     log.StoreBusy: FAILED,
     log.StoreUnwritable: FAILED,
     log.LocksUnreliable: FAILED,
     log.StoreClosed: FAILED,
+    log.ForeignRule: FINDINGS,
     log.StoreUnreachable: FAILED,
     log.DriverMissing: FAILED,
     jobs.InvalidSubmission: FAILED,
+    jobs.UnusableName: FAILED,
+    jobs.DamagedAttempt: FAILED,
     jobs.UnusableSubmission: FAILED,
     jobs.InlineSecret: REFUSED,
     jobs.MachineFileMissing: REFUSED,
@@ -160,4 +167,5 @@ def test_the_codes_of_two_errors_are_never_the_same() -> None:
 def test_what_nobody_foresaw_is_a_failure() -> None:
     """A bug is exit 1, never a success and never a code with a meaning."""
     assert exit_code(RuntimeError()) == FAILED
-    assert FINDINGS not in CHOSEN.values()
+    found = [kind for kind, code in CHOSEN.items() if code == FINDINGS]
+    assert found == [log.UnsoundLog, log.ForeignRule]  # findings about the log itself

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pty
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.app import COMMANDS
+from cli.tree import COMMANDS
 from tests.cli.support import HERE, PLAN, Place, call, wfctl, write_plan
 from tests.cli.terminal import answered
 
@@ -36,7 +37,7 @@ WRITES = {
     "note": ["note", "hello"],
     "append": ["append", "stage.prepared", "--stage", "stage-1"],
     "stage prepare": ["stage", "prepare", "stage-1"],
-    "stage outputs": ["stage", "outputs", "stage-1", "a.txt"],
+    "stage outputs": ["stage", "outputs", "stage-1", "stage-1/out.txt", "a.txt"],
     "stage checkpoint": ["stage", "checkpoint", "stage-1", '{"step": 3}'],
     "reconcile": ["reconcile"],
     "rehydrate": ["rehydrate"],
@@ -92,7 +93,8 @@ def test_an_error_is_one_envelope_on_stdout(place: Place, name: str) -> None:
     line, code, error = FAILURES[name]
     answer = place.json(*line)
     assert answer.code == code
-    assert list(answer.envelope) == ["success", "error"]
+    leading_on = ["next_actions"] if code == 5 else []
+    assert list(answer.envelope) == ["success", "error", *leading_on]
     assert list(answer.error) == ["code", "message", "data"]
     assert answer.error["code"] == error
     assert answer.error["message"]
@@ -224,12 +226,12 @@ def test_every_command_explains_itself(name: list[str]) -> None:
 
 
 def test_the_help_groups_the_commands_as_the_contract_does() -> None:
-    """Porcelain first, as git has it; every command stands in one of the two."""
+    """Porcelain first, as git has it; every command for callers stands in one of the two."""
     out = call("--help").out
     porcelain, plumbing = out.index("Porcelain"), out.index("Plumbing")
-    assert porcelain < out.index("│ init") < plumbing < out.index("│ append")
-    for name in COMMANDS:
-        assert f"│ {name} " in out
+    assert porcelain < out.index("\n  init") < plumbing < out.index("\n  append")
+    for name, (panel, _) in COMMANDS.items():
+        assert (f"\n  {name} " in out) is bool(panel), name
 
 
 def test_a_reader_that_goes_away_ends_the_program_quietly(place: Place) -> None:
@@ -338,6 +340,15 @@ def test_the_process_and_the_function_agree(place: Place, tmp_path: Path) -> Non
     assert wfctl(*root, "init", str(bad)).out == call(*root, "init", str(bad)).out
 
 
+def test_many_commands_in_one_process_leave_no_garbage(place: Place) -> None:
+    """What one command built is let go before the next ones are through."""
+    place.call("status")
+    kept = gc.get_freeze_count()
+    for _ in range(3):
+        place.call("status")
+    assert gc.get_freeze_count() <= kept
+
+
 def test_a_pager_that_is_no_command_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a terminal, where it is asked for; a pipe needs none."""
     monkeypatch.setenv("PAGER", "less '")
@@ -363,7 +374,7 @@ def test_words_of_others_do_not_steer_a_terminal(
     assert "\x1b[8m" not in shown
     assert "\x9b" not in shown
     if command == "log":
-        assert "gone: \ufffd[2J\ufffd1;1H\ufffd\ufffd[8m" in shown
+        assert "gone: \ufffd[2J\ufffd1;1H ⏎ \ufffd[8m" in shown
         assert "\x1b[34m" in shown
         assert "gone: \x1b[2J" in place.call("log").out
 

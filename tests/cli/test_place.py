@@ -189,6 +189,7 @@ def test_the_option_goes_before_the_environment_before_the_configuration(
     """``--database-url``, ``WFCTL_DATABASE_URL``, ``config.toml``, in this order."""
     config = place.path / ".wfctl/config.toml"
     config.write_text(config.read_text() + 'database_url = "sqlite:////c.db"\n')
+    place.done("--actor", "user:ada", "db", "trust")
     assert place.done("db", "url")["url"] == "sqlite:////c.db"
     monkeypatch.setenv("WFCTL_DATABASE_URL", "sqlite:////e.db")
     assert place.done("db", "url")["url"] == "sqlite:////e.db"

@@ -151,7 +151,8 @@ def test_a_version_to_come_is_not_found(told: Place) -> None:
 
 FILTERS = {
     "--type note.logged": ["one", "two"],
-    "--limit 4": ["one", "two"],
+    "--limit 2": ["two"],
+    "-n 4": ["one", "two"],
     "--since 3": ["two"],
     "--until 3": ["one"],
     "--since 2 --until 3": ["one"],

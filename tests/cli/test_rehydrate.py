@@ -115,3 +115,33 @@ def test_without_a_budget_it_fits_a_screen(place: Place) -> None:
         place.done("note", f"note {number}", "--actor", "runner:loop")
     assert len(place.call("rehydrate").out.splitlines()) <= 48
     assert len(place.done("rehydrate")["meanwhile"]) == 60
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("budget", ["1", "60", "120", "250"])
+def test_purpose_next_command_and_its_reason_are_never_left_out(
+    place: Place, form: str, budget: str
+) -> None:
+    """Without them nobody can go on, however few tokens there are."""
+    for number in range(30):
+        place.done("note", f"note {number}: " + "all is well " * 9, "--actor", "runner:loop")
+    first = place.json("rehydrate").envelope["next_actions"][0]
+    shown = place.call("-o", form, "rehydrate", "--brief", budget).out
+    assert "See it melt." in shown
+    assert first["command"] in shown
+    assert first["reason"] in shown
+
+
+def empty(value: Any) -> bool:
+    """Whether a JSON value holds anything empty."""
+    if isinstance(value, dict):
+        return any(one in (None, "", [], {}) or empty(one) for one in value.values())
+    return isinstance(value, list) and any(map(empty, value))
+
+
+def test_a_brief_answer_holds_nothing_empty_and_is_on_one_line(place: Place) -> None:
+    """What is not there is not spelled; a program that wants every key asks without a budget."""
+    told = place.json("rehydrate", "--brief", "4000")
+    assert not empty(told.envelope)
+    assert told.out.count("\n") == 1
+    assert place.done("rehydrate")["repaired"] == []

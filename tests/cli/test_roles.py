@@ -26,7 +26,7 @@ def blocks() -> list[list[str]]:
     return [[s.strip() for s in block.split(";") if s.strip()] for block in found]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def page(server: Server) -> dict[str, str]:
     """Do what the page says; return the URL of each role."""
     once, in_database, after = blocks()
@@ -85,6 +85,22 @@ def test_nobody_but_the_owner_changes_anything(
         pytest.raises(psycopg.errors.InsufficientPrivilege),
     ):
         connection.execute(statement.encode())
+
+
+#: A row put in past wfctl, with whatever chain: an event, a claim, a kept state, a row of history.
+ROWS = ("events", "commands", "refusals", "folds", "history_events", "history_amendments")
+
+
+@pytest.mark.parametrize("table", ROWS)
+def test_a_login_that_reads_can_put_in_no_row(page: dict[str, str], table: str) -> None:
+    """So an agent that has this login appends through the writer's rules, or not at all."""
+    with (
+        psycopg.connect(conninfo(page["reader"])) as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        connection.execute(f"INSERT INTO {table} SELECT * FROM {table}".encode())
+    with psycopg.connect(conninfo(page["writer"])) as connection:
+        connection.execute(f"INSERT INTO {table} SELECT * FROM {table} WHERE 1 = 0".encode())
 
 
 @pytest.mark.parametrize("statement", STATEMENTS[:9])

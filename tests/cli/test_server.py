@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from eventstore.address import public
+from service.trust import trust
 from tests.cli.support import HERE, PLAN, Place, call, tree, wfctl, write_plan
 from tests.server import Server
 
@@ -84,6 +85,7 @@ def test_without_the_driver_the_error_says_what_to_install(tmp_path: Path, words
     """The extra is named, by commands that read and by those that migrate."""
     (tmp_path / ".wfctl").mkdir()
     (tmp_path / ".wfctl/config.toml").write_text('workflow = "w"\ndatabase_url = "postgres://h/d"')
+    trust("postgres://h/d", tmp_path)
     program = f"import sys; sys.modules['psycopg'] = None; import cli.main as m; m.run([{words}])"
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from cli.output import say
 from cli.settings import LogLevel, Settings
 from cli.talk import Talk, without_secrets
-from tests.cli.support import HERE, Place, wfctl
+from tests.cli.support import HERE, Place, call, wfctl, write_plan
 
 
 def lines(text: str) -> list[dict[str, Any]]:
@@ -30,14 +31,24 @@ def lines(text: str) -> list[dict[str, Any]]:
 def test_a_program_is_told_in_json(place: Place) -> None:
     """Each line with the workflow, and what the event is about; stdout holds the answer alone."""
     place.done("session", "start")
-    answer = wfctl("--root", str(place.path), "-o", "json", "dispatch", "stage-1", "--sync")
+    answer = wfctl(
+        "--root",
+        str(place.path),
+        "-o",
+        "json",
+        "--log-level",
+        "debug",
+        "dispatch",
+        "stage-1",
+        "--sync",
+    )
     assert answer.envelope["success"] is True
     said = lines(answer.err)
     assert {line["workflow"] for line in said} == {"melt-2026-03-31"}
     (computed,) = [line for line in said if line["type"] == "stage.computed"]
     assert computed["message"].startswith("stage-1 (Build): status -> post_processing")
     assert (computed["stage"], computed["attempt"]) == ("stage-1", "att-0001")
-    assert (computed["session"], computed["level"]) == (1, "info")
+    assert (computed["session"], computed["level"]) == (1, "debug")
     assert computed["timestamp"].endswith("Z")
 
 
@@ -81,13 +92,68 @@ def test_words_of_others_do_not_steer_the_terminal_that_is_talked_to(
 
 
 @pytest.mark.slow
-def test_people_are_told_with_keys_and_values(place: Place) -> None:
-    """On a terminal, without colours where they are not wanted."""
+def test_people_are_told_each_fact_once(place: Place) -> None:
+    """On a terminal a sentence; its keys and values, and what leads on, for whoever debugs."""
     said = on_a_terminal(place, "dispatch", "stage-1", "--sync", NO_COLOR="1")
-    assert "[info     ] stage-1 (Build): status -> preparing (sync dispatch) " in said
+    assert "stage=" not in said
+    assert "workflow=" not in said
+    assert "preparing" not in said
+    place.done("stage", "fail", "stage-1", "--error", "not so")
+    place.done("stage", "retry", "stage-1", "--fix", "once more")
+    line = ["--log-level", "debug", "dispatch", "stage-1", "--sync"]
+    said = on_a_terminal(place, *line, NO_COLOR="1")
+    assert "stage-1 (Build): status -> preparing (sync dispatch) " in said
     assert "stage=stage-1" in said
-    assert "workflow=melt-2026-03-31" in said
     assert "\x1b" not in said
+
+
+SLOW = {
+    "workflow_id": "slow",
+    "stages": [
+        {
+            "id": "stage-1",
+            "name": "Wait",
+            "outputs": ["stage-1/out.txt"],
+            "parameters": {"command": "echo step 7; sleep 3; echo hi > out.txt"},
+        }
+    ],
+}
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Place:
+    """A workflow whose only stage says something and takes some seconds."""
+    assert call("--root", str(tmp_path), "init", str(write_plan(tmp_path, SLOW))).code == 0
+    return Place(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_run_says_nothing_that_the_log_holds(slow: Place) -> None:
+    """Where no terminal is, stderr is for what progress.log does not say."""
+    answer = wfctl("--root", str(slow.path), "run")
+    assert answer.code == 0
+    assert answer.err == ""
+    assert answer.out.startswith("completed: ")
+
+
+@pytest.mark.slow
+def test_waiting_is_shown_on_a_terminal_in_a_line_that_lives(slow: Place) -> None:
+    """How long, and the last line of the job's log; gone when there is something else to say."""
+    said = on_a_terminal(slow, "run", NO_COLOR="1")
+    assert re.search(r"\r\x1b\[2Kwaiting: stage-1 running, \d+ s: step 7", said)
+    assert "\r\x1b[2K" in said.rpartition("step 7")[2]
+
+
+@pytest.mark.slow
+def test_waiting_is_told_elsewhere_at_growing_intervals(
+    slow: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line now and then, however long it takes."""
+    monkeypatch.setattr("cli.waiting._FIRST", 0.4)
+    told = [line["message"] for line in lines(slow.call("run").err)]
+    assert 2 <= len(told) <= 5, told
+    assert all(text.startswith("waiting: stage-1 ") for text in told)
+    assert told[-1].endswith(": step 7")
 
 
 def said(capsys: pytest.CaptureFixture[str], level: str, *texts: tuple[str, str]) -> list[str]:

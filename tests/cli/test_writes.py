@@ -25,7 +25,7 @@ WRITES: dict[str, tuple[list[str], list[list[str]]]] = {
     "stage fail": (["stage", "fail", "stage-1", "--error", "it broke"], PREPARED),
     "stage retry": (["stage", "retry", "stage-1", "--fix", "mended"], FAILED),
     "stage checkpoint": (["stage", "checkpoint", "stage-1", '{"step": 3}'], []),
-    "stage outputs": (["stage", "outputs", "stage-1", "a", "b"], []),
+    "stage outputs": (["stage", "outputs", "stage-1", "stage-1/out.txt", "b"], []),
     "dispatch": (["dispatch", "stage-1"], []),
     "stage launch": (["stage", "launch", "stage-1"], PREPARED),
 }

@@ -93,12 +93,15 @@ else
   mv "$dir/slurm.conf.new" "$dir/slurm.conf"
 fi
 
-runs "$dir/slurmctld.pid" slurmctld || slurmctld
-up() { scontrol ping | grep -q 'is UP'; }
-until_true 200 up
-runs "$dir/slurmd.pid" slurmd || slurmd
-ready() { sinfo -h -o '%T' | grep -qxE 'idle|mixed|allocated'; }
-until_true 200 ready
+# One that was started while its packages were unpacked, or its disk was full, is no more: it is
+# started again. A busy machine gets its time.
+up() { runs "$dir/slurmctld.pid" slurmctld || slurmctld; scontrol ping | grep -q 'is UP'; }
+until_true 600 up || { tail -n 5 "$dir/slurmctld.log" >&2; exit 1; }
+ready() {
+  runs "$dir/slurmd.pid" slurmd || slurmd
+  sinfo -h -o '%T' | grep -qxE 'idle|mixed|allocated'
+}
+until_true 600 ready || { tail -n 5 "$dir/slurmd.log" >&2; exit 1; }
 
 # A job must run, else nothing was proved.
 srun --quiet --output="$dir/proof" hostname -s

@@ -198,8 +198,8 @@ def let_go(workflow: Workflow) -> None:
 
 def watched(workflow: Workflow) -> bool:
     """Say whether DPDispatcher has submitted and a monitor watches the job run."""
-    log = workflow.root / "stage-1/.attempts/att-0001/dpdisp.log"
-    return log.exists() and "it waits or runs" in log.read_text()
+    logs = workflow.root.glob("stage-1/.attempts/att-0001-*/dpdisp.log")
+    return any("it waits or runs" in log.read_text() for log in logs)
 
 
 def verdicts(workflow: Workflow) -> list[str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from tests.cli.support import call
 from tests.cluster.support import (
     PROMPT,
     Slurm,
@@ -56,7 +59,7 @@ def test_a_job_that_fails_says_why(workflow: Workflow) -> None:
     found = workflow.stage("stage-1")
     assert found["status"] == "failed"
     [id_] = workflow.events("stage.launched")[0]["data"]["job_ids"]
-    assert f"(id {id_}) exited 1, " in found["last_error"]
+    assert f"exit code 3 (job {id_}, FAILED by its scheduler)" in found["last_error"]
     assert "the tap is dry" in found["last_error"]
     assert workflow.trace() == ONCE
 
@@ -101,6 +104,20 @@ def test_a_pending_job_is_alive(workflow: Workflow, slurm: Slurm) -> None:
     slurm.ask("scontrol", "update", f"jobid={id_}", "starttime=now")
     workflow.succeed("run")
     check_completed(workflow, ONCE)
+
+
+def test_the_place_in_the_queue_is_told_while_a_loop_waits(
+    workflow: Workflow, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a job that waits its turn, by what Slurm lists."""
+    prepared(workflow, "echo 1 > out.txt", custom_flags=["#SBATCH --begin=now+3600"])
+    workflow.succeed("dispatch", "stage-1")
+    assert slurm.jobs(workflow.root)
+    for name, value in workflow.environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("cli.waiting._FIRST", 0.3)
+    told = call("--root", str(workflow.root), "run", "--time-limit", "4").err
+    assert re.search(r"stage-1 running, [^:]+: place \d+ of \d+ in the queue", told), told
 
 
 def test_a_job_submitted_and_not_written_down_is_found_by_its_folder(

@@ -134,8 +134,9 @@ def test_a_far_job_that_fails_says_why(workflow: Workflow, sshd: Sshd, tmp_path:
     assert workflow.call("run").returncode == 6
     found = workflow.stage("stage-1")
     [id_] = workflow.events("stage.launched")[0]["data"]["job_ids"]
-    assert f"(id {id_}) exited 1, " in found["last_error"]
+    assert f"exit code 3 (job {id_})" in found["last_error"]
     assert "the tap is dry" in found["last_error"]
+    assert (workflow.root / "stage-1/err").read_text() == "the tap is dry\n"
 
 
 def test_a_missing_machine_file_stops_a_launch_and_not_a_plan(workflow: Workflow) -> None:
@@ -172,3 +173,22 @@ def test_a_machine_file_that_went_away_leaves_a_job_unknown(
     let_go(workflow)
     workflow.succeed("run")
     check_completed(workflow, ONCE)
+
+
+def test_what_a_job_left_over_ssh_comes_back_or_is_named(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path
+) -> None:
+    """As far as the limit goes; what stays there is named with its machine, and is there."""
+    path = write_machine(workflow, machine(sshd, tmp_path / "far"))
+    command = "echo 1 > out.txt; mkdir sub; echo r > 'sub/re start'; head -c 300000 /dev/zero > big"
+    given = traced(workflow, command)
+    limited = {**given, "parameters": {**given["parameters"], "bring_back_limit": "10 KB"}}
+    init(workflow, path, limited)
+    workflow.succeed("run")
+    check_completed(workflow, ONCE)
+    assert (workflow.root / "stage-1/sub/re start").read_text() == "r\n"
+    [left] = workflow.events("attempt.left")
+    files = {file["path"]: file for file in left["data"]["files"]}
+    assert set(files) == {"stage-1/sub/re start", "stage-1/big"}
+    assert Path(files["stage-1/big"]["at"]).stat().st_size == 300_000
+    assert left["data"]["host"]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.attempt import Attempt
+from reconciler.attempt import Attempt, named
+from reconciler.processes import Process, began_with
 from reconciler.stop import stop
 from tests.cluster.support import Slurm, Sshd, init, traced, waiting, write_machine
 from tests.cluster.test_slurm import HERE
@@ -19,18 +20,20 @@ pytestmark = pytest.mark.slow
 
 def launched(workflow: Workflow, path: str) -> Attempt:
     """Launch a stage that computes until it is stopped, with nobody left to watch it."""
-    init(workflow, path, traced(workflow, waiting(workflow)))
+    # What works elsewhere, with every file closed, belongs to the attempt as well.
+    left = "(cd / && setsid -f sleep 300 < /dev/null > /dev/null 2>&1 9>&-)"
+    init(workflow, path, traced(workflow, f"{left}; {waiting(workflow)}"))
     workflow.succeed("dispatch", "stage-1")
     until(workflow.trace)
     strike(workflow, Victim.SESSION)
-    return Attempt(workflow.root, "w-far", "stage-1", "att-0001")
+    return named(workflow.root, "w-far", "stage-1", workflow.attempts("stage-1")[0].name)
 
 
 def test_a_job_on_slurm_is_cancelled(
     workflow: Workflow, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job leaves the queue, and a neighbour stays."""
-    neighbour = slurm.ask("sbatch", "--parsable", "-D", "/", "-o", "/dev/null", "--wrap=sleep 60")
+    neighbour = slurm.ask("sbatch", "--parsable", "-D", "/", "-o", "/dev/null", "--wrap=sleep 600")
     attempt = launched(workflow, write_machine(workflow, HERE))
     monkeypatch.setenv("SLURM_CONF", slurm.environ["SLURM_CONF"])
     assert len(slurm.jobs(workflow.root)) == 1
@@ -64,10 +67,19 @@ def test_a_far_job_is_stopped_over_ssh(
     """Every process and queued job of the attempt ends on the far side."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
     attempt = launched(workflow, path)
+    variable = f"WFCTL_ATTEMPT={attempt.tag}"
+    assert "sleep 300" in " ".join(map(line_of, began_with(variable)))
     assert stop(attempt).left == ()
     assert slurm.jobs(tmp_path / "far") == []
+    assert began_with(variable) == ()
     folders = [p for p in Path("/proc").glob("[0-9]*/cwd") if str(tmp_path / "far") in resolved(p)]
     assert folders == []
+
+
+def line_of(process: Process) -> str:
+    """Return the command line of a process; nothing for one that is gone."""
+    place = Path(f"/proc/{process.pid}/cmdline")
+    return place.read_text().replace("\0", " ") if place.exists() else ""
 
 
 def resolved(place: Path) -> str:

@@ -24,7 +24,7 @@ _POINTS = {
     When.COLLECTED: "cleaned",
     When.CODED: "done",
 }
-_AFTER_THE_COMMAND = (When.ENDED, When.COLLECTED, When.CODED)
+_AFTER_THE_COMMAND = (When.ENDED, When.CODED)
 
 _WORK = """\
 exec 7>>"$0.lock"
@@ -73,6 +73,10 @@ class Held:
 
     def wait(self) -> None:
         """Wait until the moment has come."""
+        if self.cell.when is When.COLLECTED:
+            # What is over at DPDispatcher's first look is not removed by DPDispatcher.
+            until(self._has_submitted)
+            self.let_compute()
         if self.point is not None:
             self.pauses.wait(self.point)
         if self.cell.when is When.SUBMITTED:
@@ -101,6 +105,10 @@ class Held:
             return "it waits or runs" in log
         waits = any("flock -s" in line for line in processes(self.workflow).values())
         return waits and "submission succeeded" in log
+
+    def _has_submitted(self) -> bool:
+        logs = (folder / "dpdisp.log" for folder in self.workflow.attempts("stage-1"))
+        return any("submission succeeded" in log.read_text() for log in logs if log.exists())
 
     def _waits_in_the_queue(self) -> bool:
         assert self.slurm is not None

@@ -13,7 +13,7 @@ from tests.crash.cells import Target
 from tests.crash.support import Workflow
 from tests.crash.victims import is_job, kill, processes, suspend
 
-_SESSION = "=dpdisp_stage-1_w-crash"
+_SESSION = "dpdisp_stage-1_w-crash"
 #: What the command lines of those have in them that are known by that.
 _LINES = {
     Target.ORCHESTRATOR: "-m cli.main run",
@@ -87,6 +87,7 @@ def _line(pid: int) -> str:
 
 
 def _kill_session(workflow: Workflow) -> None:
+    # The beginning of its name alone: nobody else has a session on this round's server.
     command = ["tmux", "kill-session", "-t", _SESSION]
     subprocess.run(command, env=workflow.environ, check=True, capture_output=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -15,10 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests import forked
+
 SOURCES = Path(__file__).parents[2]
 MARK = "WFCTL_TEST_ROUND"
-#: Seconds after which a command that has not ended hangs.
-PATIENCE = 90.0
+#: Seconds after which a command that has not ended hangs, on a machine that does much beside.
+PATIENCE = 200.0
 
 
 def environment(home: Path, sockets: str) -> dict[str, str]:
@@ -26,6 +29,11 @@ def environment(home: Path, sockets: str) -> dict[str, str]:
     inherited = {k: v for k, v in os.environ.items() if k != "TMUX" and not k.startswith("WFCTL_")}
     own = {"HOME": str(home), "TMUX_TMPDIR": sockets, "PYTHONPATH": str(SOURCES)}
     return {**inherited, **own, MARK: uuid.uuid4().hex}
+
+
+def unmarked(text: str) -> str:
+    """Return a text with its attempts named as their number alone."""
+    return re.sub(r"(att-[0-9]{4})-[0-9a-f]{8}", r"\1", text)
 
 
 @dataclass(frozen=True)
@@ -55,18 +63,10 @@ class Workflow:
                 text=True,
             )
 
-    def call(self, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end."""
-        return subprocess.run(
-            [sys.executable, "-m", "cli.main", *arguments],
-            cwd=self.root,
-            env={**self.environ, **environ},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE,
-        )
+    def call(self, *arguments: str, **environ: str) -> forked.Ended:
+        """Run a command to its end; nobody is to find it among the processes and kill it."""
+        own = {**self.environ, **environ}
+        return forked.run(arguments, cwd=self.root, environ=own, timeout=PATIENCE)
 
     def succeed(self, *arguments: str, **environ: str) -> str:
         """Run a command that must exit 0; return what it printed."""
@@ -98,9 +98,9 @@ class Workflow:
             return int(opened.execute(query, (type_,)).fetchone()[0])
 
     def trace(self) -> list[str]:
-        """Return the attempts whose command was started, a line a start."""
+        """Return the attempts whose command was started, a line a start, without their marks."""
         path = self.root / "trace"
-        return path.read_text().splitlines() if path.exists() else []
+        return unmarked(path.read_text()).splitlines() if path.exists() else []
 
     def attempts(self, stage: str) -> list[Path]:
         """Return the folders of the stage's attempts."""
@@ -139,7 +139,7 @@ def _verifying(value: int) -> str:
     return f"touch verifying; sleep 0.3; grep -qx {value} $WFCTL_STAGE/out.txt"
 
 
-def until(holds: Callable[[], object], seconds: float = 60.0) -> None:
+def until(holds: Callable[[], object], seconds: float = PATIENCE) -> None:
     """Wait until something holds; fail the test where it never does."""
     end = time.monotonic() + seconds
     while not holds():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import time
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -23,6 +25,14 @@ _LOSSES = (Victim.EVERYTHING, Victim.JOB)
 FEW = 8
 #: One field in three of a board of windows and victims.
 THIRD = [(w, v) for i, w in enumerate(WINDOWS) for j, v in enumerate(Victim) if (i + j) % 3 == 0]
+
+
+def every_other(values: Iterable[object]) -> list[Any]:
+    """Return each value for `parametrize`; the second, fourth and so on are long."""
+    return [
+        pytest.param(value, marks=[pytest.mark.long] * (place % 2))
+        for place, value in enumerate(values)
+    ]
 
 
 def survive(workflow: Workflow, moment: Moment, victim: Victim) -> bool:
@@ -71,9 +81,9 @@ def strike_session(workflow: Workflow, window: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(FEW))
+@pytest.mark.parametrize("number", every_other(range(FEW)))
 def test_a_session_killed_at_a_random_moment_loses_nothing(workflow: Workflow, number: int) -> None:
-    """Each kind of victim at least once."""
+    """Each kind of victim at least once, with those that are long."""
     strike_anywhere(workflow, number)
 
 
@@ -85,9 +95,9 @@ def test_a_session_killed_at_any_moment_loses_nothing(workflow: Workflow, number
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("window", list(WINDOWS)[::2])
+@pytest.mark.parametrize("window", every_other(list(WINDOWS)[::2]))
 def test_a_session_killed_in_a_narrow_window_loses_nothing(workflow: Workflow, window: str) -> None:
-    """Every other window; the rest is in the long matrices."""
+    """Every fourth window; the rest is in the long matrices."""
     strike_session(workflow, window)
 
 

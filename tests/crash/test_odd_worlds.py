@@ -76,7 +76,7 @@ def test_an_end_before_the_launch_is_believed_and_told(workflow: Workflow) -> No
     """The clock went backwards: the result counts, at the time that the job wrote."""
     folder = collected(workflow)
     record = end_record(folder)
-    shift([record, folder / "DPDISP_DONE", folder / "DPDISP_EXIT_CODE"], -YEAR)
+    shift([record, folder / "DPDISP_DONE", *folder.glob(".attempts/*/exit-code")], -YEAR)
     assert "clock" in kinds(workflow)
     workflow.succeed("rehydrate")
     [computed] = workflow.events("stage.computed")
@@ -87,7 +87,8 @@ def test_an_end_before_the_launch_is_believed_and_told(workflow: Workflow) -> No
 def test_an_end_in_the_future_counts_as_now(workflow: Workflow) -> None:
     """No event is ever dated after it was recorded, and the workflow's time does not run away."""
     folder = collected(workflow)
-    shift([end_record(folder), folder / "DPDISP_DONE", folder / "DPDISP_EXIT_CODE"], YEAR)
+    ends = [end_record(folder), *folder.glob(".attempts/*/exit-code")]
+    shift([*ends, folder / "DPDISP_DONE"], YEAR)
     workflow.succeed("rehydrate")
     [computed] = workflow.events("stage.computed")
     assert computed["occurred_at"] <= computed["recorded_at"]
@@ -100,13 +101,14 @@ def test_an_end_in_the_future_counts_as_now(workflow: Workflow) -> None:
     ("kind", "text"),
     [
         ("marker_unreadable", ""),
-        ("marker_unreadable", "0"),
+        ("marker_unreadable", "x\n"),
+        ("marker_of_another", "1\n"),
         ("marker_unreadable", "0\nw-crash/stage-1/att-0001"),
         ("marker_unreadable", "\0\0\0\0\0"),
         ("marker_of_another", "1\nw-crash/stage-1/att-0007 2026-01-01T00:00:00.000000Z\n"),
         ("marker_of_another", "1\nw-other/stage-1/att-0001 2026-01-01T00:00:00.000000Z\n"),
     ],
-    ids=["empty", "cut after the code", "cut after the tag", "zeros", "attempt", "workflow"],
+    ids=["empty", "no number", "number", "cut after the tag", "zeros", "attempt", "workflow"],
 )
 def test_a_marker_that_says_nothing_of_this_attempt_decides_nothing(
     workflow: Workflow, kind: str, text: str
@@ -115,6 +117,19 @@ def test_a_marker_that_says_nothing_of_this_attempt_decides_nothing(
     folder = collected(workflow)
     (folder / "DPDISP_EXIT_CODE").write_text(text)
     assert kind in kinds(workflow)
+    check_done_once(workflow)
+
+
+def test_a_marker_that_names_its_attempt_itself_counts(workflow: Workflow) -> None:
+    """As earlier versions wrote it: the tag on its second line, and no record beside it."""
+    folder = collected(workflow)
+    [record] = folder.glob(".attempts/*/exit-code")
+    record.rename(folder / "DPDISP_EXIT_CODE")
+    assert kinds(workflow) == set()
+    workflow.succeed("rehydrate")
+    observed = workflow.events("attempt.observed")[-1]["data"]
+    assert observed["verdict"] == "SUCCEEDED"
+    assert observed["evidence"]["exit_marker"]["seen"] == "own"
     check_done_once(workflow)
 
 

@@ -90,7 +90,7 @@ def test_a_wait_replaces_monitors_that_die_under_it(workflow: Workflow) -> None:
 
 def kill_monitor(workflow: Workflow, number: int) -> None:
     """Kill the monitor, and see that another one has taken its place."""
-    record = workflow.root / "stage-1/.attempts/att-0001/monitor.json"
+    record = workflow.attempts("stage-1")[0] / "monitor.json"
     before = record.read_text()
     strike(workflow, Victim.MONITOR)
     until(lambda: workflow.committed("attempt.relaunched") == number)

@@ -16,7 +16,7 @@ PLAN: dict[str, Any] = {
     "workflow_id": "melt-2026-03-31",
     "purpose": "See it melt.",
     "experiment_design": "design.md",
-    "reviewed_by": {"who": "ada", "on": "paper"},
+    "x-reviewed_by": {"who": "ada", "on": "paper"},
     "stages": [
         {
             "id": "stage-1",

@@ -137,7 +137,7 @@ OPERATIONAL: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"status": "preparing", "started_at": "2026-04-01T00:00:00Z"},
         ["stage.prepared"],
     ),
-    "outputs": ({"outputs": ["x", "y"]}, ["outputs.recorded"]),
+    "outputs": ({"outputs": ["stage-1/out.txt", "y"]}, ["outputs.recorded"]),
     "a checkpoint": ({"checkpoint": {"step": 9}}, ["checkpoint.recorded"]),
 }
 
@@ -256,7 +256,7 @@ def test_a_field_that_nobody_specified_is_taken_over_as_it_is(place: Place) -> N
     """Of the workflow or of a stage, new, changed or taken away, in the order of its keys."""
     document = state_of(place)
     document["lab"] = {"z": 1, "a": {"y": 2, "b": 3}}
-    del document["reviewed_by"]
+    del document["x-reviewed_by"]
     document["stages"][0]["verification"]["by"] = "ada"
     foreign = write_state(place, document)
     assert place.done("drift", "adopt")["events"][-1]["type"] == "drift.adopted"
@@ -269,10 +269,10 @@ def test_a_field_that_nobody_specified_is_taken_over_as_it_is(place: Place) -> N
 
 def test_a_part_can_be_adopted(place: Place) -> None:
     """What is named is taken over, and what is left is said."""
-    edit(place, retry_count=3, outputs=["x"])
+    edit(place, retry_count=3, outputs=["stage-1/out.txt", "x"])
     answer = place.done("drift", "adopt", "--only", "stage-1.outputs")
     assert answer["events"][-1]["data"]["left"] == ["stage-1.retry_count"]
-    assert state_of(place)["stages"][0]["outputs"] == ["x"]
+    assert state_of(place)["stages"][0]["outputs"] == ["stage-1/out.txt", "x"]
     assert shown(place) == []
 
 
@@ -331,14 +331,14 @@ def test_with_nothing_to_decide_nothing_is_recorded(place: Place) -> None:
 
 def test_each_change_is_decided_by_itself(place: Place) -> None:
     """The last one where none is named."""
-    edit(place, outputs=["one"])
+    edit(place, outputs=["stage-1/out.txt", "one"])
     place.done("note", "next")
-    edit(place, outputs=["two"])
+    edit(place, outputs=["stage-1/out.txt", "two"])
     place.done("note", "next")
     first, second = (change["detected"] for change in shown(place))
     place.done("drift", "revert", "--detected", str(second))
     place.done("drift", "adopt", "--detected", str(first))
-    assert state_of(place)["stages"][0]["outputs"] == ["one"]
+    assert state_of(place)["stages"][0]["outputs"] == ["stage-1/out.txt", "one"]
     assert shown(place) == []
 
 
@@ -392,3 +392,12 @@ def test_an_agent_gets_nothing_by_editing_the_file(place: Place) -> None:
     named = [difference["path"] for difference in detected(place)[0]["differences"]]
     assert named == [["status"], ["success_criteria"]]
     assert external(place) == []
+
+
+def test_to_ask_a_stage_for_less_is_proposed(place: Place) -> None:
+    """Outputs that are taken away by hand are an amendment, those that are added are recorded."""
+    edit(place, outputs=["stage-1/other"])
+    place.done("drift", "adopt")
+    (proposed,) = proposals(place)
+    assert proposed["changes"]["outputs"]["new"] == ["stage-1/other"]
+    assert state_of(place)["stages"][0]["outputs"] == ["stage-1/out.txt"]

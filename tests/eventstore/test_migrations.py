@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine
-from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
 from eventstore.cargo import unpacked
 from eventstore.errors import NewerDatabase, NotOurs, OlderDatabase, StoreBusy
 from eventstore.memory import MemoryStore
-from eventstore.statements import Statements
+from eventstore.revision import HEAD
+from eventstore.sqlite_statements import SqliteStatements
 from eventstore.store import Cargo, Claim, EventStore, Expected
-from eventstore.tables import HEAD, metadata
+from eventstore.tables import metadata
 from migrations.upgrade import SCRIPTS, current, upgrade
 from projections.history_tables import history
 from tests.eventstore.support import SCHEMA, claim, note, notes, sqlite_store, ticking
@@ -139,7 +139,7 @@ def older_log(path: Path, folder: Path) -> EventStore:
         log.append("w", notes(number), expected=Expected.ANY, claim=claim())
     cargo = Cargo(list(log.all_raw()), list(log.commands()), list(log.refusals()))
     with closing(sqlite3.connect(path)) as database, database:
-        for statement, rows in unpacked(cargo, Statements(SQLiteDialect()), 0):
+        for statement, rows in unpacked(cargo, SqliteStatements(), 0):
             database.executemany(statement, rows)
     return log
 

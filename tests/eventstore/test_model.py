@@ -21,6 +21,7 @@ from eventstore.errors import CommandConflict, EventStoreError, InvalidData, Wro
 from eventstore.memory import MemoryStore
 from eventstore.store import Claim, EventStore, Expected
 from tests.eventstore.support import SCHEMA, fresh_database, note, opened, sqlite_store, ticking
+from tests.rounds import some
 from tests.server import Server
 
 STREAMS = st.sampled_from(["a", "b", "c"])
@@ -173,20 +174,22 @@ def check(opener: Callable[[], Opener], histories: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.property
 def test_the_log_on_a_server_equals_its_model(server: Server) -> None:
     """Two stores on one database, each history in a schema of its own."""
 
     def on_the_server() -> Opener:
         return partial(opened, server.log())
 
-    check(on_the_server, 8)
+    check(on_the_server, some(8))
 
 
 LOGS = {"memory": in_memory, "wal": in_a_file("wal"), "truncate": in_a_file("truncate")}
 
 
 @pytest.mark.slow
+@pytest.mark.property
 @pytest.mark.parametrize("kind", LOGS)
 def test_the_log_equals_its_model(kind: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """For many random histories."""
-    check(lambda: LOGS[kind](tmp_path_factory.mktemp("log")), 60)
+    check(lambda: LOGS[kind](tmp_path_factory.mktemp("log")), some(60))

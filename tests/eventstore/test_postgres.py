@@ -25,8 +25,9 @@ from eventstore.errors import (
     StoreUnwritable,
 )
 from eventstore.postgres_connection import meaning
+from eventstore.revision import HEAD
 from eventstore.store import Claim, Expected
-from eventstore.tables import HEAD, metadata
+from eventstore.tables import metadata
 from migrations.upgrade import current, upgrade
 from projections.history_tables import history
 from tests.eventstore.support import REFUSAL, claim, notes, opened

@@ -14,8 +14,8 @@ from eventstore.codec import Schema
 from eventstore.instant import instants
 from eventstore.sqlite import open_store
 from lifecycle import payload as p
+from lifecycle.event_types import UPCASTERS, VERSIONS
 from lifecycle.payload import Payload
-from lifecycle.schema import UPCASTERS, VERSIONS
 from migrations.upgrade import upgrade
 from projections.exports.formats import FORMATS
 from tests.cli.support import HERE, Place
@@ -32,7 +32,8 @@ def life(stage: str, attempts: int) -> Iterator[Payload]:
     yield p.StageReadied(stage=stage)
     for number in range(1, attempts + 1):
         yield p.StagePrepared(stage=stage)
-        yield attempt(stage, number, "tmux")
+        id_ = f"att-{number:04d}"
+        yield attempt(stage, number, "tmux").model_copy(update={"attempt": id_})
         yield launched(stage, number)
         for _ in range(20):
             yield observed(stage, number)
@@ -41,7 +42,7 @@ def life(stage: str, attempts: int) -> Iterator[Payload]:
             )
         yield p.CheckpointRecorded(stage=stage, checkpoint={"step": number})
         if number < attempts:
-            yield p.StageFailed(stage=stage, attempt=f"att-{number:04d}", error="exit 137")
+            yield p.StageFailed(stage=stage, attempt=id_, error="exit 137")
             yield p.StageRetried(stage=stage, fix="more memory", retry=number)
     yield computed(stage, attempts)
     yield p.StageCompleted(stage=stage, outputs=[p.FileDigest(path="a", size=1, sha256="0" * 64)])

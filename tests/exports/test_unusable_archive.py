@@ -82,7 +82,7 @@ def forged(file: Path, change: Callable[[dict[str, Any], Files], None]) -> Path:
     change(manifest, files)
     for name, content in files.items():
         if name != "manifest.json":
-            manifest["files"][name] = {"bytes": 1, "sha256": sha256(content).hexdigest()}
+            manifest["files"][name] = {"bytes": len(content), "sha256": sha256(content).hexdigest()}
     files["manifest.json"] = json.dumps(manifest).encode()
     with ZipFile(file, "w") as archive:
         for name, content in files.items():

@@ -15,10 +15,10 @@ from eventstore.sqlite import open_store
 from eventstore.store import Claim, EventStore, Expected
 from lifecycle import payload as p
 from lifecycle.decide import decide
+from lifecycle.event_types import UPCASTERS, VERSIONS
 from lifecycle.impact import impact_of
 from lifecycle.payload import Payload
 from lifecycle.plan import create
-from lifecycle.schema import UPCASTERS, VERSIONS
 from lifecycle.workflow import Workflow
 from migrations.upgrade import upgrade
 from service.consent import proof_of, statement_of
@@ -195,7 +195,7 @@ class World:
         head = self.log.store.head(STREAM)
         assert head is not None
         impact = impact_of(state, found, {})
-        statement = statement_of(state, found, impact, head.hash)
+        statement = statement_of(state, found, impact, head.hash, {})
         return p.AmendmentApproved(amendment=amendment, proof=proof_of(statement, "trust"))
 
     def append(self, actor: Actor, planned: Sequence[Payload], state: Workflow | None) -> None:

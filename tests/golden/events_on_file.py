@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lifecycle.payload import Payload
-from lifecycle.schema import EVERY
+from lifecycle.schema import models
 
+EVERY = models()
 FOLDER = Path(__file__).parent / "events"
 
 

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from eventstore.codec import Schema
-from lifecycle.schema import EVERY, UPCASTERS, VERSIONS
+from lifecycle.event_types import UPCASTERS, VERSIONS
+from lifecycle.schema import models
 from tests.golden.events_on_file import OnFile, examples, path_of, schema_of
 
+EVERY = models()
 EXAMPLES = list(examples())
 HOW = "raise schema_version, add an upcaster, and keep an example of the new version"
 

@@ -154,7 +154,7 @@ class Chronicle:
         except LifecycleError:
             return None
         head = next(iter(self.store.read(STREAM, after=self.head - 1))).hash
-        statement = consent.statement_of(state, amendment, impact, head)
+        statement = consent.statement_of(state, amendment, impact, head, {})
         proof = consent.proof_of(statement, "trust")
         return p.AmendmentApproved(amendment=amendment.id, approved_by="ada", proof=proof)
 

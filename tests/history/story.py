@@ -14,7 +14,8 @@ from eventstore.store import EventStore, Refusal
 from lifecycle import payload as p
 from migrations.upgrade import upgrade
 from service.clock import utc_text
-from service.root import Config, Root, config_text
+from service.root import Config, Root, config_text, kept
+from service.trust import trust
 from tests.history.chronicle import AGREE, STREAM, Chronicle, Deed
 from tests.projections.story import attempt, computed, launched
 
@@ -101,6 +102,7 @@ def written(path: Path, url: str | None = None) -> Path:
     root = Root(path, url)
     root.folder.mkdir(parents=True)
     root.config_file.write_text(config_text(Config("w", database_url=url)))
+    trust(kept(url), path)
     upgrade(root.address)
     story = Story.__new__(Story)
     with closing(open_log(root.address, schema=SCHEMA, clock=instants(lambda: story.now))) as store:

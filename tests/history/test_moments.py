@@ -90,7 +90,7 @@ def test_a_version_that_is_yet_to_come_is_not_found(place: Place, name: str) -> 
 @pytest.mark.parametrize("moment", ["--at 0", "--at 2020-01-01", "--known-at 2020-01-01"])
 def test_before_the_first_event_nothing_had_happened(place: Place, moment: str) -> None:
     """The error says when it began; there is a workflow, so none is to be made."""
-    first = place.done("events", "--limit", "1")[0]
+    first = place.done("events")[0]
     answer = place.json("status", *moment.split())
     assert (answer.code, answer.error["code"]) == (3, "no_workflow_yet")
     assert "nothing had happened yet" in answer.error["message"]

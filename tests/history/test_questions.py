@@ -5,14 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from cli.app import COMMANDS
-from eventstore.connection import connect
-from service.approvals import Approvals
+from cli.tree import COMMANDS
 from tests.cli.support import Place, tree
 from tests.history.on_file import FOLDER, QUESTIONS, SQL, files
 from tests.history.story import written
@@ -197,22 +194,6 @@ def test_no_question_changes_a_byte(kept: Place) -> None:
     before = tree(kept.path)
     assert files(kept.path)
     assert tree(kept.path) == before
-
-
-def test_a_row_that_somebody_wrote_counts_for_nothing_where_only_the_log_counts(
-    kept: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Under ``signature`` the answer comes from the log; a rebuild mends the tables."""
-    kept.done("db", "project")
-    honest = kept.done("audit", "transitions")
-    with closing(connect(kept.path / ".wfctl/events.db", "mode=rw", 1)) as database:
-        database.execute("UPDATE history_transitions SET actor = 'user:ada'")
-    assert kept.done("audit", "transitions") != honest
-    with monkeypatch.context() as patched:
-        patched.setattr(Approvals, "bars_stored_folds", lambda *_: True)
-        assert kept.done("audit", "transitions") == honest
-    assert kept.done("db", "project", "--rebuild")["events"] == 33
-    assert kept.done("audit", "transitions") == honest
 
 
 def test_the_dry_run_of_a_projection_writes_nothing(kept: Place) -> None:

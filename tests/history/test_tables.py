@@ -41,8 +41,7 @@ def all_rows(path: Path) -> Tables:
 
 def expected(tables: HistoryTables) -> Tables:
     """Return the rows that a fold in memory yields."""
-    parts, _ = tables.rest(tables.checkpoint(), tables.log.current().head)
-    rows = united(parts)
+    rows = united(tables.folded())
     return {name: [found[key] for key in sorted(found)] for name, found in rows.items()}
 
 
@@ -102,23 +101,7 @@ def test_caught_up_in_steps_dropped_and_rebuilt_or_folded_are_the_same_rows(
         assert {name: rows for name, rows in caught_up.items() if rows} == expected(tables)
 
 
-def test_what_the_tables_lack_is_folded_and_not_written(
-    chronicle: Chronicle, tmp_path: Path
-) -> None:
-    """A read goes on from the checkpoint, in memory."""
-    path = tmp_path / "events.db"
-    tables = HistoryTables(path, chronicle.log)
-    tables.catch_up()
-    before, head = all_rows(path), chronicle.head
-    assert chronicle.do(ONWARD)
-    parts, stored = tables.rest(tables.checkpoint())
-    rows = united(parts)
-    assert stored
-    assert [key for (key,) in rows["history_events"]] == list(range(head + 1, chronicle.head + 1))
-    assert all_rows(path) == before
-
-
-def test_what_the_tables_lack_comes_in_parts(
+def test_the_rows_of_the_log_come_in_parts(
     chronicle: Chronicle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long the log is, the rows of few events are held at a time; together they are all."""
@@ -126,7 +109,7 @@ def test_what_the_tables_lack_comes_in_parts(
     tables = HistoryTables(tmp_path / "events.db", chronicle.log)
     whole = expected(tables)
     monkeypatch.setattr("service.history.CHUNK", 2)
-    parts = list(tables.rest(tables.checkpoint())[0])
+    parts = list(tables.folded())
     assert len(parts) > chronicle.head // 2
     assert max(len(part.get("history_events", {})) for part in parts) == 2
     assert expected(tables) == whole

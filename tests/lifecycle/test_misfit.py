@@ -11,10 +11,10 @@ from pydantic import BaseModel, Field, JsonValue, StringConstraints, TypeAdapter
 
 from lifecycle.machines.definition import Definition
 from lifecycle.misfit import misfit, problem
-from lifecycle.payload import PAYLOADS
 from lifecycle.plan import Plan
+from lifecycle.schema import models
 
-MODELS: list[type[BaseModel]] = [*PAYLOADS.values(), Plan, Definition]
+MODELS: list[type[BaseModel]] = [*models().values(), Plan, Definition]
 PATTERNS = {
     json.loads(f'"{found}"')
     for model in MODELS

@@ -72,10 +72,10 @@ def test_the_order_of_parameters_survives() -> None:
 
 
 def test_foreign_fields_are_kept() -> None:
-    """Given fields that nobody specified, they are in the state."""
-    plan = {**s.PLAN, "laboratory": "B12", "stages": stages(verification={"atoms": 50})}
+    """Given fields for people, and what files of the protocol carry, they are in the state."""
+    plan = {**s.PLAN, "x-laboratory": "B12", "stages": stages(verification={"atoms": 50})}
     state = s.given(plan=plan)
-    assert state.extra == {"laboratory": "B12"}
+    assert state.extra == {"x-laboratory": "B12"}
     assert state.stage("stage-2").extra == {"verification": {"atoms": 50}}
 
 
@@ -107,11 +107,14 @@ def test_a_duplicate_id_is_named() -> None:
     assert "stages: stage-1 appears 2 times" in broken(stages=stages(id="stage-1"))
 
 
-@pytest.mark.parametrize("id_", ["stage-2a", "stage-0", "Stage-2", "stage-02", "2", "stage-"])
+@pytest.mark.parametrize(
+    "id_",
+    ["stage-2a", "stage-0", "Stage-2", "stage-02", "2", "stage-", "a.b", "docs", "att-0001", "a/b"],
+)
 def test_a_malformed_id_is_refused(id_: str) -> None:
-    """Given an id that is not stage-N, the problem shows its place and itself."""
-    (problem,) = broken(stages=stages(id=id_))
-    assert problem.startswith("stages[1].id: ")
+    """Given an id that is neither stage-N nor a name, the problem shows its place and itself."""
+    problems = broken(stages=stages(id=id_))
+    (problem,) = [one for one in problems if one.startswith("stages[1].id: ")]
     assert repr(id_) in problem
 
 

@@ -27,7 +27,7 @@ LOCAL = {"local": {"type": "local", "config": {"batch_type": "Shell"}}}
 def plan(**config: Any) -> dict[str, Any]:
     """Return a plan of a local stage, a remote one, and one after both."""
     stages = [
-        {"id": "stage-1", "name": "Near"},
+        {"id": "stage-1", "name": "Near", "parameters": {"expected_seconds": 1}},
         {"id": "stage-2", "name": "Far", "backend": "far"},
         {"id": "stage-3", "name": "Both", "depends_on": ["stage-1", "stage-2"]},
     ]
@@ -123,12 +123,12 @@ def superseded() -> p.StageFailed:
     return p.StageFailed(stage="stage-1", error="superseded", superseded_by="amend-1")
 
 
-def test_without_a_session_nothing_is_charged() -> None:
-    """Nor is it charged to the session that starts next."""
+def test_what_ends_without_a_session_is_charged_to_the_next() -> None:
+    """In the append that starts it, and once."""
     state = s.given(*synchronous("stage-1"), plan=plan())
     state, events = carried_out(state, p.SessionStarted(), p.NoteLogged(text="on"))
-    assert charged(events) == []
-    assert state.session.cost == 0
+    assert charged(events) == [("stage-1", 1.0, "sync")]
+    assert state.session.cost == 1
 
 
 @settings(max_examples=60)
@@ -144,13 +144,17 @@ def test_budget_arithmetic(weights: list[float], budget: float) -> None:
         assert affords(state, state.stages[stage]) == fits
 
 
-def test_the_estimate_of_the_next_stage_is_sync_where_it_is_local_and_async_where_remote() -> None:
-    """Whatever is under way is reserved for."""
+def test_the_estimate_of_a_stage_is_what_its_end_will_charge() -> None:
+    """Short and local: sync; waited for: async; retried: an error cycle."""
     state = opened(session_budget=2)
     near, far = state.stages["stage-1"], state.stages["stage-2"]
     assert (estimate(state, near), estimate(state, far)) == (1, 1.5)
     assert affords(state, near)
     assert not affords(state, near, [far])
+    near.parameters = {}
+    assert estimate(state, near) == 1.5
+    near.retry_count = 1
+    assert estimate(state, near) == 2
 
 
 def test_weights_and_budget_are_as_usual_where_a_file_says_nothing_usable() -> None:
@@ -165,13 +169,14 @@ def test_weights_and_budget_are_as_usual_where_a_file_says_nothing_usable() -> N
 @pytest.mark.parametrize("reason", ["budget_exhausted", "blocked", "waiting"])
 def test_the_previous_exit_reason_is_logged_and_cleared(reason: Any) -> None:
     """A session that waited for a job has none."""
-    state, _ = carried_out(opened(), p.SessionEnded(reason=reason))
+    budget = 1 if reason == "budget_exhausted" else 6
+    state, _ = carried_out(opened(session_budget=budget), p.SessionEnded(reason=reason))
     shown = None if reason == "waiting" else reason
     assert state.session.exit_reason == shown
     state, events = carried_out(state, p.SessionStarted())
     note = events[0]
     assert isinstance(note, p.NoteLogged)
-    assert note.text == f"Previous session ended: exit_reason={shown or 'null'}, cost=0/6"
+    assert note.text == f"Previous session ended: exit_reason={shown or 'null'}, cost=0/{budget}"
     assert (state.session.exit_reason, state.session.cost, state.session.count) == (None, 0, 2)
     assert len(events) == 2
 
@@ -251,8 +256,8 @@ def test_a_block_says_which_stage_why_and_what_would_unblock_it() -> None:
     note = decide(state, p.SessionEnded(reason="blocked"), s.AT)[0]
     assert isinstance(note, p.NoteLogged)
     assert note.text == (
-        'Session ending: blocked. stage-1: failed (it broke); `wfctl stage retry stage-1 --fix "…"`'
-        " would unblock it"
+        "Session ending: blocked. stage-1: failed (it broke); "
+        "`wfctl stage retry stage-1 --fix TEXT` would unblock it"
     )
 
 

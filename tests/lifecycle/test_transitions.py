@@ -28,6 +28,8 @@ LEGAL = {
     ("post_processing", "failed"),
     ("completed", "invalidated"),
     ("invalidated", "ready"),
+    # The table leaves open what becomes of a failure of which the inputs change.
+    ("failed", "invalidated"),
     ("failed", "ready"),
 } | {(status.value, "skipped") for status in Status if status is not Status.SKIPPED}
 

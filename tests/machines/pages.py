@@ -17,13 +17,15 @@ by hand. A [walk through one of them](machines-tutorial.md) shows the commands.
 A machine is in one phase at a time. `wfctl machine transition` goes to another where the guard of
 the way is met; a refusal lists every condition that is not. `update` changes fields and never the
 phase. Loops are counted by the log; past their limit the machine goes to the phase named, and says
-so. Any phase that is not final leads to `cancelled`. What a person decides takes a proof of
-consent, as an amendment does ([consent.md](consent.md)). The files are projections: a hand edit is
+so. Any phase that is not final leads to `cancelled`. In a phase where a person
+decides (`person: decides`) each way out that no loop counts takes an approval, with a proof of
+consent, as an amendment does ([consent.md](consent.md)); where a person advises
+(`person: advises`) nothing holds the work up. The files are projections: a hand edit is
 kept and recorded, and waits for `wfctl machine drift`.
 
-A definition of your own is a JSON, YAML or TOML file of the same form as
-`lifecycle/machines/definitions/*.yaml`; it is checked whole when it is loaded, and stays with the
-machine for as long as that lives.
+A definition of your own is a JSON, YAML or TOML file: [every key, guard and shape of
+it](machine-definitions.md), with an example. It is checked whole when it is loaded, and stays with
+the machine for as long as that lives.
 """
 
 

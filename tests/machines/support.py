@@ -12,7 +12,7 @@ from lifecycle.machines import payload as p
 from lifecycle.machines.decide import after, decide
 from lifecycle.machines.definition import Definition, load
 from lifecycle.machines.guard import FileFact
-from lifecycle.machines.machine import Machine
+from lifecycle.machines.machine import Machine, Move
 from lifecycle.machines.path import parse, put
 from lifecycle.machines.shape import below
 from lifecycle.payload_base import Payload
@@ -103,10 +103,14 @@ class World:
     recorded: list[str] = field(default_factory=list)
     approved: list[str] = field(default_factory=list)
     files: dict[str, FileFact] = field(default_factory=dict)
+    diverted_by: str | None = None
 
     def machine(self, phase: str) -> Machine:
         """Return a machine in the phase in this world."""
         state = placed(self.known, phase, self.document, self.status)
+        if self.diverted_by is not None:
+            move = Move("before", phase, AT, loop=self.diverted_by, asked="there")
+            state.moves.append(move)
         for name in self.recorded:
             state = when(state, p.MachineRecorded(name=name))
         for name in self.approved:
@@ -137,6 +141,8 @@ def meet(guard: g.Guard | None, world: World) -> None:  # noqa: C901 - one case 
             world.files[pattern] = FileFact((pattern,), (pattern,))
         case g.StatusIs(phase_status=status):
             world.status = status
+        case g.LimitOf(limit_of=loop):
+            world.diverted_by = loop
         case g.All(all=parts):
             for part in parts:
                 meet(part, world)

@@ -61,7 +61,8 @@ def test_a_command_killed_before_any_step_is_mended_by_the_next(
         died = killed(here, number, *COMMANDS[type_])
         deaths += died
         age_lock(here)
-        here.done("checkpoint", "one", "--summary", "went on")
+        # It is carried out, or refused where the one before ended the machine.
+        assert here.call("checkpoint", "one", "--summary", "went on").code in (0, 5)
         assert here.wfctl("replay", "--check").data["findings"] == []
         assert here.wfctl("fsck").data["findings"] == []
         assert "drift.detected" not in here.types("one")

@@ -83,7 +83,8 @@ def test_a_phase_needs_its_output_and_the_person(flow: MachinePlace) -> None:
     flow.write(DEMAND, {"wants": "a shop"})
     flow.refused("GUARD_FAILED", 6, "transition", "wf-1", "ARCHITECTURE")
     flow.done("approve", "wf-1", "requirements")
-    event = flow.done("transition", "wf-1", "ARCHITECTURE")["events"][0]
+    flow.done("transition", "wf-1", "ARCHITECTURE")
+    event = flow.events("wf-1")[-1]
     assert event["data"]["files"] == {DEMAND: [DEMAND]}
 
 
@@ -132,8 +133,8 @@ def test_scenario_3_interrupted_while_a_person_chose(flow: MachinePlace) -> None
     assert "do not run the architects" in todo
     assert flow.head("wf-1") == before
     flow.refused("INVALID_INPUT", 2, "approve", "wf-1", "architecture")
-    data = flow.done("approve", "wf-1", "architecture", "--choice", "b")["events"][0]["data"]
-    assert data["choice"] == f"{DESIGNS}/b.json"
+    flow.done("approve", "wf-1", "architecture", "--choice", "b")
+    assert flow.events("wf-1")[-1]["data"]["choice"] == f"{DESIGNS}/b.json"
 
 
 def test_scenario_4_an_ancient_state(place: MachinePlace) -> None:
@@ -158,6 +159,101 @@ def test_scenario_4_an_ancient_state(place: MachinePlace) -> None:
     (kept,) = (place.path / ARCHIVE).iterdir()
     assert kept.name.startswith("wf-9_")
     assert sorted(path.name for path in kept.iterdir()) == ["execution.json", "phase.json"]
+
+
+def test_a_torn_output_is_no_output(flow: MachinePlace) -> None:
+    """Given half a JSON file, then the task is to be run again, and why is said."""
+    at_implementation(flow)
+    flow.done("task", "wf-1", "task-001", "--status", "running")
+    flow.write("memory/tasks/task-001.json", '{"task_id":"task-001","status":"pre_c')
+    findings = flow.done("rehydrate", "wf-1")["resume"]["findings"]
+    assert [one["check"] for one in findings] == ["output_torn"]
+    assert (tasks(flow)["task-001"]["status"], tasks(flow)["task-001"]["attempts"]) == (
+        "pending",
+        1,
+    )
+
+
+def test_an_output_from_before_the_task_is_none_of_its_own(flow: MachinePlace) -> None:
+    """Given an old output, then it says nothing of the task; written anew, the same says it all."""
+    at_implementation(flow)
+    flow.write("memory/tasks/task-001.json", {"status": "verified"})
+    flow.done("task", "wf-1", "task-001", "--status", "running")
+    flow.done("rehydrate", "wf-1")
+    assert tasks(flow)["task-001"]["status"] == "pending"
+    flow.done("task", "wf-1", "task-001", "--status", "running")
+    flow.write("memory/tasks/task-001.json", {"status": "verified"})
+    flow.done("rehydrate", "wf-1")
+    assert tasks(flow)["task-001"]["status"] == "verified"
+
+
+def test_what_another_workflow_left_behind_leads_nowhere(place: MachinePlace) -> None:
+    """Given the files of an earlier workflow, then no phase of a new one is passed by them."""
+    for path in (DEMAND, FINAL, "memory/reports/verification.json"):
+        place.write(path, {"of": "wf-0"})
+    place.write(f"{DESIGNS}/old.json", {"of": "wf-0"})
+    place.write("memory/reflections/2025.md", "It went well.")
+    place.init("wf-1", "dotagent")
+    place.done("append", "wf-1", "phase.started")
+    data = place.refused("GUARD_FAILED", 5, "transition", "wf-1", "ARCHITECTURE")
+    assert data["unmet"][0]["found"] == f"only what was there before the phase: {DEMAND}"
+    place.done("approve", "wf-1", "requirements")
+    resume = place.done("rehydrate", "wf-1")
+    assert resume["workflow"]["phase"] == "REQUIREMENTS"
+    assert "only as it was before the phase began" in resume["resume"]["todo"][0]
+    at_architecture(place)
+    place.refused("INVALID_INPUT", 2, "approve", "wf-1", "architecture", "--choice", "old")
+
+
+def test_a_phase_that_never_began_is_not_resumed(flow: MachinePlace) -> None:
+    """Given outputs for later phases, then the resume stops at the phase that is to begin."""
+    at_implementation(flow)
+    for task in ("task-001", "task-002"):
+        for status in ("running", "verified"):
+            flow.done("task", "wf-1", task, "--status", status)
+    flow.write("memory/reports/verification.json", {"passed": True})
+    flow.write("memory/reflections/2026.md", "It went well.")
+    data = flow.done("rehydrate", "wf-1")
+    assert data["workflow"]["phase"] == "VERIFICATION"
+    assert data["resume"]["todo"][0].startswith("begin VERIFICATION")
+
+
+def test_after_a_design_was_chosen_the_architects_are_not_run_again(flow: MachinePlace) -> None:
+    """Given the choice and no final design, then it goes on to the roundtable."""
+    at_architecture(flow)
+    flow.write(f"{DESIGNS}/a.json", {"style": "a"})
+    flow.done("approve", "wf-1", "architecture", "--choice", "a")
+    (todo,) = flow.done("rehydrate", "wf-1")["resume"]["todo"]
+    assert todo.startswith(f"go on to the roundtable with {DESIGNS}/a.json")
+
+
+def test_a_phase_is_not_complete_without_its_output(flow: MachinePlace) -> None:
+    """What lacks is told apart: nothing there, or no JSON."""
+    data = flow.refused("GUARD_FAILED", 5, "append", "wf-1", "phase.completed")
+    assert data["unmet"][0]["found"] == "no file with content"
+    flow.write(DEMAND, "{ not json")
+    data = flow.refused("GUARD_FAILED", 5, "append", "wf-1", "phase.completed")
+    assert data["unmet"][0]["found"] == "a file that is not valid JSON"
+    flow.done("approve", "wf-1", "requirements")
+    assert "is not valid JSON" in flow.done("rehydrate", "wf-1")["resume"]["todo"][0]
+
+
+@pytest.mark.parametrize("fault", ["unsafe", "output"])
+def test_nothing_is_mended_before_a_person_decided(flow: MachinePlace, fault: str) -> None:
+    """Given a state that contradicts itself, then it stops, and an agent cannot wave it on."""
+    at_implementation(flow)
+    flow.done("task", "wf-1", "task-001", "--status", "running")
+    if fault == "output":
+        (flow.path / DEMAND).unlink()
+    else:
+        flow.write(PHASE, flow.json(PHASE) | {"interruption_safe": False})
+    before, kept = flow.head("wf-1"), (flow.path / PHASE).read_bytes()
+    data = flow.refused("UNSAFE_RESUME", 6, "rehydrate", "wf-1")
+    assert len(data["findings"]) == 1
+    assert (flow.head("wf-1"), (flow.path / PHASE).read_bytes()) == (before, kept)
+    flow.refused("needs_consent", 6, "rehydrate", "wf-1", "--go-on", "--actor", "agent:a")
+    flow.done("rehydrate", "wf-1", "--go-on")
+    assert tasks(flow)["task-001"]["status"] == "pending"
 
 
 def test_a_crash_between_two_phases_is_a_resume(flow: MachinePlace) -> None:
@@ -185,7 +281,7 @@ def test_outputs_that_are_gone_are_found(flow: MachinePlace) -> None:
     """Given a completed phase whose output vanished, then it is said before going on."""
     at_architecture(flow)
     (flow.path / DEMAND).unlink()
-    findings = flow.done("rehydrate", "wf-1")["resume"]["findings"]
+    findings = flow.refused("UNSAFE_RESUME", 6, "rehydrate", "wf-1")["findings"]
     assert [one["check"] for one in findings] == ["output_missing"]
 
 
@@ -197,9 +293,10 @@ def test_an_output_is_looked_for_in_the_root_alone(flow: MachinePlace, tmp_path:
     flow.write("memory/[1].json", {"status": "verified"})
     for task, output in (("task-001", elsewhere), ("task-002", flow.path / "memory/[1].json")):
         flow.done("task", "wf-1", task, "--status", "running", f"output={output}")
+    flow.write("memory/[1].json", {"status": "verified"})
     flow.done("append", "wf-1", "phase.started")
     flow.done("append", "wf-1", "phase.completed", "--data", f'{{"output": "{elsewhere}"}}')
-    found = flow.done("rehydrate", "wf-1")["resume"]["findings"]
+    found = flow.done("rehydrate", "wf-1", "--go-on")["resume"]["findings"]
     assert [one["check"] for one in found] == ["output_missing"]
     assert [tasks(flow)[id_]["status"] for id_ in ("task-001", "task-002")] == [
         "pending",
@@ -272,6 +369,24 @@ def test_a_completed_workflow_is_archived_and_makes_way(flow: MachinePlace) -> N
     assert kept == ["wf-3", "wf-4", "wf-5", "wf-6", "wf-7"]
 
 
+def test_no_archive_of_others_is_counted_or_taken_away(flow: MachinePlace) -> None:
+    """Given folders of one's own, however they are called, then each is there, and ours too."""
+    for number in range(6):
+        flow.write(f"{ARCHIVE}/mine_2099010{number}T000000Z/notes.md", "mine")
+    for number in range(1, 8):
+        if number > 1:
+            flow.init(f"wf-{number}", "dotagent")
+        if number == 3:
+            (kept,) = (flow.path / ARCHIVE).glob("wf-2_*")
+            (kept / "mine.md").write_text("mine too")
+        flow.done("cancel", f"wf-{number}")
+    names = [path.name.split("_")[0] for path in (flow.path / ARCHIVE).iterdir()]
+    assert names.count("mine") == 6
+    assert sorted(one for one in names if one != "mine") == [f"wf-{n}" for n in range(2, 8)]
+    (kept,) = (flow.path / ARCHIVE).glob("wf-2_*")
+    assert [path.name for path in kept.iterdir()] == ["mine.md"]
+
+
 def test_a_broken_file_is_archived_and_written_anew(flow: MachinePlace) -> None:
     """Never deleted, never believed."""
     good = (flow.path / PHASE).read_bytes()
@@ -289,9 +404,13 @@ def test_the_whole_way_to_the_end(flow: MachinePlace) -> None:
     for task in ("task-001", "task-002"):
         for status in ("running", "verified"):
             flow.done("task", "wf-1", task, "--status", status)
-    flow.done("transition", "wf-1", "VERIFICATION")
-    flow.write("memory/reports/verification.json", {"passed": True})
-    flow.write("memory/reflections/2026.md", "It went well.")
+    for phase, output in (
+        ("VERIFICATION", "memory/reports/verification.json"),
+        ("REFLECTION", "memory/reflections/2026.md"),
+    ):
+        flow.done("transition", "wf-1", phase)
+        flow.done("append", "wf-1", "phase.started")
+        flow.write(output, {"passed": True})
     assert flow.done("rehydrate", "wf-1")["workflow"]["phase"] == "COMPLETE"
     phase = flow.json(PHASE)
     assert (phase["current_phase"], phase["phase_status"]) == ("REFLECTION", "complete")

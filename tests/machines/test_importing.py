@@ -124,7 +124,7 @@ def test_times_typed_by_hand_are_compared_as_far_as_they_are_times(
     begun = {"current_phase": "IMPLEMENTATION", "phase_status": "in_progress"}
     source = {"workflow_id": "wf-1", **begun, "started_at": typed}
     imported(place, source, "memory/state/phase.json")
-    found = place.done("rehydrate", "wf-1")["resume"]["findings"]
+    found = place.done("rehydrate", "wf-1", "--go-on")["resume"]["findings"]
     assert ("old_state" in [one["check"] for one in found]) == typed.startswith("2026")
     loop = {"current_step": "PLAN", "step_status": "IN_PROGRESS", "step_started_at": typed}
     imported(place, track(**loop, checkpoints={}))

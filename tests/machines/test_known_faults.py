@@ -152,14 +152,98 @@ def test_blockers_that_never_clear(place: MachinePlace) -> None:
     assert place.done("list")[0]["blockers"] == []
 
 
+def at_delegate(place: MachinePlace) -> None:
+    """Go on to the phase in which the tasks are done."""
+    for written, phase in (
+        ("artifacts.design=d", "plan"),
+        ("artifacts.plan=p", "plan-review"),
+        ("planReview.approved=true", "delegate"),
+    ):
+        place.done("update", "login", written)
+        if phase == "delegate":
+            place.done("approve", "login", "plan")
+        place.done("transition", "login", phase)
+
+
+def test_evidence_of_an_earlier_visit_opens_nothing(place: MachinePlace) -> None:
+    """Given a fix cycle, then the tasks and reviews from before it do not count again."""
+    place.init("login")
+    at_delegate(place)
+    done = '{"tasks": [{"id": "T-1", "status": "complete"}]}'
+    place.done("update", "login", "--data", done)
+    place.done("transition", "login", "review")
+    place.done("update", "login", "reviews.spec-review.status=fail")
+    place.done("transition", "login", "delegate")
+    data = place.refused("GUARD_FAILED", 5, "transition", "login", "review")
+    assert data["unmet"][0]["found"] == "not written since the phase began"
+    place.done("update", "login", "--data", done)
+    place.done("transition", "login", "review")
+    place.refused("GUARD_FAILED", 5, "transition", "login", "delegate")
+    place.done("update", "login", "reviews.quality-review.status=pass")
+    place.refused("GUARD_FAILED", 5, "transition", "login", "delegate")
+
+
+def test_what_is_set_ahead_opens_nothing_later(place: MachinePlace) -> None:
+    """Given one update with all that later guards ask for, then it counts in its phase alone."""
+    place.init("login")
+    place.done("update", "login", "artifacts.design=d", "artifacts.plan=p")
+    place.done("transition", "login", "plan")
+    place.refused("GUARD_FAILED", 5, "transition", "login", "plan-review")
+
+
+@pytest.mark.parametrize("task", ['{"status": "complete"}', '{"id": "", "status": "complete"}'])
+def test_a_task_that_nobody_can_name_is_refused(place: MachinePlace, task: str) -> None:
+    """A task has an id of its own."""
+    place.init("login")
+    place.refused("INVALID_INPUT", 2, "update", "login", f"tasks=[{task}]")
+
+
+@pytest.mark.parametrize("path", ["planreview.approved", "artefacts.design", "artifacts.desing"])
+def test_a_misspelt_field_is_refused_with_the_nearest(place: MachinePlace, path: str) -> None:
+    """Fields of one's own have names that differ more."""
+    place.init("login")
+    data = place.refused("INVALID_INPUT", 2, "update", "login", f"{path}=true")
+    assert (
+        "is planReview meant?" in str(data)
+        or "is artifacts meant?" in str(data)
+        or ("is design meant?" in str(data))
+    )
+    place.done("update", "login", "x-mood=good")
+
+
+def test_new_items_at_the_end_of_a_list_are_all_kept(place: MachinePlace) -> None:
+    """Given appends that know nothing of each other, then each has its own place."""
+    place.init("login")
+    for number in range(4):
+        task = f'tasks[+]={{"id": "T-{number}"}}'
+        place.done("update", "login", task)
+    assert [task["id"] for task in place.json(STATE)["tasks"]] == ["T-0", "T-1", "T-2", "T-3"]
+    place.refused("INVALID_INPUT", 2, "update", "login", "tasks[01].status=complete")
+
+
+def test_a_machine_that_has_ended_takes_no_more(place: MachinePlace) -> None:
+    """Nothing is recorded of a cancelled machine, and no file of it changes."""
+    place.init("login")
+    place.done("cancel", "login")
+    before = place.head("login")
+    for line in (
+        ("update", "login", "note=late"),
+        ("task", "login", "T-1"),
+        ("checkpoint", "login", "--summary", "late"),
+    ):
+        place.refused("ALREADY_CANCELLED", 5, *line)
+    assert place.head("login") == before
+
+
+def test_an_empty_folder_has_no_machines(place: MachinePlace) -> None:
+    """It is an empty list, and no error."""
+    assert place.done("list") == []
+
+
 def test_an_empty_task_list_counted_as_all_complete(place: MachinePlace) -> None:
     """No task is not every task."""
     place.init("login")
-    place.done(
-        "update", "login", "artifacts.design=d", "artifacts.plan=p", "planReview.approved=true"
-    )
-    for phase in ("plan", "plan-review", "delegate"):
-        place.done("transition", "login", phase)
+    at_delegate(place)
     data = place.refused("GUARD_FAILED", 5, "transition", "login", "review")
     assert data["unmet"][0]["found"] == "none at all"
     place.done("update", "login", "tasks=[]")
@@ -167,28 +251,25 @@ def test_an_empty_task_list_counted_as_all_complete(place: MachinePlace) -> None
 
 
 def test_a_pending_task_hidden_behind_another_of_its_id(place: MachinePlace) -> None:
-    """Given two tasks of one id, one of them pending, then not every task is complete."""
+    """Given two tasks of one id, one of them pending, then they are refused."""
     place.init("login")
-    place.done(
-        "update", "login", "artifacts.design=d", "artifacts.plan=p", "planReview.approved=true"
-    )
-    for phase in ("plan", "plan-review", "delegate"):
-        place.done("transition", "login", phase)
+    at_delegate(place)
     twice = [{"id": "T-1", "status": status} for status in ("pending", "complete")]
-    place.done("update", "login", f"tasks={json.dumps(twice)}")
+    place.refused("INVALID_INPUT", 2, "update", "login", f"tasks={json.dumps(twice)}")
     place.refused("GUARD_FAILED", 5, "transition", "login", "review")
 
 
 def test_loops_counted_by_nobody(place: MachinePlace) -> None:
     """Given a debug that fails its tests, then two fixes, and then a person, whoever counts."""
     place.init("crash", "debug")
-    place.done("update", "crash", "triage.symptom=x", "track=hotfix", "validation.testsPass=false")
+    place.done("update", "crash", "triage.symptom=x", "track=hotfix")
     for phase in ("investigate", "hotfix-implement", "hotfix-validate"):
         place.done("transition", "crash", phase)
     for _ in range(2):
+        place.done("update", "crash", "validation.testsPass=false")
         assert place.done("transition", "crash", "--auto")["phase"] == "hotfix-implement"
         place.done("transition", "crash", "hotfix-validate")
-    place.done("update", "crash", "loops=0", "fixCycles=0")
+    place.done("update", "crash", "loops=0", "fixCycles=0", "validation.testsPass=false")
     assert place.done("transition", "crash", "hotfix-implement")["phase"] == "blocked"
 
 
@@ -220,8 +301,41 @@ def test_a_hand_edit_of_a_field_can_be_adopted(place: MachinePlace) -> None:
     assert place.call("drift", "login").code == 0
 
 
+def test_some_fields_of_a_hand_edit_can_be_adopted(place: MachinePlace) -> None:
+    """Given an edit of several, the phase among them, then those that are named are taken over."""
+    place.init("login")
+    place.done("update", "login", "artifacts.design=d.md", "artifacts.plan=p.md")
+    edited = place.json(STATE)
+    edited["phase"] = "completed"
+    edited["artifacts"] = {"design": "by-hand.md"}
+    place.write(STATE, edited)
+    data = place.refused("RESERVED_FIELD", 5, "drift", "login", "--adopt")
+    assert data["rejectedPath"] == "phase"
+    line = ("drift", "login", "--adopt", "--field")
+    assert place.refused("INVALID_INPUT", 2, *line, "track")["edited"]
+    place.done(*line, "artifacts")
+    assert place.json(STATE)["artifacts"] == {"design": "by-hand.md", "plan": None}
+    assert place.phase("login") == "ideate"
+
+
+def test_a_hand_edit_inside_of_the_loop_is_refused_by_its_own_name(place: MachinePlace) -> None:
+    """Given a field of others beside those of the engine, then it alone is taken over."""
+    place.init("auth", "conductor")
+    file = "conductor/tracks/auth/metadata.json"
+    edited = place.json(file)
+    edited["loop_state"]["next_task"] = "2.1"
+    place.write(file, edited)
+    place.done("drift", "auth", "--adopt")
+    assert place.json(file)["loop_state"]["next_task"] == "2.1"
+    edited = place.json(file)
+    edited["loop_state"]["fix_cycle_count"] = 7
+    place.write(file, edited)
+    data = place.refused("RESERVED_FIELD", 5, "drift", "auth", "--adopt")
+    assert data["rejectedPath"] == "loop_state.fix_cycle_count"
+
+
 def test_rehydrate_stays_within_its_bound_and_says_what_it_cut(place: MachinePlace) -> None:
-    """16 KB by default, a thousand tasks or not; it appends nothing."""
+    """5 KB by default, a thousand tasks or not; it appends nothing."""
     place.init("login")
     tasks = [{"id": f"T-{n}", "title": "word " * 40, "status": "pending"} for n in range(1000)]
     place.write("tasks.json", {"tasks": tasks, "planReview": {"gaps": ["g" * 5000] * 30}})

@@ -29,7 +29,7 @@ LIVES: dict[str, list[Step]] = {
         ({"artifacts": {"design": "d.md"}}, "plan"),
         ({"artifacts": {"plan": "p.md"}}, "plan-review"),
         ({"planReview": {"gapsFound": True}}, "plan"),
-        ({}, "plan-review"),
+        ({"artifacts": {"plan": "p.md"}}, "plan-review"),
         ({"planReview": {"approved": True}}, "delegate"),
         (DONE, "review"),
         (REVIEWED, "synthesize"),
@@ -57,6 +57,14 @@ LIVES: dict[str, list[Step]] = {
     ],
 }
 
+#: The steps that a person decides on, and the approval of each.
+APPROVED = {
+    ("plan-review", "delegate"): "plan",
+    ("hotfix-validate", "completed"): "hotfix",
+    ("polish-update-docs", "completed"): "polish",
+    ("synthesize", "completed"): "finish",
+}
+
 
 @pytest.mark.parametrize("type_", LIVES)
 def test_a_whole_life(place: MachinePlace, type_: str) -> None:
@@ -67,6 +75,10 @@ def test_a_whole_life(place: MachinePlace, type_: str) -> None:
         if content:
             place.refused("GUARD_FAILED", 5, "transition", "one", phase)
             place.done("update", "one", "--data", json.dumps(content))
+        approved = APPROVED.get((place.phase("one"), phase))
+        if approved is not None:
+            place.refused("GUARD_FAILED", 6, "transition", "one", phase)
+            place.done("approve", "one", approved)
         for repeated in (False, True):
             line = ("transition", "one", phase, "--command-id", f"step {number}")
             assert place.done(*line)["repeated"] is repeated

@@ -139,6 +139,60 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
         {"phases": {"a": {"output": "../x"}, "b": {"final": True}}},
         "phases.a.output: expected the path",
     ),
+    "a value that a flag never has": (
+        {
+            "fields": {"done": "flag"},
+            "transitions": [{"from": "a", "to": "b", "guard": {"field": "done", "equals": "no"}}],
+        },
+        "a -> b: equals: done: expected flag, found 'no'",
+    ),
+    "a value outside of an enumeration": (
+        {
+            "fields": {"track": "fast|slow"},
+            "transitions": [{"from": "a", "to": "b", "guard": {"field": "track", "equals": "x"}}],
+        },
+        "a -> b: equals: track: expected fast|slow, found 'x'",
+    ),
+    "a status that no item ever has": (
+        {
+            "fields": {"reviews": {"*": {"status": "good|bad"}}},
+            "transitions": [
+                {"from": "a", "to": "b", "guard": {"every": "reviews", "status": ["fine"]}}
+            ],
+        },
+        "no item of reviews is ever fine; expected some of good, bad",
+    ),
+    "a condition on the items of a text": (
+        {
+            "fields": {"note": "text"},
+            "transitions": [{"from": "a", "to": "b", "guard": {"some": "note", "status": ["x"]}}],
+        },
+        "note is text: expected a list or an object",
+    ),
+    "a count that no loop reaches": (
+        {
+            "phases": THREE,
+            "fields": {"x": "text"},
+            "loops": {"again": {"limit": 2, "on_limit": "b"}},
+            "transitions": [
+                *COUNTED[:2],
+                {"from": "a", "to": "b", "guard": {"counter": "again", "at_least": 3}},
+            ],
+        },
+        "again is taken at most 2 times, never 3",
+    ),
+    "a name that nothing is put in for": (
+        {"files": {"state": "{name}.json"}},
+        "files.state: only {id} is put in, the machine's id; found '{name}'",
+    ),
+    "a file that nobody writes": (
+        {"files": {"state": "{id}.state.json", "log": "{id}.log"}},
+        "files.log: nobody writes it; the protocol exarchos has: state",
+    ),
+    "a file of a guard with braces": (
+        {"transitions": [{"from": "a", "to": "b", "guard": {"file": "{id}.md"}}]},
+        "a -> b: file: nothing is put in for braces here",
+    ),
     "its own cancelled phase": (
         {"phases": {"a": {}, "b": {"final": True}, "cancelled": {"final": True}}},
         "every machine has it by itself",

@@ -11,7 +11,7 @@ PLAN: dict[str, Any] = {
     "workflow_id": "melt-2026-03-31",
     "purpose": "See it melt.",
     "experiment_design": "design.md",
-    "campaign": {"zeta": 1, "alpha": 2},
+    "x-campaign": {"zeta": 1, "alpha": 2},
     "stages": [
         {
             "name": "Build",
@@ -20,7 +20,7 @@ PLAN: dict[str, Any] = {
             "outputs": ["stage-1/out.txt"],
             "parameters": {"command": "true", "box": {"y": 1, "x": 2.5}},
             "success_criteria": "The box is whole.",
-            "reviewer": "Ada",
+            "x-reviewer": "Ada",
         },
         {"id": "stage-2", "name": "Schmelze äöü", "depends_on": ["stage-1"]},
         {"id": "stage-3", "name": "Analyse", "depends_on": ["stage-2"]},

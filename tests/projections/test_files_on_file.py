@@ -43,9 +43,9 @@ def test_the_document_has_the_fields_of_the_protocol_in_its_order() -> None:
     state = evolve(None, decided([*COMMANDS, *REST], PLAN))
     assert state is not None
     found = document(state)
-    assert list(found) == [*WORKFLOW_FIELDS, "campaign"]
+    assert list(found) == [*WORKFLOW_FIELDS, "x-campaign"]
     known = [field for field in STAGE_FIELDS if field != "checkpoint"]
-    assert list(found["stages"][0]) == [*known, "reviewer"]
+    assert list(found["stages"][0]) == [*known, "x-reviewer"]
     assert list(found["stages"][1]) == list(STAGE_FIELDS)
 
 
@@ -60,7 +60,7 @@ def test_the_order_in_which_a_person_wrote_is_kept() -> None:
     state = evolve(None, decided([], PLAN))
     assert state is not None
     found = document(state)
-    assert list(found["campaign"]) == ["zeta", "alpha"]
+    assert list(found["x-campaign"]) == ["zeta", "alpha"]
     assert list(found["stages"][0]["parameters"]["box"]) == ["y", "x"]
 
 

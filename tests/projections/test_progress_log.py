@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from lifecycle import payload as p
-from lifecycle.payload import PAYLOADS, Payload
+from lifecycle.event_types import STAGED
+from lifecycle.payload import Payload
 from projections import progress_log
 from projections.times import local_seconds, utc_seconds
 from tests.projections.support import PLAN, Recorded, at, folded, history, last_message, lines
@@ -36,9 +37,12 @@ READIED = p.StageReadied(**HERE)
 PROPOSED = p.AmendmentProposed(
     amendment="amend-1", kind="stage_skip", stage="stage-2", description="It is not needed."
 )
+SKIPPED = 'skip stage-2; described as "It is not needed."'
+COLDER = 'parameter_change workflow; described as "Colder."'
 GENERAL = p.AmendmentProposed(amendment="amend-2", kind="parameter_change", description="Colder.")
 LAUNCHED = p.StageLaunched(**ATTEMPT, mode="tmux", session="dpdisp_stage-1")
 STARTED = p.SessionStarted(number=3)
+KEPT = ".wfctl/drift/x"
 
 #: The head of the log, which a session's first and last line end with.
 ANCHOR = re.compile(r" \[log at version \d+: [0-9a-f]{64}\]$")
@@ -134,14 +138,56 @@ SPELLING: dict[str, tuple[list[Payload], str]] = {
         [attempt(), p.AttemptRelaunched(**ATTEMPT, mode="tmux", reason="monitor gone")],
         "Recovering stage-1: re-launching DPDispatcher",
     ),
+    "attempt.left": (
+        [
+            attempt(),
+            p.AttemptLeft(
+                **ATTEMPT,
+                files=[
+                    p.LeftFile(path="stage-1/restart", size=1, sha256="a"),
+                    p.LeftFile(path="up", size=1, sha256="b", at="stage-1/b"),
+                ],
+                more=9,
+            ),
+        ],
+        "stage-1: att-0001 left stage-1/restart, up and 9 more; 1 kept elsewhere, as stage-1/b",
+    ),
     "outputs.recorded": (
         [p.OutputsRecorded(**HERE, outputs=["a.txt", "b.txt"])],
         "stage-1: outputs: a.txt, b.txt",
     ),
     "outputs.recorded none": ([p.OutputsRecorded(**HERE, outputs=[])], "stage-1: outputs: none"),
+    "results.adopted": (
+        [
+            p.ResultsAdopted(
+                **HERE, outputs=[p.FileDigest(path="a", size=1, sha256="a")], reason="rounded"
+            )
+        ],
+        "WARNING: stage-1: changed by hand and adopted: a (rounded)",
+    ),
+    "claim.overruled": (
+        [
+            p.ClaimOverruled(
+                **ATTEMPT, claim="over", verdict="MONITORED", reason="x", approved_by="ann"
+            )
+        ],
+        "WARNING: stage-1: ann overruled the evidence on att-0001 (MONITORED) and calls it over: x",
+    ),
+    "leftovers.freed": (
+        [p.LeftoversFreed(**ATTEMPT, paths=["stage-1/.attempts/x/work/y"], size=7)],
+        "stage-1: 1 leftovers of att-0001 freed, 7 bytes: stage-1/.attempts/x/work/y",
+    ),
+    "results.changed": (
+        [p.ResultsChanged(**HERE, files=[p.ChangedFile(path="a", kind="missing")])],
+        "WARNING: stage-1: results are not as recorded: a (missing)",
+    ),
+    "results.changed back": (
+        [p.ResultsChanged(**HERE, files=[])],
+        "stage-1: its results are as recorded again",
+    ),
     "outputs.archived": (
         [p.OutputsArchived(**HERE, kept_as="stage-1.v1")],
-        "stage-1: outputs kept as stage-1.v1",
+        "stage-1: outputs will be kept as stage-1.v1 before it runs again",
     ),
     "checkpoint.recorded": (
         [p.CheckpointRecorded(**HERE, checkpoint={"step": 4})],
@@ -154,19 +200,19 @@ SPELLING: dict[str, tuple[list[Payload], str]] = {
     ),
     "amendment.proposed": (
         [PROPOSED],
-        "Amendment proposed: amend-1 (stage_skip, stage-2): It is not needed.",
+        f"Amendment proposed: amend-1 (stage_skip, stage-2): {SKIPPED}",
     ),
     "amendment.proposed workflow": (
         [GENERAL],
-        "Amendment proposed: amend-2 (parameter_change, workflow): Colder.",
+        f"Amendment proposed: amend-2 (parameter_change, workflow): {COLDER}",
     ),
     "amendment.approved": (
         [PROPOSED, p.AmendmentApproved(amendment="amend-1", version=2)],
-        "Amendment approved: amend-1 (stage_skip, stage-2): It is not needed.",
+        f"Amendment approved: amend-1 (stage_skip, stage-2): {SKIPPED}",
     ),
     "amendment.rejected": (
         [PROPOSED, p.AmendmentRejected(amendment="amend-1")],
-        "Amendment rejected: amend-1 (stage_skip, stage-2): It is not needed.",
+        f"Amendment rejected: amend-1 (stage_skip, stage-2): {SKIPPED}",
     ),
     "session.started": ([STARTED], "Session 3 started. Workflow: melt-2026-03-31"),
     "session.ended": (
@@ -190,8 +236,8 @@ SPELLING: dict[str, tuple[list[Payload], str]] = {
         "stage-1: session_cost += 2 (error_cycle), total=3.5/6",
     ),
     "drift.detected": (
-        [p.DriftDetected(file="workflow-state.json", kept_as="d/x")],
-        "WARNING: workflow-state.json was changed by hand; the foreign version is kept as d/x",
+        [p.DriftDetected(file="workflow-state.json", kept_as=KEPT)],
+        f"WARNING: workflow-state.json was changed by hand; the foreign version is kept as {KEPT}",
     ),
 }
 
@@ -215,7 +261,7 @@ def test_a_line_is_spelt_as_readers_expect_it(name: str) -> None:
 def test_every_event_type_has_a_line_that_is_spelt_or_is_silent() -> None:
     """A new type fails here until somebody says which."""
     spelt = {name.split()[0] for name in SPELLING}
-    assert spelt | SILENT | IMPORTED == set(PAYLOADS)
+    assert spelt | SILENT | IMPORTED == set(STAGED)
 
 
 @pytest.mark.parametrize("type_", sorted(SILENT))

@@ -108,7 +108,7 @@ def judged(attempt: Attempt) -> Verdict:
     return verdict(Evidence.from_dict(collect(attempt, NOW).to_dict()))
 
 
-def until(holds: Callable[[], object], seconds: float = 60.0) -> None:
+def until(holds: Callable[[], object], seconds: float = 200.0) -> None:
     """Wait until something holds; fail the test where it never does."""
     end = time.monotonic() + seconds
     while not holds():

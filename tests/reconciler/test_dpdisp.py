@@ -21,6 +21,7 @@ from reconciler.evidence import collect
 from reconciler.markers import clear_stale
 from reconciler.runner import Mode
 from reconciler.submission import StageJob
+from tests.programs import path_without
 from tests.reconciler.support import (
     LONG,
     NOW,
@@ -45,7 +46,8 @@ def test_a_job_that_ends_well_is_collected(stage: Stage, mode: Mode) -> None:
     assert stage.runner().wait(attempt, 60)
     assert (launched.mode, launched.note) == (mode, None)
     assert (stage.root / OUTPUT).read_text() == "hi\n"
-    assert attempt.exit_code_marker.read_text().split()[:2] == ["0", attempt.tag]
+    assert attempt.exit_code_marker.read_bytes() == b"0\n"
+    assert attempt.exit_code_record.read_text().split()[:2] == ["0", attempt.tag]
     assert attempt.done_marker.read_text().split()[:2] == ["0", attempt.tag]
     assert (judged(attempt).name, stage.runs(attempt)) == ("SUCCEEDED", 1)
 
@@ -94,13 +96,7 @@ def test_a_second_attempt_computes_anew(stage: Stage) -> None:
 
 def test_without_tmux_the_monitor_is_detached_and_says_so(stage: Stage, tmp_path: Path) -> None:
     """No tmux on the path: nothing is lost but the session, and the caller is told."""
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for folder in ("/usr/bin", "/bin"):
-        for tool in Path(folder).iterdir():
-            if tool.name != "tmux" and not (tools / tool.name).exists():
-                (tools / tool.name).symlink_to(tool)
-    environ = {**stage.environ, "PATH": str(tools)}
+    environ = {**stage.environ, "PATH": path_without("tmux", tmp_path / "tools")}
     attempt = Stage(stage.root, environ).prepare(WRITE)
     launched = DPDispatcherRunner(environ=environ).launch(attempt, Mode.TMUX)
     assert (launched.mode, launched.session) == (Mode.SETSID, None)
@@ -204,12 +200,25 @@ def test_a_missing_program_says_what_to_do(stage: Stage, tmp_path: Path) -> None
         DPDispatcherRunner(environ=environ).prepare(stage.attempt(), given)
 
 
-def test_a_monitor_that_cannot_start_says_why(stage: Stage) -> None:
-    """A lock that cannot be made is an error with what the wrapper printed."""
+def test_a_monitor_that_cannot_start_says_why(stage: Stage, tmp_path: Path) -> None:
+    """A record that cannot be written is an error with what the wrapper printed."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/sync").write_text("#!/bin/sh\necho no space left >&2\nexit 1\n")
+    (tmp_path / "bin/sync").chmod(0o755)
+    full = Stage(stage.root, {**stage.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"})
+    attempt = full.prepare(WRITE)
+    with pytest.raises(LaunchFailed, match="no space left"):
+        full.runner().launch(attempt, Mode.SETSID)
+
+
+def test_what_is_no_lock_is_moved_out_of_the_way(stage: Stage) -> None:
+    """A folder in its place is kept aside, and the job runs."""
     attempt = stage.prepare(WRITE)
+    attempt.monitor_lock.unlink()
     attempt.monitor_lock.mkdir()
-    with pytest.raises(LaunchFailed, match=r"\.monitor\.lock"):
-        stage.runner().launch(attempt, Mode.SETSID)
+    stage.runner().launch(attempt, Mode.SETSID)
+    assert stage.runner().wait(attempt, 60)
+    assert (attempt.folder / "stale/.monitor.lock.0").is_dir()
 
 
 def test_the_wrapper_is_a_script_that_anybody_may_run(stage: Stage) -> None:

@@ -209,6 +209,8 @@ def test_a_command_that_outlives_its_shell_is_waited_for(stage: Stage) -> None:
     attempt = stage.prepare(f"exec python3 -c 'import time; time.sleep(600)'; {WRITE}")
     stage.runner().launch(attempt, Mode.SETSID)
     until(lambda: stage.runs(attempt) == 1)
+    # The command may be at work before DPDispatcher has written down the id of its job.
+    until(lambda: stage.runner().facts(attempt).job_ids)
     [shell] = stage.runner().facts(attempt).job_ids
     end(int(shell))
     until(lambda: start_ticks(int(shell)) is None)
@@ -224,8 +226,8 @@ def test_results_collected_by_a_monitor_that_left_no_marker_count(stage: Stage) 
     """Killed between DPDispatcher's end and the exit code, nothing has to be run again."""
     attempt = stage.prepare(WRITE)
     stage.runner().launch(attempt, Mode.SYNC)
-    attempt.exit_code_marker.unlink()
-    attempt.done_marker.unlink()
+    for marker in (attempt.exit_code_record, attempt.exit_code_marker, attempt.done_marker):
+        marker.unlink()
     assert judged(attempt).name == "COLLECTED_UNMARKED"
     assert stage.runner().launch(attempt, Mode.SYNC).exit_code == 0
     assert (judged(attempt).name, stage.runs(attempt)) == ("SUCCEEDED", 1)
@@ -248,8 +250,9 @@ def test_markers_of_an_earlier_attempt_are_kept_aside(stage: Stage) -> None:
     second = stage.prepare(WRITE, "att-0002")
     assert collect(second, NOW).exit_marker.seen is Seen.OTHER
     stage.runner().launch(second, Mode.SYNC)
-    assert attempt_of(second.folder / "stale/DPDISP_EXIT_CODE") == first.tag
-    assert attempt_of(second.exit_code_marker) == second.tag
+    assert (second.folder / "stale/DPDISP_EXIT_CODE").read_text() == "0\n"
+    assert attempt_of(second.folder / "stale/DPDISP_DONE") == first.tag
+    assert attempt_of(second.exit_code_record) == second.tag
 
 
 def test_two_monitors_at_once_are_one(stage: Stage) -> None:

@@ -40,7 +40,7 @@ def built(**changes: Any) -> dict[str, Any]:
 
 def attempted(given: dict[str, Any], **described: Any) -> tuple[dict[str, Any], Machine]:
     """Return the attempt's copy of a submission and the machine it goes to."""
-    return submission.for_attempt(given, ATTEMPT, described or None, "-mark")
+    return submission.for_attempt(given, ATTEMPT, described or None)
 
 
 def own(given: dict[str, Any], **described: Any) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def test_a_referenced_machine_gets_no_profile_beside_it() -> None:
         "$ref": "/w/stage-2/../hpc.json",
         "retry_count": 0,
         "local_root": "/w",
-        "remote_root": "/far/wf/stage-2/att-0001-mark",
+        "remote_root": "/far/wf/stage-2/att-0001",
     }
 
 

@@ -56,6 +56,13 @@ def strays() -> Evidence:
     return seen(copies=("c" * 40,), scheduler="Slurm", queue=Queue(1, listed))
 
 
+def untold(**changes: Any) -> Evidence:
+    """Return the evidence of a command that outlived its shells and left its output."""
+    job = replace(JOB, alone=True)
+    known = {"jobs": (job,), "exit_marker": own(0), "outputs": (IN_PLACE,)}
+    return seen(**{**known, **changes})
+
+
 ROWS: list[tuple[str, Evidence, Action]] = [
     ("ELSEWHERE", seen(root_now="/moved"), Action.UNKNOWN),
     ("ELSEWHERE", seen(host_now="other", monitor_locked=True), Action.UNKNOWN),
@@ -63,6 +70,9 @@ ROWS: list[tuple[str, Evidence, Action]] = [
     ("MONITORED", submitted(HELD, monitor_locked=True, exit_marker=own(137)), Action.WAIT),
     ("MONITORED", seen(session=True, monitor_alive=None), Action.WAIT),
     ("MONITORED", seen(monitor_locked=None, monitor_alive=True), Action.WAIT),
+    ("MONITOR_STOPPED", seen(monitor_locked=True, monitor_stopped=True), Action.WAIT),
+    ("RUNS_UNWATCHED", submitted(HELD, in_vain=True, exit_marker=own(1)), Action.WAIT),
+    ("NOT_BROUGHT_BACK", submitted(GOOD, in_vain=True, far=Far(1)), Action.UNKNOWN),
     ("UNKNOWN", seen(monitor_locked=None), Action.UNKNOWN),
     ("UNKNOWN", seen(tenants=None), Action.UNKNOWN),
     ("UNKNOWN", submitted(replace(JOB, lock_held=None)), Action.UNKNOWN),
@@ -89,6 +99,10 @@ ROWS: list[tuple[str, Evidence, Action]] = [
     ("JOB_KILLED", submitted(replace(JOB, exit_code=137, failed_flag=True)), Action.LOST),
     ("JOB_LOST", submitted(), Action.LOST),
     ("JOB_LOST", submitted(exit_marker=own(1)), Action.LOST),
+    ("JOB_LOST", submitted(replace(JOB, alone=True)), Action.LOST),
+    ("UNTOLD", untold(), Action.UNKNOWN),
+    ("UNTOLD", untold(exit_marker=Marker(Seen.NONE)), Action.UNKNOWN),
+    ("SUCCEEDED", untold(verifiable=True), Action.SUCCEEDED),
     ("JOB_LOST", submitted(replace(JOB, exit_code=143)), Action.LOST),
     ("JOB_LOST", submitted(replace(JOB, started=False, failed_flag=None)), Action.LOST),
     ("RESULTS_LOST", seen(jobs=(GOOD,)), Action.LOST),
@@ -219,6 +233,11 @@ RACES: list[tuple[str, Evidence, str]] = [
         "a monitor's failure against a job's own success",
         submitted(GOOD, exit_marker=own(1)),
         "FINISHED_NOT_COLLECTED",
+    ),
+    (
+        "a job whose monitors were killed one after the other",
+        submitted(HELD, in_vain=True, exit_marker=own(137)),
+        "ORPHAN_RUNNING",
     ),
     ("a stale output is no output", seen(outputs=(replace(IN_PLACE, new=False),)), "NEVER_STARTED"),
     (

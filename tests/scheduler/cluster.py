@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -109,15 +109,18 @@ class Cluster:
             process.wait()
             until(lambda: not _has_members(process.pid))
 
-    def time_out(self, id_: str, completing: float, remembered: float) -> None:
-        """End a job past its time: signalled, completing and listed for so many seconds each."""
+    def time_out(self, id_: str, completing: float, remembered: Callable[[], None]) -> None:
+        """End a job past its time: signalled, completing for so many seconds, then listed.
+
+        It is forgotten once ``remembered`` returns.
+        """
         process = self.running.pop(id_)
         self._set(id_, "COMPLETING")
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(60)
         time.sleep(completing)
         self._set(id_, "TIMEOUT")
-        time.sleep(remembered)
+        remembered()
         self.forget(id_)
 
     def forget(self, id_: str) -> None:

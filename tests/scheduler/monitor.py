@@ -110,5 +110,6 @@ class Monitor(DPDispatcherRunner):
 
 
 def _finish(attempt: Attempt, code: int) -> None:
-    for marker in (attempt.exit_code_marker, attempt.done_marker):
+    attempt.exit_code_marker.write_text(f"{code}\n")
+    for marker in (attempt.exit_code_record, attempt.done_marker):
         marker.write_text(f"{code}\n{attempt.tag} 2026-01-01T00:00:00.000000Z\n")

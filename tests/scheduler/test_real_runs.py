@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -122,13 +123,16 @@ def test_a_limit_is_known_after_the_scheduler_forgot_it(
     """The monitor, who looked ever more seldom, sees the end of it, whoever comes to ask later."""
     cluster = Cluster(tmp_path / "cluster")
     made = prepared(workflow, tmp_path, cluster, work="sleep 300")
-    folder = made.root / "stage-1/.attempts/att-0001"
     with at_work(cluster), ending(made.start("run")) as run:
-        until(lambda: cluster.jobs("RUNNING") and _looks(folder / "dpdisp.log") > 5)
+        until(lambda: cluster.jobs("RUNNING") and _looks(made) > 4)
         if not is_driven:
             strike(made, Victim.ORCHESTRATOR)
         [id_] = cluster.jobs("RUNNING")
-        cluster.time_out(id_, completing=2, remembered=5)
+        # By now the monitor rests 16 seconds between two looks; it must not wait for the next one.
+        seen = partial(
+            until, lambda: list(made.root.glob("stage-1/.attempts/*/last-words.json")), 14
+        )
+        cluster.time_out(id_, completing=2, remembered=seen)
         if is_driven:
             assert run.wait(PATIENCE) == 6, made.said()
         until((made.root / "stage-1/DPDISP_DONE").exists)
@@ -137,8 +141,9 @@ def test_a_limit_is_known_after_the_scheduler_forgot_it(
     assert len(made.events("stage.launched")) == 1
 
 
-def _looks(log: Path) -> int:
-    return log.read_text().count("it waits or runs") if log.exists() else 0
+def _looks(made: Workflow) -> int:
+    logs = made.root.glob("stage-1/.attempts/att-0001-*/dpdisp.log")
+    return sum(log.read_text().count("it waits or runs") for log in logs)
 
 
 @pytest.mark.long

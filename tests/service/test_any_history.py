@@ -61,6 +61,12 @@ COMMANDS = st.one_of(
     of_stage(p.StageCompleted, evidence=st.none() | TEXTS),
     of_stage(p.StageFailed, error=TEXTS, stop=st.booleans()),
     of_attempt(p.AttemptStopped, ended=st.just(["process 1"]), reason=TEXTS),
+    of_attempt(
+        p.AttemptLeft,
+        files=st.lists(
+            st.builds(p.LeftFile, path=TEXTS, size=st.just(1), sha256=TEXTS), max_size=2
+        ),
+    ),
     of_stage(p.StageRetried, fix=TEXTS),
     of_attempt(
         p.AttemptObserved,

@@ -36,18 +36,26 @@ def silent(number: int, **fields: Any) -> dict[str, Any]:
     return {**stage(number, **fields), "parameters": {}}
 
 
-def workflow(folder: Path, *stages: dict[str, Any], **config: Any) -> Place:
+def workflow(
+    folder: Path,
+    *stages: dict[str, Any],
+    consent: str = "terminal",
+    profiles: dict[str, Any] | None = None,
+    **config: Any,
+) -> Place:
     """Make a workflow; ``config`` goes into its session_config."""
     made = Place(folder / "root")
-    made.path.mkdir(parents=True)
+    made.path.mkdir(parents=True, exist_ok=True)
     plan: dict[str, Any] = {
         "workflow_id": "w-2026-05-04",
         "purpose": "See it run.",
         "stages": list(stages),
     }
+    if profiles is not None:
+        plan["backend_profiles"] = profiles
     if config:
         plan["session_config"] = config
-    made.done("init", str(write_plan(folder, plan)))
+    made.done("init", str(write_plan(folder, plan)), "--consent", consent)
     return made
 
 

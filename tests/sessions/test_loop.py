@@ -140,14 +140,17 @@ def test_a_session_whose_time_is_up_leaves_the_job_to_the_next(tmp_path: Path) -
     assert len(events(place, "attempt.started")) == 1
 
 
-def test_a_loop_that_is_asked_to_stop_ends_its_session_in_order(tmp_path: Path) -> None:
-    """The job goes on, and the next loop takes it up."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_loop_that_is_asked_to_stop_ends_its_session_in_order(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """The job goes on, and the next loop takes it up; a terminal that goes away asks too."""
     place = workflow(tmp_path, stage(1, GO))
     run = started(place, "run")
     until(lambda: events(place, "stage.launched"))
-    run.send_signal(signal.SIGTERM)
+    run.send_signal(number)
     assert answer(run)["exit_reason"] == "waiting"
-    assert run.returncode == 128 + signal.SIGTERM
+    assert run.returncode == 128 + number
     assert place.done("session", "show")["sessions"][0]["end"] == "waiting"
     (place.path / "go").touch()
     assert place.json("run").data["exit_reason"] == "completed"

@@ -105,7 +105,7 @@ def test_a_job_that_fails_is_recorded_with_its_diagnosis(tmp_path: Path) -> None
     before = tree(place.path)
     told = place.done("stage", "diagnose", "stage-1")
     assert (told["category"], told["because"]) == ("software", event["data"]["because"])
-    assert "exited 1, terminated" in told["jobs"][0]
+    assert "exit code 127, a program that was not found" in told["jobs"][0]
     assert place.call("stage", "diagnose", "stage-1").out.startswith("stage-1 att-0001: software")
     assert tree(place.path) == before
 
@@ -113,10 +113,10 @@ def test_a_job_that_fails_is_recorded_with_its_diagnosis(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_a_diagnostic_run_brings_log_and_err_back(tmp_path: Path) -> None:
     """It counts as a retry, ends in failed, and leaves the submission as it was."""
-    place = failing(tmp_path, "echo so far; echo why >&2; exit 3", outputs=["stage-1/out.txt"])
-    assert not (place.path / "stage-1/err").exists()
+    command = "echo so far; echo why >&2; exit 3"
+    place = failing(tmp_path, command, outputs=["stage-1/out.txt"])
     own = {"work_base": ".", "machine": {"batch_type": "Shell", "context_type": "LocalContext"}}
-    task = {"command": "exit 4", "task_work_path": "stage-1", "backward_files": ["out.txt"]}
+    task = {"command": command, "task_work_path": "stage-1", "backward_files": ["out.txt"]}
     given = json.dumps({**own, "resources": {"group_size": 1}, "task_list": [task]})
     (place.path / "stage-1/submission.json").write_text(given)
     place.done("stage", "diagnose", "stage-1", "--submit", "--sync")
@@ -124,7 +124,7 @@ def test_a_diagnostic_run_brings_log_and_err_back(tmp_path: Path) -> None:
     assert (found["status"], found["retry_count"]) == ("failed", 1)
     assert [a["diagnostic"] for a in found["attempts"]] == [False, True]
     assert found["last_error"].startswith("diagnostic run: ")
-    assert "diagnostic run: exit code 4" in (place.path / "stage-1/err").read_text()
+    assert "diagnostic run: exit code 3" in (place.path / "stage-1/err").read_text()
     assert (place.path / "stage-1/submission.json").read_text() == given
     diagnostic = json.loads((place.path / "stage-1/submission.diagnostic.json").read_text())
     assert diagnostic["task_list"][0]["backward_files"] == ["log", "err"]

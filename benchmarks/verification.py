@@ -1,0 +1,92 @@
+"""What it costs to hold each event to its place, beside taking the rows as they stand."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+
+from benchmarks.history import STREAM, begin, fill
+from benchmarks.measurement import Contender, Result, in_fresh_folder, interleaved, table
+from cli.workspace import SCHEMA
+from eventstore.event import RecordedEvent
+from eventstore.sqlite import SqliteStore, open_store
+from eventstore.store import StoredFold
+from lifecycle.evolve import REDUCER
+from lifecycle.workflow import Workflow
+from migrations.upgrade import upgrade
+from service import stored_fold
+from service.clock import system_instant
+from service.log import WorkflowLog
+
+LENGTH = 20_000
+#: Events behind the kept state.
+BEHIND = 400
+
+
+def report(rounds: int, disk: Path) -> str:
+    """The fold from the first event and from a kept state, checked and not, as two tables."""
+    return in_fresh_folder(lambda folder: _measured(folder, rounds), disk)
+
+
+def _measured(folder: Path, rounds: int) -> str:
+    path = folder / "events.db"
+    upgrade(path)
+    with closing(open_store(path, schema=SCHEMA, clock=system_instant)) as store:
+        numbers = count(1)
+        begin(store)
+        fill(store, LENGTH, numbers)
+        log = WorkflowLog(store, STREAM)
+        kept = log.replayed()
+        log.keep_fold(kept)
+        fill(store, LENGTH + BEHIND, numbers)
+        unsealed = StoredFold(STREAM, "bare", REDUCER, kept.head, stored_fold.to_bytes(kept))
+        store.save_fold(unsealed)
+        whole = _compared(log.replayed, lambda: _folded(store, None, 0))
+        after = _compared(
+            WorkflowLog(store, STREAM).current,
+            lambda: _folded(store, _as_kept(store), kept.head),
+        )
+        found = {
+            f"Fold {LENGTH + BEHIND:,} events from the first": _run(whole, rounds),
+            f"Fold {BEHIND} events behind a kept state": _run(after, rounds),
+        }
+        return "\n".join(table(title, "CPU ms", results) for title, results in found.items())
+
+
+def _as_kept(store: SqliteStore) -> Workflow:
+    """The state that is kept without a seal, taken as it stands."""
+    fold = store.load_fold(STREAM, "bare", REDUCER)
+    if fold is None:
+        raise AssertionError("expected a kept state")
+    return stored_fold.from_bytes(fold.state)
+
+
+def _run(contenders: list[Contender], rounds: int) -> list[Result]:
+    return interleaved(contenders, rounds, Path.cwd())
+
+
+def _compared(checked: Callable[[], Workflow], bare: Callable[[], Workflow]) -> list[Contender]:
+    return [
+        ("each event held to its place", lambda _: _timed(checked)),
+        ("rows as they stand", lambda _: _timed(bare)),
+    ]
+
+
+def _timed(work: Callable[[], Workflow]) -> float:
+    start = time.process_time()  # of CPU: other users of the machine are no part of it
+    work()
+    return (time.process_time() - start) * 1000
+
+
+def _folded(store: SqliteStore, start: Workflow | None, after: int) -> Workflow:
+    log = WorkflowLog(store, STREAM)
+    state = log.evolve(start, _as_they_stand(store, after))
+    if state is None:
+        raise AssertionError("expected a workflow in the log")
+    return state
+
+
+def _as_they_stand(store: SqliteStore, after: int) -> Iterator[RecordedEvent]:
+    for raw in store.raw(STREAM, after=after):
+        yield SCHEMA.decode(raw.position, raw.hash, raw.text)

@@ -1,0 +1,7 @@
+"""Workflows to attack, with a configuration of their own."""
+
+from __future__ import annotations
+
+from tests.amendments.conftest import _own_environment, keys, signed, trusted
+
+__all__ = ["_own_environment", "keys", "signed", "trusted"]

@@ -1,0 +1,76 @@
+"""Rows as an attacker writes them who has SQL on the log, and needs no program of ours."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+Body = dict[str, Any]
+
+INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'forged')"
+
+
+def spelled(body: Any) -> str:
+    """Spell a value as the log does: sorted keys, no spaces."""
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def sha(text: str) -> str:
+    """Return the hash of a text as the chain has it."""
+    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def connected(root: Path) -> sqlite3.Connection:
+    """Open a root's log past the program."""
+    return sqlite3.connect(root / ".wfctl/events.db", isolation_level=None)
+
+
+def bodies(root: Path) -> list[Body]:
+    """Return the envelopes of the log in order, each with the ``hash`` of its row."""
+    with connected(root) as database:
+        rows = database.execute("SELECT body, hash FROM events ORDER BY position").fetchall()
+    return [{**json.loads(text), "hash": hash_} for text, hash_ in rows]
+
+
+def following(root: Path, type_: str, data: Any, **envelope: Any) -> Body:
+    """Return an envelope that continues the log as the program would write it."""
+    last = bodies(root)[-1]
+    number = last["version"] + 1
+    body = {**last, "type": type_, "data": data, "schema_version": 1, "version": number}
+    del body["hash"]
+    own = f"forged-{number}"
+    named = {"event_id": own, "command_id": own, "causation_id": None, "correlation_id": own}
+    return {**body, **named, "prev_hash": last["hash"], **envelope}
+
+
+def insert(root: Path, body: Body, text: str | None = None, **columns: Any) -> None:
+    """Put a row into the log; ``columns`` say otherwise than its text."""
+    text = spelled(body) if text is None else text
+    row = {
+        "position": None,
+        **{name: body[name] for name in ("stream", "version", "event_id", "type", "recorded_at")},
+        "hash": sha(text),
+        "body": text,
+        **columns,
+    }
+    with connected(root) as database:
+        (last,) = database.execute("SELECT max(position) FROM events").fetchone()
+        database.execute(INSERT, [row.pop("position") or last + 1, *row.values()])
+
+
+def append(root: Path, type_: str, data: Any, **envelope: Any) -> None:
+    """Put a row with a right chain behind the last one."""
+    insert(root, following(root, type_, data, **envelope))
+
+
+def tamper(root: Path, *statements: str) -> None:
+    """Change rows as somebody would who knows SQL."""
+    with connected(root) as database:
+        for verb in ("update", "delete"):
+            database.execute(f"DROP TRIGGER IF EXISTS events_no_{verb}")
+        database.create_function("sha", 1, sha)
+        for statement in statements:
+            database.execute(statement)

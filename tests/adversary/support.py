@@ -1,0 +1,23 @@
+"""What an attacker with the database in his hands writes into it."""
+
+from __future__ import annotations
+
+from tests.amendments.support import Place
+from tests.amendments.test_signature import folded
+
+
+def forged_fold(place: Place) -> None:
+    """Put a kept copy of the state into the database that says another definition and policy."""
+    from lifecycle.evolve import REDUCER
+    from service import stored_fold
+
+    forged = folded(place)
+    forged.stages["stage-1"].parameters = {"command": "true", "n": 99}
+    forged.consent = "trust"
+    row = (forged.head, stored_fold.to_bytes(forged))
+    with place.database() as database:
+        database.execute("DELETE FROM folds")
+        database.execute(
+            "INSERT INTO folds VALUES (?, ?, ?, ?, ?)",
+            (f"workflow-{forged.id}", stored_fold.NAME, REDUCER, *row),
+        )

@@ -1,0 +1,189 @@
+"""Another login of the host, which may read the folders above a root, and no more."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from lifecycle.evolve import REDUCER
+from service import stored_fold
+from service.sealing import key_file
+from tests.cli.support import Place, wfctl, write_plan
+from tests.need import need
+
+STRANGER = 65534
+#: Takes a lock on every file below a folder that it can open, and tells how many they were.
+GRAB = """
+import fcntl, os, sys
+os.setgroups([]), os.setgid(int(sys.argv[2])), os.setuid(int(sys.argv[2]))
+held = 0
+for folder, _, names in os.walk(sys.argv[1]):
+    for name in names:
+        try:
+            file = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NONBLOCK)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held += "lock" in name or "queue" in name
+        except OSError:
+            pass
+print(held, flush=True)
+sys.stdin.read()
+"""
+#: Appends as another member of the group, with a program that only the owner can start.
+COLLEAGUE = """
+import os, sys
+from cli.main import run
+root, user, group = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+assert run(["--root", root, "note", "warming up"]) == 0
+os.setgroups([]), os.setgid(group), os.setuid(user)
+sys.exit(run(["--root", root, "note", "a colleague's"]))
+"""
+
+#: Edits the state that the owner keeps, under the best seal that a colleague has.
+FORGER = """
+import os, sqlite3, sys
+from service.sealing import Seal
+root, key, user, group = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+os.setgroups([]), os.setgid(group), os.setuid(user)
+try:
+    seal = Seal(open(key, "rb").read())
+except PermissionError:
+    seal = Seal(bytes(32))
+    print("the key is closed")
+with sqlite3.connect(os.path.join(root, ".wfctl/events.db")) as log:
+    for stream, name, version, kept in log.execute(
+        "SELECT stream, reducer, version, state FROM folds WHERE reducer LIKE 'workflow %'"
+    ).fetchall():
+        forged = kept[32:].replace(b'"command":"', b'"command":"evil ')
+        assert forged != kept[32:]
+        purpose = sys.argv[5].format(version=version, stream=stream)
+        log.execute("UPDATE folds SET state = ? WHERE reducer = ?",
+                    (seal.sealed(forged, purpose), name))
+        print("forged")
+"""
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Yield a folder that every login can enter."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
+@pytest.fixture(params=["022", "000"])
+def rooted(open_folder: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
+    """Make a root under a usual umask, and under one that keeps nobody out."""
+    root = open_folder / "root"
+    before = os.umask(int(request.param, 8))
+    try:
+        root.mkdir(mode=0o755)
+        for words in (["init", str(write_plan(open_folder))], ["dispatch", "stage-1"]):
+            answer = wfctl("--root", str(root), *words)
+            assert answer.code == 0, answer
+    finally:
+        os.umask(before)
+    yield Place(root)
+    # What it dispatched writes into the folder until it is over.
+    assert wfctl("--root", str(root), "wait", "stage-1").code == 0
+
+
+def test_another_login_holds_up_no_append(rooted: Place) -> None:
+    """It may lock what it can open, and it can open nothing that we lock."""
+    need(os.geteuid() == 0, "another login can be taken by root alone")
+    grabber = subprocess.Popen(
+        [sys.executable, "-c", GRAB, str(rooted.path), str(STRANGER)],
+        cwd="/",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert grabber.stdout is not None
+        assert int(grabber.stdout.readline()) == 0
+        assert wfctl("--root", str(rooted.path), "note", "still here").code == 0
+    finally:
+        grabber.communicate(timeout=30)
+
+
+def test_what_we_lock_is_ours_alone(rooted: Place) -> None:
+    """Whatever the umask: the folder of the log, and every lock wherever it lies."""
+    private = [
+        path for path in rooted.path.rglob("*") if "lock" in path.name or "queue" in path.name
+    ]
+    private += [rooted.path / ".wfctl", rooted.path / ".wfctl/events.db"]
+    assert len(private) > 5
+    assert {p.name: oct(_others(p)) for p in private if _others(p) and not _is_hidden(p)} == {}
+
+
+def _others(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode) & 0o077
+
+
+def _is_hidden(path: Path) -> bool:
+    """Whether a folder of ours above it lets nobody in."""
+    return any(p.name == ".attempts" and not _others(p) for p in path.parents)
+
+
+def shared(root: Path) -> Place:
+    """Make a root that its owner shares with a group."""
+    root.mkdir()
+    place = Place(root)
+    assert place.call("init", str(write_plan(root.parent))).code == 0
+    for path in (root, *root.rglob("*")):
+        os.chown(path, -1, STRANGER)
+        path.chmod(0o2770 if path.is_dir() else 0o660)
+    return place
+
+
+def as_colleague(script: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a script that becomes another member of the group."""
+    return subprocess.run(
+        [sys.executable, "-c", script, *words],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_root_that_is_shared_by_its_owner_stays_shared(open_folder: Path) -> None:
+    """Who lets the group write `.wfctl` lets it append."""
+    need(os.geteuid() == 0, "another login can be taken by root alone")
+    root = open_folder / "root"
+    place = shared(root)
+    assert place.call("note", "mine").code == 0
+    done = as_colleague(COLLEAGUE, str(root), str(STRANGER - 1), str(STRANGER))
+    assert done.returncode == 0, done.stderr
+    assert place.call("note", "mine again").code == 0
+    assert place.notes() == ["mine", "warming up", "a colleague's", "mine again"]
+
+
+@pytest.mark.slow
+def test_who_may_write_the_log_under_another_login_cannot_seal_a_state(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key of the owner is closed to them, and a state under another key is not believed."""
+    need(os.geteuid() == 0, "another login can be taken by root alone")
+    monkeypatch.setenv("XDG_STATE_HOME", str(open_folder / "state-of-the-owner"))
+    place = shared(open_folder / "root")
+    notes = open_folder / "notes.jsonl"
+    notes.write_text('{"type": "note.logged", "data": {"text": "x"}}\n' * 510)
+    place.done("append", "--from", str(notes))
+    right = place.done("show", "stage-1")["parameters"]
+    purpose = f"{stored_fold.NAME} {REDUCER} never-signed {{version}} {{stream}}"
+    logins = (str(STRANGER - 1), str(STRANGER))
+    done = as_colleague(FORGER, str(place.path), str(key_file()), *logins, purpose)
+    assert done.stdout.splitlines() == ["the key is closed", "forged"], done.stderr
+    assert place.done("show", "stage-1")["parameters"] == right
+    # With the key it would have counted, or the above would show nothing.
+    done = as_colleague(FORGER, str(place.path), str(key_file()), "0", "0", purpose)
+    assert done.stdout.splitlines() == ["forged"], done.stderr
+    assert place.done("show", "stage-1")["parameters"] != right

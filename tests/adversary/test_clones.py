@@ -1,0 +1,187 @@
+"""A folder of a stranger, as a clone or an unpacked archive brings it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from service.root import kept
+from tests.cli.support import Place, call, wfctl, write_plan
+from tests.server import Server
+
+
+@contextmanager
+def listening() -> Iterator[tuple[int, list[bytes]]]:
+    """Listen as the database of an attacker would; yield the port, and what was heard there."""
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as door:
+
+        def answer() -> None:
+            try:
+                while True:
+                    caller, _ = door.accept()
+                    with caller:
+                        heard.append(caller.recv(4096))
+            except OSError:
+                return
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        yield door.getsockname()[1], heard
+        door.shutdown(socket.SHUT_RDWR)
+    thread.join(10)
+
+
+def clone(folder: Path, url: str) -> Path:
+    """Make a root as git leaves it: with a configuration, and without a log."""
+    (folder / ".wfctl").mkdir(parents=True)
+    (folder / ".wfctl/config.toml").write_text(f'workflow = "w"\ndatabase_url = "{url}"\n')
+    return folder
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status"],
+        ["note", "x"],
+        ["fsck"],
+        ["db", "current"],
+        ["machine", "list"],
+        ["init", "plan.json"],
+        ["db", "trust"],
+    ],
+    ids=" ".join,
+)
+def test_a_clone_chooses_no_server(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is connected to, let alone sent a password, before a person agreed."""
+    monkeypatch.setenv("PGPASSWORD", "secret")
+    monkeypatch.chdir(tmp_path)
+    write_plan(tmp_path)
+    with listening() as (port, heard):
+        url = f"postgresql+psycopg://me@127.0.0.1:{port}/db?sslmode=disable"
+        root = clone(tmp_path / "clone", url)
+        answer = call("--root", str(root), "--actor", "agent:x", "-o", "json", *words)
+    assert (answer.code, answer.error["code"]) == (6, "untrusted_database"), answer
+    assert "db trust" in answer.error["message"]
+    assert heard == []
+
+
+def test_a_server_is_used_after_a_person_agreed(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for each login: who made the root has agreed, who cloned it agrees by a command."""
+    url, root = server.schema(), tmp_path / "root"
+    root.mkdir()
+    line = ("--database-url", url, "init", str(write_plan(tmp_path)))
+    assert call("--root", str(root), *line).code == 0
+    place = Place(root)
+    assert place.call("status").code == 0
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "another"))
+    assert place.call("status").code == 6
+    assert call("--root", str(root), "--database-url", url, "status").code == 0
+    assert place.call("--actor", "user:ada", "db", "trust").code == 0
+    assert place.call("status").code == 0
+    assert (kept(url) or "") in (tmp_path / "another/wfctl/databases.json").read_text()
+
+
+@pytest.mark.parametrize("name", ["workflow-state.json", "progress.log"])
+def test_a_link_in_the_place_of_a_file_is_not_followed(name: str, tmp_path: Path) -> None:
+    """Neither read into what we keep, nor written to."""
+    target = tmp_path / "precious"
+    target.write_text("mine\n")
+    root = tmp_path / "root"
+    root.mkdir()
+    place = Place(root)
+    assert place.call("init", str(write_plan(tmp_path))).code == 0
+    (root / name).unlink()
+    (root / name).symlink_to(target)
+    answer = place.json("note", "x")
+    assert (answer.code, answer.error["code"]) == (1, "outside_root"), answer
+    assert "leads out of" in answer.error["message"]
+    assert target.read_text() == "mine\n"
+    status = place.call("status")
+    assert (status.code, "leads out of" in status.out + status.err) == (0, True)
+    (root / name).unlink()
+    place.done("note", "y")
+    assert place.notes() == ["y"]
+    assert "mine" not in "".join(p.read_text() for p in root.rglob("drift/*"))
+
+
+@pytest.mark.parametrize("name", ["workflow-state.json", "progress.log", "plan.json"])
+def test_a_fifo_in_the_place_of_a_file_holds_nobody_up(name: str, tmp_path: Path) -> None:
+    """It is told, at once."""
+    root = tmp_path / "root"
+    root.mkdir()
+    plan = write_plan(tmp_path)
+    place = Place(root)
+    if name == "plan.json":
+        plan.unlink()
+        os.mkfifo(plan)
+    answer = wfctl("--root", str(root), "init", str(plan))
+    if name == "plan.json":
+        assert (answer.code, "a FIFO" in answer.err) == (1, True), answer
+        return
+    (root / name).unlink()
+    os.mkfifo(root / name)
+    for words in (["note", "x"], ["status"], ["drift", "show"], ["replay", "--check"]):
+        answer = wfctl("--root", str(root), *words)
+        assert "a FIFO" in answer.err + answer.out, (words, answer)
+    assert place.call("import", str(root), "--into", str(tmp_path / "b")).code != 0
+
+
+def test_a_fifo_in_the_place_of_a_taken_over_file_holds_nobody_up(tmp_path: Path) -> None:
+    """An import says what it found."""
+    (tmp_path / "old").mkdir()
+    for name in ("workflow-state.json", "progress.log"):
+        os.mkfifo(tmp_path / "old" / name)
+    answer = wfctl("import", str(tmp_path / "old"))
+    assert (answer.code, "a FIFO" in answer.err) == (1, True), answer
+    os.mkfifo(tmp_path / "a.zip")
+    assert wfctl("import", str(tmp_path / "a.zip")).code in (1, 3)
+
+
+def test_an_import_of_a_folder_follows_no_link_out_of_it(tmp_path: Path) -> None:
+    """A stranger's `progress.log` that leads to a file of ours is not written to."""
+    old = tmp_path / "old"
+    old.mkdir()
+    (tmp_path / "precious").write_text("mine\n")
+    state = {"workflow_id": "w", "stages": [{"id": "stage-1", "name": "a"}]}
+    write_plan(old, state, "workflow-state.json")
+    (old / "progress.log").symlink_to(tmp_path / "precious")
+    answer = call("import", str(old))
+    assert answer.code != 0
+    assert (tmp_path / "precious").read_text() == "mine\n"
+    assert not (old / ".wfctl/config.toml").exists()
+
+
+def test_a_clone_makes_no_database_elsewhere(tmp_path: Path) -> None:
+    """A file outside the root is agreed to as a server is; one below it is the root's own."""
+    root = clone(tmp_path / "clone", "sqlite:///../escaped.db")
+    plan = str(write_plan(tmp_path))
+    for words in (["status"], ["init", plan]):
+        answer = call("--root", str(root), "-o", "json", *words)
+        assert (answer.code, answer.error["code"]) == (6, "untrusted_database")
+    assert not (tmp_path / "escaped.db").exists()
+    own = clone(tmp_path / "own", "sqlite:///.wfctl/other.db")
+    assert call("--root", str(own), "-o", "json", "init", plan).code == 0
+
+
+def test_a_folder_of_ours_is_none_that_a_link_leads_to(tmp_path: Path) -> None:
+    """Neither is a root found through it, nor one made."""
+    home, root = tmp_path / "home", tmp_path / "clone"
+    home.mkdir()
+    root.mkdir()
+    (root / ".wfctl").symlink_to(home)
+    plan = str(write_plan(tmp_path))
+    assert call("--root", str(root), "-o", "json", "init", plan).error["code"] == "outside_root"
+    assert list(home.iterdir()) == []
+    (home / "config.toml").write_text('workflow = "w"\n')
+    assert call("--root", str(root), "-o", "json", "status").error["code"] == "outside_root"

@@ -1,0 +1,174 @@
+"""The history's tables are a cache that whoever has SQL can write: no answer, and fsck tells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from eventstore.address import conninfo
+from tests.adversary.raw import connected
+from tests.cli.support import Place, tree, write_plan
+from tests.cli.test_server import made
+from tests.server import Server
+
+STATEMENTS = {
+    "changed": "UPDATE history_transitions SET actor = 'user:pi' WHERE stage = 'stage-1'",
+    "taken out": "DELETE FROM history_transitions WHERE stage = 'stage-1'",
+    "a version moved": "UPDATE history_events SET version = 77 WHERE version = 2",
+    "an amendment made up": "INSERT INTO history_amendments (stream, amendment, type, state, "
+    "description, changes, affected, proposed_version, proposed_at) SELECT stream, 'amend-9', "
+    "'parameter_change', 'approved', 'x', '[]', '[]', 2, occurred_at FROM history_events "
+    "WHERE version = 2",
+    "no text": "UPDATE history_transitions SET actor = CAST(x'ff' AS TEXT)",
+    "a session": "UPDATE history_sessions SET cost = 99",
+}
+ALTERED = (
+    "DROP VIEW v_transitions",
+    "ALTER TABLE history_transitions RENAME COLUMN actor TO who",
+    "DROP VIEW v_sessions",
+    "DROP TABLE history_sessions",
+)
+VIEWS = ("events", "transitions", "attempts", "amendments", "sessions")
+QUESTIONS = [
+    *([name] for name in ("transitions", "retries", "attempts", "times", "queue", "costs")),
+    *(["amendments"], ["refused"]),
+    *(["sql", f"SELECT * FROM v_{name} ORDER BY 1, 2, 3"] for name in VIEWS),
+    *(["sql", f"SELECT * FROM history_{name} ORDER BY 1, 2, 3"] for name in VIEWS),
+]
+
+
+def worked(place: Place) -> None:
+    """Do a little, and have the tables caught up."""
+    place.done("session", "start")
+    place.done("note", "x")
+    place.done("db", "project")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """Make a workflow whose history is in its tables."""
+    place = Place(tmp_path / "root")
+    place.path.mkdir()
+    assert place.call("init", str(write_plan(tmp_path))).code == 0
+    worked(place)
+    return place
+
+
+@pytest.mark.parametrize("statement", STATEMENTS.values(), ids=STATEMENTS)
+def test_a_row_that_was_edited_is_told_by_fsck(place: Place, statement: str) -> None:
+    """Exit 7, the table is named, nothing is written; made anew, the rows are right again."""
+    right = place.done("audit", "transitions")
+    assert place.done("fsck")["findings"] == []
+    with closing(connected(place.path)) as database:
+        assert database.execute(statement).rowcount
+    place.done("note", "the files are as a writer leaves them")
+    before = tree(place.path)
+    answer = place.json("fsck")
+    assert answer.code == 7
+    (finding,) = answer.data["findings"]
+    assert finding["kind"] == "history_changed"
+    assert "db project --rebuild" in finding["message"]
+    assert tree(place.path) == before
+    place.done("db", "project", "--rebuild")
+    assert place.done("fsck")["findings"] == []
+    assert place.done("audit", "transitions") == right
+
+
+def answers(place: Place, questions: Sequence[Sequence[str]] = QUESTIONS) -> list[Any]:
+    """Return what the questions to the history say, but for times that go on."""
+    found = [place.done("audit", *question) for question in questions]
+    for record in found[3]:
+        record["seconds"] = None if record["is_open"] else record["seconds"]
+    return found
+
+
+@pytest.mark.slow
+def test_a_row_that_was_edited_is_no_answer(place: Place) -> None:
+    """Every question is answered from the log, whatever the tables hold and however they look."""
+    right = answers(place)
+    with closing(connected(place.path)) as database:
+        for statement in [*STATEMENTS.values(), *ALTERED]:
+            database.execute(statement)
+    assert answers(place) == right
+
+
+def test_a_checkpoint_that_is_none_stops_no_question(place: Place) -> None:
+    """The log is folded in its place."""
+    right = place.done("audit", "transitions")
+    with closing(connected(place.path)) as database:
+        assert database.execute(
+            "UPDATE folds SET state = x'7b7d' WHERE reducer = 'history'"
+        ).rowcount
+    assert place.done("audit", "transitions") == right
+    assert place.done("fsck")["findings"] == []
+
+
+@pytest.mark.slow
+def test_so_it_is_on_a_server(server: Server, tmp_path: Path) -> None:
+    """Where every writer has the right to these tables."""
+    url = server.log()
+    place = made(tmp_path, url, "edited")
+    worked(place)
+    assert place.done("fsck")["findings"] == []
+    documented = QUESTIONS[: -len(VIEWS)]  # a superuser's question reads the views alone
+    right = answers(place, documented)
+    with psycopg.connect(conninfo(url)) as connection:
+        connection.execute(STATEMENTS["changed"].encode())
+    assert answers(place, documented) == right
+    assert [one["kind"] for one in place.json("fsck").data["findings"]] == ["history_changed"]
+
+
+CHECKPOINTS: dict[str, dict[str, Any]] = {
+    "far ahead": {"state": {"head": 10**6}},
+    "no number": {"state": {"head": "x"}},
+    "another state": {"state": {"stages": {"stage-1": 7}}},
+    "another memory": {"carried": {"statuses": [1, 2]}},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", CHECKPOINTS.values(), ids=CHECKPOINTS)
+def test_a_forged_checkpoint_stops_nobody(place: Place, change: dict[str, Any]) -> None:
+    """The tables are made anew where they cannot be gone on from, and hold what the log says."""
+    with closing(connected(place.path)) as database:
+        (text,) = database.execute("SELECT state FROM folds WHERE reducer = 'history'").fetchone()
+        kept = json.loads(text)
+        for part, values in change.items():
+            kept[part].update(values)
+        forged = json.dumps(kept).encode()
+        database.execute("UPDATE folds SET state = ? WHERE reducer = 'history'", (forged,))
+    place.done("fsck")
+    place.done("append", "stage.prepared", "--data", '{"stage": "stage-1"}')
+    assert place.done("db", "project")["events"] > 0
+    assert place.done("fsck")["findings"] == []
+
+
+JUNK = {
+    "a claim": "INSERT INTO commands VALUES ('c', 'workflow-x', x'ff', 'x', 'y')",
+    "a refusal": "INSERT INTO refusals VALUES (99, 'workflow-melt-2026-03-31', 7, x'ff', x'00', "
+    "1.5, 'm', '{not json')",
+    "a time": "INSERT INTO refusals VALUES (99, 'never', 'workflow-melt-2026-03-31', 'user:x', "
+    "'x', 'needs_consent', 'm', '{}')",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("statement", JUNK.values(), ids=JUNK)
+def test_a_row_beside_the_log_that_can_be_none_stops_nobody(
+    place: Place, statement: str, tmp_path: Path
+) -> None:
+    """It is not one: questions, archives and backups go on without it."""
+    right = place.done("audit", "refused")
+    with closing(connected(place.path)) as database:
+        database.execute(statement)
+    assert place.done("audit", "refused") == right
+    place.done("audit", "bypasses")
+    place.done("note", "x")
+    place.done("export", "archive", str(tmp_path / "a.zip"))
+    place.done("db", "backup", str(tmp_path / "b.jsonl"))

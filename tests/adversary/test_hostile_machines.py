@@ -1,0 +1,108 @@
+"""Whatever rows are put behind a machine's log: nobody is stopped, and no gate is passed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lifecycle.event_types import OF_MACHINES
+from tests.adversary import raw
+from tests.adversary.hostile_events import Hostile
+from tests.adversary.table import Table
+from tests.cli.support import Place, tree
+from tests.rounds import rounds
+from tests.server import Server
+
+_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIX3iC0pV0p0rL5eG5f4mJj6ZyY0mF5e0k1m6vC2m3aX"
+READS = (
+    ("machine", "get", "wf"),
+    ("machine", "list"),
+    ("machine", "rehydrate", "wf"),
+    ("machine", "drift", "wf"),
+    ("events", "--machine", "wf"),
+    ("audit", "sql", "SELECT count(*) FROM v_events"),
+    ("replay", "--machine", "wf"),
+    ("fsck",),
+)
+#: What anybody may give up is given up: the rest shows more of a machine that goes on.
+TYPES = {name: type_ for name, type_ in OF_MACHINES.items() if name != "machine.cancelled"}
+#: A gate that only a person opens lies before each of the others.
+BEFORE_A_PERSON = "REQUIREMENTS"
+
+
+def _attacked(place: Place, table: Table, seed: int, number: int) -> None:
+    signers = place.path.parent / "signers"
+    signers.write_text(f"ada@example.org {_KEY}\n")
+    policy = ("--consent", "signature", "--signers", str(signers))
+    place.done("machine", "init", "wf", "--type", "dotagent", *policy)
+    definition = place.done("machine", "describe", "wf")
+    beside = {k: v for k, v in tree(place.path.parent).items() if not k.startswith("root")}
+    hostile = Hostile(seed, TYPES)
+    table.add(hostile.events(table.last("machine-wf"), number))
+    for words in (*READS, ("machine", "checkpoint", "wf", "--summary", "on we go"), READS[0]):
+        answer = place.json(*words)
+        allowed = (0, 7) if words[0] == "fsck" or "drift" in words else (0,)
+        assert answer.code in allowed, (words, answer.code, (answer.out + answer.err)[-3000:])
+    assert place.done("machine", "get", "wf", "--query", "current_phase") == BEFORE_A_PERSON
+    assert place.done("machine", "describe", "wf") == definition
+    now = {k: v for k, v in tree(place.path.parent).items() if not k.startswith(("root", "state"))}
+    assert now == {k: v for k, v in beside.items() if not k.startswith("state")}
+
+
+def _root(tmp_path: Path) -> Place:
+    root = tmp_path / "root"
+    root.mkdir()
+    return Place(root)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_short_hostile_log_of_a_machine(tmp_path: Path, seed: int) -> None:
+    """A hundred rows each."""
+    place = _root(tmp_path)
+    _attacked(place, Table(place.path / ".wfctl/events.db"), seed, 100)
+
+
+@pytest.mark.parametrize("seed", rounds(range(100, 105), few=1))
+def test_a_long_hostile_log_of_a_machine(tmp_path: Path, seed: int) -> None:
+    """As above, longer."""
+    place = _root(tmp_path)
+    _attacked(place, Table(place.path / ".wfctl/events.db"), seed, 400)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"task": "../x y", "changes": {"status": "running"}},
+        {"task": "T01", "changes": {"status": ["running"]}},
+        {"task": "T01", "changes": {"status": "running", "id": "../x y"}},
+    ],
+    ids=["an id that is none", "a status that is none", "another id inside"],
+)
+def test_a_task_that_can_be_none_is_set_aside(tmp_path: Path, change: raw.Body) -> None:
+    """Given it as running, then a resumption goes on, and every look at it names the row."""
+    place = _root(tmp_path)
+    place.done("machine", "init", "wf", "--type", "dotagent", "--consent", "trust")
+    table = Table(place.path / ".wfctl/events.db")
+    last = table.last("machine-wf")
+    data = {"earlier": {}, "reason": None, **change}
+    named = {"event_id": "forged", "command_id": "forged", "schema_version": 2}
+    body = {**last, **named, "type": "machine.task_changed", "data": data, "version": 2}
+    body |= {"prev_hash": body.pop("hash")}
+    table.add([(body, raw.spelled(body))])
+    assert place.json("machine", "rehydrate", "wf").code == 0
+    said = place.json("machine", "get", "wf").envelope["_meta"]["warnings"]
+    assert sum("version 2 " in one for one in said) == 1
+    found = place.json("fsck").data["findings"]
+    assert [(one["kind"], one["version"]) for one in found if one["kind"] == "set_aside"] == [
+        ("set_aside", 2)
+    ]
+
+
+def test_a_hostile_log_of_a_machine_on_a_server(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given rows that a writer of PostgreSQL inserted, then nobody is stopped either."""
+    url = server.log()
+    monkeypatch.setenv("WFCTL_DATABASE_URL", url)
+    _attacked(_root(tmp_path), Table(url), 7, 100)

@@ -1,0 +1,175 @@
+"""A person's gates of a phase machine: what was approved goes through them, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.amendments.support import canonical
+from tests.cli.support import call
+from tests.machines.place import MachinePlace
+from tests.need import need_programs
+
+DEMAND = "memory/reports/demand.json"
+FINAL = "memory/reports/final_design.json"
+DESIGNS = "memory/reports/designs"
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    """Make a key, and the list of allowed signers beside it."""
+    need_programs("ssh-keygen")
+    path = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
+    public = path.with_suffix(".pub").read_text()
+    (tmp_path / "signers").write_text(f"ada@example.org {public}")
+    return path
+
+
+@pytest.fixture
+def place(tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch) -> MachinePlace:
+    """Begin a machine whose consent is by signature."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
+    root = tmp_path / "root"
+    root.mkdir()
+    found = MachinePlace(root)
+    policy = ("--consent", "signature", "--signers", str(key.with_name("signers")))
+    found.done("init", "wf", "--type", "dotagent", *policy)
+    return found
+
+
+def approve(place: MachinePlace, key: Path, approval: str, *more: str) -> Any:
+    """Approve as the holder of the key."""
+    return place.done("approve", "wf", approval, "--key", str(key), *more)
+
+
+def phase(place: MachinePlace) -> Any:
+    """Return the phase that the machine is in."""
+    return place.done("get", "wf", "--query", "current_phase")
+
+
+def raw(place: MachinePlace, type_: str, data: dict[str, Any]) -> None:
+    """Write an event past the program, with a right hash chain."""
+    with sqlite3.connect(place.path / ".wfctl/events.db", isolation_level=None) as database:
+        position, text, hash_ = database.execute(
+            "SELECT position, body, hash FROM events ORDER BY position DESC LIMIT 1"
+        ).fetchone()
+        last = json.loads(text)
+        number = last["version"] + 1
+        own = {"event_id": f"forged-{number}", "command_id": f"forged-{number}"}
+        body = {**last, **own, "type": type_, "data": data, "version": number, "prev_hash": hash_}
+        new = canonical({**body, "schema_version": 2 if type_ == "machine.transitioned" else 1})
+        database.execute(
+            "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'forged')",
+            (
+                position + 1,
+                last["stream"],
+                number,
+                own["event_id"],
+                type_,
+                last["recorded_at"],
+                sha256(new.encode()).hexdigest(),
+                new,
+            ),
+        )
+
+
+def moved(left: str, to: str, **more: Any) -> dict[str, Any]:
+    """Return the data of a change of phase."""
+    none = dict.fromkeys(("reason", "asked", "loop", "count", "limit"))
+    return {**none, "to": to, "left": left, "resets": [], "files": {}, "earlier": {}, **more}
+
+
+def test_a_file_that_was_swapped_after_its_approval_is_not_approved(
+    place: MachinePlace, key: Path
+) -> None:
+    """The gate stays shut until a person approves what is there now."""
+    place.write(DEMAND, {"wants": "a shop"})
+    approve(place, key, "requirements")
+    place.write(DEMAND, {"wants": "a bank"})
+    refused = place.refused("GUARD_FAILED", 6, "transition", "wf", "ARCHITECTURE")
+    assert refused["unmet"][0]["found"] == "an approval of other files than these"
+    assert phase(place) == "REQUIREMENTS"
+    approve(place, key, "requirements")
+    place.done("transition", "wf", "ARCHITECTURE")
+    assert phase(place) == "ARCHITECTURE"
+
+
+def at_architecture(place: MachinePlace, key: Path) -> None:
+    """Go on to the choice of a design."""
+    place.write(DEMAND, {"wants": "a shop"})
+    approve(place, key, "requirements")
+    place.done("transition", "wf", "ARCHITECTURE")
+    for name in ("a", "b"):
+        place.write(f"{DESIGNS}/{name}.json", {"style": name})
+
+
+def test_a_final_design_other_than_the_chosen_one_does_not_pass(
+    place: MachinePlace, key: Path
+) -> None:
+    """Given the choice of a, then b as the final design stays outside, and a goes through."""
+    at_architecture(place, key)
+    approve(place, key, "architecture", "--choice", "a")
+    place.write(FINAL, {"style": "b"})
+    place.refused("GUARD_FAILED", 6, "transition", "wf", "IMPLEMENTATION")
+    place.write(FINAL, {"style": "a"})
+    place.done("transition", "wf", "IMPLEMENTATION")
+    assert phase(place) == "IMPLEMENTATION"
+
+
+def test_a_chosen_design_that_was_changed_does_not_pass(place: MachinePlace, key: Path) -> None:
+    """The choice is of what stood in the file."""
+    at_architecture(place, key)
+    approve(place, key, "architecture", "--choice", "a")
+    for path in (f"{DESIGNS}/a.json", FINAL):
+        place.write(path, {"style": "evil"})
+    place.refused("GUARD_FAILED", 6, "transition", "wf", "IMPLEMENTATION")
+
+
+@pytest.mark.parametrize("to", ["ARCHITECTURE", "IMPLEMENTATION", "COMPLETE"])
+def test_a_raw_change_of_phase_through_a_persons_gate_counts_for_nothing(
+    to: str, place: MachinePlace
+) -> None:
+    """Nor does one that leads round the gates; both are told."""
+    place.write(DEMAND, {"wants": "a shop"})
+    raw(place, "machine.transitioned", moved("REQUIREMENTS", to))
+    assert phase(place) == "REQUIREMENTS"
+    warnings = place.call("get", "wf").envelope["_meta"]["warnings"]
+    assert sum("counts for nothing" in one for one in warnings) == 1
+
+
+def test_the_statement_names_the_files_it_is_of(place: MachinePlace) -> None:
+    """Each with its digest, so that who signs elsewhere can compare."""
+    place.write(DEMAND, {"wants": "a shop"})
+    line = ["machine", "approve", "wf", "requirements", "--statement"]
+    said = json.loads(call("--root", str(place.path), *line).out)
+    assert said["files"] == {DEMAND: sha256((place.path / DEMAND).read_bytes()).hexdigest()}
+
+
+def test_an_approval_of_the_first_form_goes_on_to_count(place: MachinePlace, key: Path) -> None:
+    """Older logs hold approvals that name no files."""
+    place.write(DEMAND, {"wants": "a shop"})
+    line = ["machine", "approve", "wf", "requirements", "--statement"]
+    said = json.loads(call("--root", str(place.path), *line).out)
+    for field in ("files", "form"):
+        said.pop(field)
+    text = canonical(said)
+    path = key.with_name("statement")
+    path.write_text(text)
+    subprocess.run(["ssh-keygen", "-Y", "sign", "-q", "-f", key, "-n", "wfctl", path], check=True)
+    proof = {
+        "policy": "signature",
+        "statement": sha256(text.encode()).hexdigest(),
+        "signature": path.with_suffix(".sig").read_text(),
+        "signer": "ada@example.org",
+    }
+    data = {"approval": "requirements", "choice": None, "phase": "REQUIREMENTS"}
+    raw(place, "machine.approved", {**data, "approved_by": "ada@example.org", "proof": proof})
+    place.done("transition", "wf", "ARCHITECTURE")
+    assert phase(place) == "ARCHITECTURE"

@@ -1,0 +1,64 @@
+"""A log that was altered is made anew from its sound part, and nothing of it is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.adversary import raw
+from tests.amendments.support import Place
+from tests.cli.support import call
+
+
+@pytest.mark.parametrize(
+    "alteration",
+    [
+        "UPDATE events SET body = replace(body, 'second', 'changed') WHERE version = 4",
+        "UPDATE events SET body = x'ff00', hash = 'none' WHERE version = 4",
+        "DELETE FROM events WHERE version = 4",
+        "UPDATE events SET version = 'four' WHERE version = 4",
+        "UPDATE events SET recorded_at = 'later' WHERE version = 4",
+    ],
+)
+def test_the_versions_before_the_first_bad_one_go_on(trusted: Place, alteration: str) -> None:
+    """Commands stop, salvage keeps the old log whole, and the work goes on."""
+    for text in ("first", "second", "third"):
+        trusted.done("note", text)
+    raw.tamper(trusted.path, alteration)
+    answer = trusted.json("status")
+    assert (answer.code, answer.error["code"]) == (7, "log_unsound")
+    assert trusted.json("--as-is", "log").code == 0 or "four" in alteration or "x'ff" in alteration
+    assert trusted.json("--as-is", "note", "x").code == 2
+    found = trusted.done("db", "salvage")
+    assert trusted.json("status").code == 0
+    # A claim that stood in a row of nonsense is lost with it.
+    assert {found["kind"] for found in trusted.json("fsck").data["findings"]} <= {"unclaimed"}
+    assert trusted.call("replay", "--check").code == 0
+    kept = Path(found["kept"])
+    assert {"events.db", "progress.log", "workflow-state.json"} <= {p.name for p in kept.iterdir()}
+    trusted.done("note", "on we go")
+    assert trusted.notes()[0] == "first"
+    assert trusted.notes()[-1] == "on we go"
+
+
+def test_a_sound_log_is_salvaged_whole(trusted: Place) -> None:
+    """Nothing is left out, and a dry run makes nothing."""
+    trusted.done("note", "first")
+    before = [body["hash"] for body in raw.bodies(trusted.path)]
+    assert trusted.done("db", "salvage", "--dry-run")["lost"] == {}
+    trusted.done("db", "salvage")
+    assert [body["hash"] for body in raw.bodies(trusted.path)] == before
+
+
+def test_a_part_is_salvaged_into_another_database(trusted: Place, tmp_path: Path) -> None:
+    """The altered log stays where it is."""
+    trusted.done("note", "first")
+    raw.tamper(trusted.path, "UPDATE events SET hash = 'none' WHERE version = 2")
+    target = f"sqlite:///{tmp_path}/other.db"
+    assert trusted.done("db", "salvage", "--into", target)["lost"] == {
+        "workflow-melt-2026-03-31": 2
+    }
+    assert trusted.json("status").code == 7
+    answer = call("--root", str(trusted.path), "--database-url", target, "-o", "json", "status")
+    assert answer.code == 0

@@ -1,0 +1,129 @@
+"""The files that a definition runs: a change of one is told, or refused where they are pinned."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.amendments.support import LONGER, Place
+
+PLAN: dict[str, Any] = {
+    "workflow_id": "melt-2026-03-31",
+    "session_config": {"session_budget": 100},
+    "stages": [
+        {
+            "id": "stage-1",
+            "name": "Build",
+            "inputs": ["build.py"],
+            "outputs": ["stage-1/out.txt"],
+            "parameters": {
+                "command": "echo $WFCTL_PARAM_n > out.txt",
+                "verify": "bash check.sh",
+                "n": 1,
+            },
+        },
+        {
+            "id": "stage-2",
+            "name": "Look",
+            "depends_on": ["stage-1"],
+            "outputs": ["stage-2/out.txt"],
+            "parameters": {"command": "echo 2 > out.txt"},
+        },
+    ],
+}
+FILES = ("build.py", "check.sh", "init.sh")
+
+
+def begun(folder: Path, **config: Any) -> Place:
+    """Make a workflow whose scripts do nothing and end well."""
+    root = folder / "root"
+    plan = {**PLAN, "session_config": {**PLAN["session_config"], **config}}
+    root.mkdir()
+    for name in FILES:
+        (root / name).write_text("exit 0\n")
+    return make_in(root, plan)
+
+
+def make_in(root: Path, plan: dict[str, Any]) -> Place:
+    """Make a workflow in a folder that is there."""
+    from tests.cli.support import call, write_plan
+
+    source = write_plan(root.parent, plan)
+    answer = call("--root", str(root), "init", str(source), "--consent", "trust")
+    assert answer.code == 0, answer
+    return Place(root)
+
+
+def told(place: Place) -> str:
+    """Return the warnings that `status` prints."""
+    found: list[str] = place.done("status")["consent"]["warnings"]
+    return "\n".join(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FILES)
+def test_a_script_that_was_changed_under_a_completed_stage_is_told(
+    name: str, tmp_path: Path
+) -> None:
+    """By its name, and since when; its digest was recorded as the attempt started."""
+    place = begun(tmp_path)
+    place.done("dispatch", "stage-1", "--sync")
+    place.done("stage", "complete", "stage-1", "--evidence", "looked at it")
+    assert name not in told(place)
+    (place.path / name).write_text("exit 0 # and more\n")
+    assert f"{name}: not what it was when stage-1 att-0001 started" in told(place)
+    assert name in place.call("run", "--dry-run").out or name in place.call("status").out
+
+
+def test_a_script_that_was_changed_after_an_approval_is_told(tmp_path: Path) -> None:
+    """What a person approved ran these files, and no others."""
+    place = begun(tmp_path)
+    place.propose(*LONGER)
+    place.approve()
+    (place.path / "check.sh").write_text("exit 0 # always\n")
+    assert "check.sh: not what it was when a person last approved a change" in told(place)
+
+
+def hidden(place: Place) -> None:
+    """Say that the script is an output of another stage, as which nobody runs it."""
+    place.done("stage", "outputs", "stage-2", "stage-2/out.txt", "check.sh")
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("way", ["plan", "amendment", "hidden"])
+def test_a_pinned_script_that_was_changed_does_not_run(way: str, name: str, tmp_path: Path) -> None:
+    """Exit 6, until a person agrees to the files as they are."""
+    place = begun(tmp_path, **({} if way == "amendment" else {"pin": "scripts"}))
+    pinning = ("--set", "session_config.pin=scripts", "--reason", "what runs is agreed")
+    if way == "amendment":
+        place.propose(*pinning)
+        place.approve()
+    if way == "hidden":
+        hidden(place)
+    assert place.call("dispatch", "stage-1", "--dry-run").code == 0
+    (place.path / name).write_text("exit 0 # and more\n")
+    for words in (("dispatch", "stage-1"), ("dispatch", "stage-1", "--dry-run"), ("run",)):
+        answer = place.json(*words)
+        assert answer.code == 6, answer
+        assert "session_config.pin" in answer.out
+        assert name in answer.out
+    assert "attempt.started" not in place.types()
+    said = place.propose(*pinning)
+    assert name in json.dumps(said["amendment"]["changes"])
+    place.approve(said["amendment"]["id"])
+    assert place.call("dispatch", "stage-1", "--dry-run").code == 0
+
+
+def test_an_older_log_names_no_scripts(trusted: Place) -> None:
+    """Its attempts and approvals are read, and nothing is told of files that were not recorded."""
+    trusted.finish("stage-1")
+    with sqlite3.connect(trusted.path / ".wfctl/events.db") as database:
+        (text,) = database.execute(
+            "SELECT body FROM events WHERE type = 'attempt.started'"
+        ).fetchone()
+    assert "scripts" in json.loads(text)["data"]
+    assert "not what it was" not in told(trusted)

@@ -1,0 +1,149 @@
+"""What runs is what was agreed: submissions, and what lies beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.amendments.support import Place, make
+from tests.cli.support import HERE, wfctl
+from tests.reconciler.support import until
+
+pytestmark = pytest.mark.slow
+
+PLAN: dict[str, Any] = {
+    "workflow_id": "melt-2026-03-31",
+    "stages": [
+        {
+            "id": "stage-1",
+            "name": "Build",
+            "outputs": ["stage-1/out.txt"],
+            "parameters": {"command": "echo $WFCTL_PARAM_n > out.txt", "n": 5},
+        }
+    ],
+}
+
+
+def prepared(place: Place, command: str = "echo $WFCTL_PARAM_n > out.txt", **task: Any) -> Path:
+    """Prepare a submission that looks like the stage's own."""
+    own = {"work_base": ".", "machine": {"batch_type": "Shell", "context_type": "LocalContext"}}
+    files = {"backward_files": ["out.txt"], "forward_files": []}
+    one = {"command": command, "task_work_path": "stage-1", **files, **task}
+    folder = place.path / "stage-1"
+    folder.mkdir(exist_ok=True)
+    path = folder / "submission.json"
+    path.write_text(json.dumps({**own, "resources": {"group_size": 1}, "task_list": [one]}))
+    return path
+
+
+def edited(path: Path, change: dict[str, Any]) -> None:
+    """Change fields of the prepared submission."""
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """Make a workflow of one stage that writes its parameter."""
+    return make(tmp_path / "root", "--consent", "trust", plan=PLAN)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({}, None),
+        ({"resources": {"envs": {"WFCTL_PARAM_n": "1"}}}, "resources.envs"),
+        ({"resources": {"envs": {"LD_PRELOAD": "/tmp/x.so"}}}, "resources.envs"),
+        ({"resources": {"prepend_script": ["echo 1 > out.txt"]}}, "resources.prepend_script"),
+        ({"resources": {"source_list": ["evil.sh"]}}, "resources.source_list"),
+        ({"forward_common_files": ["secrets"]}, "forward_common_files"),
+        ({"machine": {"batch_type": "Slurm"}}, "machine"),
+    ],
+)
+@pytest.mark.parametrize("word", ["dispatch", "run"])
+def test_a_prepared_submission_that_says_otherwise_is_drift(
+    change: dict[str, Any], named: str | None, word: str, place: Place
+) -> None:
+    """Command, environment, files, machine: exit 6, nothing runs, and the field is named."""
+    path = prepared(place, "echo 1 > out.txt" if named is None else "echo $WFCTL_PARAM_n > out.txt")
+    edited(path, change)
+    answer = place.json(*(("dispatch", "stage-1") if word == "dispatch" else ("run",)))
+    assert answer.code == 6, answer
+    assert (named or "parameters.command") in answer.out
+    assert not (place.path / "stage-1/out.txt").exists()
+    assert "attempt.started" not in place.types()
+    assert {one["kind"] for one in place.bypasses()} == {"refused"}
+
+
+def test_a_prepared_submission_that_says_the_same_is_no_drift(place: Place) -> None:
+    """What it leaves out is as the definition says: the parameter reaches the command."""
+    prepared(place)
+    place.done("run")
+    assert (place.path / "stage-1/out.txt").read_text() == "5\n"
+
+
+def test_a_submission_that_was_changed_after_it_was_recorded_is_not_submitted(
+    place: Place, tmp_path: Path
+) -> None:
+    """Whoever changes the attempt's file and its copy: nothing runs, and it is said."""
+    dpdisp = tmp_path / "bin/dpdisp"
+    dpdisp.parent.mkdir()
+    real = Path(os.environ.get("WFCTL_DPDISP") or Path(sys.executable).parent / "dpdisp")
+    own = place.path / "stage-1/.attempts/att-0001-*/submission.json"
+    kept = place.path / ".wfctl/submissions/*"
+    (tmp_path / "bin/dargs").symlink_to(real.with_name("dargs"))
+    # The program is asked for its version once the attempt is recorded, before it is started.
+    dpdisp.write_text(
+        f"#!{tmp_path}/bin/python\n" + real.read_text().partition("\n")[2], encoding="utf-8"
+    )
+    python = tmp_path / "bin/python"
+    python.write_text(
+        f"#!/bin/bash\nsed -i 's/echo .WFCTL_PARAM_n/echo 1/' {own} && rm -f {kept}\n"
+        f'exec {real.with_name("python")} "$@"\n'
+    )
+    for path in (dpdisp, python):
+        path.chmod(0o755)
+    line = ("--root", str(place.path), "-o", "json", "dispatch", "stage-1", "--sync")
+    answer = wfctl(*line, environ={"WFCTL_DPDISP": str(dpdisp)})
+    assert not (place.path / "stage-1/out.txt").exists(), answer
+    found = place.done("show", "stage-1")
+    assert found["status"] == "failed", answer
+    assert "not the one that was recorded" in found["last_error"]
+
+
+ALONE = ("run", "--autonomous", "--max-sessions", "1")
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        *((module, ("run",)) for module in ("json", "signal", "subprocess", "typing")),
+        *((module, ALONE) for module in ("json", "signal")),
+    ],
+)
+def test_no_module_of_the_root_is_ever_imported(
+    module: str, words: tuple[str, ...], place: Place, tmp_path: Path
+) -> None:
+    """A file of the root that is named as a module of Python's is a file and nothing else."""
+    trace = tmp_path / "imported"
+    body = f"open({str(trace)!r}, 'a').write({module!r})\nraise SystemExit(9)\n"
+    (place.path / f"{module}.py").write_text(body)
+    done = subprocess.run(
+        # As the installed program is: its own folder comes first, and not the current one.
+        [sys.executable, "-P", "-m", "cli.main", *words],
+        cwd=place.path,
+        env={**os.environ, "PYTHONPATH": str(HERE), "TMUX_TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    if len(words) > 1:
+        until(lambda: place.done("status")["status"] == "completed" or trace.exists())
+    assert not trace.exists(), done
+    assert done.returncode == 0, done

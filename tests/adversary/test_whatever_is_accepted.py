@@ -1,0 +1,98 @@
+"""Whatever the command line takes of a caller can be folded, projected, shown and exported."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lifecycle.bounds import MAX_TEXT
+from lifecycle.payload import Payload
+from tests.adversary.hostile_events import anything
+from tests.adversary.test_hostile_logs import FORMS, READS
+from tests.amendments.support import Place
+from tests.history.test_every_shape import DEEDS
+from tests.rounds import rounds
+
+#: What a caller is told whose word makes no sense here; 1 is for what went wrong.
+_REFUSED = (2, 3, 4, 5, 6)
+_DECIDES = ("amendment.approved", "drift.adopted", "drift.reverted")
+
+
+def _appended(place: Place, type_: str, data: Any) -> bool:
+    """Give an event to the command line; whether it was accepted."""
+    path = place.path.parent / "data.json"
+    path.write_text(json.dumps(data), "utf-8")
+    answer = place.json("append", type_, "--data", f"@{path}")
+    assert answer.code in (0, *_REFUSED), (type_, data, (answer.out + answer.err)[-3000:])
+    return answer.code == 0
+
+
+def _bent(chance: random.Random, data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data with some fields of any value, within their type or not."""
+    found = dict(data)
+    for name in chance.sample(list(found), chance.randrange(1, len(found) + 1)):
+        value = anything(chance, 3)
+        if isinstance(found[name], str) and chance.random() < 0.7:
+            value = chance.choice([found[name], value if isinstance(value, str) else "\0\n\x1b[2J"])
+        found[name] = value
+    return found
+
+
+def _lived(place: Place, seed: int) -> int:
+    """Live through a whole history, each deed tried in hostile shapes first; count the accepted."""
+    chance, accepted = random.Random(seed), 0
+    for deed in DEEDS:
+        if not isinstance(deed, Payload) or deed.type in _DECIDES:
+            continue
+        data = deed.as_json()
+        done = any(data and _appended(place, deed.type, _bent(chance, data)) for _ in range(3))
+        accepted += done
+        if not done:
+            _appended(place, deed.type, data)
+    return accepted
+
+
+def _all_is_well(place: Place) -> None:
+    """Nothing was set aside, and every reader reads."""
+    assert place.json("fsck").data["findings"] == []
+    folder = place.path.parent / "exports"
+    folder.mkdir()
+    exports = [("export", form, str(folder / form)) for form in FORMS]
+    rebuilt = (("db", "project", "--rebuild"), ("replay", "--rebuild"), ("replay", "--check"))
+    for words in (*READS, *exports, *rebuilt, ("note", "on we go")):
+        answer = place.call(*words)
+        assert answer.code == 0, (words, answer.code, (answer.out + answer.err)[-3000:])
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whatever_is_accepted_is_read_by_all(trusted: Place, seed: int) -> None:
+    """Texts with control characters, huge numbers, foreign names: refused, or folded."""
+    assert _lived(trusted, seed)
+    _all_is_well(trusted)
+
+
+@pytest.mark.parametrize("seed", rounds(range(100, 120), few=4))
+def test_whatever_is_accepted_is_read_by_all_in_many_shapes(trusted: Place, seed: int) -> None:
+    """As above, others."""
+    _lived(trusted, seed)
+    _all_is_well(trusted)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{"detail": "x" * (MAX_TEXT + 1)}, {"detail": "\0" * (MAX_TEXT + 1)}],
+    ids=["a text", "control characters"],
+)
+def test_a_text_without_end_is_refused(trusted: Place, tmp_path: Path, data: Any) -> None:
+    """With exit 2 and the bound, and nothing is recorded; up to the bound it is taken."""
+    before = trusted.version()
+    path = tmp_path / "data.json"
+    path.write_text(json.dumps({"stage": "stage-1", **data}), "utf-8")
+    answer = trusted.json("append", "stage.prepared", "--data", f"@{path}")
+    assert (answer.code, answer.error["code"]) == (2, "invalid_payload")
+    assert f"{MAX_TEXT:,}" in answer.error["message"]
+    assert trusted.version() == before

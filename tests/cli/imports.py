@@ -1,0 +1,113 @@
+"""What a command loads, by name: a process of its own says so.
+
+``python -m tests.cli.imports`` writes the lists anew. What is added to one is paid for at every
+call of the command; say in the commit why it is worth that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from cli.plugins import LOADER
+from tests.cli.support import HERE, Place, call, write_plan
+
+ON_FILE = Path(__file__).parent / "imports.json"
+
+READS: dict[str, list[str]] = {
+    "--version": ["--version"],
+    "--help": ["note", "--help"],
+    "status": ["status"],
+    "status -o json": ["status", "-o", "json"],
+    "show": ["show", "stage-1"],
+    "log": ["log"],
+    "events": ["events"],
+    "why": ["why", "stage-2"],
+    "rehydrate": ["rehydrate"],
+}
+#: Each with the models that it builds; a flat command (`lifecycle.flat`) needs none.
+WRITES: dict[str, tuple[list[str], list[str]]] = {
+    "note": (["note", "hi"], []),
+    "append": (["append", "note.logged", "--data", '{"text": "hi"}'], []),
+    "stage": (["stage", "prepare", "stage-1"], []),
+    "amend propose": (
+        ["amend", "propose", "--stage", "stage-2", "--set", "parameters.dt=1", "--reason", "so"],
+        ["amendment.proposed"],
+    ),
+}
+
+#: Runs a command line, then says which modules are loaded and which models of events are built.
+_PROGRAM = """
+import json, os, sys
+from cli.main import run
+code = run(sys.argv[2:])
+sys.stdout.flush()
+base = sys.modules.get("lifecycle.payload_base")
+def below(kind):
+    for one in kind.__subclasses__():
+        yield one
+        yield from below(one)
+built = [] if base is None else [
+    m.type for m in below(base.Payload) if m.__pydantic_complete__ and "type" in vars(m)]
+with open(sys.argv[1], "w") as file:
+    json.dump({"code": code, "modules": sorted(sys.modules), "built": sorted(built)}, file)
+"""
+
+
+class Loaded:
+    """What one call of a command has loaded: its modules, and the models of events it has built."""
+
+    def __init__(self, root: Path, line: list[str]) -> None:
+        with tempfile.NamedTemporaryFile("r", encoding="utf-8") as answer:
+            done = subprocess.run(
+                [sys.executable, "-c", _PROGRAM, answer.name, "--root", str(root), *line],
+                env={**os.environ, "PYTHONPATH": str(HERE)},
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=120,
+            )
+            said = json.load(answer)
+        assert said["code"] == 0, done
+        self.built: list[str] = said["built"]
+        said["modules"].remove(LOADER)  # what stands there loads nothing
+        self.packages = {name.partition(".")[0] for name in said["modules"]}
+        #: Modules of ours by their whole names, packages of others by their first.
+        self.names = {
+            name if name.partition(".")[0] in ROOMS else name.partition(".")[0]
+            for name in said["modules"]
+            if name.partition(".")[0] not in _OF_PYTHON and not name.startswith("_")
+        }
+
+
+ROOMS = frozenset(
+    {"cli", "eventstore", "lifecycle", "migrations", "projections", "reconciler", "service"}
+)
+_OF_PYTHON = sys.stdlib_module_names
+
+
+def lines() -> dict[str, list[str]]:
+    """Return the command lines by the names of their lists."""
+    return READS | {name: line for name, (line, _) in WRITES.items()}
+
+
+def a_root(folder: Path) -> Place:
+    """Make a workflow of two stages in a folder."""
+    answer = call("--root", str(folder), "init", str(write_plan(folder)))
+    assert answer.code == 0, answer
+    return Place(folder)
+
+
+def _write() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        place = a_root(Path(folder))
+        found = {name: sorted(Loaded(place.path, line).names) for name, line in lines().items()}
+    ON_FILE.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    _write()

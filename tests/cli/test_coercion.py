@@ -1,0 +1,108 @@
+"""Values of the command line are what typer would make of them, with and without its validators."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.exceptions import TyperException
+
+from cli import coercion
+from cli.plugins import LOADER, search_no_plugins
+from cli.tree import Command
+
+
+class Fruit(StrEnum):
+    """Choices, one of which differs from another in its case alone."""
+
+    PEAR = "pear"
+    PLUM = "Plum"
+
+
+def _eat(
+    context: typer.Context,
+    text: Annotated[str | None, typer.Option()] = None,
+    number: Annotated[int | None, typer.Option(min=0, max=20)] = None,
+    free: Annotated[int, typer.Option()] = 7,
+    part: Annotated[float, typer.Option()] = 0.5,
+    fruit: Annotated[Fruit, typer.Option()] = Fruit.PEAR,
+    words: Annotated[list[str] | None, typer.Option()] = None,
+    numbers: Annotated[list[int] | None, typer.Option()] = None,
+    path: Annotated[Path | None, typer.Option()] = None,
+    flag: Annotated[bool, typer.Option("--flag/--no-flag")] = False,
+) -> None:
+    context.obj.update({name: value for name, value in locals().items() if name != "context"})
+
+
+OPTIONS = ("text", "number", "free", "part", "fruit", "words", "numbers", "path")
+VALUES = st.one_of(
+    st.sampled_from(
+        ["", "0", "-0", "+1", "01", "1_0", " 1", "1.0", "1e3", "20", "21", "-1", "9" * 30, "x", "٣",
+         "pear", "Pear", "plum", "Plum", "PLUM", "Fruit.PEAR", "true", "None", "no/such", "nan"]
+    ),
+    st.integers().map(str),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=5),
+)  # fmt: skip
+
+
+def outcome(cls: Any, arguments: list[str]) -> Any:
+    """Return what a command of a class is given, or what is said instead."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(cls=cls)(_eat)
+    seen: dict[str, Any] = {}
+    try:
+        typer.main.get_command(app).main(arguments, obj=seen, standalone_mode=False)
+    except TyperException as error:
+        return error.format_message()
+    return {name: (type(value), repr(value)) for name, value in seen.items()}
+
+
+@given(st.lists(st.tuples(st.sampled_from(OPTIONS), VALUES), max_size=3))
+def test_a_value_is_what_typer_makes_of_it(given_: list[tuple[str, str]]) -> None:
+    """With its type; and where typer refuses it, with the same words."""
+    arguments = [f"--{name}={value}" for name, value in given_]
+    assert outcome(Command, arguments) == outcome(None, arguments)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--flag"], ["--no-flag"], ["--flag=1"], ["--help"]])
+def test_a_flag_is_what_typer_makes_of_it(arguments: list[str]) -> None:
+    """There or not, or with a value that it does not take."""
+    assert outcome(Command, arguments) == outcome(None, arguments)
+
+
+def test_a_typer_without_its_private_names_makes_each_value_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another version of it makes a command slower, and does not break it."""
+    import typer._coercion
+
+    monkeypatch.delattr(typer._coercion, "RuntimeParam")
+    spec = importlib.util.spec_from_file_location("another", coercion.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    another = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(another)
+    monkeypatch.setattr("cli.tree.taken_as_typed", another.taken_as_typed)
+    arguments = ["--number=3", "--fruit=Plum", "--text=a"]
+    assert outcome(Command, arguments) == outcome(None, arguments)
+
+
+def test_a_parameter_of_another_make_is_left_as_it_is() -> None:
+    """Whatever a later typer calls its parts."""
+    other = object()
+    assert coercion.taken_as_typed([other]) == [other]
+
+
+def test_a_pydantic_that_wants_more_of_its_loader_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module that stands for it knows no plugin, and all else is the real one's."""
+    monkeypatch.delitem(sys.modules, LOADER, raising=False)
+    search_no_plugins()
+    assert sys.modules[LOADER].get_plugins() == ()
+    assert sys.modules[LOADER].PYDANTIC_ENTRY_POINT_GROUP == "pydantic"

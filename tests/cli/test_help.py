@@ -1,0 +1,158 @@
+"""Help, completion and the manual page: from one source, and true."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cli.app
+from cli.completion import candidates
+from cli.examples import EXAMPLES
+from cli.manual import _commands
+from cli.settings import Settings
+from cli.topics import TOPICS
+from tests.cli.manual_page import ON_FILE, page
+from tests.cli.support import HERE, Place, call
+
+
+def program() -> Any:
+    """Return the tree of commands."""
+    return cli.app.build().__self__  # type: ignore[attr-defined]
+
+
+NAMES = [name for name, _ in _commands(program())]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_help_of_a_command_has_all_of_it(name: str) -> None:
+    """The options of every command, an example that is one, no type of the program's own."""
+    told = call(*name.split(), "--help")
+    assert told.code == 0
+    assert "--root DIR" in told.out
+    assert "-o text|json|jsonl" in told.out
+    assert "Example:" in told.out
+    assert not re.search(r"<(bool|int|float|str|path|list)", told.out)
+    assert "Value error" not in told.out
+
+
+def test_every_example_is_of_a_command_and_names_it() -> None:
+    """None is left over of what was, and each begins with what it is an example of."""
+    assert set(EXAMPLES) == set(NAMES)
+    for name, line in EXAMPLES.items():
+        words = shlex.split(line.replace("$(", "").replace(")", ""), comments=True)
+        assert words[: 1 + len(name.split())] == ["wfctl", *name.split()], line
+
+
+def test_every_option_of_an_example_is_one() -> None:
+    """What the help says may be pasted."""
+    commands = dict(_commands(program()))
+    for name, line in EXAMPLES.items():
+        known = {opt for p in commands[name].params for opt in (*p.opts, *p.secondary_opts)}
+        own = line.partition("&&")[0]
+        given = re.findall(r"(?<=\s)(--[a-z-]+|-[a-z])(?=\s|$)", own)
+        everywhere = {"-o", "--root", "--actor", "--help"}
+        assert set(given) <= known | everywhere, (name, given)
+
+
+@pytest.mark.parametrize("line", [["export", "foo"], ["status", "--color", "puce"],
+                                  ["run", "--max-parallel", "0"], ["log", "-n", "x"]])  # fmt: skip
+def test_a_wrong_value_is_told_in_words_of_our_own(line: list[str]) -> None:
+    """And the help that is named is that of the command."""
+    told = call(*line)
+    assert told.code == 2
+    assert "Value error" not in told.err
+    assert "Input should" not in told.err
+    assert "--help` lists what there is" in told.err
+
+
+@pytest.mark.parametrize("topic", [*TOPICS, "stage fail", "status", "machine init"])
+def test_help_knows_topics_and_commands(topic: str) -> None:
+    """By their words."""
+    told = call("help", *topic.split())
+    assert told.code == 0
+    assert len(told.out) > 100
+    assert call("help", "nonsense").code == 3
+
+
+def test_the_manual_page_on_file_is_what_the_program_prints() -> None:
+    """`python -m tests.cli.manual_page` writes it."""
+    assert ON_FILE.read_text("utf-8") == page()
+    assert "docs/wfctl.1" in (HERE / "pyproject.toml").read_text("utf-8")
+
+
+LINES = {
+    "sta": ["status", "stage"],
+    "stage f": ["fail"],
+    "show s": ["stage-1", "stage-2"],
+    "export re": ["report"],
+    "-o j": ["json", "jsonl"],
+    "-o json sho": ["show"],
+    "amend approve a": ["amend-1"],
+    "log --stage stage-2": ["stage-2"],
+    "completion b": ["bash"],
+    "help exit": ["exit-codes"],
+    "stage fail --st": ["--stop"],
+    "nonsense x": [],
+}
+
+
+@pytest.fixture
+def proposed(place: Place) -> Place:
+    """A workflow with a proposal."""
+    place.done("amend", "propose", "--stage", "stage-2", "--set", "parameters.x=1", "--reason", "y")
+    return place
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_what_may_stand_there_is_offered(proposed: Place, line: str) -> None:
+    """Commands, stages, formats, amendments, options, by what the line asks for."""
+    found = candidates(program(), Settings(root=proposed.path), line.split())
+    assert found == LINES[line]
+
+
+def _bash(place: Place, *words: str) -> Iterator[str]:
+    """Yield what a real bash offers for the words, by the script that the program prints."""
+    script = call("completion", "bash").out
+    shim = place.path / "bin"
+    shim.mkdir()
+    tool = shim / "wfctl"
+    tool.write_text(f'#!/bin/sh\nexec {HERE}/.venv/bin/python -m cli.main "$@"\n')
+    tool.chmod(0o755)
+    line = " ".join(shlex.quote(word) for word in words)
+    asked = f"{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _wfctl; "
+    asked += 'printf "%s\\n" "${COMPREPLY[@]}"'
+    done = subprocess.run(
+        ["bash", "-c", asked],
+        cwd=place.path,
+        env={**os.environ, "PYTHONPATH": str(HERE), "PATH": f"{shim}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    yield from done.stdout.split()
+
+
+@pytest.mark.slow
+def test_a_real_bash_completes_stages(proposed: Place) -> None:
+    """By the script as it is printed."""
+    assert list(_bash(proposed, "wfctl", "show", "stage-")) == ["stage-1", "stage-2"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_there_is_a_script_for_each_shell(shell: str) -> None:
+    """Each asks the program."""
+    told = call("completion", shell)
+    assert told.code == 0
+    assert "wfctl __complete -- " in told.out
+
+
+def test_a_place_without_a_workflow_offers_no_stage(tmp_path: Path) -> None:
+    """And says nothing of it in the middle of a line."""
+    assert candidates(program(), Settings(root=tmp_path), ["show", ""]) == []

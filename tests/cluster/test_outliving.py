@@ -1,0 +1,46 @@
+"""A command that outlives all of its shells, on a scheduler and on another machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.support import Slurm, Sshd, init, write_machine
+from tests.cluster.test_ssh import machine
+from tests.crash.outliving import outlive, solvers, solving, through
+from tests.crash.support import Workflow
+from tests.crash.victims import Victim, strike
+
+pytestmark = pytest.mark.slow
+CHECK = "grep -qx 1 stage-1/out.txt"
+
+
+@pytest.mark.parametrize("batch_type", ["Shell", "Slurm"])
+def test_what_it_left_on_another_machine_is_brought_back_and_counts(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path, slurm: Slurm, batch_type: str
+) -> None:
+    """Seen to compute on over there, it is waited for, and verified here."""
+    path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
+    init(workflow, path, solving(workflow, verify=CHECK))
+    workflow.succeed("dispatch", "stage-1")
+    through(workflow, outlive(workflow))
+    workflow.succeed("run")
+    assert workflow.stage("stage-1")["status"] == "completed"
+    assert len(solvers(workflow)) == 1
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_what_it_left_on_a_scheduler_counts(workflow: Workflow, watched: bool) -> None:
+    """Its scheduler has ended the job, and the command computes on in its folder."""
+    path = write_machine(workflow, {"batch_type": "Slurm", "context_type": "LocalContext"})
+    init(workflow, path, solving(workflow, verify=CHECK))
+    workflow.succeed("dispatch", "stage-1")
+    solver = outlive(workflow)
+    if not watched:
+        strike(workflow, Victim.SESSION)
+        workflow.succeed("rehydrate")
+    through(workflow, solver)
+    workflow.succeed("run")
+    assert workflow.stage("stage-1")["status"] == "completed"
+    assert len(solvers(workflow)) == 1

@@ -1,0 +1,51 @@
+"""Covering arrays: few rows in which every two values of any two factors come together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
+
+Factors = Mapping[str, Sequence[str]]
+Row = dict[str, str]
+Pair = tuple[tuple[str, str], tuple[str, str]]
+
+
+def every_pair(factors: Factors) -> list[Pair]:
+    """Return every two values of any two factors, the factors in their order."""
+    return [
+        ((one, a), (other, b))
+        for one, other in combinations(factors, 2)
+        for a, b in product(factors[one], factors[other])
+    ]
+
+
+def pairs_of(row: Row) -> list[Pair]:
+    """Return the pairs of values that come together in a row."""
+    return list(combinations(row.items(), 2))
+
+
+def covering(factors: Factors) -> Iterator[Row]:
+    """Yield rows until each pair was in one; the same rows each time.
+
+    A row begins with a pair that was in none. Every further factor takes the value that comes
+    together with most of what it was not with before, of equals the one that was taken least.
+    """
+    left = dict.fromkeys(every_pair(factors))
+    taken = {(name, value): 0 for name, values in factors.items() for value in values}
+    while left:
+        row = dict(next(iter(left)))
+        for name in sorted(factors, key=lambda one: -len(factors[one])):
+            if name not in row:
+                ranks = [(_news(row, (name, v), left), -taken[name, v]) for v in factors[name]]
+                row[name] = factors[name][ranks.index(max(ranks))]
+        row = {name: row[name] for name in factors}
+        for pair in pairs_of(row):
+            left.pop(pair, None)
+        for item in row.items():
+            taken[item] += 1
+        yield row
+
+
+def _news(row: Row, item: tuple[str, str], left: Mapping[Pair, None]) -> int:
+    """Return how many pairs that were in no row yet a value would bring into this one."""
+    return sum((other, item) in left or (item, other) in left for other in row.items())

@@ -1,0 +1,87 @@
+"""Solvers that stand below nothing but shells, and the killing of those shells."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from reconciler.processes import start_ticks
+from tests.crash.support import Workflow, until
+from tests.crash.victims import kill
+
+SOLVER = """
+import os, sys, time
+from pathlib import Path
+outside = Path(sys.argv[1])
+(outside / f"solver-{os.getpid()}").touch()
+while not (outside / "go").exists():
+    time.sleep(0.02)
+if not (outside / "broken").exists():
+    Path("out.txt").write_text("1\\n")
+"""
+
+
+def solving(workflow: Workflow, **parameters: Any) -> dict[str, Any]:
+    """Return a stage whose solver stands below shells only, and leaves its name outside."""
+    outside = workflow.root.parent
+    (outside / "solver.py").write_text(SOLVER)
+    command = f'"{sys.executable}" "{outside}/solver.py" "{outside}"'
+    return {
+        "id": "stage-1",
+        "name": "one",
+        "outputs": ["stage-1/out.txt"],
+        "parameters": {"command": command, **parameters},
+    }
+
+
+def solvers(workflow: Workflow) -> list[int]:
+    """Return every solver that ever began, in no order."""
+    found = workflow.root.parent.glob("solver-*")
+    return [int(one.name.partition("-")[2]) for one in found]
+
+
+def outlive(workflow: Workflow) -> int:
+    """Kill every shell above the solver, the outermost first; return the solver."""
+    until(lambda: solvers(workflow))
+    [solver] = solvers(workflow)
+    # Nothing is left above it but what gathers orphans.
+    shells = shells_above(solver)
+    assert shells
+    kill(shells)
+    until(lambda: not any(start_ticks(shell) for shell in shells))
+    return solver
+
+
+def shells_above(pid: int) -> list[int]:
+    """Return the shells of the job that a process stands below, the outermost first."""
+    found: list[int] = []
+    while _is_a_shell(parent := _parent(pid)):
+        found.insert(0, parent)
+        pid = parent
+    return found
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
+
+
+def _is_a_shell(pid: int) -> bool:
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+        line = Path(f"/proc/{pid}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return name in ("bash", "slurm_script") and "dpdisp-run.sh" not in line
+
+
+def noted(workflow: Workflow) -> bool:
+    """Say whether somebody has seen that the command outlived its shells."""
+    return any(workflow.attempts("stage-1")[0].glob("job-*.alone"))
+
+
+def through(workflow: Workflow, solver: int) -> None:
+    """Let the solver come to its end."""
+    until(lambda: noted(workflow))
+    (workflow.root.parent / "go").touch()
+    until(lambda: start_ticks(solver) is None)

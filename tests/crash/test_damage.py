@@ -1,0 +1,155 @@
+"""One damaged file of one attempt: what the log holds is written anew, and all else goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+from itertools import product
+from typing import Any
+
+import pytest
+
+from tests.crash.damage import DAMAGES, FILES, strike
+from tests.crash.support import Workflow, until
+from tests.crash.victims import Victim, is_job, processes
+from tests.crash.victims import strike as kill
+from tests.rounds import rounds
+
+pytestmark = pytest.mark.slow
+
+#: What was seen on real machines, and what makes readers wait.
+SEEN = [
+    (FILES[0], "half"),
+    (FILES[0], "gone"),
+    (FILES[0], "object"),
+    (FILES[1], "empty"),
+    (FILES[1], "list"),
+    (FILES[2], "gone"),
+    (FILES[3], "object"),
+    (FILES[6], "digits"),
+    (FILES[10], "empty"),
+    (FILES[10], "list"),
+    (FILES[11], "pipe"),
+    ("DPDISP_EXIT_CODE", "folder"),
+    ("DPDISP_DONE", "pipe"),
+]
+EVERY = list(product(FILES, DAMAGES))
+
+
+def plan(stages: int) -> list[dict[str, Any]]:
+    """Return stages that compute until they are let go, each told by what it writes."""
+    return [one(f"stage-{number}") for number in range(1, stages + 1)]
+
+
+def one(id_: str) -> dict[str, Any]:
+    """Return a stage that leaves a line outside of its attempt before it computes."""
+    up = "../../../../../.."
+    command = f'echo "{id_}" >> {up}/trace; until [ -e {up}/go ]; do sleep 0.05; done'
+    return {
+        "id": id_,
+        "name": id_,
+        "outputs": [f"{id_}/out.txt"],
+        "parameters": {"command": f"{command}; echo {id_} > out.txt"},
+    }
+
+
+def left_behind(workflow: Workflow, stages: int) -> None:
+    """Launch every stage, kill the monitors, and let the jobs end with nobody there."""
+    workflow.init(*plan(stages))
+    for number in range(1, stages + 1):
+        workflow.succeed("dispatch", f"stage-{number}")
+    until(lambda: len(workflow.trace()) == stages)
+    kill(workflow, Victim.SESSION)
+    (workflow.root / "go").touch()
+    until(lambda: not any(is_job(pid) for pid in processes(workflow)))
+
+
+def check_all_collected(workflow: Workflow) -> None:
+    """No command ends in 1, each command ran once, and each result is in its place."""
+    for command in ("rehydrate", "reconcile", "run", "status", "rehydrate", "run"):
+        done = workflow.call(command)
+        assert done.returncode in (0, 5), (command, done.returncode, done.stdout, done.stderr)
+    stages = json.loads((workflow.root / "workflow-state.json").read_bytes())["stages"]
+    left = {one["id"]: (one["status"], one["last_error"]) for one in stages}
+    assert {id_: found for id_, found in left.items() if found[0] != "completed"} == {}
+    assert sorted(workflow.trace()) == sorted(left)
+    assert all((workflow.root / id_ / "out.txt").read_text() == f"{id_}\n" for id_ in left)
+
+
+def damaged(workflow: Workflow, cases: list[tuple[str, str]]) -> None:
+    """Damage one file of each stage in its own way."""
+    left_behind(workflow, len(cases))
+    for number, (pattern, damage) in enumerate(cases, 1):
+        strike(workflow.root / f"stage-{number}", pattern, damage)
+
+
+def test_a_result_is_collected_whatever_file_of_its_attempt_is_damaged(workflow: Workflow) -> None:
+    """The damages that were seen, one for each stage of one workflow."""
+    damaged(workflow, SEEN)
+    check_all_collected(workflow)
+
+
+@pytest.mark.parametrize("is_watched", [True, False], ids=["watched", "orphaned"])
+def test_a_submission_that_was_edited_is_never_submitted(
+    workflow: Workflow, is_watched: bool
+) -> None:
+    """One attempt runs the command that the log names, whatever its file says meanwhile."""
+    workflow.init(one("stage-1"))
+    workflow.succeed("dispatch", "stage-1")
+    until(workflow.trace)
+    if not is_watched:
+        kill(workflow, Victim.SESSION)
+    [path] = workflow.root.glob("stage-1/.attempts/*/submission.json")
+    path.write_text(path.read_text().replace("echo stage-1", "echo FORGED"))
+    (workflow.root / "go").touch()
+    check_all_collected(workflow)
+    if not is_watched:
+        assert "FORGED" in next(path.parent.glob("stale/submission.json*")).read_text()
+
+
+def test_an_output_counts_whatever_the_clock_says(workflow: Workflow) -> None:
+    """The clock was set back after the launch: what lies in its place was not there before."""
+    left_behind(workflow, 1)
+    workflow.succeed("wait", "stage-1")
+    [launch] = workflow.root.glob("stage-1/.attempts/*/launch.json")
+    # Nobody can set a time of change: the launch is made younger than its output instead.
+    os.utime(launch)
+    told = json.loads(launch.read_text())["places"]
+    assert told == {"stage-1/out.txt": None}
+    assert launch.stat().st_ctime_ns > (workflow.root / "stage-1/out.txt").stat().st_ctime_ns
+    check_all_collected(workflow)
+
+
+@pytest.mark.parametrize("cases", rounds([EVERY[n::15] for n in range(15)], few=3))
+def test_any_file_in_any_way(workflow: Workflow, cases: list[tuple[str, str]]) -> None:
+    """Each file of an attempt, each damage."""
+    damaged(workflow, cases)
+    check_all_collected(workflow)
+
+
+@pytest.mark.parametrize("how", ["file", "loop"])
+def test_a_folder_of_attempts_that_cannot_be_read_is_a_finding_of_its_stage(
+    workflow: Workflow, how: str
+) -> None:
+    """Nothing is concluded from what cannot be seen, and every other stage goes on."""
+    workflow.init(one("stage-1"), {**one("stage-2"), "parameters": {"command": "echo 2 > out.txt"}})
+    workflow.succeed("dispatch", "stage-1")
+    until(workflow.trace)
+    kill(workflow, Victim.SESSION)
+    (workflow.root / "go").touch()
+    until(lambda: not any(is_job(pid) for pid in processes(workflow)))
+    folder = workflow.root / "stage-1/.attempts"
+    saved = folder.rename(workflow.root / "saved")
+    folder.write_text("") if how == "file" else folder.symlink_to(folder.name)
+    said = workflow.succeed("rehydrate")
+    assert "UNREADABLE" in said
+    assert str(folder) in said
+    seen = {one["data"]["verdict"] for one in workflow.events("attempt.observed")}
+    assert seen == {"UNREADABLE"}
+    assert workflow.call("run").returncode == 6
+    assert workflow.stage("stage-2")["status"] == "completed"
+    folder.unlink()
+    saved.rename(folder)
+    workflow.succeed("run")
+    assert workflow.stage("stage-1")["status"] == "completed"
+    assert workflow.trace() == ["stage-1"]

@@ -1,0 +1,119 @@
+"""What a command leaves behind outside of its folder, and a monitor that does nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from reconciler.processes import start_ticks
+from tests.crash.aftermath import recover
+from tests.crash.support import Workflow, until
+from tests.crash.victims import Victim, kill, strike
+
+pytestmark = pytest.mark.slow
+
+DRIVER = """
+import os, subprocess, sys, time
+from pathlib import Path
+outside = Path(sys.argv[1])
+solver = subprocess.Popen(["sleep", "300"], cwd="/", start_new_session=True)
+(outside / f"driver-{os.getpid()}").write_text(str(solver.pid))
+while not (outside / "go").exists():
+    time.sleep(0.02)
+solver.kill()
+Path("out.txt").write_text("1\\n")
+"""
+
+
+def dispatched(workflow: Workflow, **environ: str) -> tuple[int, int]:
+    """Launch a driver whose solver works elsewhere with no file open; return both processes."""
+    outside = workflow.root.parent
+    (outside / "driver.py").write_text(DRIVER)
+    words = f'exec "{sys.executable}" "{outside}/driver.py" "{outside}"'
+    command = {"command": words}
+    one = {"id": "stage-1", "name": "one", "outputs": ["stage-1/out.txt"], "parameters": command}
+    workflow.init(one)
+    workflow.succeed("dispatch", "stage-1", **environ)
+    return driver(workflow, 1)
+
+
+def driver(workflow: Workflow, number: int) -> tuple[int, int]:
+    """Return the newest driver and its solver, once there have been so many."""
+    found: list[Path] = []
+
+    def are_there() -> bool:
+        found[:] = [one for one in workflow.root.parent.glob("driver-*") if one.read_text()]
+        return len(found) == number
+
+    until(are_there)
+    newest = max(found, key=lambda one: one.stat().st_mtime_ns)
+    return int(newest.name.partition("-")[2]), int(newest.read_text())
+
+
+def test_a_solver_that_left_its_driver_is_ended_before_another_one_begins(
+    workflow: Workflow,
+) -> None:
+    """The driver was killed for its memory: the stage computes once more, and alone."""
+    first, solver = dispatched(workflow)
+    kill([first])
+    strike(workflow, Victim.TMUX_SERVER)
+    until(lambda: workflow.call("rehydrate").returncode == 0 and len(drivers(workflow)) == 2)
+    assert start_ticks(solver) is None
+    (workflow.root.parent / "go").touch()
+    recover(workflow)
+    assert len(drivers(workflow)) == 2
+
+
+def drivers(workflow: Workflow) -> list[Path]:
+    """Return what each driver left of itself."""
+    return list(workflow.root.parent.glob("driver-*"))
+
+
+def test_a_cancel_ends_a_solver_that_left_its_driver(workflow: Workflow) -> None:
+    """It is among what was ended."""
+    _, solver = dispatched(workflow)
+    workflow.succeed("stage", "cancel", "stage-1")
+    assert start_ticks(solver) is None
+    [stopped] = workflow.events("attempt.stopped")
+    assert f"process {solver}" in stopped["data"]["ended"]
+
+
+def test_a_retry_ends_what_a_failed_driver_left(workflow: Workflow) -> None:
+    """It failed by its own exit code, and its solver computed on."""
+    first, solver = dispatched(workflow)
+    os.kill(first, signal.SIGTERM)
+    until(lambda: workflow.call("rehydrate").returncode == 0 and is_failed(workflow))
+    (workflow.root.parent / "go").touch()
+    workflow.succeed("stage", "retry", "stage-1", "--fix", "another try")
+    workflow.succeed("run")
+    assert start_ticks(solver) is None
+
+
+def is_failed(workflow: Workflow) -> bool:
+    """Say whether the stage has failed."""
+    return bool(workflow.stage("stage-1")["status"] == "failed")
+
+
+def test_a_monitor_that_was_told_to_stop_is_told_of(workflow: Workflow) -> None:
+    """It holds its lock and collects nothing; once it goes on all is well."""
+    # tmux lets what it runs go on at once: this monitor is none of its own.
+    refusing = workflow.root.parent / "bin"
+    refusing.mkdir()
+    (refusing / "tmux").write_text("#!/bin/sh\nexit 1\n")
+    (refusing / "tmux").chmod(0o755)
+    dispatched(workflow, PATH=f"{refusing}:{workflow.environ['PATH']}")
+    record = workflow.attempts("stage-1")[0] / "monitor.json"
+    pid = int(json.loads(record.read_text())["pid"])
+    os.kill(pid, signal.SIGSTOP)
+    workflow.succeed("rehydrate")
+    newest = workflow.events("attempt.observed")[-1]["data"]
+    assert (newest["verdict"], newest["action"]) == ("MONITOR_STOPPED", "wait")
+    assert "kill -CONT" in newest["reason"]
+    os.kill(pid, signal.SIGCONT)
+    (workflow.root.parent / "go").touch()
+    recover(workflow)

@@ -1,0 +1,167 @@
+"""Workflows of one id: an earlier life in the same place, and copies that share a folder for jobs.
+
+What is judged is the truth outside of every root: which commands began, and what they wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from tests.crash.support import Workflow, unmarked, until
+from tests.crash.victims import Victim, is_job, processes, strike
+
+pytestmark = pytest.mark.slow
+
+
+def begin(workflow: Workflow, word: str, *, shared: bool = False, waits: bool = False) -> None:
+    """Make a workflow of one stage that writes the content of its input, and count its starts.
+
+    ``shared``: its jobs work in a folder outside of the root; ``waits``: until they are let go.
+    """
+    workflow.root.mkdir(exist_ok=True)
+    (workflow.root / "in.txt").write_text(f"{word}\n")
+    outside = workflow.root.parent
+    config = {"batch_type": "Shell", "context_type": "LocalContext"}
+    if shared:
+        (outside / "work").mkdir(exist_ok=True)
+        config["remote_root"] = str(outside / "work")
+    gate = f'until [ -e "{outside}/go" ]; do sleep 0.02; done; ' if waits else ""
+    trace = f'echo "$WFCTL_ATTEMPT $(cat ../in.txt)" >> "{outside}/begun"'
+    one = {
+        "id": "stage-1",
+        "name": "one",
+        "inputs": ["in.txt"],
+        "outputs": ["stage-1/out.txt"],
+        "parameters": {"command": f"{trace}; {gate}cp ../in.txt out.txt"},
+    }
+    profile = {"here": {"type": "local", "config": config}}
+    plan = {
+        "workflow_id": "w-lives",
+        "purpose": "live",
+        "default_backend": "here",
+        "backend_profiles": profile,
+        "stages": [one],
+    }
+    (workflow.root / "plan.json").write_text(json.dumps(plan))
+    workflow.succeed("init", "plan.json")
+
+
+def begun(workflow: Workflow) -> list[str]:
+    """Return what began: attempt without its mark, and its input."""
+    path = workflow.root.parent / "begun"
+    return unmarked(path.read_text()).splitlines() if path.exists() else []
+
+
+def orphaned(workflow: Workflow) -> None:
+    """Launch the stage and kill whoever watches it."""
+    before = len(begun(workflow))
+    workflow.succeed("dispatch", "stage-1")
+    until(lambda: len(begun(workflow)) > before)
+    strike(workflow, Victim.SESSION)
+
+
+def left_uncollected(workflow: Workflow) -> None:
+    """Let an orphaned job end, with nobody there to collect its result."""
+    orphaned(workflow)
+    let_go(workflow)
+    until(lambda: not _works(workflow))
+
+
+def let_go(workflow: Workflow) -> None:
+    """Let the jobs that wait end."""
+    (workflow.root.parent / "go").touch()
+
+
+def _works(workflow: Workflow) -> list[int]:
+    return [pid for pid in processes(workflow) if is_job(pid)]
+
+
+def begin_anew(workflow: Workflow, what: str) -> None:
+    """Take away the root, or what tells that it is one and the files beside it."""
+    if what == "root":
+        shutil.rmtree(workflow.root)
+        return
+    shutil.rmtree(workflow.root / ".wfctl")
+    for name in ("workflow-state.json", "progress.log"):
+        (workflow.root / name).unlink()
+
+
+@pytest.mark.parametrize("what", ["root", "log"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_result_of_an_earlier_life_is_never_taken(
+    workflow: Workflow, what: str, shared: bool
+) -> None:
+    """Begun anew with another input it computes from that input."""
+    begin(workflow, "old", shared=shared, waits=True)
+    left_uncollected(workflow)
+    begin_anew(workflow, what)
+    begin(workflow, "new", shared=shared)
+    workflow.succeed("run")
+    assert (workflow.root / "stage-1/out.txt").read_text() == "new\n"
+    assert begun(workflow) == ["w-lives/stage-1/att-0001 old", "w-lives/stage-1/att-0001 new"]
+    assert workflow.stage("stage-1")["status"] == "completed"
+
+
+def test_nothing_is_started_beside_a_job_of_an_earlier_life(workflow: Workflow) -> None:
+    """It is named with its processes, and once it has ended its result is told of and left."""
+    begin(workflow, "old", waits=True)
+    orphaned(workflow)
+    begin_anew(workflow, "log")
+    begin(workflow, "new", waits=True)
+    refused = workflow.call("dispatch", "stage-1", "-o", "json")
+    assert refused.returncode == 5
+    error = json.loads(refused.stdout)["error"]
+    assert error["code"] == "stranger_at_work"
+    assert any(f"process {pid}" in error["message"] for pid in _works(workflow))
+    let_go(workflow)
+    until(lambda: not _works(workflow))
+    said = workflow.call("dispatch", "stage-1", "--sync")
+    assert (said.returncode, "not used" in said.stderr) == (0, True)
+    assert (workflow.root / "stage-1/out.txt").read_text() == "new\n"
+
+
+def test_a_copy_shares_no_folder_with_its_original(workflow: Workflow) -> None:
+    """Each computes its own result, and a cancel in the copy leaves the original's job alone."""
+    begin(workflow, "original", shared=True, waits=True)
+    copy = replace(workflow, root=workflow.root.with_name("copy"))
+    shutil.copytree(workflow.root, copy.root)
+    (copy.root / "in.txt").write_text("copy\n")
+    orphaned(workflow)
+    copy.succeed("--root-is", "copied", "dispatch", "stage-1")
+    until(lambda: len(begun(workflow)) == 2)
+    assert sorted(begun(workflow)) == [
+        "w-lives/stage-1/att-0001 copy",
+        "w-lives/stage-1/att-0001 original",
+    ]
+    copy.succeed("stage", "cancel", "stage-1")
+    assert _works(workflow) != []
+    let_go(workflow)
+    workflow.succeed("run")
+    assert (workflow.root / "stage-1/out.txt").read_text() == "original\n"
+
+
+def test_a_copy_says_that_it_is_one_and_how_to_compute_in_it(workflow: Workflow) -> None:
+    """Its original's attempt is left alone, and the way that is named leads on."""
+    begin(workflow, "original", waits=True)
+    orphaned(workflow)
+    copy = replace(workflow, root=workflow.root.with_name("copy"))
+    shutil.copytree(workflow.root, copy.root)
+    copy.succeed("--root-is", "copied", "rehydrate")
+    assert f"a copy of {workflow.root}" in copy.succeed("status")
+    [observed] = copy.events("attempt.observed")
+    assert observed["data"]["verdict"] == "ELSEWHERE"
+    assert "`wfctl stage fail stage-1 --error copied`" in observed["data"]["reason"]
+    copy.succeed("stage", "fail", "stage-1", "--error", "copied")
+    copy.succeed("stage", "retry", "stage-1", "--fix", "computed here")
+    copy.succeed("dispatch", "stage-1")
+    until(lambda: len(begun(workflow)) == 2)
+    assert len(_works(workflow)) >= 2
+    let_go(workflow)
+    copy.succeed("run")
+    workflow.succeed("run")
+    assert "a copy" not in workflow.succeed("status")
+    assert len(begun(workflow)) == 2

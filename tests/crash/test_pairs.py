@@ -1,0 +1,207 @@
+"""Pairs of what befalls a workflow between two sessions, judged by the truth outside its root.
+
+A covering array: every two values of any two factors come together in one row at least.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from tests.crash.covering import covering, every_pair, pairs_of
+from tests.crash.damage import DAMAGES, FILES
+from tests.crash.damage import strike as damage
+from tests.crash.support import PATIENCE, Workflow, until
+from tests.crash.test_lives import begin, begin_anew, let_go
+from tests.crash.victims import Victim, is_job, processes, strike
+from tests.need import need
+from tests.rounds import rounds
+
+FACTORS: dict[str, tuple[str, ...]] = {
+    "life": ("first", "anew", "restored"),
+    "scratch": ("inside", "shared"),
+    "root": ("same", "moved", "copied", "cancelled"),
+    "host": ("same", "renamed"),
+    "clock": ("right", "back"),
+    "file": ("none", *FILES),
+    "damage": tuple(DAMAGES),
+    "kill": ("nobody", "session", "job", "everything"),
+}
+#: Rows that `make crash` has time for; `make soak` strikes all of them.
+FEW = 40
+_VICTIMS = {"session": Victim.SESSION, "job": Victim.JOB, "everything": Victim.EVERYTHING}
+_RENAMED = (
+    "import os, socket, sys; socket.sethostname('renamed'); os.execvp(sys.argv[1], sys.argv[1:])"
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One value of each factor."""
+
+    values: tuple[str, ...]
+
+    def __getitem__(self, factor: str) -> str:
+        return self.values[list(FACTORS).index(factor)]
+
+    def __str__(self) -> str:
+        return "-".join(value.split("/")[-1].replace("?", "") for value in self.values)
+
+
+def rows() -> list[Row]:
+    """Return rows in which every pair comes together once at least."""
+    return [Row(tuple(row.values())) for row in covering(FACTORS)]
+
+
+def test_every_pair_comes_together_and_few_rows_do_it() -> None:
+    """The two longest factors alone need as many rows as they have pairs."""
+    found = [dict(zip(FACTORS, row.values, strict=True)) for row in rows()]
+    assert {pair for row in found for pair in pairs_of(row)} == set(every_pair(FACTORS))
+    most = sorted(len(values) for values in FACTORS.values())[-2:]
+    assert most[0] * most[1] <= len(found) <= most[0] * most[1] + 16
+
+
+def call(workflow: Workflow, row: Row, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as it is run after the row's misfortunes: perhaps under another host name."""
+    program = [sys.executable, "-m", "cli.main", *arguments]
+    if row["host"] == "renamed":
+        program = ["unshare", "--uts", sys.executable, "-c", _RENAMED, *program]
+    done = subprocess.run(
+        program,
+        cwd=workflow.root,
+        env=workflow.environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert done.returncode in (0, 5, 6), (arguments, done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def ran(workflow: Workflow) -> list[str]:
+    """Return each start of a command, attempt with its mark and input."""
+    return (workflow.root.parent / "begun").read_text().splitlines()
+
+
+def befall(workflow: Workflow, row: Row) -> Workflow:
+    """Launch the stage, let everything of the row happen; return the root that is gone on with."""
+    begin(workflow, "old", shared=row["scratch"] == "shared", waits=True)
+    workflow.succeed("dispatch", "stage-1")
+    until((workflow.root.parent / "begun").exists)
+    saved = workflow.root.parent / "saved"
+    shutil.copytree(workflow.root / ".wfctl", saved)
+    if row["kill"] != "nobody":
+        strike(workflow, _VICTIMS[row["kill"]])
+    let_go(workflow)
+    until(lambda: not any(is_job(pid) for pid in processes(workflow)))
+    if row["kill"] == "nobody":
+        until((workflow.root / "stage-1/DPDISP_DONE").exists)
+    strike(workflow, Victim.SESSION)
+    pattern = row["file"]
+    if pattern != "none" and _can_lie(workflow, pattern):
+        damage(workflow.root / "stage-1", pattern, row["damage"])
+    for launch in workflow.root.glob("stage-1/.attempts/*/launch.json"):
+        if row["clock"] == "back":
+            os.utime(launch)
+    _live_on(workflow, row, saved)
+    return _carried(workflow, row)
+
+
+def _can_lie(workflow: Workflow, pattern: str) -> bool:
+    return "*" not in pattern or any((workflow.root / "stage-1").glob(pattern))
+
+
+def _live_on(workflow: Workflow, row: Row, saved: Path) -> None:
+    if row["life"] == "anew":
+        begin_anew(workflow, "log")
+        begin(workflow, "new", shared=row["scratch"] == "shared")
+    elif row["life"] == "restored":
+        shutil.rmtree(workflow.root / ".wfctl")
+        shutil.copytree(saved, workflow.root / ".wfctl")
+
+
+def _carried(workflow: Workflow, row: Row) -> Workflow:
+    there = replace(workflow, root=workflow.root.with_name(row["root"]))
+    match row["root"]:
+        case "moved":
+            workflow.root.rename(there.root)
+            call(there, row, "--root-is", "moved", "note", "here")
+        case "copied":
+            _copy(workflow, there, row)
+        case "cancelled":
+            _copy(workflow, there, row)
+            _make_anew(workflow, there, row)
+        case _:
+            return workflow
+    return there
+
+
+def _copy(workflow: Workflow, there: Workflow, row: Row) -> None:
+    shutil.copytree(workflow.root, there.root, symlinks=True, ignore=_no_pipes)
+    call(there, row, "--root-is", "copied", "note", "here")
+
+
+def _make_anew(workflow: Workflow, there: Workflow, row: Row) -> None:
+    """Cancel the stage where it was launched, and have the copy compute it for itself.
+
+    One that is ready, as in a life that has just begun, needs neither.
+    """
+    for root, words in ((workflow, ("cancel",)), (there, ("fail", "--error", "copied"))):
+        call(root, row, "stage", words[0], "stage-1", *words[1:])
+    call(there, row, "stage", "retry", "stage-1", "--fix", "computed here")
+
+
+def _no_pipes(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if (Path(folder) / name).is_fifo()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", rounds(rows(), few=FEW), ids=str)
+def test_whatever_comes_together_nothing_is_lost_or_mixed_up(workflow: Workflow, row: Row) -> None:
+    """Each attempt ran once, no command ends in 1, and a result is of this life and this root."""
+    need(os.geteuid() == 0, "root, for a name of the host that only one process sees")
+    there = befall(workflow, row)
+    for command in ("rehydrate", "run", "rehydrate", "run"):
+        call(there, row, command)
+    starts = ran(workflow)
+    assert set(Counter(line.split()[0] for line in starts).values()) == {1}, starts
+    check_kept(there, row, starts)
+    if row["root"] == "copied":
+        # What was the original's is still its own.
+        for command in ("rehydrate", "run", "rehydrate", "run"):
+            call(workflow, row, command)
+        check_completed(workflow, row)
+
+
+def check_kept(there: Workflow, row: Row, starts: list[str]) -> None:
+    """Check what became of the stage: completed with its own result, or left to the original."""
+    own = row["life"] == "anew" or row["root"] != "copied"
+    made_anew = row["root"] == "cancelled" and row["life"] != "anew"
+    found = json.loads((there.root / "workflow-state.json").read_bytes())["stages"][0]
+    if own:
+        check_completed(there, row)
+    else:
+        assert found["status"] in ("running", "preparing"), found
+    again = row["kill"] in ("job", "everything") and row["life"] != "anew"
+    expected = 1 + (row["life"] == "anew") + ((again or made_anew) and own)
+    assert len(starts) == expected, starts
+
+
+def check_completed(workflow: Workflow, row: Row) -> None:
+    """Check that the stage is completed with what its own input says."""
+    found = json.loads((workflow.root / "workflow-state.json").read_bytes())["stages"][0]
+    assert found["status"] == "completed", (found["status"], found["last_error"])
+    word = "new" if row["life"] == "anew" else "old"
+    assert (workflow.root / "stage-1/out.txt").read_text() == f"{word}\n"
+    assert socket.gethostname() != "renamed"

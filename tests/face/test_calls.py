@@ -1,0 +1,323 @@
+"""Calls to the real server, by the protocol's own client in both of its eras."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp.client.client import Client
+from mcp.client.stdio import stdio_client
+from mcp.shared.exceptions import MCPError
+
+from tests.cli.support import Place, write_plan
+from tests.face.support import ERAS, Agent, agent, drive, parameters
+
+pytestmark = pytest.mark.slow
+
+PLAN: dict[str, Any] = {
+    "workflow_id": "melt",
+    "purpose": "See it melt.",
+    "stages": [
+        {
+            "id": "stage-1",
+            "name": "Build",
+            "outputs": ["stage-1/out.txt"],
+            "success_criteria": "out.txt says hi",
+            "parameters": {"command": "echo hi > out.txt"},
+        },
+        {"id": "stage-2", "name": "Run", "depends_on": ["stage-1"]},
+    ],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a plan and no workflow."""
+    write_plan(tmp_path, PLAN)
+    return tmp_path
+
+
+@pytest.fixture
+def root(folder: Path) -> Place:
+    """A workflow."""
+    place = Place(folder)
+    answer = place.call("init", str(folder / "plan.json"))
+    assert answer.code == 0, answer
+    return place
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_an_agent_carries_a_stage_from_its_plan_to_its_end(folder: Path, era: str) -> None:
+    """Each answer's next call leads on, and the log names the agent."""
+
+    async def steps(one: Agent) -> None:
+        assert (await one.call("check", action="plan", plan="plan.json")).data["workflow"] == "melt"
+        begun = await one.call("begin", action="workflow", plan="plan.json", request_id="b1")
+        assert [e["type"] for e in begun.data["events"]] == ["workflow.created", "stage.readied"]
+        assert begun.value["next"][0]["arguments"] == {"action": "dispatch", "stage": "stage-1"}
+        await one.call("stage", action="dispatch", stage="stage-1", request_id="d1")
+        waited = await one.call("stage", action="wait", stage="stage-1", seconds=60)
+        assert waited.data["status"] == "post_processing"
+        [judge] = [n for n in waited.value["next"] if n.get("tool") == "stage"]
+        assert judge["needs"]
+        done = await one.call(
+            judge["tool"], **{**judge["arguments"], "evidence": "out.txt says hi"}, request_id="c1"
+        )
+        assert done.data["events"][0]["type"] == "stage.completed"
+        assert (await one.call("brief")).data["counts"]["completed"] == 1
+
+    drive(folder, steps, "--actor", "agent:scribe", era=era)
+    actors = {event["actor"] for event in Place(folder).done("log")}
+    assert "agent:scribe" in actors
+    assert not any(actor.startswith("user:") for actor in actors)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_refusal_is_an_error_whose_text_an_agent_reads(root: Place, era: str) -> None:
+    """Code, message, exit code; and no structured content, which clients would hold to a schema."""
+
+    async def steps(one: Agent) -> None:
+        refused = await one.call("stage", action="dispatch", stage="stage-2")
+        assert refused.error["exit_code"] == 5
+        assert refused.error["code"]
+        assert "pending" in refused.error["message"]
+        unknown = await one.call("get", stage="stage-9")
+        assert unknown.error["exit_code"] == 3
+        unfit = await one.call("get", stag="stage-1")
+        assert "stag" in unfit.error["message"]
+        assert (
+            "expected"
+            in (await one.call("stage", action="retry", stage="stage-1")).error["message"]
+        )
+
+    drive(root.path, steps, era=era)
+
+
+def test_a_repeated_call_acts_once(root: Place) -> None:
+    """The same request id: the first answer; with other content, a conflict."""
+
+    async def steps(one: Agent) -> None:
+        for _ in range(3):
+            assert not (await one.call("record", note="hot", request_id="n1")).is_error
+        other = await one.call("record", note="cold", request_id="n1")
+        assert other.error["exit_code"] == 4
+        stale = await one.call("record", note="cold", expected_version=1)
+        assert stale.error["exit_code"] == 4
+
+    drive(root.path, steps)
+    assert root.notes() == ["hot"]
+
+
+def test_an_agent_cannot_agree_and_is_told_who_can(root: Place) -> None:
+    """A proposal is shown with its impact and the command of a person."""
+
+    async def steps(one: Agent) -> None:
+        await one.call("propose", stages=["stage-1"], set={"parameters.x": 1}, reason="try")
+        waiting = (await one.call("ask_person")).data
+        assert [amendment["id"] for amendment in waiting] == ["amend-1"]
+        asked = await one.call("ask_person", amendment="amend-1")
+        assert asked.value["a_person_runs"] == "wfctl amend approve amend-1"
+        assert asked.data["impact"]["affected"][0] == "stage-1"
+        assert any("a_person_runs" in n for n in (await one.call("brief")).value["next"])
+
+    drive(root.path, steps)
+    assert root.done("amend", "list")[0]["status"] == "proposed"
+
+
+def test_who_acts_is_always_an_agent(root: Place) -> None:
+    """Neither the server's environment nor a caller's words make it a person."""
+
+    async def steps() -> None:
+        async with agent(root.path, WFCTL_ACTOR="user:pi") as one:
+            await one.call("record", note="--actor=user:pi")
+
+    asyncio.run(steps())
+    assert root.call("mcp", "--actor", "user:pi").code == 2
+    last = root.done("log")[-1]
+    assert last["message"].endswith("--actor=user:pi")
+    assert last["actor"].startswith("agent:")
+
+
+def test_an_answer_stays_within_its_bound(tmp_path: Path) -> None:
+    """Six kilobytes of compact JSON, whatever the workflow; what was cut is counted."""
+    stages = [
+        {
+            "id": f"stage-{n}",
+            "name": f"Point {n}",
+            "parameters": {"command": "true", "x": "y" * 200},
+        }
+        for n in range(1, 301)
+    ]
+    write_plan(tmp_path, {"workflow_id": "wide", "stages": stages})
+    assert Place(tmp_path).call("init", str(tmp_path / "plan.json")).code == 0
+
+    async def steps(one: Agent) -> None:
+        for call in (
+            ("get", {}),
+            ("brief", {}),
+            ("history", {"action": "log"}),
+            ("history", {"action": "events"}),
+            ("history", {"action": "why"}),
+        ):
+            told = await one.call(call[0], **call[1])
+            assert not told.is_error, told.text
+            assert len(told.text.encode()) <= 6000, call
+        assert (await one.call("get")).value["left_out"]
+
+    drive(tmp_path, steps)
+
+
+def test_only_roots_in_the_folder_of_the_server_are_reached(tmp_path: Path) -> None:
+    """A workflow below it is, one beside it is not, neither by dots nor by a link."""
+    inside, outside = tmp_path / "served" / "a", tmp_path / "other"
+    for place in (inside, outside):
+        place.mkdir(parents=True)
+        write_plan(place, {**PLAN, "workflow_id": place.name})
+        assert Place(place).call("init", str(place / "plan.json")).code == 0
+    (tmp_path / "served" / "link").symlink_to(outside)
+
+    async def steps(one: Agent) -> None:
+        assert (await one.call("get", root="a")).data["workflow"] == "a"
+        for path in ("../other", str(outside), "link", "nowhere"):
+            assert (await one.call("get", root=path)).error["code"] == "outside_folder"
+
+    drive(tmp_path / "served", steps)
+
+
+def test_a_log_that_is_taken_away_and_given_back_is_noticed(root: Place) -> None:
+    """The server holds no log open: deleted, restored and altered are seen by the next call."""
+    kept = root.path.parent / "kept"
+
+    async def steps(one: Agent) -> None:
+        assert not (await one.call("record", note="before")).is_error
+        shutil.move(root.path / ".wfctl", kept)
+        assert (await one.call("get")).error["exit_code"] == 3
+        shutil.move(kept, root.path / ".wfctl")
+        assert not (await one.call("record", note="after")).is_error
+
+    drive(root.path, steps)
+    assert root.notes() == ["before", "after"]
+
+
+def test_resources_and_prompts_are_read_by_their_addresses(root: Place) -> None:
+    """What is listed can be read, and what is not there is said."""
+
+    async def steps() -> None:
+        async with agent(root.path) as one:
+            client = one.client
+            assert [str(r.uri) for r in (await client.list_resources()).resources]
+            for uri in (
+                "wfctl://brief",
+                "wfctl://stage/stage-1",
+                "wfctl://events/1",
+                "wfctl://type/oneshot",
+            ):
+                [content] = (await client.read_resource(uri)).contents
+                assert isinstance(content, types.TextResourceContents)
+                assert json.loads(content.text)["data"], uri
+            with pytest.raises(MCPError):
+                await client.read_resource("wfctl://stage/..%2F..%2Fx")
+            with pytest.raises(MCPError):
+                await client.read_resource("wfctl://nothing")
+            for prompt in (await client.list_prompts()).prompts:
+                arguments = {a.name: "m-1" for a in prompt.arguments or []}
+                [message] = (await client.get_prompt(prompt.name, arguments)).messages
+                assert isinstance(message.content, types.TextContent)
+                assert "{" not in message.content.text
+
+    asyncio.run(steps())
+
+
+def test_a_cancelled_wait_ends_its_command_and_nothing_else(root: Place) -> None:
+    """The job goes on, the server answers, and nothing waits any more."""
+    write_plan(
+        root.path,
+        {
+            **PLAN,
+            "workflow_id": "long",
+            "stages": [
+                {"id": "stage-1", "name": "Long", "parameters": {"command": "sleep 600"}},
+            ],
+        },
+        "long.json",
+    )
+    place = root.path / "long"
+    place.mkdir()
+    assert Place(place).call("init", str(root.path / "long.json")).code == 0
+
+    async def steps(one: Agent) -> None:
+        await one.call("stage", action="dispatch", stage="stage-1")
+        with anyio.move_on_after(1.5) as scope:
+            await one.call("stage", action="wait", stage="stage-1", seconds=100)
+        assert scope.cancelled_caught
+        assert (await one.call("get", stage="stage-1")).data["status"] == "running"
+
+    drive(place, steps)
+    try:
+        assert Place(place).done("show", "stage-1")["status"] == "running"
+    finally:
+        assert Place(place).call("stage", "cancel", "stage-1").code == 0
+
+
+def _processes_of(word: str) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes()
+                environ = (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if b"mcp" in line.split(b"\0") and word.encode() in environ:
+                found.append(int(entry.name))
+    return found
+
+
+def test_a_killed_server_leaves_no_process(root: Place) -> None:
+    """What was ready to carry out commands ends with it."""
+    word = f"FACE_TEST={os.getpid()}-{time.time_ns()}"
+    name, _, value = word.partition("=")
+
+    async def steps() -> None:
+        with pytest.raises(BaseException):  # noqa: B017, PT011, PT012 - however it is told
+            async with Client(stdio_client(parameters(root.path, **{name: value}))) as client:
+                await client.call_tool("brief", {})
+                processes = _processes_of(word)
+                assert len(processes) >= 4  # the server, the warm process, and those that are ready
+                os.kill(min(processes), signal.SIGKILL)
+                with anyio.fail_after(10):
+                    await client.call_tool("brief", {})
+
+    asyncio.run(steps())
+    until = time.monotonic() + 10
+    while _processes_of(word) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert _processes_of(word) == []
+
+
+def test_many_agents_at_once_lose_nothing(root: Place) -> None:
+    """Twelve agents on one server write and read; each note is there once."""
+
+    async def steps(one: Agent) -> None:
+        async with anyio.create_task_group() as group:
+            for number in range(12):
+                group.start_soon(_busy, one, number)
+
+    drive(root.path, steps)
+    assert sorted(root.notes()) == sorted(f"{a}-{n}" for a in range(12) for n in range(3))
+
+
+async def _busy(one: Agent, number: int) -> None:
+    for turn in range(3):
+        told = await one.call("record", note=f"{number}-{turn}", request_id=f"{number}-{turn}")
+        assert not told.is_error, told.text
+        assert not (await one.call("brief")).is_error

@@ -1,0 +1,266 @@
+"""Commands of wfctl that are forked from a warm process, where their start is not the subject.
+
+A start of Python and its imports take ten times what most commands do. `run` does as
+`subprocess.run` would with ``[sys.executable, "-m", "cli.main", ...]``: the command has a process,
+an environment, a folder and streams of its own, and its exit code. Its command line and its first
+environment, which others see in /proc, are the warm process's; so who is to be found there, and
+killed, is started as usual.
+"""
+
+from __future__ import annotations
+
+import array
+import atexit
+import importlib
+import io
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, NamedTuple, NoReturn
+
+HERE = Path(__file__).resolve().parents[1]
+#: What the interpreter, or what it is linked with, reads as it starts.
+_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "TZ")
+#: Where commands find their modules is known; their children start anew.
+_NOT_AT_START = ("PYTHONPATH",)
+_SIZE = 4
+#: Tests call commands from several threads.
+_ONE = threading.Lock()
+
+
+class Ended(NamedTuple):
+    """How a command ended: its exit code, minus a signal's number, and what it printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class Warm:
+    """The process that commands are forked from."""
+
+    def __init__(self) -> None:
+        self._environ = _at_start(os.environ)
+        self._own, other = socket.socketpair()
+        with other:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.forked", str(other.fileno())],
+                cwd=HERE,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[other.fileno()],
+            )
+        atexit.register(self._own.close)
+
+    def serves(self, environ: Mapping[str, str]) -> bool:
+        """Whether a command in this environment would be what this process can fork."""
+        return self._process.poll() is None and _at_start(environ) == self._environ
+
+    def run(
+        self,
+        arguments: Iterable[str],
+        cwd: Path | None,
+        environ: Mapping[str, str],
+        stdin: str,
+        timeout: float,
+    ) -> Ended:
+        """Fork a command, wait for its end, and return how it ended."""
+        with tempfile.TemporaryFile() as given, _file() as out, _file() as err:
+            given.write(stdin.encode())
+            given.seek(0)
+            told, telling = os.pipe()
+            with os.fdopen(told, "rb", buffering=0) as answer:
+                try:
+                    request = [list(arguments), str(cwd or Path.cwd()), dict(environ), _mask()]
+                    files = [given.fileno(), out.fileno(), err.fileno(), telling]
+                    self._ask(json.dumps(request).encode(), files)
+                finally:
+                    os.close(telling)
+                return Ended(_code(answer, timeout), _text(out), _text(err))
+
+    def _ask(self, request: bytes, files: list[int]) -> None:
+        passed = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))
+        with _ONE:
+            self._own.sendmsg([len(request).to_bytes(_SIZE, "big")], [passed])
+            self._own.sendall(request)
+
+
+def _mask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _file() -> IO[bytes]:
+    return tempfile.TemporaryFile()
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return io.TextIOWrapper(io.BytesIO(file.read()), encoding="utf-8").read()
+
+
+def _at_start(environ: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in environ.items()
+        if name.startswith(_AT_START) and name not in _NOT_AT_START
+    }
+
+
+def _code(answer: IO[bytes], timeout: float) -> int:
+    """Read who the command is, and then how it ended; kill it where it takes too long."""
+    pid = int(answer.read(16).decode())
+    ready, _, _ = select.select([answer], [], [], timeout)
+    if not ready:
+        os.kill(pid, signal.SIGKILL)
+        raise subprocess.TimeoutExpired(["wfctl"], timeout)
+    return int(answer.read(16).decode())
+
+
+@cache
+def _warm() -> Warm:
+    """Return the one of this process, started when it is needed first."""
+    return Warm()
+
+
+def run(
+    arguments: Iterable[str],
+    *,
+    cwd: Path | None,
+    environ: Mapping[str, str],
+    stdin: str = "",
+    timeout: float,
+) -> Ended:
+    """Run a command of wfctl to its end; raises subprocess.TimeoutExpired.
+
+    An environment that the interpreter itself would read otherwise gets a real start.
+    """
+    with _ONE:
+        warm = _warm()
+    if warm.serves(environ):
+        return warm.run(arguments, cwd, environ, stdin, timeout)
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", *arguments],
+        cwd=cwd,
+        env=environ,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def serve(connection: socket.socket) -> None:
+    """Fork a command for each request, until nobody can ask any more."""
+    _warm_up()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        files = array.array("i")
+        head, passed, _, _ = connection.recvmsg(_SIZE, socket.CMSG_SPACE(4 * files.itemsize))
+        if not head:
+            return
+        for _, _, data in passed:
+            files.frombytes(data)
+        request = json.loads(_whole(connection, int.from_bytes(head, "big")))
+        if os.fork() == 0:
+            connection.close()
+            _watch(files, *request)
+        for file in files:
+            os.close(file)
+
+
+def _whole(connection: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        found += connection.recv(size - len(found))
+    return found
+
+
+def _warm_up() -> None:
+    """Import what commands import, and carry out none."""
+    import pkgutil
+
+    import cli
+
+    for module in pkgutil.walk_packages(cli.__path__, "cli."):
+        if module.name.rpartition(".")[2] != "__main__":
+            importlib.import_module(module.name)
+    importlib.import_module("sqlalchemy.dialects.sqlite")
+
+
+def _watch(files: array.array[int], *request: Any) -> NoReturn:
+    """Start the command, and tell on the last of the files who it is and how it ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    told = files.pop()
+    ready, go = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(told)
+        os.close(go)
+        os.read(ready, 1)
+        _be(files, *request)
+    os.write(told, f"{pid:16}".encode())
+    os.close(go)
+    _, status = os.waitpid(pid, 0)
+    os.write(told, f"{os.waitstatus_to_exitcode(status):16}".encode())
+    os._exit(0)
+
+
+def _be(
+    files: array.array[int], arguments: list[str], cwd: str, environ: dict[str, str], mask: int
+) -> NoReturn:
+    """Become the command."""
+    from cli import main
+
+    code = 1
+    try:
+        _take(files)
+        os.chdir(cwd)
+        os.umask(mask)
+        os.environ.clear()
+        os.environ.update(environ)
+
+        sys.argv = [str(main.__file__), *arguments]
+        code = _exit_code(main.main)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:  # noqa: BLE001 - nothing may go on as the warm process
+        traceback.print_exc()
+    finally:
+        atexit._run_exitfuncs()
+        os._exit(code)
+
+
+def _take(files: array.array[int]) -> None:
+    """Make the files the streams of this process, and close what was the warm one's."""
+    for stream, file in enumerate(files):
+        os.dup2(file, stream)
+    os.closerange(3, max(files) + 8)
+    given = sys.stdin
+    sys.stdin = open(0, encoding=given.encoding, errors=given.errors, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+
+
+def _exit_code(main: Any) -> int:
+    try:
+        main()
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    return 0
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))

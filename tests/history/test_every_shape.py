@@ -1,0 +1,154 @@
+"""Whatever shape the schemas allow an event to have: every reader of the log reads it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cli.workspace import SCHEMA
+from eventstore.instant import instants
+from eventstore.sqlite import open_store
+from lifecycle import payload as p
+from lifecycle.payload import Payload
+from migrations.upgrade import upgrade
+from projections import progress_log, state_document
+from projections.exports.formats import FORMATS
+from projections.exports.source import Source
+from projections.watch_view import frame, graph
+from service import questions
+from service.blame import blame
+from service.causes import causes_of
+from service.clock import utc_text
+from service.history import HistoryTables
+from service.inquiry import inquiry
+from service.report import report
+from tests.history.chronicle import ADA, AGENT, AGREE, STREAM, Chronicle, Deed
+from tests.history.shapes import shaped_like
+from tests.history.story import EDIT, PLAN
+from tests.projections.story import attempt, computed, launched, observed
+
+#: What happens, in this order; each is drawn in any shape of its type first.
+DEEDS: list[Deed] = [
+    p.SessionStarted(),
+    p.StagePrepared(stage="stage-1"),
+    attempt("stage-1", 1, "tmux"),
+    launched("stage-1", 1),
+    p.AttemptRelaunched(stage="stage-1", attempt="att-0001", mode="tmux", reason="gone"),
+    p.CheckpointRecorded(stage="stage-1", checkpoint=1),
+    observed("stage-1", 1),
+    p.StageFailed(stage="stage-1", attempt="att-0001", error="exit 137", stop=True),
+    p.AttemptStopped(stage="stage-1", attempt="att-0001", ended=[], reason="it failed"),
+    p.CostCharged(stage="stage-1", weight=2, work_class="error_cycle"),
+    p.AmendmentProposed(kind="stage_rerun", stage="stage-1", description="again"),
+    p.AmendmentRejected(amendment="amend-1"),
+    p.StageRetried(stage="stage-1", fix="a smaller step"),
+    attempt("stage-1", 2, "sync"),
+    p.OutputsRecorded(stage="stage-1", outputs=["stage-1/out.txt"]),
+    computed("stage-1", 2),
+    p.StageCompleted(stage="stage-1", attempt="att-0002", evidence="seen"),
+    p.SessionEnded(reason="waiting"),
+    p.NoteLogged(text="a note"),
+    attempt("stage-2", 1, "sync"),
+    computed("stage-2", 1),
+    p.StageCompleted(stage="stage-2", attempt="att-0001", evidence="seen"),
+    p.AmendmentProposed(kind="stage_rerun", stage="stage-1", description="again"),
+    AGREE,
+    p.AmendmentProposed(kind="stage_skip", stage="stage-3", description="nobody looks"),
+    AGREE,
+    EDIT,
+    p.DriftAdopted(file="workflow-state.json"),
+    EDIT,
+    p.DriftReverted(file="workflow-state.json"),
+]
+#: Recorded by the service as it finds them, and never by a command.
+FOUND = frozenset({"drift.detected"})
+
+
+class Kept(Chronicle):
+    """A chronicle in a file, whose deeds have any shape."""
+
+    def __init__(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+        upgrade(path)
+        super().begin(PLAN, open_store(path, schema=SCHEMA, clock=instants(lambda: self.now)))
+        self.refused: list[Payload] = []
+
+    def live(self, draw: Any) -> None:
+        """Carry every deed out in a drawn shape, or as it stands where the rules refuse that."""
+        for deed in DEEDS:
+            shaped = draw(shaped_like(deed)) if isinstance(deed, Payload) else deed
+            if isinstance(shaped, Payload) and shaped.type in FOUND:
+                self.now += timedelta(minutes=1)
+                self.record([(shaped, utc_text(self.now))], ADA)
+            elif not self.do(shaped, actor=AGENT):
+                self.refused.append(deed)  # type: ignore[arg-type]
+                self.do(deed)
+
+
+def read_by_all(path: Path, chronicle: Chronicle) -> None:
+    """Have every projection, table, question and export read the log."""
+    log = chronicle.log
+    tables = HistoryTables(path, log)
+    tables.catch_up()
+    tables.rebuild()
+    for question in (questions.TRANSITIONS, questions.RETRIES, questions.TIMES, questions.QUEUE,
+                     questions.COSTS, questions.ATTEMPTS, questions.DRIFT):  # fmt: skip
+        with inquiry(path, log) as desk:
+            list(desk.ask(question, {"stage": None, "status": None}, 60).rows)
+    state = log.current()
+    lines = [line for event, after in log.steps() if (line := progress_log.line(event, after))]
+    assert all(line.splitlines() == [line.removesuffix("\n")] for line in lines)
+    assert state_document.render(state)
+    assert frame(state, graph(state, 100), lines[-5:], chronicle.now, (100, 60)).lines
+    assert report(log)
+    for one in causes_of(log, *state.stages):
+        assert one.to_dict()
+    for stage in state.stages:
+        assert [found.to_dict() for found in blame(log, stage)]
+    source = Source(log.steps, lambda: islice(log.store.raw(STREAM), None), log.current)
+    for maker in FORMATS.values():
+        assert "".join(maker.chunks(source))
+
+
+def every_shape(data: st.DataObject, path: Path) -> None:
+    """Live through a history of drawn shapes, and have all of it read."""
+    chronicle = Kept(path)
+    with closing(chronicle.store):
+        chronicle.live(data.draw)
+        read_by_all(path, chronicle)
+
+
+@settings(max_examples=3, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_every_reader_reads_every_shape_that_the_schemas_allow(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Files, tables, questions, reports, causes and exports: none of them fails."""
+    every_shape(data, tmp_path_factory.mktemp("log") / "events.db")
+
+
+@pytest.mark.long
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_every_reader_reads_many_more_shapes(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """As above, other shapes each time."""
+    every_shape(data, tmp_path_factory.mktemp("log") / "events.db")
+
+
+def test_the_history_answers_after_evidence_in_words(tmp_path: Path) -> None:
+    """What a person says of a completed stage is no object, and the tables take it as it is."""
+    path = tmp_path / "events.db"
+    chronicle = Kept(path)
+    with closing(chronicle.store):
+        for deed in DEEDS[:17]:
+            assert chronicle.do(deed), deed
+        read_by_all(path, chronicle)

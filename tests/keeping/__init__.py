@@ -1,0 +1,1 @@
+"""What a job wrote is there afterwards, and what changed since is seen."""

@@ -1,0 +1,201 @@
+"""Over random histories of edits, what is called stale is what would be computed anew.
+
+The model knows the bytes that each stage read and left, and compares them itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.cli.support import Place, attempt_data, write_plan
+from tests.rounds import rounds
+
+pytestmark = pytest.mark.slow
+
+ME = ("--actor", "user:me")
+_STAGES, _EDITS = 4, 8
+Files = dict[str, bytes | None]
+
+
+@dataclass
+class Stage:
+    """What a stage depends on, and what it read and left when it was computed; None: never."""
+
+    id: str
+    needs: list[str]
+    inputs: list[str]
+    read: Files | None = None
+    left: Files = field(default_factory=dict)
+
+
+class World:
+    """A workflow, its files, and what the model knows of them."""
+
+    def __init__(self, folder: Path, random: Random) -> None:
+        self.place = Place(folder / "root")
+        self.place.path.mkdir()
+        self.random = random
+        self.stages: dict[str, Stage] = {}
+        for number in range(1, _STAGES + 1):
+            earlier = list(self.stages)
+            needs = sorted(random.sample(earlier, random.randint(0, min(2, len(earlier)))))
+            own = [f"in-{random.randint(1, 3)}.txt"]
+            inputs = [*own, *(f"{id_}/out.txt" for id_ in needs)]
+            self.stages[f"stage-{number}"] = Stage(f"stage-{number}", needs, inputs)
+        for number in (1, 2, 3):
+            self.write(f"in-{number}.txt", b"0")
+        self._init(folder)
+        for id_ in self.stages:
+            self.compute(id_)
+
+    def _init(self, folder: Path) -> None:
+        listed = [
+            {
+                "id": one.id,
+                "name": one.id,
+                "depends_on": one.needs,
+                "inputs": one.inputs,
+                "outputs": [f"{one.id}/out.txt"],
+                "parameters": {"n": 0},
+            }
+            for one in self.stages.values()
+        ]
+        plan = {"workflow_id": "any", "stages": listed}
+        self.place.done("init", str(write_plan(folder, plan)), "--consent", "trust")
+
+    def write(self, path: str, content: bytes) -> None:
+        """Put bytes at a path, in place or as another file, with a time of long ago or of now."""
+        place = self.place.path / path
+        place.parent.mkdir(exist_ok=True)
+        if self.random.random() < 0.5:
+            place.unlink(missing_ok=True)
+        place.write_bytes(content)
+        if self.random.random() < 0.5:
+            os.utime(place, (1e9, 1e9))
+
+    def now(self, path: str) -> bytes | None:
+        """Return what lies at a path."""
+        place = self.place.path / path
+        return place.read_bytes() if place.exists() else None
+
+    def compute(self, id_: str) -> None:
+        """Compute a stage from what lies there, and record it as an executor would."""
+        stage = self.stages[id_]
+        read = {path: self.now(path) for path in stage.inputs}
+        stage.read = {path: content or b"0" for path, content in read.items()}
+        for path, content in read.items():
+            if content is None:
+                self.write(path, b"0")
+        path = f"{id_}/out.txt"
+        self.write(path, sha256(b"".join(filter(None, stage.read.values()))).digest())
+        stage.left = {path: self.now(path)}
+        attempts = len(self.place.done("show", id_)["attempts"])
+        number = f"att-{attempts + 1:04d}"
+        started = json.loads(attempt_data(id_, inputs=_digests(stage.read)))
+        ended = {"stage": id_, "attempt": number, "exit_code": 0}
+        done = {
+            "stage": id_,
+            "attempt": number,
+            "evidence": "seen",
+            "outputs": _digests(stage.left),
+        }
+        self._append("attempt.started", started)
+        self._append("stage.computed", ended)
+        self._append("stage.completed", done)
+
+    def _append(self, type_: str, data: dict[str, Any]) -> None:
+        self.place.done("append", type_, "--data", json.dumps(data))
+
+    def edit(self) -> None:
+        """Do one thing that a person or a program might do."""
+        files = [f"in-{n}.txt" for n in (1, 2, 3)] + [f"{id_}/out.txt" for id_ in self.stages]
+        path = self.random.choice(files)
+        content = self.now(path)
+        match self.random.randint(0, 5):
+            case 0:
+                (self.place.path / path).unlink(missing_ok=True)
+            case 1 if content is not None:
+                self.write(path, content)
+            case 2:
+                self.amend(self.random.choice(list(self.stages)))
+            case 3:
+                self.adopt(self.random.choice(list(self.stages)))
+            case _:
+                self.write(path, self.random.choice([b"0", b"1", b"22"]))
+
+    def amend(self, id_: str) -> None:
+        """Change a parameter, which a person agrees to, and compute all that it reaches."""
+        value = self.random.random()
+        words = ("--set", f"parameters.n={value}", "--reason", "other")
+        proposed = self.place.done("amend", "propose", "--stage", id_, *words)
+        self.place.done("amend", "approve", proposed["amendment"]["id"])
+        again = {id_, *self.below(id_)}
+        for one in self.stages:
+            if one in again:
+                self.compute(one)
+
+    def adopt(self, id_: str) -> None:
+        """Take what lies there as the stage's results, where it is there."""
+        stage = self.stages[id_]
+        now = {path: self.now(path) for path in stage.left}
+        if None not in now.values():
+            self.place.done("verify", id_, "--adopt", "--reason", "fine", *ME)
+            stage.left = now
+
+    def below(self, id_: str) -> set[str]:
+        """Return what rests on a stage."""
+        found: set[str] = set()
+        for stage in self.stages.values():
+            if {id_, *found} & set(stage.needs):
+                found.add(stage.id)
+        return found
+
+    def own(self, id_: str) -> set[str]:
+        """Return the files that a stage would read otherwise now."""
+        return {
+            path for path, was in (self.stages[id_].read or {}).items() if self.now(path) != was
+        }
+
+    def stale(self) -> set[str]:
+        """Return what a fresh computation would compute from something else."""
+        own = {id_ for id_ in self.stages if self.own(id_)}
+        return own | {below for id_ in own for below in self.below(id_)}
+
+    def wrong(self, id_: str) -> set[str]:
+        """Return the results of a stage that are not what it left."""
+        return {path for path, was in self.stages[id_].left.items() if self.now(path) != was}
+
+
+def _digests(files: Files) -> list[dict[str, Any]]:
+    contents = {path: content or b"" for path, content in files.items()}
+    return [
+        {"path": path, "size": len(content), "sha256": sha256(content).hexdigest()}
+        for path, content in contents.items()
+    ]
+
+
+@pytest.mark.parametrize("seed", [*range(2), *rounds(range(2, 40), few=18)])
+def test_stale_is_what_would_be_computed_from_something_else(tmp_path: Path, seed: int) -> None:
+    """By status and verify after each edit; and nothing that is stale passes its check."""
+    world = World(tmp_path, Random(seed))
+    for _ in range(_EDITS):
+        world.edit()
+        stale = world.stale()
+        assert set(world.place.done("status")["stale"]) == stale
+        found = world.place.json("verify", *(["--deep"] if world.random.random() < 0.5 else []))
+        told = {(one["stage"], one["what"], one["path"]) for one in found.data["found"]}
+        assert told == {
+            *((id_, "result", path) for id_ in world.stages for path in world.wrong(id_)),
+            *((id_, "input", path) for id_ in world.stages for path in world.own(id_)),
+        }
+        id_ = world.random.choice(list(world.stages))
+        passes = world.place.call("stage", "verify", id_).code == 0
+        assert not (passes and (id_ in stale or world.wrong(id_)))

@@ -1,0 +1,71 @@
+"""What somebody writes into a stage's folder before the dispatch is seen by its command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.support import Place
+from tests.keeping.support import made, recorded, stage
+
+pytestmark = pytest.mark.slow
+OUT = ["stage-1/a.txt"]
+
+
+def with_scripts(folder: Path, **fields: Any) -> Place:
+    """Return a workflow whose command runs scripts that lie in its stage's folder."""
+    command = "bash 'my run.sh' > a.txt"
+    place = made(folder, stage(1, command, outputs=OUT, **fields))
+    (place.path / "stage-1/lib").mkdir(parents=True)
+    (place.path / "stage-1/my run.sh").write_text(". lib/[x].sh; cat log.in")
+    (place.path / "stage-1/lib/[x].sh").write_text("echo lib\n")
+    (place.path / "stage-1/log.in").write_text("in\n")
+    (place.path / "stage-1/.hidden").write_text("mine\n")
+    return place
+
+
+def test_scripts_in_the_stage_folder_are_seen_by_the_command(tmp_path: Path) -> None:
+    """With their subfolders; they are recorded as what the attempt computes from, not as left."""
+    place = with_scripts(tmp_path)
+    assert place.call("run").code == 0
+    assert (place.path / "stage-1/a.txt").read_text() == "lib\nin\n"
+    (started,) = place.done("events", "--type", "attempt.started")
+    inputs = {one["path"] for one in started["data"]["inputs"]}
+    assert inputs == {f"stage-1/{name}" for name in ("my run.sh", "lib/[x].sh", "log.in")}
+    assert recorded(place) == {}
+    (place.path / "stage-1/lib/[x].sh").write_text("echo other\n")
+    assert list(place.done("status")["stale"]) == ["stage-1"]
+
+
+def test_a_retry_sends_no_result_of_the_attempt_before_it(tmp_path: Path) -> None:
+    """What a job left is moved out of the way, and what somebody put there goes along."""
+    command = "cat extra; test ! -e made; r=$?; echo 1 > made; echo hi > a.txt; exit $r"
+    command = f"test -e ../../../../../../go || {{ echo 1 > made; exit 3; }}; {command}"
+    place = made(tmp_path, stage(1, command, outputs=OUT))
+    (place.path / "stage-1").mkdir()
+    (place.path / "stage-1/extra").write_text("x\n")
+    assert place.call("run").code == 6
+    (place.path / "go").touch()
+    place.done("stage", "retry", "stage-1", "--fix", "made go")
+    assert place.call("run").code == 0
+    assert (place.path / "stage-1/log").read_text() == "x\n"
+
+
+def test_a_field_that_names_files_names_all_of_them(tmp_path: Path) -> None:
+    """An empty list sends none."""
+    place = with_scripts(tmp_path, parameters={"forward_files": []})
+    assert place.call("run").code == 6
+    assert "my run.sh" in (place.path / "stage-1/err").read_text()
+
+
+def test_too_much_is_refused_with_the_field_that_names_files(tmp_path: Path) -> None:
+    """Nobody sends a data set by leaving it there."""
+    place = with_scripts(tmp_path)
+    with (place.path / "stage-1/data").open("wb") as file:
+        file.truncate(10**9)
+    answer = place.json("dispatch", "stage-1")
+    assert (answer.code, answer.error["code"]) == (5, "too_much_beside")
+    assert "parameters.forward_files" in answer.error["message"]
+    assert "attempt.started" not in place.types()

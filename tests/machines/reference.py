@@ -1,0 +1,191 @@
+"""``docs/machine-definitions.md``: made from the models; ``python -m tests.machines.reference``."""
+
+from __future__ import annotations
+
+import types
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin
+
+from pydantic_core import PydanticUndefined
+
+from lifecycle.machines.guard import Present
+from tests.machines.definition_words import WORDS
+
+PATH = Path(__file__).parents[2] / "docs" / "machine-definitions.md"
+
+EXAMPLE = """id: paper
+title: A paper, from its draft to its submission
+initial: draft
+
+phases:
+  draft:
+    asks: Write the draft; draft.path is where it lies.
+  review:
+    asks: Have it read; each of reviews gets a status.
+  sign-off:
+    asks: The head of the group reads it.
+    person: decides
+  stuck:
+    asks: Three rounds were not enough; a person looks at why.
+    person: decides
+  submitted:
+    final: true
+
+transitions:
+  - {from: draft, to: review, guard: {present: draft.path, newer_than: phase}}
+  - {from: review, to: sign-off, guard: {every: reviews, status: [good], newer_than: phase}}
+  - from: review
+    to: draft
+    loop: revision
+    guard: {some: reviews, status: [bad], newer_than: phase}
+  - {from: sign-off, to: submitted, guard: {approved: submission}}
+  - {from: stuck, to: draft, resets: [revision], guard: {approved: go-on}}
+
+loops:
+  revision: {limit: 3, on_limit: stuck}
+
+approvals:
+  submission: {phase: sign-off, asks: "Shall it be submitted?"}
+  go-on: {phase: stuck, asks: "Shall the work go on?"}
+
+fields:
+  draft: {path: text}
+  reviews:
+    "*": {status: good|bad}
+
+blockers:
+  - {when: {some: reviews, status: [bad]}, says: a review is bad}
+
+files:
+  state: "{id}.state.json"
+"""
+
+HEAD = """# A definition of your own
+
+The tables of this page are made from the models that read a definition. A definition is a YAML,
+JSON or TOML file with the keys below and no others. `wfctl machine check FILE` says everything
+that is wrong with it, each with its place, or draws it; `wfctl machine init ID --definition FILE`
+begins a machine from it, which keeps it for as long as it lives. `wfctl machine describe feature
+--source` prints a shipped one to start from, `wfctl schema definition` the JSON Schema. Once it
+is begun, a machine of your own has all that the [shipped ones](machines.md) have.
+
+## An example that runs
+
+```yaml
+"""
+
+SHAPES = """## Shapes
+
+A shape says what a field may hold. Every field may be missing or null; fields that no shape names
+are kept, but no guard may look at them.
+
+| shape | holds |
+|---|---|
+| `text`, `flag`, `number`, `list`, `object`, `any` | such a value; a flag is true or false |
+| `a\\|b\\|c` | one of these texts |
+| `{name: shape}` | an object with these fields |
+| `{"*": shape}` | an object with any keys, each of this shape |
+| `[shape]` | a list, each item of this shape |
+
+## The three mistakes that people make
+
+1. **A guard looks at a field that `fields` does not name**, or at a value that the field never
+   has: `equals: "no"` on a flag. Put the shape under `fields`; a flag is compared with `true` or
+   `false`.
+2. **A loop without an exit.** A way back is counted by a `loop` whose `on_limit` leads to a phase
+   outside of the cycle, or waits for an approval. A phase for that, where a person decides, is
+   enough.
+3. **What was there before counts again.** A guard on a field or file that each round must bring
+   anew says `newer_than: phase`.
+
+## What machines and staged workflows share
+
+| | staged workflow | machine |
+|---|---|---|
+| begin | `wfctl init plan.toml` | `wfctl machine init ID` |
+| where it stands | `wfctl status`, `show` | `wfctl machine get ID`, `list` |
+| come back to it | `wfctl rehydrate` | `wfctl machine rehydrate ID` |
+| what may be done next | `next_actions` of each answer | the same |
+| a person agrees | `wfctl amend approve` | `wfctl machine approve ID APPROVAL` |
+| hand edits | `wfctl drift` | `wfctl machine drift ID` |
+| take over files kept by hand | `wfctl import` | `wfctl machine import` |
+| events | `wfctl events` | `wfctl events --machine ID` |
+| refusals | `wfctl audit refused` | `wfctl audit refused --machine ID` |
+| files from the log | `wfctl replay` | `wfctl replay --machine ID` |
+| is all whole | `wfctl fsck`, `replay --check` | the same, of every machine |
+| schemas | `wfctl schema state`, `plan` | `wfctl schema TYPE.state`, `definition` |
+"""
+
+
+def text() -> str:
+    """Return the whole page."""
+    guards = [model for model in WORDS if model.__module__ == Present.__module__]
+    parts = [model for model in WORDS if model not in guards]
+    return "\n".join(
+        [
+            HEAD + EXAMPLE + "```\n",
+            *(f"## {_title(model)}\n\n{_table(model)}\n" for model in parts),
+            "## Guards\n\nA guard is one of these; `all`, `any` and `not` hold others.\n",
+            *(
+                f"### {next(iter(WORDS[model]))}\n\n{_says(model)}\n\n{_table(model)}\n"
+                for model in guards
+            ),
+            SHAPES,
+        ]
+    )
+
+
+def _title(model: type[Any]) -> str:
+    names = {"Definition": "The whole", "EventKind": "An event", "Statuses": "Statuses"}
+    plain = {"Tasks": "Tasks", "Approval": "An approval", **names}
+    return plain.get(model.__name__, f"A {model.__name__.lower()}")
+
+
+def _says(model: type[Any]) -> str:
+    return str(model.__doc__).split("\n", maxsplit=1)[0]
+
+
+def _table(model: type[Any]) -> str:
+    rows = ["| key | holds | default | what for |", "|---|---|---|---|"]
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        words = WORDS[model][key].replace("|", "\\|")
+        rows.append(f"| `{key}` | {_kind(field.annotation)} | {_default(field)} | {words} |")
+    return "\n".join(rows)
+
+
+def _default(field: Any) -> str:
+    if field.is_required():
+        return "needed"
+    value = field.default
+    if value is PydanticUndefined or value in (None, "", [], {}):
+        return "-"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`".replace("|", "\\|")
+
+
+_NAMES = {str: "text", int: "number", bool: "true, false", dict: "object", list: "list"}
+
+
+def _kind(annotation: Any) -> str:
+    """Return what a key holds, in words."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation in _NAMES:
+        return _NAMES[annotation]
+    if origin in (Union, types.UnionType):
+        kinds = (_kind(one) for one in arguments if one is not type(None))
+        return " or ".join(dict.fromkeys(kinds))
+    if origin is dict:
+        return "object"
+    if origin is list:
+        return f"list of {_kind(arguments[0])}"
+    if getattr(annotation, "__metadata__", None) is not None:
+        return _kind(arguments[0]) if arguments[0] in _NAMES else "guard"
+    if str(origin) == "typing.Literal":
+        return ", ".join(f"`{one}`" for one in arguments)
+    if annotation is Any or not isinstance(annotation, type):
+        return "value"
+    return "object" if hasattr(annotation, "model_fields") else "value"
+
+
+if __name__ == "__main__":
+    PATH.write_text(text(), "utf-8")

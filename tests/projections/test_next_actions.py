@@ -1,0 +1,143 @@
+"""What is said to be next: accepted by the rules as it stands, or marked as needing somebody."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lifecycle import payload as p
+from lifecycle.decide import decide
+from lifecycle.errors import LifecycleError
+from lifecycle.payload import Check, Payload
+from lifecycle.status import Status
+from lifecycle.workflow import Workflow
+from projections.next_actions import NextAction, Surroundings, next_actions
+from tests.history.chronicle import CHRONICLES, Chronicle
+from tests.projections.story import attempt
+from tests.projections.support import folded
+
+AT = "2026-04-01T00:00:00.000000Z"
+PREPARED = Surroundings(prepared=frozenset({"stage-1", "stage-2", "stage-3", "stage-4"}))
+#: What somebody puts in place of the words in capitals.
+WORDS = {"TEXT": "a smaller step", "PATH=VALUE": "parameters.other=1", "JSON": "[]"}
+
+
+def of_stage(state: Workflow, id_: str, deed: str, words: list[str]) -> Payload:
+    """Return the command of `wfctl stage …`."""
+    text = words[1] if words else ""
+    passed = [] if words else [Check(name="out", passed=True)]
+    ways: dict[str, Callable[[], Payload]] = {
+        "ready": lambda: p.StageReadied(stage=id_),
+        "complete": lambda: p.StageCompleted(stage=id_, checks=passed, evidence=text or None),
+        "fail": lambda: p.StageFailed(stage=id_, error=text),
+        "retry": lambda: p.StageRetried(stage=id_, fix=text),
+    }
+    return ways[deed]()
+
+
+def proposal(stage: str, option: str, value: str) -> Payload:
+    """Return the command of `wfctl amend propose …`."""
+    whole = value.startswith("depends_on")
+    new: Any = {"depends_on": {"new": []}} if whole else {"parameters": {"other": {"new": 1}}}
+    rerun = option == "--type"
+    return p.AmendmentProposed.of(
+        {
+            "kind": value if rerun else "parameter_change",
+            "stage": stage,
+            "description": "so that it goes on",
+            "changes": {} if rerun else new,
+        }
+    )
+
+
+def commands_of(state: Workflow, action: NextAction) -> list[Payload]:
+    """Return what an action asks of the rules, its arguments given."""
+    words = [WORDS.get(word, word) for word in shlex.split(action.command)[1:]]
+    match words:
+        case ["stage", deed, id_, *rest]:
+            return [of_stage(state, id_, deed, rest)]
+        case ["dispatch", id_]:
+            return [attempt(id_, len(state.stage(id_).attempts) + 1, "sync")]
+        case ["run"]:
+            able = [s for s in state.stages.values() if s.status is Status.READY]
+            return [attempt(able[0].id, len(able[0].attempts) + 1, "sync")]
+        case ["amend", "propose", "--stage", id_, option, value, "--reason", _]:
+            return [proposal(id_, option, value)]
+    assert words[0] in ("wait", "reconcile"), action
+    assert all(state.stage(id_).open_attempt is not None for id_ in words[1:])
+    return []
+
+
+def destroys_nothing(command: str) -> bool:
+    """Say whether a command is one of those after which everything that was there still is."""
+    words = shlex.split(command)[1:]
+    grown = {"stage": {"ready", "complete", "fail", "retry"}, "amend": {"propose", "show"}}
+    plain = {"dispatch", "run", "wait", "reconcile", "report", "rehydrate"}
+    shown = {"drift": {"show"}, "runner": {"resume"}}
+    deed = {**grown, **shown}.get(words[0], set())
+    return "--stop" not in words and (words[0] in plain or words[1] in deed)
+
+
+def check(state: Workflow) -> int:
+    """Check every action of a state; return how many there are."""
+    actions = next_actions(state, PREPARED)
+    for action in actions:
+        assert destroys_nothing(action.command), action
+        if action.person or state.workflow_status == "completed":
+            continue
+        assert ("TEXT" in action.command) == ("TEXT" in action.needs)
+        for command in commands_of(state, action):
+            assert decide(state, command, AT), action
+    return len(actions)
+
+
+@settings(max_examples=25, derandomize=True)
+@given(CHRONICLES)
+def test_every_next_action_is_accepted_by_the_rules(chronicle: Chronicle) -> None:
+    """In whatever state: as it stands, or with the arguments that it names."""
+    check(chronicle.log.current())
+
+
+@pytest.mark.long
+@settings(max_examples=500)
+@given(CHRONICLES)
+def test_every_next_action_of_many_states_is_accepted(chronicle: Chronicle) -> None:
+    """As above, for many more."""
+    check(chronicle.log.current())
+
+
+@settings(max_examples=10, derandomize=True)
+@given(CHRONICLES, st.booleans())
+def test_nothing_is_begun_beside_a_loop_in_a_pause_or_before_a_decision(
+    chronicle: Chronicle, driven: bool
+) -> None:
+    """No dispatch and no run is advised that would be refused or that nobody wants."""
+    state = chronicle.log.current()
+    around = Surroundings(driven=driven, paused=not driven, prepared=PREPARED.prepared)
+    for action in next_actions(state, around):
+        assert action.command != "wfctl run"
+        assert not action.command.startswith("wfctl dispatch")
+
+
+def test_many_stages_are_begun_by_one_command() -> None:
+    """Not by a line for each."""
+    stages = [
+        {"id": f"stage-{n}", "name": "s", "parameters": {"command": "true"}} for n in range(1, 34)
+    ]
+    ready = [p.StageReadied(stage=f"stage-{n}") for n in range(1, 34)]
+    state = folded(ready, {"workflow_id": "w", "stages": stages})
+    [action] = next_actions(state)
+    assert action.command == "wfctl run"
+
+
+def test_what_an_example_holds_in_place_of_words_is_refused() -> None:
+    """A fix, an error or evidence of dots alone is refused, and never kept."""
+    state = folded([p.StageReadied(stage="stage-1"), p.StagePrepared(stage="stage-1")])
+    with pytest.raises(LifecycleError) as refusal:
+        decide(state, p.StageFailed(stage="stage-1", error="…"), AT)
+    assert "in words" in str(refusal.value)

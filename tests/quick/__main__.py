@@ -1,0 +1,68 @@
+"""Runs the tests that a change can reach, the nearest first, for half a minute.
+
+`python -m tests.quick [FILE…]`: without files those are meant that differ from where this branch
+left main, and those that are not committed. WFCTL_QUICK names other seconds than thirty, as for a
+machine that does other work beside.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.quick.reach import PACKAGES, modules_of, nearest, steps_from
+
+HERE = Path(__file__).resolve().parents[2]
+SECONDS = float(os.environ.get("WFCTL_QUICK", "30"))
+#: Seconds that workers need after their last test.
+_END = 3.0
+#: To read more files of tests takes the time that they would have.
+_MOST = 60
+#: Their tests know no process and no disk.
+PURE = ("tests/lifecycle", "tests/projections")
+
+
+def changed() -> list[str]:
+    """Return the files that differ; those of the last commit where none does."""
+    base = _git("merge-base", "HEAD", "main") or _git("merge-base", "HEAD", "origin/main")
+    found = {*_git("diff", "--name-only", *base), *_git("ls-files", "-o", "--exclude-standard")}
+    return sorted(found or _git("diff", "--name-only", "HEAD~1"))
+
+
+def _git(*arguments: str) -> list[str]:
+    done = subprocess.run(
+        ["git", *arguments], cwd=HERE, capture_output=True, text=True, check=False
+    )
+    return done.stdout.split() if done.returncode == 0 else []
+
+
+def reached(files: list[str]) -> list[str]:
+    """Return the files of the tests that a change of these files can reach, the nearest first."""
+    import grimp
+
+    graph = grimp.build_graph(*PACKAGES, cache_dir=str(HERE / ".import_linter_cache"))
+    return nearest(steps_from(modules_of(files, graph.modules), graph))[:_MOST]
+
+
+def main(files: list[str]) -> int:
+    """Run the tests, and return pytest's exit code."""
+    until = time.time() + SECONDS - _END
+    files = files or changed()
+    near = reached(files)
+    print(f"{len(files)} changed files reach {len(near)} files of tests", flush=True)
+    chosen = [*near, *(folder for folder in PURE if (HERE / folder).is_dir())]
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-n", str(os.cpu_count() or 1)),
+            *("-m", "not slow and not long and not soak", "--until", str(until), *chosen),
+        ],
+        cwd=HERE,
+        check=False,
+    ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

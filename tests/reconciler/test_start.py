@@ -1,0 +1,89 @@
+"""Programs of DPDispatcher are started with what they need, and do what they would do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reconciler.program import starting
+
+_LOADED = """
+import sys
+import dpdispatcher.dpdisp
+import dpdispatcher.contexts.ssh_context as far
+print(*(n for n in ("paramiko.transport", "requests.models", "tqdm.std") if n in sys.modules))
+error = far.paramiko.ssh_exception.SSHException
+print(far.paramiko.Transport.__module__, issubclass(error, Exception))
+import paramiko
+from paramiko.ssh_exception import SSHException
+print(paramiko.SSHException is SSHException is far.paramiko.SSHException)
+print(sys.argv, __name__, __file__)
+"""
+
+
+def run(folder: Path, text: str, *arguments: str) -> list[str]:
+    """Start a program of this text and return the lines that it prints."""
+    path = folder / "program"
+    path.write_text(f"#!{sys.executable}\n{text}")
+    command = [*starting(path), *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_what_no_local_job_needs_is_imported_when_it_is_used(tmp_path: Path) -> None:
+    """A connection and a client of the cloud are not there until somebody asks for them."""
+    loaded, used, same, _ = run(tmp_path, _LOADED)
+    assert loaded == ""
+    assert used == "paramiko.transport True"
+    assert same == "True"
+
+
+def test_a_program_is_run_as_if_it_were_started_itself(tmp_path: Path) -> None:
+    """It finds its own name, its arguments, and that it is the main program."""
+    path = str(tmp_path / "program")
+    *_, last = run(tmp_path, _LOADED, "submit", "--exit-on-submit")
+    assert last == f"{[path, 'submit', '--exit-on-submit']} __main__ {path}"
+
+
+def test_a_program_that_is_no_python_is_started_as_it_is(tmp_path: Path) -> None:
+    """Somebody's own program before DPDispatcher runs as somebody wrote it."""
+    path = tmp_path / "dpdisp"
+    path.write_text("#!/bin/sh\nexec true\n")
+    assert starting(path, tmp_path) == [str(path)]
+
+
+#: Ends in a way of its own, with a thread, a printed line and a last deed still to be done.
+_ENDING = """
+import atexit, sys, threading, time
+class Apart:
+    def __del__(self): print("taken apart")
+kept = Apart()
+kept.itself = kept
+atexit.register(print, "done at the end")
+threading.Thread(target=lambda: (time.sleep(0.05), print("the thread is done"))).start()
+print("printed")
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "error"),
+    [
+        ("", 0, ""),
+        ("sys.exit()", 0, ""),
+        ("sys.exit(3)", 3, ""),
+        ("sys.exit('it is full')", 1, "it is full"),
+        ("raise OSError('it is full')", 1, "OSError: it is full"),
+    ],
+)
+def test_an_end_is_what_it_would_be(tmp_path: Path, end: str, code: int, error: str) -> None:
+    """Its exit code, its threads and its last deeds; what is left out is to take it apart."""
+    path = tmp_path / "program"
+    path.write_text(f"#!{sys.executable}\n{_ENDING.format(end=end)}")
+    done = subprocess.run(starting(path), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.strip().rpartition("\n")[2]) == (code, error)
+    lines = ["printed", "the thread is done", "done at the end"]
+    assert done.stdout.splitlines() == [*lines, *(["taken apart"] if error else [])]

@@ -1,0 +1,51 @@
+"""How much is tried when: some by `make test`, more by `make crash`, all by `make soak`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import is_hypothesis_test, settings
+
+#: Set to `all`, each property is tried on as many examples as it asks for.
+VARIABLE = "WFCTL_EXAMPLES"
+_FEWEST, _PART = 5, 4
+
+
+def some(number: int) -> int:
+    """Return how many of so many examples are tried now."""
+    if os.environ.get(VARIABLE) == "all":
+        return number
+    return min(number, max(_FEWEST, number // _PART))
+
+
+def rounds(values: Sequence[Any], few: int) -> list[Any]:
+    """Return the rounds of a generator for `parametrize`: a few are long, the rest a soak."""
+    return [
+        pytest.param(value, marks=pytest.mark.long if number < few else pytest.mark.soak)
+        for number, value in enumerate(values)
+    ]
+
+
+def shorten(items: Iterable[pytest.Item]) -> None:
+    """Mark the tests of properties as such, and let each be tried on as many as now are."""
+    shortened: set[object] = set()
+    for item in items:
+        test = getattr(item, "obj", None)
+        if not is_hypothesis_test(test):
+            continue
+        item.add_marker("property")
+        function = getattr(test, "__func__", test)
+        # The cases of one test share a function.
+        if function not in shortened:
+            shortened.add(function)
+            _shorten(function)
+
+
+def _shorten(test: object) -> None:
+    # Hypothesis looks here when the test is called; settings cannot be given twice.
+    asked: settings = getattr(test, "_hypothesis_internal_use_settings", None) or settings()
+    chosen = settings(asked, max_examples=some(asked.max_examples))
+    test._hypothesis_internal_use_settings = chosen  # type: ignore[attr-defined]

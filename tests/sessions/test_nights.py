@@ -1,0 +1,85 @@
+"""Nights with nobody there: whatever goes wrong, all that could be done is done, the rest named."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import HERE, Place, wfctl
+from tests.rounds import rounds
+from tests.sessions.support import workflow
+from tests.sessions.wild import LOCAL, SLURM, Wild, suffering, wild, words_of
+
+pytestmark = pytest.mark.slow
+
+#: The runner's limits: a night of seconds.
+BRISK = ("--between=0", "--max-sessions=30", "--session-seconds=60", "--rapid=2")
+#: Seconds for which a monitor asks a scheduler that gives no answer.
+PATIENCE = "1"
+
+
+def night(found: Wild, folder: Path, *limits: str) -> str:
+    """Let the runner work until it ends; return why it did."""
+    root = ["--root", str(found.place.path), "-o", "json"]
+    loop = [sys.executable, "-P", "-m", "cli.main", *root, "run", "--attended"]
+    environ = {"WFCTL_PATIENCE": PATIENCE, "PYTHONPATH": str(HERE)}
+    words = [*root, "runner", "serve", *BRISK, *limits, "--", *loop, *words_of(found, folder)]
+    ended = wfctl(*words, cwd=found.place.path, environ=environ)
+    assert ended.code == 0, ended
+    return str(ended.data["ended"])
+
+
+def left_open(place: Place) -> list[str]:
+    """Return the stages that are not done though everything they need is."""
+    stages = {stage["id"]: stage for stage in place.done("status")["stages"]}
+    done = {id_ for id_, stage in stages.items() if stage["status"] in ("completed", "skipped")}
+    needs = {id_: place.done("show", id_)["depends_on"] for id_ in stages}
+    return [id_ for id_ in stages if id_ not in done and set(needs[id_]) <= done]
+
+
+def check(found: Wild, why: str) -> None:
+    """Each stage is completed, waits for one that is not, or is named with what hinders it."""
+    place = found.place
+    if "environment" in why or "init.sh" in why:
+        assert found.unready, why
+        assert found.helper != "able", why
+        return
+    hindered = left_open(place)
+    assert why == ("blocked" if hindered else "completed"), (why, found.faults, found.helper)
+    named = [text for text in place.notes() if text.startswith("Session ending: blocked. ")]
+    for id_ in hindered:
+        assert found.faults[id_] != "none", (id_, found.faults)
+        assert any(f" {id_}: " in text for text in named), (id_, found.faults, named)
+
+
+def whole_night(folder: Path, seed: int) -> None:
+    """Make a workflow with faults, let a night pass, and look at what it left."""
+    found = wild(folder, random.Random(seed))
+    check(found, night(found, folder))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_night_ends_with_all_done_that_can_be(tmp_path: Path, seed: int) -> None:
+    """Faults at dispatch, at verification, of init.sh, of the agent, of the disk, of the queue."""
+    whole_night(tmp_path, seed)
+
+
+@pytest.mark.long
+def test_a_silent_scheduler_keeps_nothing_else_from_being_done(tmp_path: Path) -> None:
+    """Its stage waits for an answer, session after session, and the log says so."""
+    stages = [suffering(1, "no scheduler", []), suffering(2, "none", []), suffering(3, "none", [1])]
+    place = workflow(tmp_path, *stages, profiles={"local": LOCAL, "hpc": SLURM})
+    found = Wild(place, {"stage-1": "no scheduler"}, None, unready=False)
+    ended = night(found, tmp_path, "--max-sessions=2", "--session-seconds=8")
+    assert ended in ("2 sessions, the most there may be", "blocked")
+    assert [stage["status"] for stage in place.done("status")["stages"]][1] == "completed"
+    assert "stage-1: att-0001 found UNKNOWN" in place.log() or "stage-1: " in place.notes()[-2]
+
+
+@pytest.mark.parametrize("seed", rounds(range(100, 300), few=10))
+def test_two_hundred_nights_end_with_all_done_that_can_be(tmp_path: Path, seed: int) -> None:
+    """As above, for others."""
+    whole_night(tmp_path, seed)

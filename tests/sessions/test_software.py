@@ -1,0 +1,141 @@
+"""The software that a plan asks for is there when a command runs, or the stage says what is not."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.support import Place, call, write_plan
+from tests.sessions.support import events, stage, workflow
+
+pytestmark = pytest.mark.slow
+
+#: Stand-ins for what is installed on clusters alone: what they set is what the real ones set.
+MODULE = (
+    'module() { LOADEDMODULES="$LOADEDMODULES${LOADEDMODULES:+:}$2/2.1"; export LOADEDMODULES; }\n'
+)
+CONDA = """#!/bin/bash
+case "$1" in
+  shell.bash) echo 'conda() { [ "$1" != activate ] || [ "$2" = none ] || \
+    export CONDA_DEFAULT_ENV=$2 CONDA_PREFIX=/envs/$2
+    [ "$1" != --version ] || echo conda 24.1; }' ;;
+esac
+"""
+APPTAINER = """#!/bin/bash
+[ "$1" != --version ] || { echo apptainer version 1.3; exit; }
+while [ "$1" != bash ]; do shift; done
+INSIDE=yes exec "$@"
+"""
+
+
+@pytest.fixture(autouse=True)
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the stand-ins where a job finds them."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, text in (("conda", CONDA), ("apptainer", APPTAINER)):
+        (folder / name).write_text(text)
+        (folder / name).chmod(stat.S_IRWXU)
+    (tmp_path / "module.sh").write_text(MODULE)
+    monkeypatch.setenv("BASH_ENV", str(tmp_path / "module.sh"))
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def computed(folder: Path, command: str, environment: dict[str, Any]) -> tuple[Place, Any]:
+    """Run one stage with an environment; return the place and what was recorded of its software."""
+    asked = {"environment": environment, "expected_seconds": 1}
+    place = workflow(folder, stage(1, command, parameters=asked))
+    place.json("run")
+    [done] = events(place, "stage.computed") or [{"data": {"facts": {}}}]
+    return place, done["data"]["facts"].get("environment")
+
+
+def test_a_virtual_environment_is_the_command_s(tmp_path: Path) -> None:
+    """Its Python runs, and which it was is recorded."""
+    venv = tmp_path / "an environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    place, seen = computed(
+        tmp_path, 'python3 -c "import sys; print(sys.prefix)" > where', {"venv": str(venv)}
+    )
+    assert seen["venv"] == str(venv)
+    assert seen["python"].startswith(str(venv))
+    assert place.done("status")["status"] == "completed"
+
+
+def test_modules_conda_and_a_container_are_there(tmp_path: Path) -> None:
+    """Each is asked for as DPDispatcher does it, and the command runs within."""
+    (tmp_path / "image.sif").write_text("an image\n")
+    environment = {"modules": ["lammps"], "conda": "md", "container": str(tmp_path / "image.sif")}
+    inside = '[ "$INSIDE" = yes ] && [ "$CONDA_DEFAULT_ENV" = md ] && [ "$WFCTL_PARAM_dt" = 2 ]'
+    asked = {"environment": {"conda": None, **environment}, "dt": 2, "expected_seconds": 1}
+    place = workflow(tmp_path, stage(1, inside, parameters=asked))
+    assert place.json("run").data["exit_reason"] == "completed"
+    [done] = events(place, "stage.computed")
+    seen = done["data"]["facts"]["environment"]
+    assert seen["modules"] == "lammps/2.1"
+    assert seen["conda"] == "/envs/md (conda 24.1)"
+    assert seen["apptainer"] == "apptainer version 1.3"
+    assert seen["image"].endswith("image.sif")
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"venv": "/nowhere/venv"}, "there is no virtual environment /nowhere/venv"),
+        ({"conda": "none"}, "there is no conda environment none"),
+        ({"container": "/nowhere/x.sif", "container_options": ["--nv"]}, ""),
+    ],
+)
+def test_what_is_not_there_fails_the_stage(
+    tmp_path: Path, environment: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command does not run with other programs than the plan says."""
+    if "container" in environment:
+        (tmp_path / "bin/apptainer").unlink()
+        said = "apptainer is not installed"
+    place, seen = computed(tmp_path, "touch ran", environment)
+    assert seen is None
+    shown = place.done("show", "stage-1")
+    assert shown["status"] == "failed"
+    assert said in (place.path / "stage-1/err").read_text() + str(shown)
+
+
+def test_a_profile_gives_its_environment_to_every_stage(tmp_path: Path) -> None:
+    """A stage takes away with null what it does not want."""
+    local = {"type": "local", "config": {"batch_type": "Shell", "context_type": "LocalContext"}}
+    profiles = {"local": {**local, "environment": {"modules": ["lammps"]}}}
+    short = {"expected_seconds": 1}
+    none = {**short, "environment": {"modules": None}}
+    own = stage(2, '[ -z "${LOADEDMODULES:-}" ]', parameters=none)
+    stages = [stage(1, '[ "$LOADEDMODULES" = lammps/2.1 ]', parameters=short), own]
+    place = Place(tmp_path / "root")
+    place.path.mkdir()
+    plan = {"workflow_id": "w", "backend_profiles": profiles, "stages": stages}
+    place.done("init", str(write_plan(tmp_path, plan)))
+    assert place.json("run").data["exit_reason"] == "completed"
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"modul": ["x"]}, "modul: expected one of modules"),
+        ({"modules": "lammps"}, "modules: expected a list of names"),
+        ({"modules": ["x; rm -rf ~"]}, "modules: expected a list of names"),
+        ({"venv": "venv"}, "venv: expected the folder of a virtual environment"),
+        ({"venv": "/v", "conda": "md"}, "conda and venv: expected one of them"),
+    ],
+)
+def test_an_environment_that_nobody_can_make_is_refused(
+    tmp_path: Path, environment: dict[str, Any], said: str
+) -> None:
+    """With the place in the plan, before anything is made."""
+    plan = {"workflow_id": "w", "stages": [stage(1, parameters={"environment": environment})]}
+    shown = call("plan", "check", str(write_plan(tmp_path, plan)))
+    assert shown.code != 0
+    assert f"stage-1.parameters.environment.{said}" in shown.out + shown.err

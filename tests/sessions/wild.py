@@ -1,0 +1,105 @@
+"""Random workflows in which much goes wrong, and agents of every kind; each is a seed's."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.cli.support import Place
+from tests.sessions.support import WFCTL, agent, silent, stage, workflow
+
+#: What a stage may suffer from.
+FAULTS = (
+    "fails", "flaky", "lacking", "empty", "unusable", "prose", "unproved", "silent", "unmet",
+    "full", "no software",
+)  # fmt: skip
+#: A profile whose scheduler is not there, or gives no answer.
+SLURM = {
+    "type": "remote",
+    "config": {"batch_type": "Slurm", "context_type": "LocalContext", "remote_root": "."},
+    "resource_defaults": {"number_node": 1, "cpu_per_node": 1, "group_size": 1},
+}
+LOCAL = {"type": "local", "config": {"batch_type": "Shell", "context_type": "LocalContext"}}
+#: What an agent does, by the kind of agent.
+AGENTS = {
+    "able": f"""case $WFCTL_TASK in
+repair) {WFCTL} stage retry $WFCTL_STAGE --fix "tried once more" ;;
+judge) {WFCTL} stage complete $WFCTL_STAGE --evidence "it looks right" ;;
+environment) touch ready ;;
+esac""",
+    "idle": "exit 0",
+    "broken": "exit 9",
+    "killed": "kill -9 $$",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wild:
+    """A workflow, what each of its stages suffers from, and who is there to help."""
+
+    place: Place
+    faults: dict[str, str]
+    helper: str | None
+    unready: bool
+
+
+def once(number: int) -> str:
+    """Return a command that fails the first time; it leaves its mark in the root."""
+    mark = f"../../../../../../tried-{number}"
+    return f"{{ [ -e {mark} ] || {{ touch {mark}; false; }}; }}"
+
+
+def suffering(number: int, fault: str, after: list[int]) -> dict[str, Any]:
+    """Return a stage with a fault."""
+    own: dict[str, Any] = {"expected_seconds": 1}
+    fields: dict[str, Any] = {"after": after, "parameters": own}
+    command = {
+        "fails": "exit 3", "flaky": once(number), "full": "echo much > /dev/full",
+    }.get(fault, "true")  # fmt: skip
+    match fault:
+        case "lacking" | "empty":
+            fields["inputs"] = [f"{fault}.txt"]
+        case "prose":
+            fields["success_criteria"] = "it looks right"
+        case "unproved":
+            return stage(number, **{**fields, "outputs": [], "parameters": {"command": "true"}})
+        case "silent" | "unusable":
+            return silent(number, after=after)
+        case "unmet":
+            own.update({"tolerance": 1, "verify": "test $WFCTL_PARAM_tolerance -ge 2"})
+        case "no scheduler":
+            fields["backend"] = "hpc"
+        case "no software":
+            own["environment"] = {"venv": "/nowhere/venv"}
+    return stage(number, command, **fields)
+
+
+def wild(folder: Path, chance: random.Random, faults: tuple[str, ...] = FAULTS) -> Wild:
+    """Make a workflow of two to five stages, a third of them sound."""
+    chosen: dict[str, str] = {}
+    stages: list[dict[str, Any]] = []
+    for number in range(1, chance.randint(2, 5) + 1):
+        after = [n for n in range(1, number) if chance.random() < 0.35]
+        fault = "none" if chance.random() < 0.35 else chance.choice(faults)
+        chosen[f"stage-{number}"] = fault
+        stages.append(suffering(number, fault, after))
+    profiles = {"local": LOCAL, "hpc": SLURM}
+    budget = chance.choice([2, 4, 6])
+    place = workflow(folder, *stages, consent="trust", profiles=profiles, session_budget=budget)
+    (place.path / "empty.txt").touch()
+    for id_, fault in chosen.items():
+        if fault == "unusable":
+            (place.path / id_).mkdir(exist_ok=True)
+            (place.path / id_ / "submission.json").write_text("[]")
+    unready = chance.random() < 0.15
+    if unready:
+        (place.path / "init.sh").write_text("test -e ready\n")
+    helper = chance.choice([None, *AGENTS])
+    return Wild(place, chosen, helper, unready)
+
+
+def words_of(found: Wild, folder: Path) -> list[str]:
+    """Return the options by which a loop is told of the helper."""
+    return [] if found.helper is None else ["--agent", agent(folder, AGENTS[found.helper])]

@@ -1,0 +1,84 @@
+"""A property is tried on some examples before a commit, and on all of them by `make crash`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.order import slow_first
+from tests.rounds import VARIABLE, some
+
+pytest_plugins = ["pytester"]
+
+CONFTEST = """
+import pytest
+from tests.rounds import shorten
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "property: tried on examples")
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    shorten(items)
+"""
+PAGE = """
+import pytest
+from hypothesis import given, settings, strategies as st
+
+@pytest.mark.parametrize("case", [1, 2])
+@settings(max_examples=40, database=None)
+@given(number=st.integers())
+def test_property(case, number):
+    with open("tried", "a") as stream:
+        print(case, file=stream)
+
+def test_plain():
+    pass
+"""
+
+
+@pytest.mark.parametrize(("said", "expected"), [("", 10), ("all", 40)])
+def test_a_property_is_tried_on_as_many_examples_as_are_asked_for(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, said: str, expected: int
+) -> None:
+    """Each case of it, and no other test is taken for one."""
+    monkeypatch.setenv(VARIABLE, said)
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(test_page=PAGE)
+    done = pytester.runpytest_inprocess("-m", "property")
+    assert done.parseoutcomes() == {"passed": 2, "deselected": 1}
+    tried = (pytester.path / "tried").read_text().split()
+    assert (tried.count("1"), tried.count("2")) == (expected, expected)
+
+
+def test_a_small_number_of_examples_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handful is never cut down."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert [some(number) for number in (1, 5, 12, 100)] == [1, 5, 5, 25]
+
+
+SLOW = """
+import pytest
+
+@pytest.mark.parametrize("number", range(6))
+def test_short(number):
+    pass
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(5))
+def test_long(number):
+    pass
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4, 20])
+def test_what_takes_long_comes_first_in_each_part(pytester: pytest.Pytester, workers: int) -> None:
+    """Every test is there once, and who begins a part has its long ones before it."""
+    pytester.makeini("[pytest]\nmarkers = slow")
+    items = pytester.getitems(SLOW)
+    order = [item.name for item in slow_first(items, workers)]
+    assert sorted(order) == sorted(item.name for item in items)
+    size = -(-len(items) // workers)
+    assert order[0].startswith("test_long") or workers == 20
+    if workers == 2:
+        kinds = [name.partition("[")[0] for name in order]
+        assert kinds[: size + 1] == ["test_long"] * 2 + ["test_short"] * 3 + ["test_long"] * 2
