@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -166,25 +167,42 @@ def _line(record: dict[str, Any]) -> str:
     return f"v{record['version']:<4} {when} {record['type']:<20} {stage:<9} {_who(record['actor'])}"
 
 
-def fsck(context: typer.Context) -> None:
-    """Check the chain, the order, and that every event can be decoded (exit 7)."""
+def fsck(
+    context: typer.Context,
+    checkpoint: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Hold the log against a checkpoint kept elsewhere."),
+    ] = None,
+    witness: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="Hold the log against what a witness saw last."),
+    ] = None,
+    public_key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY", help="A key whose checkpoints count too, or a file of it."),
+    ] = None,
+) -> None:
+    """Check the chain, the order, every event, and every checkpoint that is found (exit 7)."""
+    from cli.checkpoints import judged, lines_of, told_of
     from service.integrity import check_integrity
     from service.machines.integrity import check_machines
 
     with reading(context) as workflow:
         head = workflow.log.store.head(workflow.log.stream)  # what is appended later is checked too
         machines, theirs = check_machines(workflow.root, workflow.log.store)
-        found = [*check_integrity(workflow.root, workflow.log), *theirs]
+        held = judged(workflow, machines, checkpoint or (), witness or (), public_key or ())
+        found = [*check_integrity(workflow.root, workflow.log), *theirs, *held.findings]
         findings = [finding._asdict() for finding in found]
         version = head.version if head is not None else 0
         text = "\n".join(map(_finding, findings))
         theirs_told = (f"clean: {id_}: {n} events, chain whole" for id_, n in machines.items())
-        told = [_clean(version), *theirs_told]
+        told = [_clean(version), *theirs_told, *lines_of(held)]
         data = {
             "events": version,
             "head": head.hash if head else None,
             "findings": findings,
             "machines": machines,
+            "checkpoints": told_of(held),
         }
         workflow.output.result(data, lambda: text or "\n".join(told))
     if findings:

@@ -22,6 +22,7 @@ from lifecycle.machines import errors as machines
 from reconciler import errors as jobs
 from service import errors as use
 from service.machines import errors as use_machines
+from service.proofs import errors as proofs
 from service.trust import UntrustedDatabase
 
 if TYPE_CHECKING:
@@ -67,6 +68,10 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (jobs.NoRunner, NOT_FOUND),
     (jobs.InlineSecret, REFUSED),
     (jobs.MachineFileMissing, REFUSED),
+    (proofs.UnverifiedNote, FINDINGS),
+    (proofs.CheckpointDenied, FINDINGS),
+    (proofs.ProofRejected, FINDINGS),
+    (proofs.NotWitnessed, FINDINGS),
     (log.UnsoundLog, FINDINGS),
     (log.ForeignRule, FINDINGS),
     (log.InvalidData, USAGE),

@@ -43,6 +43,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "clean": (PORCELAIN, "cli.clean:clean"),
     "drift": (PORCELAIN, "cli.drift:build"),
     "pin": (PORCELAIN, "cli.pin:pin"),
+    "checkpoint": (PORCELAIN, "cli.checkpoint:checkpoint"),
+    "witness": (PORCELAIN, "cli.witness:build"),
     "note": (PORCELAIN, "cli.append:note"),
     "watch": (PORCELAIN, "cli.watch:watch"),
     "export": (PORCELAIN, "cli.export:export"),
@@ -61,7 +63,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "__complete": ("", "cli.completion:complete"),
 }
 _GROUPS = frozenset(
-    {"amend", "audit", "db", "drift", "machine", "plan", "runner", "session", "stage"}
+    {"amend", "audit", "db", "drift", "machine", "plan", "runner", "session", "stage", "witness"}
 )
 
 #: Group → a table of its commands, each of which is loaded where it is called.

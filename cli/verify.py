@@ -36,16 +36,20 @@ def verify(
         return
     if reason is not None or dry_run or command_id is not None:
         raise InvalidOption("--reason, --dry-run and --command-id go with --adopt")
+    from cli.checkpoints import judged
+
     with reading(context) as workflow:
         state = workflow.state()
         found = deviations(workflow.root.path, state, deep=deep, only=stages)
         reasons = stale(state, found)
+        denied = [one._asdict() for one in judged(workflow).findings]
+        more = {"denied": denied} if denied else {}
         workflow.output.result(
-            {"deep": deep, "found": [one.to_dict() for one in found], "stale": reasons},
-            lambda: "\n".join(_lines(found, reasons)),
+            {"deep": deep, "found": [one.to_dict() for one in found], "stale": reasons, **more},
+            lambda: "\n".join([*(one["message"] for one in denied), *_lines(found, reasons)]),
             state=state,
         )
-    if any(one.kind != "touched" for one in found):
+    if denied or any(one.kind != "touched" for one in found):
         raise typer.Exit(FINDINGS)
 
 

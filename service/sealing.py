@@ -55,21 +55,32 @@ def key_file(environ: Mapping[str, str] | None = None) -> Path:
 
 def known_seal() -> Seal | None:
     """Return the login's seal, None where it never made one; nothing is written."""
-    try:
-        key = key_file().read_bytes()
-    except OSError:
-        return None
-    return Seal(key) if len(key) == _KEY_BYTES else None
+    key = known_secret(key_file())
+    return Seal(key) if key is not None else None
 
 
 def own_seal() -> Seal | None:
     """Return the login's seal, made now where there is none; None where none can be kept."""
-    known = known_seal()
+    key = own_secret(key_file())
+    return Seal(key) if key is not None else None
+
+
+def known_secret(path: Path) -> bytes | None:
+    """Return the 32 bytes that a file of this login keeps, None where it has none."""
+    try:
+        key = path.read_bytes()
+    except OSError:
+        return None
+    return key if len(key) == _KEY_BYTES else None
+
+
+def own_secret(path: Path) -> bytes | None:
+    """Return the 32 bytes of a file, made now where it has none; None where none can be kept."""
+    known = known_secret(path)
     if known is not None:
         return known
     import secrets  # a key is made once; its import opens six files
 
-    path = key_file()
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -84,5 +95,5 @@ def own_seal() -> Seal | None:
         finally:
             new.unlink()
     except OSError:
-        return known_seal()
-    return known_seal()
+        return known_secret(path)
+    return known_secret(path)

@@ -25,6 +25,7 @@ from reconciler import dispatch
 from reconciler import errors as jobs
 from service import errors as use
 from service.machines import errors as use_machines
+from service.proofs import errors as proofs
 
 BASES = (rules.LifecycleError, log.EventStoreError, jobs.ReconcilerError, use.ServiceError)
 MODULES = (rules, machines, use_machines, log, jobs, use, dispatch)
@@ -85,6 +86,11 @@ CHOSEN: dict[type[Exception], int] = {
     use.RootElsewhere: NEEDS_PERSON,
     use.FilesBehind: FAILED,
     use.RootBusy: FAILED,
+    proofs.UnreadableNote: FAILED,
+    proofs.UnverifiedNote: FINDINGS,
+    proofs.CheckpointDenied: FINDINGS,
+    proofs.ProofRejected: FINDINGS,
+    proofs.NotWitnessed: FINDINGS,
     log.WrongExpectedVersion: CONFLICT,
     log.CommandConflict: CONFLICT,
     log.EventIdReused: FAILED,
@@ -168,4 +174,6 @@ def test_what_nobody_foresaw_is_a_failure() -> None:
     """A bug is exit 1, never a success and never a code with a meaning."""
     assert exit_code(RuntimeError()) == FAILED
     found = [kind for kind, code in CHOSEN.items() if code == FINDINGS]
-    assert found == [log.UnsoundLog, log.ForeignRule]  # findings about the log itself
+    about_proofs = [kind for kind in found if issubclass(kind, use.ServiceError)]
+    rest = [kind for kind in found if kind not in about_proofs]
+    assert rest == [log.UnsoundLog, log.ForeignRule]  # findings about the log itself

@@ -1,0 +1,153 @@
+"""Signing checkpoints: what this login signed of a log last, and the next one that follows from it.
+
+What was signed is kept in the login's state folder with the tree as it stood, so that the next one
+reads only the events since. A log that did not grow from there is never signed: neither one that
+was cut or written anew, nor an old copy that was put back.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from eventstore.chain import START, Link
+from eventstore.codec import digest
+from eventstore.errors import UnsoundLog
+from eventstore.merkle import Frontier, leaf_hash
+from eventstore.store import EventStore
+from service.disk import locked, write_whole
+from service.pins import pinned_at
+from service.proofs.checkpoint import Checkpoint, first_hash, origin_of
+from service.proofs.errors import CheckpointDenied
+from service.proofs.keys import log_signer, state_folder
+from service.proofs.note import Note, VerifierKey
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A checkpoint that this login signed, and the key by which others check it."""
+
+    checkpoint: Checkpoint
+    note: Note
+    key: VerifierKey
+
+
+@dataclass(frozen=True, slots=True)
+class _Grown:
+    """A tree as far as it was built, and the link of the chain it ends with."""
+
+    tree: Frontier
+    link: Link
+
+
+def sign(store: EventStore, stream: str, root: Path) -> Signed:
+    """Return a checkpoint of all events of a stream, signed with this login's key.
+
+    Raises `UnsoundLog` where the log is not sound, and `CheckpointDenied` where it did not grow
+    from what this login signed, or pinned in ``root``, before.
+    """
+    first = first_hash(store, stream)
+    if first is None:
+        raise CheckpointDenied("expected a log with events, found none; nothing is signed of it")
+    _require_pinned(root, stream, first)
+    origin = origin_of(stream, first)
+    path = _memory(origin)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with locked(path.with_suffix(".lock")):
+        grown = _grown_on(store, stream, _remembered(path))
+        checkpoint = Checkpoint(origin, grown.tree.size, grown.tree.root())
+        signer = log_signer(origin)
+        note = Note(str(checkpoint), (signer.signed(str(checkpoint)),))
+        _remember(path, grown, note)
+    return Signed(checkpoint, note, signer.public)
+
+
+def last_signed(origin: str) -> bytes | None:
+    """Return the last checkpoint of a log that this login signed, as a note; None without one."""
+    try:
+        return str(json.loads(_memory(origin).read_text("utf-8"))["note"]).encode()
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _require_pinned(root: Path, stream: str, first: str) -> None:
+    pins = pinned_at(root, stream)
+    if pins and all(pin.first != first for pin in pins):
+        raise CheckpointDenied(
+            f"expected the log of which this login pinned the first event {pins[-1].first}, found "
+            f"one that begins with {first}; nothing is signed. `wfctl pin` says more.",
+            pinned=pins[-1].first,
+            found=first,
+        )
+
+
+def _grown_on(store: EventStore, stream: str, before: _Grown) -> _Grown:
+    head = store.head(stream)
+    end = head.version if head is not None else 0
+    tree, link = before.tree, before.link
+    if end < link.version:
+        raise CheckpointDenied(
+            f"expected at least the {link.version} events of which this login signed a checkpoint, "
+            f"found {end}: the log was cut, or an old copy was put back. Nothing is signed.",
+            signed=link.version,
+            found=end,
+        )
+    if link.version:
+        _require_link(store, stream, link)
+    read = store.read(stream, after=link, upto=end)
+    for event, raw in zip(read, store.raw(stream, after=link.version, upto=end), strict=True):
+        text = raw.text.encode("utf-8", "surrogateescape")
+        if digest(text) != event.hash:
+            raise UnsoundLog(stream, event.version, "altered", "it changed while it was read")
+        tree.add(leaf_hash(text))
+        link = Link(event.version, event.hash)
+    return _Grown(tree, link)
+
+
+def _require_link(store: EventStore, stream: str, link: Link) -> None:
+    found = next(iter(store.raw(stream, after=link.version - 1, upto=link.version)), None)
+    if found is None or found.hash != link.hash:
+        reason = f"expected the hash {link.hash}, of which this login signed a checkpoint"
+        raise UnsoundLog(stream, link.version, "anchor", reason)
+
+
+def _memory(origin: str) -> Path:
+    name = sha256(origin.encode()).hexdigest()[:40]
+    return state_folder() / "checkpoints" / f"{name}.json"
+
+
+def _remembered(path: Path) -> _Grown:
+    """Return what was signed last; the empty tree where nothing was.
+
+    Raises `CheckpointDenied` where it cannot be read: without it a second history could be signed.
+    """
+    try:
+        kept = json.loads(path.read_text("utf-8"))
+        tree = Frontier(kept["size"], _hashes(kept["peaks"]))
+        return _Grown(tree, Link(kept["size"], str(kept["hash"])))
+    except FileNotFoundError:
+        return _Grown(Frontier(), START)
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointDenied(
+            f"{path}: expected what this login signed of the log, found something else ({error}); "
+            "nothing is signed. Move it away if a second history of this log is no danger.",
+            path=str(path),
+        ) from error
+
+
+def _hashes(encoded: Sequence[str]) -> list[bytes]:
+    return [b64decode(one, validate=True) for one in encoded]
+
+
+def _remember(path: Path, grown: _Grown, note: Note) -> None:
+    content = {
+        "size": grown.tree.size,
+        "hash": grown.link.hash,
+        "peaks": [b64encode(peak).decode() for peak in grown.tree.peaks],
+        "note": str(note),
+    }
+    write_whole(path, json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")

@@ -1,0 +1,184 @@
+"""A witness of logs, by the text https://c2sp.org/tlog-witness: it cosigns a log that only grows.
+
+It keeps, of each log that it was told of, the last checkpoint that it cosigned, and cosigns another
+only if that one follows from it. It never sees an event.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from eventstore.merkle import EMPTY, is_consistent
+from service.disk import locked, write_whole
+from service.errors import NotFound
+from service.proofs.checkpoint import Checkpoint, read_checkpoint
+from service.proofs.errors import UnreadableNote, UnverifiedNote
+from service.proofs.keys import state_folder, witness_signer
+from service.proofs.note import LOG, Note, VerifierKey, decoded, read_key, read_note, verified
+
+#: What the protocol calls the type of a conflict's answer.
+SIZE_TYPE = "text/x.tlog.size"
+_TEXT = "text/plain; charset=utf-8"
+_OLD = re.compile(r"old (0|[1-9][0-9]{0,18})", re.ASCII)
+_MOST_PROOF = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer of the protocol: a status of HTTP, a body and its type."""
+
+    status: int
+    body: str
+    kind: str = _TEXT
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request to cosign: the size it says the witness knows, a proof, and a checkpoint."""
+
+    old: int
+    proof: tuple[bytes, ...]
+    note: Note
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A log that a witness was told of: its keys, and the note that was cosigned last."""
+
+    origin: str
+    keys: tuple[str, ...]
+    note: str | None = None
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """What was cosigned last."""
+        return read_checkpoint(read_note(self.note.encode())) if self.note is not None else None
+
+
+class _Refused(Exception):
+    """A request that is not cosigned, with the status of the protocol."""
+
+    def __init__(self, status: int, body: str, kind: str = _TEXT) -> None:
+        super().__init__(body)
+        self.reply = Reply(status, body, kind)
+
+
+class Witness:
+    """The witness of this login; ``now`` gives the seconds of POSIX."""
+
+    def __init__(self, now: Callable[[], int], folder: Path | None = None) -> None:
+        self._now = now
+        self._folder = folder or state_folder() / "witness"
+
+    def watch(self, key: VerifierKey) -> Seen:
+        """Take in a log by its public key; what was seen of it before stays."""
+        if key.kind != LOG:
+            raise UnreadableNote(f"expected the key of a log, found that of a witness: {key}")
+        with self._locked():
+            seen = self.seen(key.name)
+            keys = tuple(dict.fromkeys([*(seen.keys if seen else ()), str(key)]))
+            new = Seen(key.name, keys, seen.note if seen else None)
+            self._keep(new)
+        return new
+
+    def seen(self, origin: str) -> Seen | None:
+        """Return what is known of a log, None where the witness was not told of it."""
+        try:
+            return _seen(json.loads(self._path(origin).read_text("utf-8")))
+        except FileNotFoundError:
+            return None
+
+    def all_seen(self) -> Iterator[Seen]:
+        """Yield every log that the witness was told of."""
+        for path in sorted(self._folder.glob("*.json")):
+            yield _seen(json.loads(path.read_text("utf-8")))
+
+    def latest(self, origin_hash: str) -> str:
+        """Return the note cosigned last for an origin, given as SHA-256 in hex; or `NotFound`."""
+        for seen in self.all_seen():
+            if sha256(seen.origin.encode()).hexdigest() == origin_hash and seen.note is not None:
+                return seen.note
+        raise NotFound("this witness has cosigned no checkpoint of that log")
+
+    def answer(self, body: bytes) -> Reply:
+        """Return the answer to a request ``add-checkpoint``; what is cosigned is kept first."""
+        try:
+            request = read_request(body)
+            with self._locked():
+                return self._cosigned(request)
+        except UnreadableNote as error:
+            return Reply(400, f"{error.message}\n")
+        except _Refused as refused:
+            return refused.reply
+
+    def _cosigned(self, request: Request) -> Reply:
+        seen = self._known(request)
+        _require_growth(request, seen.checkpoint)
+        signer, now = witness_signer(), self._now()
+        line = signer.cosigned(request.note.text, now)
+        trusted = {(key.name, key.key_id) for key in map(read_key, seen.keys)}
+        theirs = [s for s in request.note.signatures if (s.name, s.key_id) in trusted]
+        self._keep(Seen(seen.origin, seen.keys, str(Note(request.note.text, (*theirs, line)))))
+        return Reply(200, line.line())
+
+    def _known(self, request: Request) -> Seen:
+        seen = self.seen(request.checkpoint.origin)
+        if seen is None:
+            raise _Refused(404, "this witness was not told of a log of that origin\n")
+        try:
+            verified(request.note, map(read_key, seen.keys))
+        except UnverifiedNote as error:
+            raise _Refused(403, f"{error.message}\n") from error
+        return seen
+
+    def _locked(self) -> Any:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return locked(self._folder / "lock")
+
+    def _keep(self, seen: Seen) -> None:
+        content = {"origin": seen.origin, "keys": list(seen.keys), "note": seen.note}
+        text = json.dumps(content, indent=1, ensure_ascii=False)
+        write_whole(self._path(seen.origin), text.encode() + b"\n")
+
+    def _path(self, origin: str) -> Path:
+        return self._folder / f"{sha256(origin.encode()).hexdigest()}.json"
+
+
+def _require_growth(request: Request, known: Checkpoint | None) -> None:
+    """Raise the protocol's refusal where the checkpoint does not follow from the known one."""
+    old, new = known or Checkpoint(request.checkpoint.origin, 0, EMPTY), request.checkpoint
+    if request.old > new.size:
+        raise _Refused(400, "the old size is larger than that of the checkpoint\n")
+    if request.old != old.size:
+        raise _Refused(409, f"{old.size}\n", SIZE_TYPE)
+    if new.size == 0 and new.root != EMPTY:
+        raise _Refused(422, "a checkpoint without events has the root of the empty tree\n")
+    if not is_consistent(old.size, old.root, new.size, new.root, request.proof):
+        raise _Refused(422, "the checkpoint does not follow from the one seen before: a fork\n")
+
+
+def _seen(kept: dict[str, Any]) -> Seen:
+    return Seen(str(kept["origin"]), tuple(map(str, kept["keys"])), kept["note"])
+
+
+def read_request(body: bytes) -> Request:
+    """Return the request that a body is; raises `UnreadableNote`."""
+    head, blank, rest = body.partition(b"\n\n")
+    if not blank:
+        raise UnreadableNote("expected an old size, a proof, an empty line and a checkpoint")
+    first, *proof = head.decode("utf-8", "replace").split("\n")
+    old = _OLD.fullmatch(first)
+    if old is None or len(proof) > _MOST_PROOF:
+        raise UnreadableNote(
+            f"expected 'old SIZE' and at most {_MOST_PROOF} lines of a proof, found {first!r:.60} "
+            f"and {len(proof)} lines"
+        )
+    note = read_note(rest)
+    return Request(int(old[1]), tuple(map(decoded, proof)), note, read_checkpoint(note))
