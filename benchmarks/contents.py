@@ -8,11 +8,11 @@ import uuid_utils
 
 from eventstore.codec import Schema
 from eventstore.event import Actor, NewEvent
-from eventstore.sqlite import SqliteStore, open_store
+from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, Expected
-from lifecycle.schema import payload_of
+from lifecycle.rules.schema import payload_of
 from migrations.upgrade import upgrade
-from service.clock import system_instant
+from service.root.clock import system_instant
 
 SCHEMA = Schema({"note.logged": 1})
 STREAM = "workflow-bench"

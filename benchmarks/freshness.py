@@ -16,14 +16,14 @@ from hashlib import sha256
 from pathlib import Path
 
 from benchmarks.running_stages import jobs_of, make_root, record
-from lifecycle import payload as p
-from lifecycle.plan import create as command_of
-from service.clock import system_clock, utc_text
-from service.place import identity
+from lifecycle.payload import models as p
+from lifecycle.plan.document import create as command_of
+from service.root.clock import system_clock, utc_text
+from service.writing.place import identity
 
 _OUTPUTS, _ROUNDS = 10, 5
 _CONTENT = b"42\n"
-_MODULE = "reconciler.freshness"
+_MODULE = "reconciler.files.freshness"
 
 
 def make(path: Path, count: int) -> None:

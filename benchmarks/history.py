@@ -8,19 +8,19 @@ from itertools import count
 from pathlib import Path
 
 from benchmarks.measurement import in_fresh_folder
-from cli.workspace import SCHEMA
+from cli.frame.workspace import SCHEMA
 from eventstore.event import Actor, NewEvent
-from eventstore.sqlite import SqliteStore, open_store
+from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, Expected
-from lifecycle import payload as p
-from lifecycle.payload import Payload
-from lifecycle.plan import create
+from lifecycle.payload import models as p
+from lifecycle.payload.models import Payload
+from lifecycle.plan.document import create
 from migrations.upgrade import upgrade
-from service.clock import new_id, system_instant
-from service.history import HistoryTables
-from service.inquiry import inquiry
-from service.log import FOLD_EVERY, WorkflowLog
-from service.questions import SQL_PATIENCE
+from service.reading.log import FOLD_EVERY, WorkflowLog
+from service.root.clock import new_id, system_instant
+from service.sql.inquiry import inquiry
+from service.sql.questions import SQL_PATIENCE
+from service.sql.tables import HistoryTables
 
 STREAM = "workflow-w"
 LENGTHS = (1_000, 10_000, 100_000)

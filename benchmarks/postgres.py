@@ -20,10 +20,10 @@ from benchmarks.processes import PLAN
 from benchmarks.server import Server
 from cli.main import run
 from eventstore.address import conninfo
-from eventstore.postgres import PostgresStore, open_server
+from eventstore.postgres.store import PostgresStore, open_server
 from eventstore.store import Expected
 from migrations.upgrade import upgrade
-from service.clock import system_instant
+from service.root.clock import system_instant
 
 SINGLES = 300
 BATCH, BATCHES = 1000, 10

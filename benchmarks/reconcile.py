@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.running_stages import finish, jobs_of, make, monitored
-from reconciler.reconcile import reconcile
+from reconciler.control.reconcile import reconcile
 
 _COUNTS = (250, 500, 1_000)
 

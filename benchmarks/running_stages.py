@@ -14,21 +14,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cli.workspace import create
+from cli.frame.workspace import create
 from eventstore.event import Actor
 from eventstore.store import Claim, Expected
-from lifecycle import payload as p
-from lifecycle.plan import create as command_of
-from reconciler import processes, submission
-from reconciler.attempt import Attempt
-from reconciler.dpdisp import DPDispatcherRunner
-from reconciler.jobs import Jobs
-from reconciler.submission import StageJob
-from service.clock import new_id, system_clock, utc_text
-from service.initialise import initialise, root_at
-from service.log import WorkflowLog
-from service.place import identity
-from service.service import Planned, Service, WriteOptions
+from lifecycle.payload import models as p
+from lifecycle.plan.document import create as command_of
+from reconciler.attempt.paths import Attempt
+from reconciler.context import Jobs
+from reconciler.dpdispatcher.runner import DPDispatcherRunner
+from reconciler.host import processes
+from reconciler.submission import build as submission
+from reconciler.submission.build import StageJob
+from service.reading.log import WorkflowLog
+from service.root.clock import new_id, system_clock, utc_text
+from service.writing.initialise import initialise, root_at
+from service.writing.place import identity
+from service.writing.workflow_service import Planned, Service, WriteOptions
 
 _ACTOR = Actor("user", "bench")
 _PROFILE = {"type": "local", "config": {"batch_type": "Shell", "context_type": "LocalContext"}}

@@ -8,16 +8,16 @@ from pathlib import Path
 
 from benchmarks.history import STREAM, begin, fill
 from benchmarks.measurement import Contender, Result, in_fresh_folder, interleaved, table
-from cli.workspace import SCHEMA
+from cli.frame.workspace import SCHEMA
 from eventstore.event import RecordedEvent
-from eventstore.sqlite import SqliteStore, open_store
+from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import StoredFold
-from lifecycle.evolve import REDUCER
-from lifecycle.workflow import Workflow
+from lifecycle.fold.evolve import REDUCER
+from lifecycle.state.workflow import Workflow
 from migrations.upgrade import upgrade
-from service import stored_fold
-from service.clock import system_instant
-from service.log import WorkflowLog
+from service.reading import stored_fold
+from service.reading.log import WorkflowLog
+from service.root.clock import system_instant
 
 LENGTH = 20_000
 #: Events behind the kept state.

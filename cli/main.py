@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cli.hoist import hoist
-from cli.spared import spared
+from cli.frame.hoist import hoist
+from cli.program.spared import spared
 
 
 def main() -> None:
@@ -66,8 +66,8 @@ def _command(is_only: bool) -> Callable[..., Any]:
     gc.disable()
     try:
         with spared():
-            from cli.app import build
-            from cli.plugins import search_no_plugins
+            from cli.program.app import build
+            from cli.program.plugins import search_no_plugins
 
         search_no_plugins()
         return build()
@@ -89,7 +89,7 @@ def _give_up_stdout() -> None:
 
 
 def _reported(error: Exception, arguments: list[str]) -> int:
-    from cli.failure import report
+    from cli.frame.failure import report
 
     try:
         sys.stdout.flush()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from eventstore.event import Actor
 from service.errors import InvalidOption
-from service.root import RootIs
+from service.root.root import RootIs
 
 ACTOR_KINDS = ("user", "agent", "reconciler", "runner", "import")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from eventstore.address import is_server
 from eventstore.codec import Schema
 from eventstore.instant import Clock
-from eventstore.sqlite import open_store
+from eventstore.sqlite.store import open_store
 from eventstore.store import EventStore
 
 
@@ -34,6 +34,6 @@ def open_log(
         )
     if not is_server(address):
         raise ValueError(f"expected the URL of a server, found {address.partition(':')[0]!r}")
-    from eventstore.postgres import open_server  # a log in a file must not pay for the driver
+    from eventstore.postgres.store import open_server  # a log in a file must not pay for the driver
 
     return open_server(address, schema=schema, clock=clock, read_only=read_only, as_is=as_is)

@@ -5,13 +5,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
-from eventstore.cargo import placed
 from eventstore.chain import START, Link, Sealed, seal
 from eventstore.codec import Schema, canonical
 from eventstore.errors import EventIdReused, StoreClosed, TransferConflict
 from eventstore.event import NewEvent, RecordedEvent
 from eventstore.expectation import Command, require_name, require_same, require_version
 from eventstore.instant import Clock
+from eventstore.intake import placed
 from eventstore.reading import Reader
 from eventstore.store import (
     Appended,

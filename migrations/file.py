@@ -10,10 +10,10 @@ from sqlalchemy import Engine as Alchemy
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from eventstore.connection import connect, meaning, unidentified_reader
 from eventstore.errors import NotOurs
 from eventstore.private import make_file
 from eventstore.revision import APPLICATION_ID
+from eventstore.sqlite.connection import connect, meaning, unidentified_reader
 
 
 class DatabaseFile:

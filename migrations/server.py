@@ -9,9 +9,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from eventstore.address import public
-from eventstore.driver import psycopg
 from eventstore.errors import NotOurs
-from eventstore.postgres_connection import connect, meaning
+from eventstore.postgres.connection import connect, meaning
+from eventstore.postgres.driver import psycopg
 from eventstore.revision import MARK
 
 # "wfct" and "up": one migration at a time in a database.

@@ -19,7 +19,7 @@ from typing import Annotated
 
 import typer
 
-from cli.output import say
+from cli.terminal.output import say
 from service.errors import InvalidOption
 
 _HERE = Path(__file__).parent

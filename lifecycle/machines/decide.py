@@ -12,7 +12,6 @@ from typing import Any
 
 from lifecycle.errors import NeedsConsent
 from lifecycle.event import Fact
-from lifecycle.layout import layout_of
 from lifecycle.machines import payload as p
 from lifecycle.machines.decide_fields import check_fields, record, update
 from lifecycle.machines.decide_tasks import change_task
@@ -29,8 +28,9 @@ from lifecycle.machines.evolve import evolve
 from lifecycle.machines.guard import FileFact
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.transition import Files, transition
-from lifecycle.payload_base import Payload
-from lifecycle.payload_drift import DriftAdopted, DriftReverted
+from lifecycle.payload.base import Payload
+from lifecycle.payload.drift import DriftAdopted, DriftReverted
+from lifecycle.words.layout import layout_of
 
 Decision = list[Payload]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lifecycle.layout import layout_of
 from lifecycle.machines import payload as p
 from lifecycle.machines.definition import Definition, EventKind
 from lifecycle.machines.errors import (
@@ -18,7 +17,8 @@ from lifecycle.machines.guard import FileFact, HasFile, parts, touches, unmet
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.path import Steps, leaves, look, parse, put, writable, written
 from lifecycle.machines.shape import misfits, nearest_name
-from lifecycle.payload_base import Payload
+from lifecycle.payload.base import Payload
+from lifecycle.words.layout import layout_of
 
 #: Event types that clients know by other names, and the command that records each.
 ELSEWHERE = {

@@ -11,7 +11,7 @@ from lifecycle.machines.machine import Document, Machine
 from lifecycle.machines.path import leaves, merged
 from lifecycle.machines.payload import MachineTaskChanged
 from lifecycle.machines.shape import below, misfits
-from lifecycle.payload_base import Payload
+from lifecycle.payload.base import Payload
 
 
 def change_task(state: Machine, command: MachineTaskChanged, at: str) -> list[Payload]:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 from lifecycle.machines.errors import InvalidDefinition
 from lifecycle.machines.guard import FileFact, Guard, HasFile, parts
 from lifecycle.machines.path import look, parse
-from lifecycle.misfit import problem
+from lifecycle.words.misfit import problem
 
 #: Every machine has this final phase; any phase that is not final leads to it.
 CANCELLED = "cancelled"

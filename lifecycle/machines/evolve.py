@@ -7,13 +7,13 @@ from typing import TypeVar
 
 from lifecycle.errors import NoWorkflow
 from lifecycle.event import Event
-from lifecycle.foldable import SET_ASIDE, UNFOLDABLE, put_aside
-from lifecycle.layout import restore
+from lifecycle.fold.foldable import SET_ASIDE, UNFOLDABLE, put_aside
 from lifecycle.machines.definition import CANCELLED, Definition, trusted
 from lifecycle.machines.gate import closed_to
 from lifecycle.machines.machine import Given, Handoff, Machine, Move, Visit
 from lifecycle.machines.path import merged, parse, put
-from lifecycle.workflow import Drift
+from lifecycle.state.workflow import Drift
+from lifecycle.words.layout import restore
 
 E = TypeVar("E", bound=Event)
 Apply = Callable[[Machine, Event], None]

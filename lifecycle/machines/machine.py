@@ -10,7 +10,7 @@ from typing import Any
 from lifecycle.machines.definition import Definition
 from lifecycle.machines.guard import Facts, FileFact
 from lifecycle.machines.path import Steps
-from lifecycle.workflow import Drift
+from lifecycle.state.workflow import Drift
 
 Document = dict[str, Any]
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
 
 from lifecycle.machines.errors import InvalidInput
-from lifecycle.misfit import misfit
-from lifecycle.naming import ID_PATTERN
-from lifecycle.payload_base import Document, Payload, Text
+from lifecycle.payload.base import Document, Payload, Text
+from lifecycle.words.misfit import misfit
+from lifecycle.words.naming import ID_PATTERN
 
 Layout = dict[str, list[str]]
 MachineId = Annotated[str, StringConstraints(pattern=ID_PATTERN)]

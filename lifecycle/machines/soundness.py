@@ -10,13 +10,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from lifecycle.dependencies import downstream, find_cycle
 from lifecycle.machines import guard as g
 from lifecycle.machines.definition import CANCELLED, Definition, Transition
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.guard_faults import never_met
 from lifecycle.machines.path import parse
 from lifecycle.machines.shape import below, faults, misfits
+from lifecycle.state.dependencies import downstream, find_cycle
 
 #: The files that a protocol writes.
 _ROLES = {

@@ -19,7 +19,7 @@ from lifecycle.machines.machine import Machine
 from lifecycle.machines.path import merged, parse
 from lifecycle.machines.payload import MachineTransitioned
 from lifecycle.machines.shape import around, below
-from lifecycle.payload_base import Payload
+from lifecycle.payload.base import Payload
 
 Files = Mapping[str, FileFact]
 """Pattern of a file → what was found for it."""

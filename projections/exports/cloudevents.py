@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from eventstore.event import RecordedEvent
-from projections.exports.identifiers import schema_uri, workflow_uri
 from projections.exports.source import Source
+from projections.words.identifiers import schema_uri, workflow_uri
 
 #: Digits of a sequence, which is compared as text; as many as its 32-bit integer may have.
 _DIGITS = 10

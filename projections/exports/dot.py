@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lifecycle.workflow import Stage
-from projections.exports import palette
+from lifecycle.state.workflow import Stage
+from projections.drawing import palette
 from projections.exports.source import Source
 
 

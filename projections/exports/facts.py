@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eventstore.event import RecordedEvent
-from lifecycle.workflow import Workflow
-from projections.progress_log import message
+from lifecycle.state.workflow import Workflow
+from projections.files.progress_log import message
 
 #: Lines of the log that a page still shows; an export of the log has them all.
 LINES = 2000

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lifecycle.workflow import Stage, Workflow
-from projections.exports import palette
-from projections.exports.graph import Layout, Point, layout
+from lifecycle.state.workflow import Stage, Workflow
+from projections.drawing import palette
+from projections.drawing.layout import Layout, Point, layout
+from projections.drawing.svg import element, text, title, wrapped
 from projections.exports.source import Source
-from projections.exports.svg import element, text, title, wrapped
 
 _WIDTH, _HEIGHT = 224, 78
 _ACROSS, _DOWN = 24, 44

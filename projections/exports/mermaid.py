@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lifecycle.naming import stage_number
-from lifecycle.status import Status
-from lifecycle.workflow import Stage
-from projections.exports import palette
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Stage
+from lifecycle.words.naming import stage_number
+from projections.drawing import palette
 from projections.exports.source import Source
 
 #: What Mermaid would take for its own syntax inside a quoted label, as its entities.

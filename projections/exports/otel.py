@@ -15,8 +15,8 @@ from hashlib import sha256
 from typing import Any
 
 from eventstore.event import RecordedEvent
-from lifecycle.status import ACTIVE, Status
-from lifecycle.workflow import Workflow
+from lifecycle.state.status import ACTIVE, Status
+from lifecycle.state.workflow import Workflow
 from projections.exports.source import Source, touched
 
 _TRACE, _SPAN = 32, 16

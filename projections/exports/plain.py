@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from heapq import merge
 from operator import attrgetter
 
-from eventstore.export import exported
-from projections import progress_log, state_document
+from eventstore.transfer.lines import exported
 from projections.exports.source import Source
-from projections.progress_log import Piece
+from projections.files import progress_log, state_document
+from projections.files.progress_log import Piece
 
 
 def events(source: Source) -> Iterator[str]:

@@ -14,9 +14,9 @@ from tempfile import SpooledTemporaryFile
 from typing import Any
 
 from eventstore.event import Actor
-from projections.exports.identifiers import quoted, workflow_uri
 from projections.exports.provenance import Beginning, Change, File, Run, Told, provenance
 from projections.exports.source import Source
+from projections.words.identifiers import quoted, workflow_uri
 
 #: In the order of the document.
 _SECTIONS = (

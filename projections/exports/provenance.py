@@ -11,10 +11,10 @@ from datetime import datetime
 from typing import Any
 
 from eventstore.event import Actor, RecordedEvent
-from lifecycle.status import Status
-from lifecycle.workflow import Stage, Workflow
-from projections.amendment_words import told
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Stage, Workflow
 from projections.exports.source import Steps
+from projections.words.amendments import told
 
 
 @dataclass(frozen=True, slots=True)

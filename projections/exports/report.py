@@ -10,17 +10,17 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from lifecycle.status import Status
-from lifecycle.workflow import Attempt, Stage, Workflow
-from projections import amendment_words
-from projections.exports import palette
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Attempt, Stage, Workflow
+from projections.drawing import palette
 from projections.exports.facts import Facts
 from projections.exports.graph_svg import drawing as graph
 from projections.exports.source import Source
 from projections.exports.spans import SpanFold, Spans
 from projections.exports.timeline_svg import drawing as timeline
-from projections.next_actions import next_actions
-from projections.times import utc_seconds
+from projections.screens.next_actions import next_actions
+from projections.words import amendments as amendment_words
+from projections.words.times import utc_seconds
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from eventstore.event import RecordedEvent
 from eventstore.store import Raw
-from lifecycle.workflow import Workflow
+from lifecycle.state.workflow import Workflow
 
 #: Events that may change the status of stages that they do not name.
 _OF_ALL = frozenset({"workflow.created", "workflow.imported", "state.imported"})

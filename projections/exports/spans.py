@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from eventstore.event import RecordedEvent
-from lifecycle.status import Status
-from lifecycle.workflow import Workflow
-from projections.amendment_words import told
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Workflow
 from projections.exports.source import Steps, touched
-from projections.jobs_seen import jobs_seen
+from projections.history.jobs_seen import jobs_seen
+from projections.words.amendments import told
 
 #: Status → what the stage does in it; other statuses are no phase.
 PHASES = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from projections.exports import palette
+from projections.drawing import palette
+from projections.drawing.svg import element, shortened, text, title
 from projections.exports.source import Source
 from projections.exports.spans import Mark, Span, Spans, spans
-from projections.exports.svg import element, shortened, text, title
 
 _WIDTH, _LEFT, _ROW, _TOP, _FOOT = 960, 190, 34, 34, 40
 _AXIS = _WIDTH - _LEFT - 16

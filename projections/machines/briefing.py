@@ -12,7 +12,7 @@ from lifecycle.machines.guard import FileFact, unmet
 from lifecycle.machines.machine import Machine
 from projections.machines.blockers import blockers
 from projections.machines.next_actions import machine_actions
-from projections.times import utc_seconds
+from projections.words.times import utc_seconds
 
 Document = dict[str, Any]
 #: The bound in bytes where none is given, and the least that makes sense.

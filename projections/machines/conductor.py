@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lifecycle.machines.machine import Machine, Visit
-from projections.times import utc_seconds
+from projections.words.times import utc_seconds
 
 LOOP = "fix-cycle"
 #: The part of the file that the engine writes.

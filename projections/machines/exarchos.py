@@ -6,7 +6,7 @@ from typing import Any
 
 from lifecycle.machines.machine import Handoff, Machine
 from lifecycle.machines.path import merged
-from projections.times import utc_seconds
+from projections.words.times import utc_seconds
 
 _VERSION = "1.1"
 #: These are there even where nothing was written: readers look into them.

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from reconciler import plain
-from reconciler.places import place_of
-from reconciler.processes import Tenant
-from reconciler.scheduler import Listed, Queue
+from reconciler.host import small_files as plain
+from reconciler.host.places import place_of
+from reconciler.host.processes import Tenant
+from reconciler.host.scheduler import Listed, Queue
 
 _DELETED = " (deleted)"
 #: The place of an attempt whose folder is not there.

@@ -11,12 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from reconciler import genuine, machine, program, traces
-from reconciler.attempt import ATTEMPT, Attempt
+from reconciler.attempt import execution_host as machine
+from reconciler.attempt import recorded as genuine
+from reconciler.attempt.execution_host import Machine
+from reconciler.attempt.paths import ATTEMPT, Attempt
 from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.far.answer import Answer, read, read_queue
-from reconciler.machine import Machine
-from reconciler.scheduler import Queue
+from reconciler.host import program
+from reconciler.host.scheduler import Queue
+from reconciler.records import traces
 
 _HERE = Path(__file__).parent
 #: Seconds for the far side to answer, and for the helper to say so.

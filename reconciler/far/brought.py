@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from reconciler import machine
-from reconciler.attempt import Attempt
+from reconciler.attempt import execution_host as machine
+from reconciler.attempt.paths import Attempt
 from reconciler.errors import MachineUnreachable
 from reconciler.far import ask
-from service.disk import write_whole
+from service.root.disk import write_whole
 
 #: Bytes that come in one answer, unless one file alone has more.
 _AT_ONCE = 16 * 10**6

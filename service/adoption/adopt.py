@@ -12,19 +12,19 @@ from service.adoption.finding import Finding
 from service.adoption.history import history
 from service.adoption.survey import survey
 from service.adoption.versions import LOG, STATE, Sources
-from service.clock import Clock, utc_text
-from service.disk import sync_folder, write_whole
 from service.errors import RootExists
-from service.initialise import (
+from service.root.clock import Clock, utc_text
+from service.root.disk import sync_folder, write_whole
+from service.root.root import Config, Root
+from service.writing.initialise import (
     IMPORTED,
     claim_state,
     expect_nothing,
     make_root,
     refuse_second,
 )
-from service.place import identity
-from service.root import Config, Root
-from service.service import Outcome, Service, WriteOptions, planned_state
+from service.writing.place import identity
+from service.writing.workflow_service import Outcome, Service, WriteOptions, planned_state
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lifecycle.document import DEFINITIONAL
+from lifecycle.words.document import DEFINITIONAL
 from service.adoption.finding import Finding
 from service.adoption.state_file import StateFile
 from service.adoption.state_findings import shown

@@ -9,18 +9,18 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from lifecycle import payload as p
-from lifecycle.document import STAGE_FIELDS
-from lifecycle.layout import layout_of
-from lifecycle.spelling import spelling_of
+from lifecycle.payload import models as p
+from lifecycle.words.document import STAGE_FIELDS
+from lifecycle.words.layout import layout_of
+from lifecycle.words.spelling import spelling_of
 from service.adoption.finding import Finding
 from service.adoption.log_entries import Entry, common_start, runs
 from service.adoption.typed_time import parse_time
 from service.adoption.versions import LOG, STATE, Sources, Version
-from service.service import Planned
+from service.writing.workflow_service import Planned
 
 if TYPE_CHECKING:
-    from lifecycle.payload import Payload
+    from lifecycle.payload.models import Payload
 
 #: What a stage has when nothing has happened to it yet.
 _NOTHING_YET = frozenset(STAGE_FIELDS[STAGE_FIELDS.index("started_at") :])

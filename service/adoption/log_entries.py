@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import Any
 
-from lifecycle.status import Status
+from lifecycle.state.status import Status
 from service.adoption.typed_time import TypedTime, parse_time
 
 _BRACKET = re.compile(r"\[([^\]]*)\] ?(.*)", re.DOTALL)

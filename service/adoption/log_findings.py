@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from lifecycle.status import Status, transition
+from lifecycle.state.status import Status, transition
 from service.adoption.finding import Finding
 from service.adoption.log_entries import Entry
 from service.adoption.state_file import StateFile

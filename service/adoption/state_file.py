@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lifecycle.document import with_listed_paths
-from lifecycle.imported_document import problems
+from lifecycle.plan.imported import problems
+from lifecycle.words.document import with_listed_paths
 from service.adoption.places import depth_of, lines_of, place_of_constant
+from service.documents.plan_file import decode_json
 from service.errors import UnimportableState, UnreadablePlan
-from service.plan_file import decode_json
 
 #: Documents nested deeper are none of a workflow.
 _DEPTH = 100

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from datetime import tzinfo
 from typing import Any
 
-from lifecycle.document import STAGE_FIELDS, WORKFLOW_FIELDS, default_session_config
-from lifecycle.status import FINISHED, Status
+from lifecycle.state.status import FINISHED, Status
+from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS, default_session_config
 from service.adoption.finding import Finding
 from service.adoption.log_entries import Entry
 from service.adoption.log_findings import Step, steps_of

@@ -13,9 +13,9 @@ from service.adoption.finding import Finding
 from service.adoption.log_entries import Entry, read_entries
 from service.adoption.state_file import StateFile, read_state
 from service.adoption.typed_time import parse_time
-from service.below import below
-from service.clock import utc_text
 from service.errors import NotFound, ServiceError
+from service.root.below import below
+from service.root.clock import utc_text
 
 STATE = "workflow-state.json"
 LOG = "progress.log"

@@ -10,14 +10,14 @@ from pathlib import Path
 from urllib.parse import quote
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from eventstore.export import exported
 from eventstore.store import EventStore, Raw
-from service.disk import replaced
+from eventstore.transfer.lines import exported
 from service.handover.manifest import CLAIMS, DRIFT, NAME, REFUSALS, Entry, Manifest, Stream
-from service.log import WorkflowLog
 from service.machines.log import PREFIX
 from service.machines.place import ids
-from service.root import Root
+from service.reading.log import WorkflowLog
+from service.root.disk import replaced
+from service.root.root import Root
 
 _MODE = 0o644 << 16
 #: The first year that a zip file can hold.

@@ -15,11 +15,11 @@ from zipfile import BadZipFile, ZipFile
 from eventstore.chain import ZERO
 from eventstore.regular import opened
 from eventstore.store import Refusal
-from lifecycle.layout import restore
 from lifecycle.machines.definition import trusted
 from lifecycle.machines.soundness import misplaced
-from lifecycle.naming import is_id
-from service.bounds import bounded_lines
+from lifecycle.words.layout import restore
+from lifecycle.words.naming import is_id
+from service.documents.bounds import bounded_lines
 from service.handover.judged import unacceptable
 from service.handover.manifest import (
     CLAIMS,
@@ -31,7 +31,7 @@ from service.handover.manifest import (
     UnusableArchive,
 )
 from service.machines.log import PREFIX as MACHINE
-from service.root import Config
+from service.root.root import Config
 
 _CHUNK = 1 << 16
 #: Bytes of an event, or of the manifest; so many of all files together are never too many, and of a

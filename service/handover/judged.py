@@ -14,10 +14,11 @@ from pydantic import ValidationError
 
 from eventstore.codec import Schema
 from eventstore.errors import EventStoreError
-from lifecycle import imported_document, plan
-from lifecycle.event_types import UPCASTERS, VERSIONS
-from lifecycle.misfit import problem
-from lifecycle.schema import model_of
+from lifecycle.payload.event_types import UPCASTERS, VERSIONS
+from lifecycle.plan import document as plan
+from lifecycle.plan import imported as imported_document
+from lifecycle.rules.schema import model_of
+from lifecycle.words.misfit import problem
 
 _SCHEMA = Schema(VERSIONS, UPCASTERS)
 _TEXT, _TEXT_OR_NULL = ((str,), "text"), ((str, NoneType), "text or null")

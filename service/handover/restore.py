@@ -20,12 +20,12 @@ from eventstore.codec import Schema
 from eventstore.event import Actor, NewEvent, RecordedEvent
 from eventstore.instant import Clock, Instant, instant
 from eventstore.store import Claim, EventStore, Refusal
-from service.disk import write_streamed
 from service.errors import RootExists
 from service.handover.contents import Archive
 from service.handover.manifest import CLAIMS, DRIFT, REFUSALS, Manifest, Stream, UnusableArchive
-from service.initialise import configure, prepare_folder
-from service.root import Root, read_config
+from service.root.disk import write_streamed
+from service.root.root import Root, read_config
+from service.writing.initialise import configure, prepare_folder
 
 _CHUNK = 1 << 16
 

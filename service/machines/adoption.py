@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
-from lifecycle.layout import layout_of
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.path import look
 from lifecycle.machines.payload import MachineUpdated, change_of
-from lifecycle.payload_base import Payload
-from lifecycle.payload_drift import DriftAdopted
-from lifecycle.workflow import Drift
-from projections.document_diff import FieldDifference, differences
+from lifecycle.payload.base import Payload
+from lifecycle.payload.drift import DriftAdopted
+from lifecycle.state.workflow import Drift
+from lifecycle.words.layout import layout_of
+from projections.files.document_diff import FieldDifference, differences
 from projections.machines.documents import documents, paths
-from service.disk import content_of
 from service.errors import NotFound
 from service.machines.foreign import decoded, is_field
 from service.machines.service import MachineService
+from service.root.disk import content_of
 
 
 def waiting(state: Machine, file: str | None, detected: int | None) -> Drift:

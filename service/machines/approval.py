@@ -13,15 +13,15 @@ from lifecycle.machines.decide import check_approval
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.payload import MachineApproved
-from projections.signs import spelled
-from service import consent as proofs
-from service.amendments import check_person
-from service.clock import utc_text
+from projections.words.signs import spelled
+from service.consent import proof as proofs
 from service.machines.consent import objection, statement_of
 from service.machines.errors import VersionConflict
 from service.machines.evidence import look
 from service.machines.service import MachineOutcome, MachineService
-from service.service import WriteOptions
+from service.root.clock import utc_text
+from service.writing.amendments import check_person
+from service.writing.workflow_service import WriteOptions
 
 #: How often an approval is bound anew because somebody appended in between.
 _REBINDINGS = 20

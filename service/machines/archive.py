@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from service.disk import content_of, write_whole
-from service.sync import digest
+from service.root.disk import content_of, write_whole
+from service.root.sync import digest
 
 KEPT = 5
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.payload import MachineUpdated
-from service.sync import digest
+from service.root.sync import digest
 
 FIELD = "artifacts"
 #: Longer texts are no paths.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
-from projections.times import passed
+from projections.words.times import passed
 
 _MARKER = re.compile(r"^\s*(?:[-*+]|\d+\.)\s+\[([ xX~])\]\s+(?:\*\*)?(.*)$")
 #: A heading that is a task, perhaps with its marker; else a line below it says how it stands.

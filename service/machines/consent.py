@@ -14,8 +14,8 @@ from eventstore.event import RecordedEvent
 from eventstore.store import EventStore
 from lifecycle.machines.gate import closed_to
 from lifecycle.machines.machine import Machine
-from service.approvals import Approvals
-from service.consent import Approval, as_of, by_policy
+from service.consent.approvals import Approvals
+from service.consent.proof import Approval, as_of, by_policy
 
 APPROVED = "machine.approved"
 TRANSITIONED = "machine.transitioned"

@@ -13,7 +13,7 @@ SHIPPED = ("feature", "debug", "refactor", "oneshot", "dotagent", "conductor")
 
 def shipped(name: str) -> Definition:
     """Return a definition that travels with wfctl; raises `InvalidInput` for another name."""
-    from service.strict_yaml import load as decoded
+    from service.documents.strict_yaml import load as decoded
 
     if name not in SHIPPED:
         raise InvalidInput(
@@ -31,7 +31,7 @@ def from_file(source: str) -> Definition:
     Raises `NotFound`, `UnreadablePlan`, `InvalidDefinition`.
     """
     from lifecycle.errors import InvalidPlan
-    from service.plan_file import read_plan
+    from service.documents.plan_file import read_plan
 
     try:
         return load(read_plan(source), source)

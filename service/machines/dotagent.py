@@ -15,9 +15,9 @@ from lifecycle.machines.guard import FileFact, parts, path_of
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.payload import MachineTaskChanged, MachineTransitioned
 from lifecycle.machines.transition import open_ways
-from lifecycle.payload_base import Payload
+from lifecycle.payload.base import Payload
 from projections.machines.dotagent import phase as phase_document
-from projections.times import passed, utc_seconds
+from projections.words.times import passed, utc_seconds
 from service.machines.evidence import look, output_at
 from service.machines.foreign import decoded
 

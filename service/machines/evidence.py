@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lifecycle.machines.guard import FileFact, is_inside
-from service.sync import digest
+from service.root.sync import digest
 
 
 def look(root: Path, patterns: Iterable[str]) -> dict[str, FileFact]:

@@ -15,18 +15,18 @@ from pathlib import Path
 from eventstore.errors import EventStoreError
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.payload import MachineRecorded
-from lifecycle.payload_base import Payload
+from lifecycle.payload.base import Payload
 from projections.machines.documents import paths, rendered
-from service.below import OutsideRoot
-from service.disk import content_of, locked, write_over
 from service.errors import FilesBehind, RootBusy
 from service.machines import archive, foreign
 from service.machines.errors import LockHeld, LockLost
 from service.machines.log import MachineLog
 from service.machines.metadata_lock import metadata_lock
 from service.machines.place import folder_of, is_writer
-from service.root import Root
-from service.sync import Sync, Synced, digest, read_sync, write_sync
+from service.root.below import OutsideRoot
+from service.root.disk import content_of, locked, write_over
+from service.root.root import Root
+from service.root.sync import Sync, Synced, digest, read_sync, write_sync
 
 _ROUNDS = 100
 Record = Callable[[Sequence[Payload]], None]

@@ -11,18 +11,18 @@ from typing import Any
 
 from eventstore.codec import canonical
 from eventstore.errors import InvalidData
-from lifecycle.layout import layout_of
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.path import parse, put
 from lifecycle.machines.payload import Change, MachineUpdated
-from lifecycle.payload_base import Payload
-from lifecycle.payload_drift import DriftDetected
-from projections.document_diff import differences
+from lifecycle.payload.base import Payload
+from lifecycle.payload.drift import DriftDetected
+from lifecycle.words.layout import layout_of
+from projections.files.document_diff import differences
 from projections.machines import conductor
 from projections.machines.documents import documents, to_bytes
-from service.drift import LISTED, keep, recordable
-from service.root import Root
-from service.sync import digest
+from service.files.drift import LISTED, keep, recordable
+from service.root.root import Root
+from service.root.sync import digest
 
 Document = dict[str, Any]
 

@@ -9,15 +9,15 @@ from pathlib import Path
 from lifecycle.machines.errors import StateAlreadyExists
 from lifecycle.machines.machine import Machine
 from projections.machines.documents import rendered
-from service.disk import content_of, locked
-from service.drift import keep
 from service.errors import NoRoot
-from service.initialise import configure, prepare_folder, root_at
+from service.files.drift import keep
 from service.machines.log import MachineLog
 from service.machines.place import folder_of, rivals
 from service.machines.service import MachineOutcome, MachineService
-from service.root import Root, open_root
-from service.sync import Sync, Synced, digest, read_sync, write_sync
+from service.root.disk import content_of, locked
+from service.root.root import Root, open_root
+from service.root.sync import Sync, Synced, digest, read_sync, write_sync
+from service.writing.initialise import configure, prepare_folder, root_at
 
 
 def root_for(start: Path, url: str | None, journal: str | None) -> tuple[Root, bool]:
@@ -38,7 +38,7 @@ def make_root(root: Root) -> None:
 def begin(service: MachineService, outcome: MachineOutcome) -> MachineOutcome:
     """Pin a machine whose consent is by signature, as its first event stands now."""
     if outcome.events and outcome.state.consent == "signature":
-        from service.approvals import Approvals
+        from service.consent.approvals import Approvals
 
         Approvals(service.log.store, service.log.stream, service.root.path).pin(outcome.state)
     return outcome

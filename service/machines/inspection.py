@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from lifecycle.machines.machine import Machine
 from projections.machines.documents import rendered
-from service.approvals import Approvals
-from service.disk import content_of
-from service.doubts import of_pins
-from service.log import newest
+from service.consent.approvals import Approvals
+from service.consent.doubts import of_pins
 from service.machines.log import MachineLog
 from service.machines.place import folder_of, is_writer
-from service.root import Root
-from service.set_aside import told
-from service.sync import caught_up, digest
+from service.reading.log import newest
+from service.reading.set_aside import told
+from service.root.disk import content_of
+from service.root.root import Root
+from service.root.sync import caught_up, digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from eventstore.errors import EventStoreError
 from eventstore.store import EventStore
 from eventstore.verification import Finding
 from lifecycle.errors import LifecycleError
-from lifecycle.foldable import newest_aside
-from service.integrity import with_unfoldable
+from lifecycle.fold.foldable import newest_aside
 from service.machines.log import MachineLog
 from service.machines.place import folder_of, ids
-from service.root import Root
-from service.sync import read_sync
+from service.questions.integrity import with_unfoldable
+from service.root.root import Root
+from service.root.sync import read_sync
 
 
 def check_machines(root: Root, store: EventStore) -> tuple[dict[str, int], list[Finding]]:

@@ -12,8 +12,8 @@ from lifecycle.machines.evolve import steps
 from lifecycle.machines.machine import Machine
 from service.errors import NotFound
 from service.machines.consent import Judge
-from service.moment import Moment
-from service.set_aside import as_folded
+from service.reading.moment import Moment
+from service.reading.set_aside import as_folded
 
 PREFIX = "machine-"
 At = Moment | int | None

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from service.disk import Mark, mark_of
 from service.machines.errors import LockHeld, LockLost
+from service.root.disk import Mark, mark_of
 
 NAME = ".metadata.lock"
 #: Seconds between two tries, seconds after which a lock is taken for a dead holder's.

@@ -9,7 +9,7 @@ from eventstore.event import RecordedEvent
 from eventstore.store import EventStore
 from lifecycle.machines.machine import Machine
 from service.machines.log import PREFIX, MachineLog, machines_in
-from service.root import Root
+from service.root.root import Root
 
 
 def folder_of(root: Root) -> Path:

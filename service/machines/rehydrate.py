@@ -9,14 +9,14 @@ from typing import Any
 from lifecycle.machines.errors import UnsafeResume
 from lifecycle.machines.machine import Machine
 from projections.machines.documents import paths
-from service.clock import utc_text
-from service.disk import content_of
 from service.machines import artifacts, conductor, dotagent, git
 from service.machines.inspection import differences
 from service.machines.log import MachineLog
 from service.machines.service import MachineOutcome, MachineService
-from service.root import Root
-from service.service import WriteOptions
+from service.root.clock import utc_text
+from service.root.disk import content_of
+from service.root.root import Root
+from service.writing.workflow_service import WriteOptions
 
 #: Each round carries out what the one before it made due.
 _ROUNDS = 20

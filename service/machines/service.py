@@ -23,10 +23,9 @@ from lifecycle.machines.payload import (
     MachineTaskChanged,
     MachineUpdated,
 )
-from lifecycle.payload_base import Payload
-from lifecycle.recordable import require_recordable
+from lifecycle.payload.base import Payload
+from lifecycle.rules.recordable import require_recordable
 from projections.machines.next_actions import machine_actions
-from service.clock import Clock, new_id, system_clock, utc_text
 from service.errors import FilesBehind, RootElsewhere
 from service.machines import artifacts
 from service.machines.errors import VersionConflict
@@ -34,9 +33,10 @@ from service.machines.evidence import look, output_at
 from service.machines.files import MachineFiles
 from service.machines.log import MachineLog, machines_in
 from service.machines.place import first_event
-from service.place import adopt, identity, is_same, said_identity
-from service.root import Root, RootIs
-from service.service import CONFLICT_RETRIES, WriteOptions, own_id
+from service.root.clock import Clock, new_id, system_clock, utc_text
+from service.root.root import Root, RootIs
+from service.writing.place import adopt, identity, is_same, said_identity
+from service.writing.workflow_service import CONFLICT_RETRIES, WriteOptions, own_id
 
 _PLAIN = WriteOptions()
 

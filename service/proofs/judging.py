@@ -21,7 +21,7 @@ from service.proofs.kept import Kept, kept_files, kept_tags
 from service.proofs.keys import known_log_key
 from service.proofs.note import VerifierKey, read_note, verified
 from service.proofs.signing import last_signed
-from service.root import Root
+from service.root.root import Root
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.disk import write_whole
 from service.errors import NotFound
 from service.proofs.checkpoint import Checkpoint
 from service.proofs.errors import UnreadableNote
 from service.proofs.note import Note, read_note
-from service.root import Root
+from service.root.disk import write_whole
+from service.root.root import Root
 
 _TAGS = "wfctl-checkpoint"
 _END = ".checkpoint"

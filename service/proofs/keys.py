@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.proofs.note import LOG, WITNESS, Signature, VerifierKey, cosigned
-from service.sealing import key_file, known_secret, own_secret
+from service.reading.sealing import key_file, known_secret, own_secret
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

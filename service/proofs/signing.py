@@ -19,12 +19,12 @@ from eventstore.codec import digest
 from eventstore.errors import UnsoundLog
 from eventstore.merkle import Frontier, leaf_hash
 from eventstore.store import EventStore
-from service.disk import locked, write_whole
-from service.pins import pinned_at
+from service.consent.pins import pinned_at
 from service.proofs.checkpoint import Checkpoint, first_hash, origin_of
 from service.proofs.errors import CheckpointDenied
 from service.proofs.keys import log_signer, state_folder
 from service.proofs.note import Note, VerifierKey
+from service.root.disk import locked, write_whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from eventstore.merkle import EMPTY, is_consistent
-from service.disk import locked, write_whole
 from service.errors import NotFound
 from service.proofs.checkpoint import Checkpoint, read_checkpoint
 from service.proofs.errors import UnreadableNote, UnverifiedNote
 from service.proofs.keys import state_folder, witness_signer
 from service.proofs.note import LOG, Note, VerifierKey, decoded, read_key, read_note, verified
+from service.root.disk import locked, write_whole
 
 #: What the protocol calls the type of a conflict's answer.
 SIZE_TYPE = "text/x.tlog.size"

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from lifecycle.event_types import STAGED, EventType
+from lifecycle.payload.event_types import STAGED, EventType
 from tests.adversary import raw
 from tests.golden.events_on_file import examples
 

@@ -8,8 +8,8 @@ from tests.amendments.test_signature import folded
 
 def forged_fold(place: Place) -> None:
     """Put a kept copy of the state into the database that says another definition and policy."""
-    from lifecycle.evolve import REDUCER
-    from service import stored_fold
+    from lifecycle.fold.evolve import REDUCER
+    from service.reading import stored_fold
 
     forged = folded(place)
     forged.stages["stage-1"].parameters = {"command": "true", "n": 99}

@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from lifecycle.evolve import REDUCER
-from service import stored_fold
-from service.sealing import key_file
+from lifecycle.fold.evolve import REDUCER
+from service.reading import stored_fold
+from service.reading.sealing import key_file
 from tests.cli.support import Place, wfctl, write_plan
 from tests.need import need
 
@@ -48,7 +48,7 @@ sys.exit(run(["--root", root, "note", "a colleague's"]))
 #: Edits the state that the owner keeps, under the best seal that a colleague has.
 FORGER = """
 import os, sqlite3, sys
-from service.sealing import Seal
+from service.reading.sealing import Seal
 root, key, user, group = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 os.setgroups([]), os.setgid(group), os.setuid(user)
 try:

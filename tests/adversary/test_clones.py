@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from service.root import kept
+from service.root.root import kept
 from tests.cli.support import Place, call, wfctl, write_plan
 from tests.server import Server
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lifecycle.event_types import OF_MACHINES
+from lifecycle.payload.event_types import OF_MACHINES
 from tests.adversary import raw
 from tests.adversary.hostile_events import Hostile
 from tests.adversary.table import Table

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lifecycle.evolve import REDUCER
-from service import stored_fold
-from service.sealing import Seal, own_seal
+from lifecycle.fold.evolve import REDUCER
+from service.reading import stored_fold
+from service.reading.sealing import Seal, own_seal
 from tests.adversary import raw
 from tests.amendments.support import Place
 from tests.amendments.test_signature import folded

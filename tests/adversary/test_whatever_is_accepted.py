@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from lifecycle.bounds import MAX_TEXT
-from lifecycle.payload import Payload
+from lifecycle.payload.models import Payload
+from lifecycle.words.bounds import MAX_TEXT
 from tests.adversary.hostile_events import anything
 from tests.adversary.test_hostile_logs import FORMS, READS
 from tests.amendments.support import Place

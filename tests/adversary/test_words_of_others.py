@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from cli.frame.workspace import reading_of
 from cli.settings import Settings
-from cli.table import _inert
-from cli.workspace import reading_of
-from reconciler import prompt
+from cli.terminal.table import _inert
+from reconciler.loop import prompt
 from tests.adversary.archives import added, forged
 from tests.amendments.support import Place as Amended
 from tests.cli.support import PLAN, Place, call, write_plan

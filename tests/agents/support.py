@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reconciler.detached import recorded
-from service.root import Root
+from reconciler.loop.detached import recorded
+from service.root.root import Root
 from tests.cli.support import Place
 from tests.crash.support import Workflow
 from tests.crash.victims import kill, processes

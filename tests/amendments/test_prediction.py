@@ -7,13 +7,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lifecycle import payload as p
-from lifecycle.decide import after, decide
 from lifecycle.errors import LifecycleError
-from lifecycle.impact import impact_of
-from lifecycle.payload import Payload
-from lifecycle.status import ACTIVE, FINISHED, Status
-from lifecycle.workflow import Stage, Workflow
+from lifecycle.payload import models as p
+from lifecycle.payload.models import Payload
+from lifecycle.rules.decide import after, decide
+from lifecycle.rules.impact import impact_of
+from lifecycle.state.status import ACTIVE, FINISHED, Status
+from lifecycle.state.workflow import Stage, Workflow
 from tests.lifecycle import support as s
 
 PROOF: dict[str, Any] = {"policy": "trust"}

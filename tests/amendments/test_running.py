@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from reconciler import processes
-from reconciler.locks import is_held
+from reconciler.host import processes
+from reconciler.host.locks import is_held
 from tests.amendments.support import Place, make
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ SHORTER = ("--stage", "stage-1", "--set", "parameters.seconds=0", "--reason", "t
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """Make a workflow whose job takes minutes, without tmux."""
-    monkeypatch.setattr("reconciler.tmux.is_installed", lambda *_: False)
+    monkeypatch.setattr("reconciler.host.tmux.is_installed", lambda *_: False)
     return make(tmp_path / "root", "--consent", "trust", plan=PLAN)
 
 
@@ -76,7 +76,7 @@ def test_what_an_approval_left_running_is_stopped_before_the_dispatch(
     started(place)
     place.propose(*SHORTER)
     with monkeypatch.context() as during:
-        during.setattr("cli.amend.stop_all", lambda _: None)
+        during.setattr("cli.commands.amend.stop_all", lambda _: None)
         place.approve()
     assert at_work(place)
     place.done("dispatch", "stage-1", "--sync")

@@ -207,8 +207,8 @@ def test_an_approval_is_refused_on_a_log_that_was_put_in_anothers_place(
 
 def test_a_forged_fold_is_not_believed(signed: Place) -> None:
     """A kept copy of the state is a row like others: under signature the events alone count."""
-    from lifecycle.evolve import REDUCER
-    from service import stored_fold
+    from lifecycle.fold.evolve import REDUCER
+    from service.reading import stored_fold
 
     before = signed.definition()
     forged = folded(signed)
@@ -233,10 +233,10 @@ def test_a_forged_fold_is_not_believed(signed: Place) -> None:
 
 def folded(place: Place) -> Any:
     """Return the state of the workflow as an object."""
-    from cli.workspace import SCHEMA
-    from eventstore.sqlite import open_store
-    from service.clock import system_instant
-    from service.log import WorkflowLog
+    from cli.frame.workspace import SCHEMA
+    from eventstore.sqlite.store import open_store
+    from service.reading.log import WorkflowLog
+    from service.root.clock import system_instant
 
     database = place.path / ".wfctl/events.db"
     store = open_store(database, schema=SCHEMA, clock=system_instant, read_only=True)

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cli.plugins import LOADER
+from cli.program.plugins import LOADER
 from tests.cli.support import HERE, Place, call, write_plan
 
 ON_FILE = Path(__file__).parent / "imports.json"
@@ -29,7 +29,7 @@ READS: dict[str, list[str]] = {
     "why": ["why", "stage-2"],
     "rehydrate": ["rehydrate"],
 }
-#: Each with the models that it builds; a flat command (`lifecycle.flat`) needs none.
+#: Each with the models that it builds; a flat command (`lifecycle.rules.flat`) needs none.
 WRITES: dict[str, tuple[list[str], list[str]]] = {
     "note": (["note", "hi"], []),
     "append": (["append", "note.logged", "--data", '{"text": "hi"}'], []),
@@ -46,7 +46,7 @@ import json, os, sys
 from cli.main import run
 code = run(sys.argv[2:])
 sys.stdout.flush()
-base = sys.modules.get("lifecycle.payload_base")
+base = sys.modules.get("lifecycle.payload.base")
 def below(kind):
     for one in kind.__subclasses__():
         yield one

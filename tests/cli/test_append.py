@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lifecycle.event_types import STAGED
+from lifecycle.payload.event_types import STAGED
 from tests.cli.support import Place, attempt_data, tree, wfctl
 
 ATTEMPT = {"stage": "stage-1", "attempt": "att-0001"}

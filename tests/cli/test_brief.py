@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from reconciler.brevity import tokens
+from reconciler.briefing.shorten import tokens
 from tests.cli.support import Place
 
 RECORDS = (["log"], ["events"])

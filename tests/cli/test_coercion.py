@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.exceptions import TyperException
 
-from cli import coercion
-from cli.plugins import LOADER, search_no_plugins
-from cli.tree import Command
+from cli.program import coercion
+from cli.program.plugins import LOADER, search_no_plugins
+from cli.program.tree import Command
 
 
 class Fruit(StrEnum):
@@ -89,7 +89,7 @@ def test_a_typer_without_its_private_names_makes_each_value_itself(
     assert spec.loader is not None
     another = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(another)
-    monkeypatch.setattr("cli.tree.taken_as_typed", another.taken_as_typed)
+    monkeypatch.setattr("cli.program.tree.taken_as_typed", another.taken_as_typed)
     arguments = ["--number=3", "--fruit=Plum", "--text=a"]
     assert outcome(Command, arguments) == outcome(None, arguments)
 

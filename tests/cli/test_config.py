@@ -7,7 +7,7 @@ import pwd
 
 import pytest
 
-from service.root import Config, config_text, kept
+from service.root.root import Config, config_text, kept
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 URLS = {

@@ -8,21 +8,13 @@ from types import ModuleType
 
 import pytest
 
-from cli.exit_codes import (
-    CONFLICT,
-    FAILED,
-    FINDINGS,
-    NEEDS_PERSON,
-    NOT_FOUND,
-    REFUSED,
-    USAGE,
-)
-from cli.failure import exit_code
+from cli.frame.exit_codes import CONFLICT, FAILED, FINDINGS, NEEDS_PERSON, NOT_FOUND, REFUSED, USAGE
+from cli.frame.failure import exit_code
 from eventstore import errors as log
 from lifecycle import errors as rules
 from lifecycle.machines import errors as machines
-from reconciler import dispatch
 from reconciler import errors as jobs
+from reconciler.control import dispatch
 from service import errors as use
 from service.machines import errors as use_machines
 from service.proofs import errors as proofs

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-import cli.app
-from cli.completion import candidates
-from cli.examples import EXAMPLES
-from cli.manual import _commands
+import cli.program.app
+from cli.program.completion import candidates
+from cli.program.examples import EXAMPLES
+from cli.program.manual import _commands
+from cli.program.topics import TOPICS
 from cli.settings import Settings
-from cli.topics import TOPICS
 from tests.cli.manual_page import ON_FILE, page
 from tests.cli.support import HERE, Place, call
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.tree import COMMANDS
+from cli.program.tree import COMMANDS
 from tests.cli.support import HERE, PLAN, Place, call, wfctl, write_plan
 from tests.cli.terminal import answered
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.brevity import tokens
-from reconciler.processes import host
+from reconciler.briefing.shorten import tokens
+from reconciler.host.processes import host
 from tests.cli.support import Place, attempt_data
 
 FAILED = ["stage", "fail", "stage-1", "--error", "it broke"]

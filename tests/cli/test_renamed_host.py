@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler import processes
+from reconciler.host import processes
 from tests.cli.support import Place, attempt_data
 
 JOB = "a" * 40
@@ -45,7 +45,7 @@ def test_a_renamed_host_is_known_by_its_machine_id(
     place: Place, monkeypatch: pytest.MonkeyPatch, is_known: bool
 ) -> None:
     """Rebooted and renamed it is the same machine, where its disk is its own."""
-    monkeypatch.setattr("reconciler.processes.machine_id", lambda: "m" * 32)
+    monkeypatch.setattr("reconciler.host.processes.machine_id", lambda: "m" * 32)
     finished(place, "another boot", machine_id="m" * 32 if is_known else "n" * 32)
     place.done("rehydrate", "--dry-run")
     seen = place.json("reconcile", "--dry-run").data["findings"][0]["verdict"]["name"]

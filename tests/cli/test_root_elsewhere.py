@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.processes import host
+from reconciler.host.processes import host
 from service.errors import RootElsewhere
-from service.place import check_place, identity, is_same
-from service.root import Root
+from service.root.root import Root
+from service.writing.place import check_place, identity, is_same
 from tests.cli.support import Place, attempt_data, tree
 
 WRITES = {

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lifecycle.status import Status
-from lifecycle.workflow import Stage, Workflow
-from projections.watch_view import frame, graph
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Stage, Workflow
+from projections.screens.watch_view import frame, graph
 from tests.cli.support import PLAN, Place, call, write_plan
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=UTC)

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.output import say
 from cli.settings import LogLevel, Settings
-from cli.talk import Talk, without_secrets
+from cli.terminal.output import say
+from cli.terminal.talk import Talk, without_secrets
 from tests.cli.support import HERE, Place, call, wfctl, write_plan
 
 
@@ -149,7 +149,7 @@ def test_waiting_is_told_elsewhere_at_growing_intervals(
     slow: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A line now and then, however long it takes."""
-    monkeypatch.setattr("cli.waiting._FIRST", 0.4)
+    monkeypatch.setattr("cli.terminal.waiting._FIRST", 0.4)
     told = [line["message"] for line in lines(slow.call("run").err)]
     assert 2 <= len(told) <= 5, told
     assert all(text.startswith("waiting: stage-1 ") for text in told)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.detached import recorded
-from service.root import Root
+from reconciler.loop.detached import recorded
+from service.root.root import Root
 from tests.cluster.support import write_machine
 from tests.crash.support import Workflow
 from tests.need import need_programs

@@ -115,7 +115,7 @@ def test_the_place_in_the_queue_is_told_while_a_loop_waits(
     assert slurm.jobs(workflow.root)
     for name, value in workflow.environ.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("cli.waiting._FIRST", 0.3)
+    monkeypatch.setattr("cli.terminal.waiting._FIRST", 0.3)
     told = call("--root", str(workflow.root), "run", "--time-limit", "4").err
     assert re.search(r"stage-1 running, [^:]+: place \d+ of \d+ in the queue", told), told
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.attempt import Attempt, named
-from reconciler.processes import Process, began_with
-from reconciler.stop import stop
+from reconciler.attempt.paths import Attempt, named
+from reconciler.control.stop import stop
+from reconciler.host.processes import Process, began_with
 from tests.cluster.support import Slurm, Sshd, init, traced, waiting, write_machine
 from tests.cluster.test_slurm import HERE
 from tests.cluster.test_ssh import machine

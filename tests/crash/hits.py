@@ -107,7 +107,7 @@ def _name(line: str) -> str:
     known = {
         "tmux ": "tmux",
         "-m cli.main": "wfctl",
-        "reconciler.watch": "watch",
+        "reconciler.dpdispatcher.watch": "watch",
         "/dpdisp ": "dpdisp",
         "dpdisp-run.sh": "wrapper",
         "work.sh": "command",

@@ -8,8 +8,8 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from reconciler.evidence import Evidence
-from reconciler.verdict import verdict
+from reconciler.evidence.collect import Evidence
+from reconciler.verdict.table import verdict
 from tests.crash.cells import Cell
 from tests.crash.support import Workflow
 

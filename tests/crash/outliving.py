@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from reconciler.processes import start_ticks
+from reconciler.host.processes import start_ticks
 from tests.crash.support import Workflow, until
 from tests.crash.victims import kill
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.processes import start_ticks
+from reconciler.host.processes import start_ticks
 from tests.crash.aftermath import recover
 from tests.crash.support import Workflow, until
 from tests.crash.victims import Victim, kill, strike

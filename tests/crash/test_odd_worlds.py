@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.processes import identify
+from reconciler.host.processes import identify
 from tests.crash.aftermath import check_log, check_stage, recover
 from tests.crash.support import Workflow, ending, stage, until
 from tests.crash.victims import Victim, is_job, processes, strike

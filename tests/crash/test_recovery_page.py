@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from reconciler import taken_over
-from reconciler.verdict import TABLE
+from reconciler.verdict import taken_over
+from reconciler.verdict.table import TABLE
 from tests.crash import table
 from tests.crash.cells import EVERY, FEW, POSSIBLE, Backend, Cell, Target, When
 

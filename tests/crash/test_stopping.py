@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler import processes
-from reconciler.locks import is_held
+from reconciler.host import processes
+from reconciler.host.locks import is_held
 from tests.crash.aftermath import check_log
 from tests.crash.support import Workflow, ending, stage, until
 from tests.crash.victims import Victim, strike

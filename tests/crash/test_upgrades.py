@@ -55,7 +55,9 @@ def other_wfctl(tmp_path_factory: pytest.TempPathFactory) -> Path:
     of its own.
     """
     folder = tmp_path_factory.mktemp("other")
-    changed = _git("log", "--format=%H", "-n", "1", "--", "reconciler/wrapper.py").strip()
+    changed = _git(
+        "log", "--format=%H", "-n", "1", "--", "reconciler/dpdispatcher/wrapper.py"
+    ).strip()
     before = _git("rev-parse", "--verify", "--quiet", f"{changed}^").strip() if changed else ""
     archive = ["git", "-C", str(SOURCES), "archive", before or "HEAD"]
     made = subprocess.run(archive, capture_output=True, check=False)

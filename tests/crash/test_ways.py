@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler import processes as processes_of_machine
+from reconciler.host import processes as processes_of_machine
 from tests.crash.aftermath import check_chain, check_log, check_stage, recover
 from tests.crash.moments import WINDOWS, after, awaited
 from tests.crash.support import Workflow, chain, ending, stage, unmarked, until

@@ -60,7 +60,7 @@ def _fits(line: str, victim: Victim) -> bool:
         case Victim.TMUX_SERVER:
             return line.startswith("tmux ")
         case Victim.MONITOR:
-            names = ("dpdisp-run.sh", "/dpdisp ", "reconciler.watch")
+            names = ("dpdisp-run.sh", "/dpdisp ", "reconciler.dpdispatcher.watch")
             return not line.startswith("tmux ") and any(name in line for name in names)
         case Victim.SESSION:
             return "cli.main note" not in line

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from service import disk, drift, files
-from service.disk import Mark, content_of
-from service.files import WorkflowFiles
+from service.files import drift
+from service.files import workflow_files as files
+from service.files.workflow_files import WorkflowFiles
+from service.root import disk
+from service.root.disk import Mark, content_of
 
 
 class Killed(BaseException):

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from projections.progress_log import external_bytes
+from projections.files.progress_log import external_bytes
 from tests.cli.support import Place, attempt_data
 
 STATE = "workflow-state.json"

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from service import disk, files, log_file, sync
+from service.files import log_file
+from service.files import workflow_files as files
+from service.root import disk, sync
 from tests.cli.support import Place, call, write_plan
 from tests.drift.faults import Killed
 from tests.drift.support import (

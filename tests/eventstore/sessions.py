@@ -9,7 +9,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-import eventstore.writer
+import eventstore.sqlite.writer
 from eventstore.store import Claim, Expected
 from migrations.upgrade import upgrade
 from tests.eventstore.support import note, sqlite_store

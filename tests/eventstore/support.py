@@ -11,7 +11,7 @@ from eventstore.codec import Schema
 from eventstore.event import Actor, NewEvent
 from eventstore.instant import Clock, instants
 from eventstore.memory import MemoryStore
-from eventstore.sqlite import SqliteStore, open_store
+from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, EventStore, Refusal
 from migrations.upgrade import upgrade
 
@@ -80,7 +80,9 @@ def sqlite_store(path: Path, journal: str | None = None, **options: Any) -> Sqli
 def opened(address: Path | str, journal: str | None = None, **options: Any) -> EventStore:
     """A store on the log at a path or URL."""
     if is_server(str(address)):
-        from eventstore.postgres import open_server  # many processes of the tests never need it
+        from eventstore.postgres.store import (
+            open_server,  # many processes of the tests never need it
+        )
 
         values: dict[str, Any] = {"schema": SCHEMA, "clock": ticking()}
         return open_server(str(address), **(values | options))

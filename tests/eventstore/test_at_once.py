@@ -10,7 +10,7 @@ import pytest
 
 from eventstore.address import conninfo
 from eventstore.errors import CommandConflict, EventIdReused, InvalidData, WrongExpectedVersion
-from eventstore.postgres_append import take_turn
+from eventstore.postgres.append import take_turn
 from eventstore.store import Claim, EventStore, Expected
 from tests.eventstore.support import claim, note, notes, opened
 from tests.eventstore.test_postgres import TURN, put, sql
@@ -40,7 +40,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         taken.append("turn")
         return take_turn(*arguments)
 
-    monkeypatch.setattr("eventstore.postgres.take_turn", watched)
+    monkeypatch.setattr("eventstore.postgres.store.take_turn", watched)
     return taken
 
 

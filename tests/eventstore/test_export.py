@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.export import exported
 from eventstore.store import EventStore, Expected
+from eventstore.transfer.lines import exported
 from tests.eventstore.support import claim, note
 
 PAGE = Path(__file__).parents[2] / "docs" / "verify-without-wfctl.md"

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine
 
-from eventstore.cargo import unpacked
 from eventstore.errors import NewerDatabase, NotOurs, OlderDatabase, StoreBusy
+from eventstore.intake import unpacked
 from eventstore.memory import MemoryStore
 from eventstore.revision import HEAD
-from eventstore.sqlite_statements import SqliteStatements
+from eventstore.sqlite.statements import SqliteStatements
 from eventstore.store import Cargo, Claim, EventStore, Expected
 from eventstore.tables import metadata
 from migrations.upgrade import SCRIPTS, current, upgrade
-from projections.history_tables import history
+from projections.history.tables import history
 from tests.eventstore.support import SCHEMA, claim, note, notes, sqlite_store, ticking
 
 BROKEN = """

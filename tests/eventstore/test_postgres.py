@@ -24,12 +24,12 @@ from eventstore.errors import (
     StoreUnreachable,
     StoreUnwritable,
 )
-from eventstore.postgres_connection import meaning
+from eventstore.postgres.connection import meaning
 from eventstore.revision import HEAD
 from eventstore.store import Claim, Expected
 from eventstore.tables import metadata
 from migrations.upgrade import current, upgrade
-from projections.history_tables import history
+from projections.history.tables import history
 from tests.eventstore.support import REFUSAL, claim, notes, opened
 from tests.eventstore.test_migrations import scripts_with, subprocess_upgrade
 from tests.server import Server
@@ -198,7 +198,7 @@ class TestOrder:
         self, server: Server, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A machine that stands still in the middle of an append holds up nobody for ever."""
-        monkeypatch.setattr("eventstore.postgres_connection._IDLE_SECONDS", 0.3)
+        monkeypatch.setattr("eventstore.postgres.connection._IDLE_SECONDS", 0.3)
         url = server.log()
         with closing(opened(url)) as still:
             connection = still._server._connection  # type: ignore[attr-defined]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from eventstore.errors import CommandConflict, EventIdReused, InvalidData, WrongExpectedVersion
-from eventstore.sqlite import SqliteStore
+from eventstore.sqlite.queue import WriterLock
+from eventstore.sqlite.store import SqliteStore
 from eventstore.store import Appended, Expected
-from eventstore.writerlock import WriterLock
 from tests.eventstore.support import claim, claim_of, note, notes, sqlite_store
 
 

@@ -9,11 +9,11 @@ from typing import TypeVar
 
 import pytest
 
-from eventstore.archive import Archive, is_archive, write_archive
 from eventstore.errors import DamagedEvent, StoreDamaged, TransferConflict
 from eventstore.memory import MemoryStore
 from eventstore.store import Claim, Claimed, EventStore, Expected, Raw, Refusal
-from eventstore.transfer import Copied, copy
+from eventstore.transfer.archive import Archive, is_archive, write_archive
+from eventstore.transfer.copy import Copied, copy
 from tests.eventstore.support import (
     REFUSAL,
     SCHEMA,
@@ -179,7 +179,7 @@ def test_an_interrupted_copy_is_taken_up(
     store: EventStore, source: EventStore, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where it ended, with nothing twice; and what came to the source meanwhile comes too."""
-    monkeypatch.setattr("eventstore.transfer._BATCH", 2)
+    monkeypatch.setattr("eventstore.transfer.copy._BATCH", 2)
     if after:
         with pytest.raises(ConnectionError):
             copy(Interrupted(source, after), store)
@@ -195,7 +195,7 @@ def test_a_copy_that_ends_among_keys_and_refusals_is_taken_up(
     store: EventStore, source: EventStore, kind: str, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None is lost and none is there twice, also where a key that sorts before came meanwhile."""
-    monkeypatch.setattr("eventstore.transfer._BATCH", 2)
+    monkeypatch.setattr("eventstore.transfer.copy._BATCH", 2)
     for _ in range(5):
         source.record_refusal(REFUSAL)
     broken = Interrupted(source, 18)
@@ -245,7 +245,7 @@ def test_who_writes_to_a_half_copied_stream_is_found(
     store: EventStore, source: EventStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two histories are never joined."""
-    monkeypatch.setattr("eventstore.transfer._BATCH", 2)
+    monkeypatch.setattr("eventstore.transfer.copy._BATCH", 2)
     with pytest.raises(ConnectionError):
         copy(Interrupted(source, 4), store)
     store.append("a", notes(1), expected=2, claim=claim())

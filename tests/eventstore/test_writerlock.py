@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from eventstore.errors import StoreBusy
-from eventstore.writerlock import WriterLock
+from eventstore.sqlite.queue import WriterLock
 
 Join = Callable[[WriterLock, list[WriterLock]], threading.Thread]
 
@@ -127,7 +127,7 @@ def test_a_head_of_the_queue_that_is_suspended_keeps_nobody_out(
     locks: list[WriterLock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given one that stands still before a turn that is given up, then another has it."""
-    monkeypatch.setattr("eventstore.writerlock._STUCK", 0.1)
+    monkeypatch.setattr("eventstore.sqlite.queue._STUCK", 0.1)
     arrived: list[WriterLock] = []
     with (tmp_path / "events.db-queue").open("r+b") as suspended:
         fcntl.flock(suspended, fcntl.LOCK_EX)

@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from eventstore.sqlite import open_store
+from eventstore.sqlite.store import open_store
 from eventstore.store import Claim, Expected
 from migrations.upgrade import upgrade
 from projections.exports.formats import FORMATS

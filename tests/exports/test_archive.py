@@ -14,12 +14,12 @@ from zipfile import ZipFile
 
 import pytest
 
-from cli.workspace import SCHEMA
+from cli.frame.workspace import SCHEMA
 from eventstore.engine import open_log
-from service.clock import system_instant
 from service.handover.archive import write_archive
-from service.log import WorkflowLog
-from service.root import open_root
+from service.reading.log import WorkflowLog
+from service.root.clock import system_instant
+from service.root.root import open_root
 from tests.cli.support import Place, call, tree, wfctl, write_plan
 from tests.exports.support import handed_over, taken_over
 from tests.server import Server

@@ -12,10 +12,10 @@ import pytest
 
 from eventstore.codec import Schema
 from eventstore.instant import instants
-from eventstore.sqlite import open_store
-from lifecycle import payload as p
-from lifecycle.event_types import UPCASTERS, VERSIONS
-from lifecycle.payload import Payload
+from eventstore.sqlite.store import open_store
+from lifecycle.payload import models as p
+from lifecycle.payload.event_types import UPCASTERS, VERSIONS
+from lifecycle.payload.models import Payload
 from migrations.upgrade import upgrade
 from projections.exports.formats import FORMATS
 from tests.cli.support import HERE, Place

@@ -10,8 +10,8 @@ from xml.etree import ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.exports.graph import layout
-from projections.exports.svg import columns, shortened, text, wrapped
+from projections.drawing.layout import layout
+from projections.drawing.svg import columns, shortened, text, wrapped
 from tests.cli.support import Place
 from tests.exports.support import text_of
 from tests.exports.world import PLAN

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
-from projections.schemas import schemas
+from projections.files.schemas import schemas
 from tests.adoption.support import STATES, copied, history, imported
 from tests.cli.support import Place
 from tests.exports.support import exported, text_of

@@ -18,9 +18,9 @@ from uuid import uuid4
 
 import pytest
 
-from lifecycle.status import Status
-from projections.terminal_graph import SIGNS
-from projections.watch_view import STYLES, elapsed
+from lifecycle.state.status import Status
+from projections.drawing.terminal import SIGNS
+from projections.screens.watch_view import STYLES, elapsed
 from tests.cli.support import HERE, Place, attempt_data, tree
 from tests.exports.world import PLAN, STORIES, make_root
 from tests.need import need_programs

@@ -11,18 +11,18 @@ from typing import Any
 from eventstore.codec import Schema
 from eventstore.event import Actor, NewEvent
 from eventstore.instant import instants
-from eventstore.sqlite import open_store
+from eventstore.sqlite.store import open_store
 from eventstore.store import Claim, EventStore, Expected
-from lifecycle import payload as p
-from lifecycle.decide import decide
-from lifecycle.event_types import UPCASTERS, VERSIONS
-from lifecycle.impact import impact_of
-from lifecycle.payload import Payload
-from lifecycle.plan import create
-from lifecycle.workflow import Workflow
+from lifecycle.payload import models as p
+from lifecycle.payload.event_types import UPCASTERS, VERSIONS
+from lifecycle.payload.models import Payload
+from lifecycle.plan.document import create
+from lifecycle.rules.decide import decide
+from lifecycle.rules.impact import impact_of
+from lifecycle.state.workflow import Workflow
 from migrations.upgrade import upgrade
-from service.consent import proof_of, statement_of
-from service.log import WorkflowLog
+from service.consent.proof import proof_of, statement_of
+from service.reading.log import WorkflowLog
 from tests.projections.story import attempt, computed, launched, observed
 
 PLAN: dict[str, Any] = {

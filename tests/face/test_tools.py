@@ -14,8 +14,8 @@ from agents.errors import WrongArguments
 from agents.lines import call_of, line_of
 from agents.server import described
 from agents.tools import TOOLS, Route, Tool
-from cli.app import build
-from cli.hoist import hoist
+from cli.frame.hoist import hoist
+from cli.program.app import build
 
 ROUTES = [
     pytest.param(tool, action, route, id=" ".join(filter(None, [tool.name, action, *route.words])))

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lifecycle.payload import Payload
-from lifecycle.schema import models
+from lifecycle.payload.models import Payload
+from lifecycle.rules.schema import models
 
 EVERY = models()
 FOLDER = Path(__file__).parent / "events"

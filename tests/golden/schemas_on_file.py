@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lifecycle.schema import models
-from projections.schemas import file_name, schemas
+from lifecycle.rules.schema import models
+from projections.files.schemas import file_name, schemas
 
 _HERE = Path(__file__).resolve().parents[2]
 FOLDER = _HERE / "docs" / "schema"
@@ -29,7 +29,7 @@ def texts() -> dict[str, str]:
 
 
 def shapes() -> str:
-    """Return what `lifecycle/shapes.py` must hold: what of the schemas says what may be."""
+    """Return what `lifecycle/payload/shapes.py` must hold: what of the schemas says what may be."""
     found = {type_: _bare(model.model_json_schema()) for type_, model in models().items()}
     text = json.dumps(found, sort_keys=True, separators=(",", ":")).replace('},"', '},\n"')
     return f'{_HEAD}{text}"""\n'

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from eventstore.codec import Schema
-from lifecycle.event_types import UPCASTERS, VERSIONS
-from lifecycle.schema import models
+from lifecycle.payload.event_types import UPCASTERS, VERSIONS
+from lifecycle.rules.schema import models
 from tests.golden.events_on_file import OnFile, examples, path_of, schema_of
 
 EVERY = models()

@@ -7,20 +7,20 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from cli.workspace import SCHEMA
+from cli.frame.workspace import SCHEMA
 from eventstore.event import Actor, NewEvent
 from eventstore.instant import instants
 from eventstore.memory import MemoryStore
 from eventstore.store import Claim, EventStore, Expected
-from lifecycle import payload as p
-from lifecycle.decide import decide_all
 from lifecycle.errors import LifecycleError
-from lifecycle.impact import impact_of
-from lifecycle.payload import Payload
-from lifecycle.plan import create
-from service import consent
-from service.clock import utc_text
-from service.log import WorkflowLog
+from lifecycle.payload import models as p
+from lifecycle.payload.models import Payload
+from lifecycle.plan.document import create
+from lifecycle.rules.decide import decide_all
+from lifecycle.rules.impact import impact_of
+from service.consent import proof as consent
+from service.reading.log import WorkflowLog
+from service.root.clock import utc_text
 from tests.projections.story import attempt
 from tests.service.test_any_history import COMMANDS, DEPENDENCIES, plan
 

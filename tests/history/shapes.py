@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from lifecycle.payload import Payload
-from lifecycle.schema import model_of
+from lifecycle.payload.models import Payload
+from lifecycle.rules.schema import model_of
 
 Schema = dict[str, Any]
 

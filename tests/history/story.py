@@ -6,16 +6,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from cli.workspace import SCHEMA
+from cli.frame.workspace import SCHEMA
 from eventstore.engine import open_log
 from eventstore.event import Actor
 from eventstore.instant import instants
 from eventstore.store import EventStore, Refusal
-from lifecycle import payload as p
+from lifecycle.payload import models as p
 from migrations.upgrade import upgrade
-from service.clock import utc_text
-from service.root import Config, Root, config_text, kept
-from service.trust import trust
+from service.root.clock import utc_text
+from service.root.root import Config, Root, config_text, kept
+from service.root.trust import trust
 from tests.history.chronicle import AGREE, STREAM, Chronicle, Deed
 from tests.projections.story import attempt, computed, launched
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cli.workspace import SCHEMA
-from eventstore.sqlite import open_store
-from service.clock import system_instant
-from service.log import WorkflowLog
+from cli.frame.workspace import SCHEMA
+from eventstore.sqlite.store import open_store
+from service.reading.log import WorkflowLog
+from service.root.clock import system_instant
 from tests.adoption.support import copied, history, imported
 
 

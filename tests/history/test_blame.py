@@ -9,13 +9,13 @@ import orjson
 import pytest
 from hypothesis import given, settings
 
-from lifecycle import payload as p
-from projections import fields
-from projections.fields import ABSENT
-from projections.state_document import document
-from service.blame import Change, blame, same
+from lifecycle.payload import models as p
+from projections.files import fields
+from projections.files.fields import ABSENT
+from projections.files.state_document import document
 from service.errors import NotFound
-from service.log import WorkflowLog
+from service.questions.blame import Change, blame, same
+from service.reading.log import WorkflowLog
 from tests.adoption import support as s
 from tests.history.chronicle import AGREE, CHRONICLES, Chronicle
 from tests.history.support import imported_log

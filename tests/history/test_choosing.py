@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 import pytest
 
-from cli.selection import newest, newest_first
+from cli.frame.selection import newest, newest_first
 from tests.adoption.support import document, imported, log_of, write_files
 from tests.cli.support import HERE, Place
 

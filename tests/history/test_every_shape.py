@@ -12,23 +12,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cli.workspace import SCHEMA
+from cli.frame.workspace import SCHEMA
 from eventstore.instant import instants
-from eventstore.sqlite import open_store
-from lifecycle import payload as p
-from lifecycle.payload import Payload
+from eventstore.sqlite.store import open_store
+from lifecycle.payload import models as p
+from lifecycle.payload.models import Payload
 from migrations.upgrade import upgrade
-from projections import progress_log, state_document
 from projections.exports.formats import FORMATS
 from projections.exports.source import Source
-from projections.watch_view import frame, graph
-from service import questions
-from service.blame import blame
-from service.causes import causes_of
-from service.clock import utc_text
-from service.history import HistoryTables
-from service.inquiry import inquiry
-from service.report import report
+from projections.files import progress_log, state_document
+from projections.screens.watch_view import frame, graph
+from service.questions.blame import blame
+from service.questions.causes import causes_of
+from service.root.clock import utc_text
+from service.sql import questions
+from service.sql.inquiry import inquiry
+from service.sql.tables import HistoryTables
+from service.writing.report import report
 from tests.history.chronicle import ADA, AGENT, AGREE, STREAM, Chronicle, Deed
 from tests.history.shapes import shaped_like
 from tests.history.story import EDIT, PLAN

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.connection import connect
+from eventstore.sqlite.connection import connect
 from tests.cli.support import HERE, Place
 from tests.history.story import written
 

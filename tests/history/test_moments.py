@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lifecycle import payload as p
-from projections.state_document import render
-from service.clock import utc_text
+from lifecycle.payload import models as p
+from projections.files.state_document import render
 from service.errors import InvalidOption, NotFound
-from service.moment import Moment, parse_moment
+from service.reading.moment import Moment, parse_moment
+from service.root.clock import utc_text
 from tests.adoption import support as s
 from tests.cli.support import Place
 from tests.history.chronicle import BEGIN, CHRONICLES, DEEDS, Chronicle

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.tree import COMMANDS
+from cli.program.tree import COMMANDS
 from tests.cli.support import Place, tree
 from tests.history.on_file import FOLDER, QUESTIONS, SQL, files
 from tests.history.story import written

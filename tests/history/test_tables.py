@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from cli.workspace import SCHEMA
+from cli.frame.workspace import SCHEMA
 from eventstore.instant import instants
-from eventstore.sqlite import open_store
+from eventstore.sqlite.store import open_store
 from migrations.database import database_of
 from migrations.upgrade import upgrade
-from projections.history_tables import history
-from service.history import HistoryTables, Rows
+from projections.history.tables import history
+from service.sql.tables import HistoryTables, Rows
 from tests.adoption import support as s
 from tests.history.chronicle import DEEDS, FAIL, ONWARD, Chronicle
 from tests.history.support import imported_log
@@ -108,7 +108,7 @@ def test_the_rows_of_the_log_come_in_parts(
     assert chronicle.do(ONWARD)
     tables = HistoryTables(tmp_path / "events.db", chronicle.log)
     whole = expected(tables)
-    monkeypatch.setattr("service.history.CHUNK", 2)
+    monkeypatch.setattr("service.sql.tables.CHUNK", 2)
     parts = list(tables.folded())
     assert len(parts) > chronicle.head // 2
     assert max(len(part.get("history_events", {})) for part in parts) == 2
@@ -154,7 +154,7 @@ def test_rows_of_another_format_are_made_anew(
     chronicle: Chronicle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A newer program goes on from none of an older one's."""
-    from service import history as module
+    from service.sql import tables as module
 
     tables = HistoryTables(tmp_path / "events.db", chronicle.log)
     tables.catch_up()

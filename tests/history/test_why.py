@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from lifecycle import payload as p
 from lifecycle.errors import UnknownStage
-from reconciler.brevity import tokens
-from service.causes import Causes, causes_of
+from lifecycle.payload import models as p
+from reconciler.briefing.shorten import tokens
+from service.questions.causes import Causes, causes_of
 from tests.adoption import support as s
 from tests.cli.support import PLAN, Place, call, write_plan
 from tests.history.chronicle import AGREE, CHRONICLES, FAIL, ONWARD, Chronicle

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler import processes
-from reconciler.leftovers import size_of
+from reconciler.files.leftovers import size_of
+from reconciler.host import processes
 from tests.cli.support import Place
 from tests.keeping.support import made, recorded, stage
 from tests.reconciler.support import until

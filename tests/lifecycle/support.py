@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any
 
-from lifecycle import payload as p
-from lifecycle.decide import after, decide
 from lifecycle.event import Fact
-from lifecycle.evolve import evolve
-from lifecycle.payload import Payload
-from lifecycle.plan import create
-from lifecycle.status import Status
-from lifecycle.workflow import Workflow
+from lifecycle.fold.evolve import evolve
+from lifecycle.payload import models as p
+from lifecycle.payload.models import Payload
+from lifecycle.plan.document import create
+from lifecycle.rules.decide import after, decide
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Workflow
 
 AT = "2026-03-31T10:00:00.000000Z"
 ACCEPTED = "accepted"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lifecycle import payload as p
-from lifecycle.status import Status
+from lifecycle.payload import models as p
+from lifecycle.state.status import Status
 from tests.lifecycle import support as s
 
 CHANGE = {"parameters": {"tolerance": {"old": 1e-4, "new": 1e-6}, "seed": {"old": 3}}}

@@ -7,11 +7,11 @@ from importlib import import_module
 
 import pytest
 
-from lifecycle import payload
-from lifecycle.event_types import OF_MACHINES, STAGED, VERSIONS
 from lifecycle.machines import payload as of_machines
-from lifecycle.payload_base import AttemptPayload, Payload, StagePayload
-from lifecycle.schema import model_of
+from lifecycle.payload import models as payload
+from lifecycle.payload.base import AttemptPayload, Payload, StagePayload
+from lifecycle.payload.event_types import OF_MACHINES, STAGED, VERSIONS
+from lifecycle.rules.schema import model_of
 
 FAMILIES = ("payload_amendment", "payload_drift", "payload_stage", "payload_workflow")
 BASES = (Payload, StagePayload, AttemptPayload)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from lifecycle.errors import InvalidPayload
-from lifecycle.flat import FIELDS, flat
-from lifecycle.schema import model_of, payload_of
+from lifecycle.rules.flat import FIELDS, flat
+from lifecycle.rules.schema import model_of, payload_of
 
 _VALUES = st.one_of(
     st.none(),

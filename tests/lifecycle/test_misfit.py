@@ -10,9 +10,9 @@ import pytest
 from pydantic import BaseModel, Field, JsonValue, StringConstraints, TypeAdapter, ValidationError
 
 from lifecycle.machines.definition import Definition
-from lifecycle.misfit import misfit, problem
-from lifecycle.plan import Plan
-from lifecycle.schema import models
+from lifecycle.plan.document import Plan
+from lifecycle.rules.schema import models
+from lifecycle.words.misfit import misfit, problem
 
 MODELS: list[type[BaseModel]] = [*models().values(), Plan, Definition]
 PATTERNS = {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lifecycle.errors import InvalidPlan
-from lifecycle.plan import create
+from lifecycle.plan.document import create
 from tests.lifecycle import support as s
 
 

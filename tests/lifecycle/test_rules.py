@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from lifecycle import payload as p
-from lifecycle.decide import after, decide
 from lifecycle.errors import (
     AlreadyExists,
     AttemptMismatch,
@@ -18,7 +16,9 @@ from lifecycle.errors import (
     RetryLimitReached,
     UnknownStage,
 )
-from lifecycle.status import Status
+from lifecycle.payload import models as p
+from lifecycle.rules.decide import after, decide
+from lifecycle.state.status import Status
 from tests.lifecycle import support as s
 
 

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lifecycle import payload as p
-from lifecycle.budget import affords, budget_of, charges, class_of, estimate, weight_of
-from lifecycle.completion import numbered
-from lifecycle.decide import after, decide
 from lifecycle.errors import InvalidPayload, NoCommand, NotFinished, RetryLimitReached
-from lifecycle.hindrance import hindrances, is_stuck
-from lifecycle.payload import Payload
-from lifecycle.schema import payload_of
-from lifecycle.status import Status
-from lifecycle.workflow import Workflow
+from lifecycle.payload import models as p
+from lifecycle.payload.models import Payload
+from lifecycle.rules.decide import after, decide
+from lifecycle.rules.schema import payload_of
+from lifecycle.state.budget import affords, budget_of, charges, class_of, estimate, weight_of
+from lifecycle.state.completion import numbered
+from lifecycle.state.hindrance import hindrances, is_stuck
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Workflow
 from tests.lifecycle import support as s
 
 FAR = {"far": {"type": "remote", "batch_type": "Slurm", "config_path": "m.json"}}

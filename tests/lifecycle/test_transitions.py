@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from lifecycle import payload as p
-from lifecycle.decide import after, decide
 from lifecycle.errors import IllegalTransition, LifecycleError, NeedsConsent
-from lifecycle.payload import Payload
-from lifecycle.status import TRANSITIONS, Status, targets, transition
-from lifecycle.workflow import Workflow
+from lifecycle.payload import models as p
+from lifecycle.payload.models import Payload
+from lifecycle.rules.decide import after, decide
+from lifecycle.state.status import TRANSITIONS, Status, targets, transition
+from lifecycle.state.workflow import Workflow
 from tests.lifecycle import support as s
 
 #: The published table, written out once more so that a slip in the code's own is seen.

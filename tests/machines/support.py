@@ -15,7 +15,7 @@ from lifecycle.machines.guard import FileFact
 from lifecycle.machines.machine import Machine, Move
 from lifecycle.machines.path import parse, put
 from lifecycle.machines.shape import below
-from lifecycle.payload_base import Payload
+from lifecycle.payload.base import Payload
 from service.machines.definitions import SHIPPED, shipped
 
 AT = "2026-03-31T10:00:00.000000Z"

@@ -18,7 +18,7 @@ from lifecycle.machines.errors import MachineError
 from lifecycle.machines.evolve import evolve
 from lifecycle.machines.guard import FileFact
 from lifecycle.machines.machine import Machine
-from lifecycle.payload_base import Payload
+from lifecycle.payload.base import Payload
 from service.machines.definitions import SHIPPED
 from tests.machines.support import AT, PROOF, World, definition, meet
 

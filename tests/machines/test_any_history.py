@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cli.workspace import SCHEMA
+from cli.frame.workspace import SCHEMA
 from eventstore.event import Actor
 from eventstore.memory import MemoryStore
 from lifecycle.machines import payload as p
 from lifecycle.machines.errors import MachineError
-from lifecycle.payload_base import Payload
+from lifecycle.payload.base import Payload
 from projections.machines.documents import rendered
-from service.clock import system_instant
 from service.machines.definitions import SHIPPED
 from service.machines.initialise import make_root
 from service.machines.log import MachineLog
 from service.machines.place import folder_of
 from service.machines.service import MachineService
-from service.root import Root
+from service.root.clock import system_instant
+from service.root.root import Root
 from tests.machines.support import PROOF, definition
 
 VALUES = st.recursive(
@@ -35,7 +35,7 @@ VALUES = st.recursive(
 
 def update(path: str, value: Any) -> Payload:
     """Return the command that writes a field."""
-    from lifecycle.layout import layout_of
+    from lifecycle.words.layout import layout_of
 
     change = p.Change(path=path, value=value)
     return p.MachineUpdated(changes=[change], layout=layout_of([change.model_dump(mode="json")]))

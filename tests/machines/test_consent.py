@@ -13,7 +13,7 @@ from eventstore.store import Claim, Expected
 from lifecycle.machines.payload import MachineApproved
 from service.machines.log import MachineLog
 from service.machines.service import MachineService
-from service.root import Root
+from service.root.root import Root
 from tests.cli.support import Answer, call
 from tests.cli.terminal import answered
 from tests.machines.place import MachinePlace
@@ -44,7 +44,7 @@ def test_no_agent_agrees_at_a_terminal(place: MachinePlace) -> None:
 
 def test_a_row_without_a_proof_counts_for_nothing(place: MachinePlace) -> None:
     """Given an approval that was appended past the rules, then the phase still waits."""
-    from cli.workspace import opened
+    from cli.frame.workspace import opened
 
     waiting(place)
     root = Root(place.path)

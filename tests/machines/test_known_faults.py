@@ -119,7 +119,7 @@ def test_forty_parallel_appends_giving_duplicate_sequence_numbers(place: Machine
     script = (
         "import os, sys\n"
         "from cli.main import run\n"
-        "from cli.machine.group import build\n"
+        "from cli.commands.machine.group import build\n"
         "build()\n"
         "children = []\n"
         "for number in range(40):\n"

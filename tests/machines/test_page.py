@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lifecycle.machines.definition import load
-from service.strict_yaml import load as decoded
+from service.documents.strict_yaml import load as decoded
 from tests.machines import pages, reference
 from tests.machines.definition_words import WORDS
 from tests.machines.place import MachinePlace

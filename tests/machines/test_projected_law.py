@@ -16,7 +16,7 @@ from lifecycle.machines.definition import CANCELLED, Definition
 from lifecycle.machines.errors import MachineError
 from lifecycle.machines.guard import FileFact
 from lifecycle.machines.machine import Machine
-from lifecycle.payload_base import Payload
+from lifecycle.payload.base import Payload
 from projections.machines.documents import documents
 from tests.machines.place import MachinePlace
 from tests.machines.support import AT, PROOF, World, every, meet

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lifecycle import payload as p
-from lifecycle.payload import Payload
+from lifecycle.payload import models as p
+from lifecycle.payload.models import Payload
 
 PLAN: dict[str, Any] = {
     "workflow_id": "melt-2026-03-31",

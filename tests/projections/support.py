@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from lifecycle.decide import decide
-from lifecycle.evolve import evolve, steps
-from lifecycle.payload import Payload
-from lifecycle.plan import create
-from lifecycle.workflow import Workflow
-from projections import progress_log
+from lifecycle.fold.evolve import evolve, steps
+from lifecycle.payload.models import Payload
+from lifecycle.plan.document import create
+from lifecycle.rules.decide import decide
+from lifecycle.state.workflow import Workflow
+from projections.files import progress_log
 
 #: Every event of a test counts as verified, amendments included.
 ACCEPTED = "accepted"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from lifecycle import payload as p
-from lifecycle.document import STAGE_FIELDS, WORKFLOW_FIELDS
-from lifecycle.evolve import evolve, steps
-from projections import progress_log
-from projections.state_document import document, render
+from lifecycle.fold.evolve import evolve, steps
+from lifecycle.payload import models as p
+from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS
+from projections.files import progress_log
+from projections.files.state_document import document, render
 from tests.need import HISTORIES, NO_HISTORIES
 from tests.projections.story import COMMANDS, PLAN, REST
 from tests.projections.support import ACCEPTED, Recorded, decided, folded

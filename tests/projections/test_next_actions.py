@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lifecycle import payload as p
-from lifecycle.decide import decide
 from lifecycle.errors import LifecycleError
-from lifecycle.payload import Check, Payload
-from lifecycle.status import Status
-from lifecycle.workflow import Workflow
-from projections.next_actions import NextAction, Surroundings, next_actions
+from lifecycle.payload import models as p
+from lifecycle.payload.models import Check, Payload
+from lifecycle.rules.decide import decide
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Workflow
+from projections.screens.next_actions import NextAction, Surroundings, next_actions
 from tests.history.chronicle import CHRONICLES, Chronicle
 from tests.projections.story import attempt
 from tests.projections.support import folded

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from lifecycle import payload as p
-from lifecycle.event_types import STAGED
-from lifecycle.payload import Payload
-from projections import progress_log
-from projections.times import local_seconds, utc_seconds
+from lifecycle.payload import models as p
+from lifecycle.payload.event_types import STAGED
+from lifecycle.payload.models import Payload
+from projections.files import progress_log
+from projections.words.times import local_seconds, utc_seconds
 from tests.projections.support import PLAN, Recorded, at, folded, history, last_message, lines
 
 HERE: dict[str, Any] = {"stage": "stage-1"}

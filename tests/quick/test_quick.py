@@ -12,8 +12,8 @@ from tests.quick.faults import planted
 from tests.quick.reach import modules_of, nearest, steps_from
 
 IMPORTERS = {
-    "service.sync": {"service.files", "tests.service.support"},
-    "service.files": {"cli.note"},
+    "service.root.sync": {"service.files.workflow_files", "tests.service.support"},
+    "service.files.workflow_files": {"cli.note"},
     "cli.note": {"tests.cli.test_note"},
     "tests.service.support": {"tests.service.test_sync", "tests.service.test_all"},
 }
@@ -34,7 +34,7 @@ class Imports:
 
 def test_the_nearest_tests_are_the_first() -> None:
     """By the imports on the way, and by name."""
-    steps = steps_from({"service.sync"}, Imports())
+    steps = steps_from({"service.root.sync"}, Imports())
     assert nearest(steps) == [
         "tests/service/test_all.py",
         "tests/service/test_sync.py",
@@ -45,8 +45,8 @@ def test_the_nearest_tests_are_the_first() -> None:
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("service/sync.py", {"service.sync"}),
-        ("service/query.sql", {"service.sync", "service.files"}),
+        ("service/root/sync.py", {"service.root.sync"}),
+        ("service/query.sql", {"service.root.sync", "service.files.workflow_files"}),
         ("docs/cli.md", set()),
         ("Makefile", set()),
         ("service/gone.py", set()),

@@ -12,14 +12,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reconciler import processes, submission
-from reconciler.attempt import Attempt
-from reconciler.dpdisp import DPDispatcherRunner
-from reconciler.evidence import Evidence, Output, Presence, collect
-from reconciler.found import Job
-from reconciler.markers import Marker, Seen
-from reconciler.submission import StageJob
-from reconciler.verdict import Verdict, verdict
+from reconciler.attempt.markers import Marker, Seen
+from reconciler.attempt.observed import Job
+from reconciler.attempt.paths import Attempt
+from reconciler.dpdispatcher.runner import DPDispatcherRunner
+from reconciler.evidence.collect import Evidence, Output, Presence, collect
+from reconciler.host import processes
+from reconciler.submission import build as submission
+from reconciler.submission.build import StageJob
+from reconciler.verdict.table import Verdict, verdict
 
 PROFILE = {"type": "local", "config": {"batch_type": "Shell", "context_type": "LocalContext"}}
 NOW = "2026-05-04T12:00:00.000000Z"

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cli.briefing import text
-from cli.output import Output
 from cli.settings import Settings
-from lifecycle.status import Status
-from lifecycle.workflow import Amendment, Attempt, Drift, Stage, Workflow
-from reconciler.brevity import fitted, tokens
-from reconciler.briefing import Briefing
-from reconciler.evidence import Evidence
-from reconciler.finding import Finding
-from reconciler.markers import Marker, Seen
-from reconciler.rehydrate import briefing_of
-from reconciler.subjects import shortened, spelled_out
-from reconciler.verdict import verdict
-from service.meanwhile import Happened
+from cli.terminal.briefing import text
+from cli.terminal.output import Output
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Amendment, Attempt, Drift, Stage, Workflow
+from reconciler.attempt.markers import Marker, Seen
+from reconciler.briefing.briefing import Briefing
+from reconciler.briefing.ranges import shortened, spelled_out
+from reconciler.briefing.rehydrate import briefing_of
+from reconciler.briefing.shorten import fitted, tokens
+from reconciler.control.finding import Finding
+from reconciler.evidence.collect import Evidence
+from reconciler.verdict.table import verdict
+from service.questions.meanwhile import Happened
 from tests.reconciler.support import IN_PLACE, JOB, NOW, own, seen, submitted
 
 #: Tokens that name 1,000 stages, whatever stands where.

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reconciler import directives
 from reconciler.errors import UnusableSubmission
+from reconciler.submission import directives
 
 GOOD = [
     ("Slurm", "#SBATCH --mem=4G"),

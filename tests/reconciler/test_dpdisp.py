@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from reconciler import processes, submission, tmux
-from reconciler.dpdisp import DPDispatcherRunner
+from reconciler.attempt.markers import clear_stale
+from reconciler.dpdispatcher.runner import DPDispatcherRunner
 from reconciler.errors import (
     LaunchFailed,
     ProgramMissing,
     RejectedSubmission,
 )
-from reconciler.evidence import collect
-from reconciler.markers import clear_stale
-from reconciler.runner import Mode
-from reconciler.submission import StageJob
+from reconciler.evidence.collect import collect
+from reconciler.host import processes, tmux
+from reconciler.port import Mode
+from reconciler.submission import build as submission
+from reconciler.submission.build import StageJob
 from tests.programs import path_without
 from tests.reconciler.support import (
     LONG,

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from reconciler import last_words, watch
-from reconciler.attempt import Attempt
-from reconciler.found import Job
+from reconciler.attempt.observed import Job
+from reconciler.attempt.paths import Attempt
+from reconciler.dpdispatcher import watch
+from reconciler.records import last_words
 from tests.reconciler.support import seen
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.running_stages import finish, jobs_of, make, monitored
-from lifecycle import payload as p
-from lifecycle.status import Status
-from reconciler.jobs import Jobs
-from reconciler.reconcile import reconcile
-from service.clock import system_clock
-from service.service import Service
+from lifecycle.payload import models as p
+from lifecycle.state.status import Status
+from reconciler.context import Jobs
+from reconciler.control.reconcile import reconcile
+from service.root.clock import system_clock
+from service.writing.workflow_service import Service
 
 FEW = 12
 

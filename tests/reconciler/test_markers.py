@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler import markers
+from reconciler.attempt import markers
+from reconciler.attempt.markers import Seen
 from reconciler.errors import EmptyInput, MissingInput
-from reconciler.markers import Seen
 
 TAG = "wf/stage-1/att-0002"
 

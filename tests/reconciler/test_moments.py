@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from reconciler.attempt import Attempt
+from reconciler.attempt.paths import Attempt
 from reconciler.errors import AlreadyMonitored
-from reconciler.runner import Mode
-from reconciler.verdict import Action, Verdict
+from reconciler.port import Mode
+from reconciler.verdict.table import Action, Verdict
 from tests.reconciler.support import SHORT, Stage, judged, kill_monitor
 
 #: Seconds after the launch: upload, submission, recovery file, running, collection, markers.

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler import processes, tmux
-from reconciler.locks import is_held
+from reconciler.host import processes, tmux
+from reconciler.host.locks import is_held
 from tests.reconciler.support import Stage, until
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.attempt import Attempt
-from reconciler.machine import Machine
-from reconciler.stop import stop
+from reconciler.attempt.execution_host import Machine
+from reconciler.attempt.paths import Attempt
+from reconciler.control.stop import stop
 
 #: Program → its script; each job is a file of its id that holds the folder it works in.
 PBS = {

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.attempt.markers import Seen
 from reconciler.errors import (
     AlreadyMonitored,
     LaunchFailed,
 )
-from reconciler.evidence import collect
-from reconciler.markers import Seen
-from reconciler.processes import start_ticks
-from reconciler.runner import Mode
-from reconciler.verdict import Action
+from reconciler.evidence.collect import collect
+from reconciler.host.processes import start_ticks
+from reconciler.port import Mode
+from reconciler.verdict.table import Action
 from tests.need import need_programs
 from tests.reconciler.support import (
     LONG,

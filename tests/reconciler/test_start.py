@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.program import starting
+from reconciler.host.program import starting
 
 _LOADED = """
 import sys

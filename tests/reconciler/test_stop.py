@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from reconciler.processes import start_ticks
-from reconciler.stop import stop_below
+from reconciler.control.stop import stop_below
+from reconciler.host.processes import start_ticks
 
 
 def test_what_works_below_the_folder_is_ended_and_nobody_else(tmp_path: Path) -> None:

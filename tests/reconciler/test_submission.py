@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from reconciler import submission
-from reconciler.attempt import Attempt
+from reconciler.attempt.execution_host import Machine
+from reconciler.attempt.paths import Attempt
 from reconciler.errors import (
     InlineSecret,
     InvalidSubmission,
@@ -18,8 +18,8 @@ from reconciler.errors import (
     UnusableProfile,
     UnusableSubmission,
 )
-from reconciler.machine import Machine
-from reconciler.submission import StageJob
+from reconciler.submission import build as submission
+from reconciler.submission.build import StageJob
 from tests.reconciler.support import PROFILE
 
 ATTEMPT = Attempt(Path("/w"), "wf", "stage-2", "att-0001")

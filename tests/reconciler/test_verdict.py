@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from reconciler import moved
-from reconciler.evidence import Evidence
-from reconciler.found import Far, Job
-from reconciler.markers import Marker, Seen
-from reconciler.processes import Tenant
-from reconciler.scheduler import Listed, Queue
-from reconciler.verdict import TABLE, Action, verdict
+from reconciler.attempt.markers import Marker, Seen
+from reconciler.attempt.observed import Far, Job
+from reconciler.evidence.collect import Evidence
+from reconciler.host.processes import Tenant
+from reconciler.host.scheduler import Listed, Queue
+from reconciler.verdict import moved
+from reconciler.verdict.table import TABLE, Action, verdict
 from tests.reconciler.support import (
     ABSENT,
     IN_PLACE,

@@ -13,13 +13,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler import watch
-from reconciler.attempt import Attempt
-from reconciler.dpdisp import DPDispatcherRunner
+from reconciler.attempt.paths import Attempt
+from reconciler.dpdispatcher import watch
+from reconciler.dpdispatcher.runner import DPDispatcherRunner
+from reconciler.dpdispatcher.wrapper import Watched
 from reconciler.far import ask
-from reconciler.runner import Launched, Mode
-from reconciler.scheduler import UNHEARD
-from reconciler.wrapper import Watched
+from reconciler.host.scheduler import UNHEARD
+from reconciler.port import Launched, Mode
 
 _SUBMITTER = Path(__file__).with_name("submitter.py")
 

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from lifecycle.status import Status
+from lifecycle.state.status import Status
 from tests.scheduler.cluster import LIES
 from tests.scheduler.monitor import Submitter
 from tests.scheduler.world import World

@@ -9,21 +9,23 @@ from contextlib import ExitStack
 from pathlib import Path
 from unittest.mock import patch
 
-from cli.workspace import create
+from cli.frame.workspace import create
 from eventstore.event import Actor
-from lifecycle.plan import create as command_of
-from lifecycle.status import Status
-from reconciler import finding, processes, watch
-from reconciler.dispatch import dispatch
-from reconciler.evidence import Evidence
-from reconciler.jobs import Jobs
-from reconciler.reconcile import reconcile
-from reconciler.verdict import verdict
-from service.clock import new_id, system_clock, utc_text
-from service.initialise import initialise, root_at
-from service.log import WorkflowLog
-from service.place import identity
-from service.service import Service, WriteOptions
+from lifecycle.plan.document import create as command_of
+from lifecycle.state.status import Status
+from reconciler.context import Jobs
+from reconciler.control import finding
+from reconciler.control.dispatch import dispatch
+from reconciler.control.reconcile import reconcile
+from reconciler.dpdispatcher import watch
+from reconciler.evidence.collect import Evidence
+from reconciler.host import processes
+from reconciler.verdict.table import verdict
+from service.reading.log import WorkflowLog
+from service.root.clock import new_id, system_clock, utc_text
+from service.writing.initialise import initialise, root_at
+from service.writing.place import identity
+from service.writing.workflow_service import Service, WriteOptions
 from tests.crash.support import until
 from tests.scheduler.cluster import Cluster
 from tests.scheduler.monitor import Monitor, Submitter

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from cli.workspace import SCHEMA
+from cli.frame.workspace import SCHEMA
 from eventstore.event import Actor, NewEvent
 from eventstore.instant import instants
-from eventstore.sqlite import SqliteStore, open_store
+from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, Expected
-from lifecycle.payload import NoteLogged
-from service.clock import new_id, system_clock, utc_text
+from lifecycle.payload.models import NoteLogged
+from service.root.clock import new_id, system_clock, utc_text
 from tests.cli.support import PLAN, Place
 
 STREAM = f"workflow-{PLAN['workflow_id']}"

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lifecycle import payload as p
-from lifecycle.consequences import consequences
-from lifecycle.decide import decide
 from lifecycle.errors import LifecycleError, NoWorkflow
-from lifecycle.evolve import evolve
-from lifecycle.payload import Payload
-from lifecycle.plan import create
-from lifecycle.workflow import Workflow
-from projections import progress_log, state_document
-from service import stored_fold
+from lifecycle.fold.evolve import evolve
+from lifecycle.payload import models as p
+from lifecycle.payload.models import Payload
+from lifecycle.plan.document import create
+from lifecycle.rules.consequences import consequences
+from lifecycle.rules.decide import decide
+from lifecycle.state.workflow import Workflow
+from projections.files import progress_log, state_document
+from service.reading import stored_fold
 from tests.projections.story import attempt
 from tests.projections.support import Recorded
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from service import clock
-from service.clock import system_instant, utc_text
+from service.root import clock
+from service.root.clock import system_instant, utc_text
 
 
 @pytest.fixture

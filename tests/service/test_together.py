@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from service.disk import locked
+from service.root.disk import locked
 from tests.cli.support import HERE, Place
 from tests.service.steps import before_step
 from tests.service.support import record_only, store_of
@@ -118,7 +118,7 @@ def test_what_is_recorded_while_another_holds_the_files_is_said_to_be(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error says that it is recorded, so that nobody gives the command again."""
-    monkeypatch.setattr("service.files.locked", partial(locked, timeout=0.2))
+    monkeypatch.setattr("service.files.workflow_files.locked", partial(locked, timeout=0.2))
     with (place.path / ".wfctl/lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         answer = place.json("note", "heard")
@@ -133,7 +133,7 @@ def test_a_fold_that_cannot_be_kept_leaves_the_command_recorded(
 ) -> None:
     """The stored fold is a cache: where it fails, the events are there and it is said."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("service.log.FOLD_EVERY", 1)
+    monkeypatch.setattr("service.reading.log.FOLD_EVERY", 1)
     if not first:
         assert place.call("note", "before").code == 0
     with store_of(place) as store, store._transaction() as connection:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler import processes
+from reconciler.host import processes
 from tests.cli.support import Place
 from tests.crash.support import until
 from tests.sessions.support import (

@@ -115,7 +115,7 @@ def test_a_receiver_that_is_away_or_slow_holds_up_nothing(
     place: Place, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run ends as it would; what was not taken is said."""
-    monkeypatch.setattr("reconciler.notices._LAST", 0.3)
+    monkeypatch.setattr("reconciler.loop.notices._LAST", 0.3)
     receiver.slow = 1.0
     answer = place.call("run", "--notify", receiver.url)
     assert answer.code == 6

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from service.log import WorkflowLog
-from service.report import report
+from service.reading.log import WorkflowLog
+from service.writing.report import report
 from tests.cli.support import Place, attempt_data, write_plan
 from tests.service.steps import before_step
 from tests.service.support import STREAM, record_only, store_of

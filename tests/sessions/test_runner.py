@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.detached import recorded
-from service.root import Root
+from reconciler.loop.detached import recorded
+from service.root.root import Root
 from tests.cli.support import Place
 from tests.crash.support import until
 from tests.need import need_programs

@@ -6,8 +6,8 @@ import struct
 import zlib
 from pathlib import Path
 
-from reconciler.outputs import known
-from reconciler.outputs.reading import Reading
+from reconciler.verification.outputs import known
+from reconciler.verification.outputs.reading import Reading
 
 ARRAYS = Path(__file__).parent / "arrays"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.attempt import Attempt
-from reconciler.diagnosis import diagnose
+from reconciler.attempt.paths import Attempt
+from reconciler.verdict.diagnosis import diagnose
 from tests.cli.support import Place, attempt_data, tree, write_plan
 from tests.reconciler.support import JOB, submitted
 

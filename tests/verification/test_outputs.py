@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.outputs import json_text, known, lines, npy, png, table, text
+from reconciler.verification.outputs import json_text, known, lines, npy, png, table, text
 from tests.verification.support import ARRAYS, picture, read
 
 WHOLE: dict[str, bytes | str] = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lifecycle.payload import Check
+from lifecycle.payload.models import Check
 from tests.cli.support import Place, attempt_data, call, tree, write_plan
 
 TABLE = "step,rg\n1,4.8\n2,4.9\n"

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from eventstore.codec import canonical
-from lifecycle.layout import layout_of
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.payload import MachineImported
-from lifecycle.misfit import problem
+from lifecycle.words.layout import layout_of
+from lifecycle.words.misfit import problem
 from service.errors import NotFound
 from service.machines.errors import UnimportableMachine
 from service.machines.takeover import conductor, dotagent, exarchos
@@ -58,7 +58,7 @@ def read(path: Path) -> Document:
     Raises `UnimportableMachine` for JSON that is no object, `InvalidData` for values that no
     event can hold.
     """
-    from service.plan_file import decode_json
+    from service.documents.plan_file import decode_json
 
     try:
         text = path.read_bytes().decode("utf-8-sig")

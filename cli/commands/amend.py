@@ -1,0 +1,346 @@
+"""``wfctl amend …``: definitional changes, proposed and decided."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.frame import impact as words
+from cli.frame import proposal
+from cli.frame.consent import consenter_of
+from cli.frame.options import At, CommandId, DryRun, ExpectedVersion, KnownAt, write_options
+from cli.frame.workspace import engine, moment, writing
+from cli.frame.writes import events_of, foreseen, tell, write
+from cli.terminal.output import Output, say
+from lifecycle.errors import NeedsConsent, UnknownAmendment
+from lifecycle.rules.amendments import of_proposal
+from lifecycle.rules.foresight import foresee
+from lifecycle.rules.impact import Impact, impact_of
+from lifecycle.rules.schema import payload_of
+from lifecycle.state.workflow import Amendment, Workflow
+from projections.words.amendments import changes, summary, where
+from projections.words.signs import spelled
+from reconciler.control.ending_attempts import stop_all
+from service.errors import InvalidOption
+from service.root.clock import utc_text
+from service.writing import amendments as decisions
+from service.writing.workflow_service import Outcome, Service, WriteOptions
+
+Ids = Annotated[
+    list[str], typer.Argument(metavar="AMENDMENT...", help="Their ids, such as amend-1.")
+]
+Id = Annotated[str, typer.Argument(metavar="AMENDMENT", help="Its id, such as amend-1.")]
+Sets = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="A new value.")]
+Unset = Annotated[
+    list[str] | None, typer.Option("--unset", metavar="PATH", help="A key to take away.")
+]
+Description = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="What, if the change does not say it.")
+]
+Insert = Annotated[
+    str | None, typer.Option(metavar="JSON|@FILE", help="Definition of a stage to insert.")
+]
+Place = Annotated[
+    int | None, typer.Option(metavar="N", min=0, help="Its place in the array, 0 is first.")
+]
+Dependents = Annotated[
+    list[str] | None,
+    typer.Option(metavar="STAGE", help="A stage that shall depend on the inserted one."),
+]
+Kind = Annotated[
+    str | None,
+    typer.Option(
+        "--type",
+        metavar="TYPE",
+        help="stage_rerun: compute a stage once more, with --set as the new values; "
+        "stage_skip: take it out of the way (--rewire lets its dependents go on); "
+        "stage_insert: one more (--insert says so by itself); parameter_change and "
+        "criteria_change: what --set means without a type.",
+    ),
+]
+Stages = Annotated[
+    list[str] | None,
+    typer.Option(metavar="STAGE", help="The stage; given several times, each of them."),
+]
+Source = Annotated[
+    str | None, typer.Option("--from", metavar="FILE|-", help="All of it from a file.")
+]
+
+
+def build() -> typer.Typer:
+    """Return the group of commands."""
+    group = typer.Typer(help="Definitional changes: proposed, then decided.", no_args_is_help=True)
+    group.command("propose")(propose)
+    group.command("approve")(approve)
+    group.command("reject")(reject)
+    group.command("list")(list_)
+    group.command("show")(show)
+    return group
+
+
+def propose(
+    context: typer.Context,
+    type_: Kind = None,
+    stage: Stages = None,
+    sets: Sets = None,
+    unset: Unset = None,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None,
+    description: Description = None,
+    insert: Insert = None,
+    place: Place = None,
+    dependent: Dependents = None,
+    rewire: Annotated[
+        bool, typer.Option("--rewire", help="Dependents drop the skipped stage, and what it makes.")
+    ] = False,
+    source: Source = None,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
+) -> None:
+    """Propose a change; nothing changes until a person approves it."""
+    options = write_options(dry_run, command_id, expected_version)
+    given = (type_, stage, sets, unset, reason, description, insert, place, dependent)
+    if source is not None and (rewire or any(value is not None for value in given)):
+        raise InvalidOption("--from takes no other option of the proposal: the file holds them")
+    asked = (
+        proposal.read_proposal(source)
+        if source is not None
+        else proposal.Asked(
+            kind=type_,
+            reason=reason,
+            description=description,
+            words=tuple(sets or ()),
+            taken=tuple(unset or ()),
+            insert=proposal.definition_of(insert) if insert is not None else None,
+            place=place,
+            rewire=list(dependent) if dependent else rewire,
+        )
+    )
+    if not asked.reason:
+        raise InvalidOption("a proposal says why: give --reason TEXT (in a file: reason)")
+    with writing(context, dry_run) as (service, output):
+        before = service.state()
+        named = proposal.of_each(before, asked, stage or [])
+        each = [proposal.with_pins(one, service.root.path, before) for one in named]
+        commands = [proposal.command_of(before, one) for one in each]
+        for change in proposal.changes_of_type(before, each):
+            say(change)
+        outcome = service.handle(*commands, options=options)
+        tell_proposals(service, output, outcome, options)
+
+
+def tell_proposals(
+    service: Service, output: Output, outcome: Outcome, options: WriteOptions
+) -> None:
+    """Tell of each proposal; ``amendment`` and ``impact`` are those of the first."""
+    state = service.state()
+    found = [(one, _impact(service, state, one)) for one in _proposed(outcome)]
+    told = [
+        {"amendment": _record(one), "impact": _impact_data(service, state, one, impact)}
+        for one, impact in found
+    ]
+    data = {
+        "dry_run": options.dry_run,
+        "repeated": outcome.repeated,
+        "events": events_of(outcome, options),
+        **foreseen(outcome, options),
+        **told[0],
+        **({"proposals": told} if len(told) > 1 else {}),
+    }
+    verb = "would propose" if options.dry_run else "proposed"
+    lines: list[str] = []
+    for one, impact in found:
+        lines.append(f"{verb} {one.id} ({one.kind}, {where(one)})")
+        lines += [f"  {line}" for line in changes(one)]
+        lines.append(f"impact: {'; '.join(words.consequences(impact))}")
+        lines += words.foreseen(foresee(state, one, impact))
+    output.result(data, lambda: "\n".join(lines), state=outcome.state)
+
+
+def _proposed(outcome: Outcome) -> list[Amendment]:
+    type_ = "amendment.proposed"
+    if outcome.events:
+        named = [str(e.data["amendment"]) for e in outcome.events if e.type == type_]
+        return [outcome.state.amendments[id_] for id_ in named]
+    planned = [payload for payload, _ in outcome.planned if payload.type == type_]
+    return [of_proposal(payload_of(one.type, one.model_dump(mode="json"))) for one in planned]  # type: ignore[arg-type]
+
+
+def _impact(service: Service, state: Workflow, amendment: Amendment) -> Impact:
+    kept = decisions.kept_folders(service.root.path, state)
+    return impact_of(state, amendment, kept, utc_text(service.clock()))
+
+
+def _impact_data(
+    service: Service, state: Workflow, amendment: Amendment, impact: Impact
+) -> dict[str, Any]:
+    from service.consent.proof import shown_digest
+    from service.consent.scripts import scripts_after
+
+    scripts = scripts_after(service.root.path, state, amendment)
+    digest = shown_digest(state, amendment, impact, scripts)
+    return {**impact.to_dict(), **foresee(state, amendment, impact).to_dict(), "digest": digest}
+
+
+def _record(amendment: Amendment) -> dict[str, Any]:
+    from service.consent.proof import content_of
+
+    return {
+        **content_of(amendment),
+        "status": amendment.status,
+        "proposed_at": amendment.proposed_at,
+        "decided_at": amendment.decided_at,
+        "version": amendment.version,
+        "approved_by": amendment.approved_by,
+        "invalidated_stages": amendment.invalidated_stages,
+    }
+
+
+def approve(
+    context: typer.Context,
+    ids: Ids,
+    key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Sign with this SSH key (or its .pub).")
+    ] = None,
+    signature: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A signature of `amend show --statement`.")
+    ] = None,
+    impact: Annotated[
+        str | None, typer.Option(metavar="DIGEST", help="Only if the impact is still this one.")
+    ] = None,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
+) -> None:
+    """Agree to amendments, as a person, and carry them out; each is shown before it is asked."""
+    options = write_options(dry_run, command_id, expected_version)
+    of_one = (signature, impact, command_id, expected_version)
+    if len(ids) > 1 and (dry_run or any(given is not None for given in of_one)):
+        raise InvalidOption(
+            "--signature, --impact, --dry-run, --command-id and --expected-version are of one "
+            f"amendment; found {len(ids)} of them"
+        )
+    with engine(context, dry_run) as (jobs, output):
+        service = jobs.service
+        if dry_run:
+            tell(output, decisions.plan_approval(service, ids[0], options), options)
+            return
+        consenter = consenter_of(service.state().consent, service.actor, key, signature)
+        found = [decisions.approve(service, id_, consenter, options, impact) for id_ in ids]
+        agreed = [outcome for outcome in found if outcome is not None]
+        if agreed:
+            stop_all(jobs)
+            tell(output, _together(agreed), options)
+    left = [id_ for id_, outcome in zip(ids, found, strict=True) if outcome is None]
+    if left:
+        raise NeedsConsent(not_now(left), amendments=left)
+
+
+def _together(outcomes: list[Outcome]) -> Outcome:
+    """Return what several decisions recorded, as one."""
+    events = [event for outcome in outcomes for event in outcome.events]
+    repeated = all(outcome.repeated for outcome in outcomes)
+    return replace(outcomes[-1], events=tuple(events), repeated=repeated)
+
+
+def not_now(left: list[str]) -> str:
+    """Return what is told of proposals that were neither approved nor rejected."""
+    names = " ".join(left)
+    return (
+        f"nothing was decided of {', '.join(left)}, which waits on. `wfctl amend approve {names}` "
+        f"asks again; `wfctl amend reject {names} --reason TEXT` closes it for good."
+    )
+
+
+def reject(
+    context: typer.Context,
+    ids: Ids,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why not.")] = None,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
+) -> None:
+    """Close proposals; nothing changes by it."""
+    commands = [
+        payload_of("amendment.rejected", {"amendment": id_, "reason": reason}) for id_ in ids
+    ]
+    write(context, write_options(dry_run, command_id, expected_version), *commands)
+
+
+def list_(
+    context: typer.Context,
+    state: Annotated[
+        str | None, typer.Option(metavar="STATE", help="proposed, approved or rejected.")
+    ] = None,
+    at: At = None,
+    known_at: KnownAt = None,
+) -> None:
+    """The amendments, in the order they were proposed."""
+    with writing(context, dry_run=True) as (service, output):
+        workflow = service.log.current(moment(at, known_at))
+        found = [a for a in workflow.amendments.values() if state in (None, a.status)]
+        lines = [f"{a.id:<9} {a.status:<9} {a.kind:<17} {where(a):<9} {summary(a)}" for a in found]
+        output.result(
+            [_record(a) for a in found],
+            lambda: "\n".join(lines) or "no amendments",
+            state=workflow,
+        )
+
+
+def show(
+    context: typer.Context,
+    id_: Id,
+    statement: Annotated[
+        bool, typer.Option("--statement", help="Print only what is to be signed, byte for byte.")
+    ] = False,
+    at: At = None,
+    known_at: KnownAt = None,
+) -> None:
+    """One amendment; while it is pending, with its impact."""
+    view = moment(at, known_at)
+    with writing(context, dry_run=True) as (service, output):
+        state = service.log.current(view)
+        amendment = state.amendments.get(id_)
+        if amendment is None:
+            raise UnknownAmendment(id_, list(state.amendments))
+        if view is not None:
+            _show_decided(output, state, amendment)
+        elif statement:
+            sys.stdout.write(decisions.question_of(service, id_).statement.decode())
+        elif amendment.status == "proposed":
+            _show_pending(output, decisions.question_of(service, id_))
+        else:
+            _show_decided(output, state, amendment)
+
+
+def _show_pending(output: Output, question: decisions.Question) -> None:
+    data = {
+        "amendment": _record(question.amendment),
+        "impact": {
+            **question.impact.to_dict(),
+            **foresee(question.state, question.amendment, question.impact).to_dict(),
+            "digest": question.digest,
+        },
+        "scripts": dict(question.scripts),
+        "head": {"version": question.state.head, "hash": question.head},
+        "policy": question.state.consent,
+    }
+    tail = f"\ndigest of all this {question.digest}, shown at version {question.state.head}"
+    output.result(data, lambda: words.told(question) + tail, state=question.state)
+
+
+def _show_decided(output: Output, state: Workflow, amendment: Amendment) -> None:
+    lines = [
+        f"{amendment.id} ({amendment.kind}, {where(amendment)})",
+        *(f"  {line}" for line in changes(amendment)),
+        f"described by its proposer: {spelled(amendment.description)}",
+        f"reason: {spelled(amendment.reason or 'none given')}",
+        f"{amendment.status} {amendment.decided_at or amendment.proposed_at}"
+        + (f" by {amendment.approved_by}" if amendment.approved_by else ""),
+        f"affected: {', '.join(amendment.invalidated_stages) or 'none'}",
+    ]
+    output.result({"amendment": _record(amendment)}, lambda: "\n".join(lines), state=state)

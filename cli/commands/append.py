@@ -1,0 +1,115 @@
+"""``wfctl append`` and ``wfctl note``: commands by their event, and free text."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
+from cli.frame.writes import claim, write
+from lifecycle.rules.schema import payload_of
+from service.errors import InvalidOption, NotFound, UnreadablePlan
+
+if TYPE_CHECKING:
+    from lifecycle.payload.models import Payload
+
+_APPROVALS = ("amendment.approved", "claim.overruled")
+
+
+def append(
+    context: typer.Context,
+    type_: Annotated[
+        str | None, typer.Argument(metavar="[TYPE]", help="Event type, such as stage.completed.")
+    ] = None,
+    stage: Annotated[str | None, typer.Option(metavar="STAGE", help="The stage.")] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="JSON|@FILE|-", help="The event's data, an object.")
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="FILE|-", help='JSON lines {"type", "data"}, all or nothing.'
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
+) -> None:
+    """Issue the command that yields TYPE, with all its consequences, through the rules."""
+    if (type_ is None) == (source is None):
+        raise InvalidOption("expected either TYPE or --from FILE")
+    if source is not None and (stage is not None or data is not None):
+        raise InvalidOption("--from takes no --stage and no --data: its lines hold them")
+    commands = _lines(source) if source is not None else [_command(type_ or "", stage, data)]
+    options = write_options(dry_run, command_id, expected_version)
+    claim(context, options, *map(_without_proof, commands))
+
+
+def note(
+    context: typer.Context,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A line for progress.log.")],
+    stage: Annotated[str | None, typer.Option(metavar="STAGE", help="The stage.")] = None,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
+) -> None:
+    """Write a line into the log."""
+    command = payload_of("note.logged", {"text": text, "stage": stage})
+    write(context, write_options(dry_run, command_id, expected_version), command)
+
+
+def _command(type_: str, stage: str | None, data: str | None) -> Payload:
+    values = object_of("--data", text_of(data)) if data is not None else {}
+    if stage is not None:
+        values["stage"] = stage
+    return payload_of(type_, values)
+
+
+def _without_proof(command: Payload) -> Payload:
+    """Return an approval as a bare wish: a proof of consent is only taken where it is asked for."""
+    return command.model_copy(update={"proof": {}}) if command.type in _APPROVALS else command
+
+
+def text_of(data: str) -> str:
+    """Return what ``JSON``, ``@FILE`` or ``-`` gives; raises `NotFound`."""
+    if data == "-":
+        return sys.stdin.read()
+    if not data.startswith("@"):
+        return data
+    try:
+        return Path(data[1:]).read_text("utf-8")
+    except FileNotFoundError:
+        raise NotFound(f"no file {data[1:]}") from None
+
+
+def _lines(source: str) -> list[Payload]:
+    text = text_of("-" if source == "-" else f"@{source}")
+    numbered = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if not numbered:
+        raise InvalidOption(f"{source}: expected JSON lines, found none")
+    return [_line(f"{source}, line {number}", line) for number, line in numbered]
+
+
+def _line(place: str, line: str) -> Payload:
+    values = object_of(place, line)
+    type_ = values.get("type")
+    data = values.get("data", {})
+    if not isinstance(type_, str) or not isinstance(data, dict):
+        raise InvalidOption(f'{place}: expected {{"type": "…", "data": {{…}}}}, found {line:.80}')
+    return payload_of(type_, data)
+
+
+def object_of(place: str, text: str) -> dict[str, Any]:
+    """Return the JSON object that an option or a line gives; raises `InvalidOption`."""
+    from service.documents.plan_file import decode_json
+
+    try:
+        value = decode_json(place, text)
+    except UnreadablePlan as error:
+        raise InvalidOption(error.message, **error.data) from error
+    if not isinstance(value, dict):
+        raise InvalidOption(f"{place}: expected a JSON object, found {text:.80}")
+    return value

@@ -1,0 +1,1 @@
+"""``wfctl audit …``: questions to the history."""

@@ -1,0 +1,83 @@
+"""``wfctl audit amendments`` and ``bypasses``: who changed what, and who agreed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Annotated, Any
+
+import typer
+
+from cli.commands.audit.history import text
+from cli.frame.exit_codes import FINDINGS
+from cli.frame.options import At, KnownAt
+from cli.frame.workspace import moment, reading
+from cli.terminal.table import Column, present
+from service.questions.audit import Bypass, Record, bypasses, records
+
+
+def amendments(
+    context: typer.Context,
+    state: Annotated[
+        str | None, typer.Option(metavar="STATE", help="proposed, approved or rejected.")
+    ] = None,
+    stage: Annotated[str | None, typer.Option(metavar="STAGE", help="Only of this stage.")] = None,
+    field: Annotated[
+        str | None, typer.Option(metavar="FIELD", help="Such as parameters or parameters.x.")
+    ] = None,
+    person: Annotated[
+        str | None, typer.Option("--by", metavar="WHO", help="Proposed, decided or signed by.")
+    ] = None,
+    at: At = None,
+    known_at: KnownAt = None,
+) -> None:
+    """Every amendment: what it changed, who proposed and who decided it."""
+    view = moment(at, known_at)
+    with reading(context) as workflow:
+        found = [
+            record
+            for record in records(workflow.log, view)
+            if state in (None, record.state)
+            and stage in (None, record.stage)
+            and _touches(record, field)
+            and _involves(record, person)
+        ]
+        present(workflow.output, [r.to_dict() for r in found], _AMENDMENTS, _NAMES, view)
+
+
+def _touches(record: Record, field: str | None) -> bool:
+    return field is None or any(f"{f}.".startswith(f"{field}.") for f in record.fields)
+
+
+def _involves(record: Record, person: str | None) -> bool:
+    named = [w for w in (record.proposed_by, record.decided_by, record.signer) if w is not None]
+    return person is None or any(person in (who, who.partition(":")[2]) for who in named)
+
+
+def _decision(record: Mapping[str, Any]) -> str:
+    who = record["signer"] or record["decided_by"]
+    return f"{record['state']} by {who}" if who else str(record["state"])
+
+
+_NAMES = tuple(field.name for field in fields(Record))
+_AMENDMENTS = (
+    *(text("id"), text("type")),
+    Column("STAGE", lambda record: record["stage"] or "workflow"),
+    *(text("proposed_by"), Column("DECISION", _decision), text("change")),
+)
+
+
+def attempts(context: typer.Context, at: At = None, known_at: KnownAt = None) -> None:
+    """Every attempt to get round consent, and why it came to nothing (exit 7 if any)."""
+    view = moment(at, known_at)
+    with reading(context) as workflow:
+        found = [b.to_dict() for b in bypasses(workflow.root, workflow.log, view)]
+        present(workflow.output, found, _BYPASSES, tuple(f.name for f in fields(Bypass)), view)
+    if found:
+        raise typer.Exit(FINDINGS)
+
+
+_BYPASSES = (
+    Column("WHEN", lambda record: (record["at"] or "")[:19]),
+    *(text("kind"), text("actor", "WHO"), text("what"), text("why")),
+)

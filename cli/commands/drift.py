@@ -1,0 +1,179 @@
+"""``wfctl drift …``: what others changed in the files, adopted or reverted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.frame.exit_codes import FINDINGS
+from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
+from cli.frame.workspace import reading, writing
+from cli.frame.writes import tell
+from cli.terminal.output import Output
+from lifecycle.payload import models as p
+from lifecycle.state.workflow import Drift, Stage
+from service.errors import NotFound
+from service.files.foreign_changes import Foreign, ForeignChanges, closing
+from service.files.workflow_files import STATE
+from service.writing.workflow_service import Service
+
+if TYPE_CHECKING:
+    from lifecycle.payload.models import Payload
+    from service.files.drift_commands import Launched
+
+File = Annotated[str | None, typer.Argument(metavar="[FILE]", help="Only this file.")]
+Detected = Annotated[
+    int | None,
+    typer.Option("--detected", metavar="VERSION", help="The change detected there; else the last."),
+]
+Change = dict[str, Any]
+
+
+def build() -> typer.Typer:
+    """Return the group of commands."""
+    group = typer.Typer(help="Hand edits of the files that wfctl writes.", no_args_is_help=True)
+    group.command("show")(show)
+    group.command("adopt")(adopt)
+    group.command("revert")(revert)
+    return group
+
+
+def show(context: typer.Context, file: File = None) -> None:
+    """Explain, field by field, what others changed (exit 7 where they did)."""
+    with reading(context) as workflow:
+        changes = ForeignChanges(workflow.root, workflow.log)
+        found = [_told(changes, change) for change in changes.waiting(file)]
+        output = workflow.output
+        text = "\n".join(line for change in found for line in _lines(change, output))
+        output.result(
+            {"changes": found},
+            lambda: text or "no change of others waits for a decision",
+            state=workflow.state(),
+        )
+    if found:
+        raise typer.Exit(FINDINGS)
+
+
+def _told(changes: ForeignChanges, change: Foreign) -> Change:
+    return {
+        "file": change.file,
+        "kind": change.kind,
+        "base": change.base,
+        "detected": change.detected,
+        "kept_as": change.kept_as,
+        "differences": changes.explained(change),
+    }
+
+
+def _lines(change: Change, output: Output) -> list[str]:
+    where = (
+        f"detected at version {change['detected']}, kept as {change['kept_as']}"
+        if change["detected"] is not None
+        else "on the disk, not yet recorded"
+    )
+    since = f"as of version {change['base']} of the log"
+    return [
+        f"{output.style(change['file'], '1')}: {change['kind']} ({since}; {where})",
+        *(f"  {_difference(difference)}" for difference in change["differences"]),
+    ]
+
+
+def _difference(difference: Change) -> str:
+    name, kind = difference["field"], difference["kind"]
+    old, new = (json.dumps(difference[side], ensure_ascii=False) for side in ("old", "new"))
+    if kind == "added":
+        return f"{name}: added {new}"
+    if kind == "removed":
+        return f"{name}: removed {old}"
+    return f"{name}: {old} -> {new}" + (" (order)" if kind == "order" else "")
+
+
+def adopt(
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(metavar="[FILE]", help="The file.")] = STATE,
+    detected: Detected = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="FIELD", help="Only this field.")
+    ] = None,
+    evidence: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What shows that a stage is completed.")
+    ] = None,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
+) -> None:
+    """Turn a change into events, through the rules; definitional ones are only proposed."""
+    options = write_options(dry_run, command_id, expected_version)
+    with writing(context, dry_run) as (service, output):
+        change, changes = _chosen(service, file, detected, dry_run)
+        found = changes.adoption(change, only or [], evidence, _launched(service))
+        last = closing(change, found)
+        options = replace(options, occurred_each=(*found.at, *(None for _ in last)))
+        tell(output, service.handle(*found.commands, *last, options=options), options)
+
+
+def _launched(service: Service) -> Launched:
+    """Return what looks for traces of a job that was launched by hand."""
+
+    def look(stage: Stage) -> list[tuple[Payload, str]]:
+        from reconciler.files.by_hand import borne_out
+
+        return borne_out(service.root.path, service.state(), stage, service.clock())
+
+    return look
+
+
+def _chosen(
+    service: Service, file: str, detected: int | None, dry_run: bool
+) -> tuple[Foreign, ForeignChanges]:
+    """Return the change to be decided; what is still on the disk is recorded before."""
+    if not dry_run:
+        service.files.bring_up_to_date()
+    changes = ForeignChanges(service.root, service.log)
+    waiting = [
+        change
+        for change in changes.waiting(file)
+        if detected in (None, change.detected) and change.kind != "appended"
+    ]
+    if not waiting:
+        raise _nothing(file, detected)
+    return waiting[-1], changes
+
+
+def _nothing(file: str, detected: int | None) -> NotFound:
+    when = f" that was detected at version {detected}" if detected is not None else ""
+    return NotFound(
+        f"no change of {file}{when} waits for a decision; `wfctl drift show` lists those that do",
+        file=file,
+        detected=detected,
+    )
+
+
+def revert(
+    context: typer.Context,
+    file: File = None,
+    detected: Detected = None,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
+) -> None:
+    """Dismiss what others changed: the files stay as the log has them, the change is kept."""
+    options = write_options(dry_run, command_id, expected_version)
+    with writing(context, dry_run) as (service, output):
+        if not dry_run:
+            service.files.bring_up_to_date()
+        commands = [_dismissal(d) for d in service.state().drifts if _is_meant(d, file, detected)]
+        if detected is not None and not commands:
+            raise _nothing(file or "any file", detected)
+        tell(output, service.handle(*commands, options=options), options)
+
+
+def _is_meant(drift: Drift, file: str | None, detected: int | None) -> bool:
+    return file in (None, drift.file) and detected in (None, drift.version)
+
+
+def _dismissal(drift: Drift) -> Payload:
+    return p.DriftReverted(file=drift.file, detected=drift.version)

@@ -1,0 +1,261 @@
+"""``wfctl events``, ``fsck`` and ``schema``: the log as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.frame import selection as chosen
+from cli.frame.exit_codes import FINDINGS
+from cli.frame.options import At, Brief, KnownAt
+from cli.frame.workspace import Reading, moment, reading, settings_of, standing
+from cli.terminal.output import Output
+from service.errors import InvalidOption
+from service.reading.moment import parse_moment
+from service.reading.selection import Selection
+
+if TYPE_CHECKING:
+    from eventstore.event import RecordedEvent
+    from service.reading.moment import Moment
+
+
+def events(
+    context: typer.Context,
+    type_: chosen.Type = None,
+    stage: chosen.OfStage = None,
+    session: chosen.OfSession = None,
+    status: chosen.ToStatus = None,
+    amendment: chosen.OfAmendment = None,
+    since: chosen.Since = None,
+    until: chosen.Until = None,
+    grep: chosen.Grep = None,
+    at: At = None,
+    known_at: KnownAt = None,
+    limit: chosen.Newest = None,
+    brief: Brief = None,
+    fields: chosen.Fields = None,
+    template: chosen.Template = None,
+    reverse: chosen.Reverse = False,
+    follow: chosen.Follow = False,
+    machine: Annotated[
+        str | None, typer.Option(metavar="ID", help="Those of a phase machine.")
+    ] = None,
+    stored: Annotated[
+        bool, typer.Option("--stored", help="Each as it was hashed, to be checked by others.")
+    ] = False,
+) -> None:
+    """Print the recorded events; with --actor KIND or KIND:NAME only those of one actor."""
+    if stored:
+        _print_stored(context, machine)
+        return
+    chosen.own_form(brief, {"--reverse": reverse, "--fields": fields, "--template": template})
+    if follow:
+        endless({"--reverse": reverse, "--brief": brief, "--at": at, "--known-at": known_at})
+    with reading(context) as root:
+        workflow = root if machine is None else of_machine(root, machine)
+        wanted = Selection(
+            types=tuple(type_ or ()),
+            stages=tuple(stage or ()),
+            actor=settings_of(context).actor,
+            session=session,
+            status=status,
+            amendment=amendment,
+            since=bound(workflow, since),
+            until=bound(workflow, until),
+        )
+        view = moment(at, known_at)
+        found = recorded(workflow, follow) if view is None else _seen(workflow, view, machine)
+        records = chosen.matching((_record(e) for e in found if wanted.fits(e)), grep)
+        # Those to come have no end of which one could count back.
+        shown = islice(records, limit) if follow else chosen.ordered(records, limit, reverse)
+        if brief is not None:
+            from cli.frame.brief import Newest
+
+            Newest(workflow.output, _short, _line, view).print(shown, brief)
+            return
+        shape = chosen.shape_of(workflow.output, fields, template)
+        shape.print(workflow.output, shown, _line, view)
+
+
+def _print_stored(context: typer.Context, machine: str | None) -> None:
+    """Print every event of a stream, byte for byte as it is kept; raises `InvalidOption`.
+
+    What is read otherwise is lifted to the schema of today, and has another hash.
+    """
+    names = [name for name in context.params if name not in ("stored", "machine")]
+    given = [name for name in names if context.params[name] not in (None, False, [], ())]
+    if given:
+        shown = ", ".join(f"--{name.strip('_').replace('_', '-')}" for name in given)
+        raise InvalidOption(f"--stored prints every event of the stream: leave out {shown}")
+    from eventstore.transfer.lines import exported
+
+    with reading(context) as root:
+        workflow = root if machine is None else of_machine(root, machine)
+        for raw in workflow.log.store.raw(workflow.log.stream):
+            print(exported(raw))
+
+
+def of_machine(root: Reading, machine: str) -> Reading:
+    """Return the root with the log of a machine; raises `StateNotFound`."""
+    from service.machines.log import MachineLog
+    from service.reading.log import WorkflowLog
+
+    log = MachineLog(root.log.store, machine, root.root.path)
+    log.current()
+    output = Output(root.output.settings, partial(standing, log, None))
+    return replace(root, log=WorkflowLog(log.store, log.stream, root.root.path), output=output)
+
+
+def _seen(workflow: Reading, view: Moment, machine: str | None) -> Iterator[RecordedEvent]:
+    if machine is None:
+        return workflow.log.events(view)
+    workflow.log.require(view.version)
+    return view.seen(workflow.log.store.read(workflow.log.stream, upto=view.version))
+
+
+def endless(others: dict[str, object]) -> None:
+    """Raise `InvalidOption` where an option was given that needs an end, which none comes to."""
+    given = [name for name, value in others.items() if value]
+    if given:
+        raise InvalidOption(f"--follow has no end, which {' and '.join(given)} would need")
+
+
+def bound(workflow: Reading, text: str | None) -> Moment | None:
+    """Return an end of a range; that of a session is its last version."""
+    return workflow.log.resolved(parse_moment(text)) if text is not None else None
+
+
+def recorded(workflow: Reading, follow: bool) -> Iterator[RecordedEvent]:
+    """Return the recorded events, and with ``follow`` those to come."""
+    store, stream = workflow.log.store, workflow.log.stream
+    if not follow:
+        return store.read(stream)
+    from eventstore.subscription import subscribed
+
+    return subscribed(store, stream=stream)
+
+
+def _record(event: RecordedEvent) -> dict[str, Any]:
+    return {**event.body, "hash": event.hash, "position": event.position}
+
+
+def _short(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what tells of an event: not its place in the chain, nor what it was caused by."""
+    return {
+        "version": record["version"],
+        "at": f"{record['recorded_at'][:19]}Z",
+        "type": record["type"],
+        "actor": _who(record["actor"]),
+        "data": record["data"],
+    }
+
+
+def _who(actor: Any) -> str:
+    return f"{actor['kind']}:{actor['name']}" if isinstance(actor, dict) else str(actor)
+
+
+def _line(record: dict[str, Any]) -> str:
+    data = record["data"]
+    stage = data.get("stage") or ""
+    when = f"{record['recorded_at'][:19]}Z"
+    return f"v{record['version']:<4} {when} {record['type']:<20} {stage:<9} {_who(record['actor'])}"
+
+
+def fsck(
+    context: typer.Context,
+    checkpoint: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Hold the log against a checkpoint kept elsewhere."),
+    ] = None,
+    witness: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="Hold the log against what a witness saw last."),
+    ] = None,
+    public_key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY", help="A key whose checkpoints count too, or a file of it."),
+    ] = None,
+) -> None:
+    """Check the chain, the order, every event, and every checkpoint that is found (exit 7)."""
+    from cli.frame.checkpoints import judged, lines_of, told_of
+    from service.machines.integrity import check_machines
+    from service.questions.integrity import check_integrity
+
+    with reading(context) as workflow:
+        head = workflow.log.store.head(workflow.log.stream)  # what is appended later is checked too
+        machines, theirs = check_machines(workflow.root, workflow.log.store)
+        held = judged(workflow, machines, checkpoint or (), witness or (), public_key or ())
+        found = [*check_integrity(workflow.root, workflow.log), *theirs, *held.findings]
+        findings = [finding._asdict() for finding in found]
+        version = head.version if head is not None else 0
+        text = "\n".join(map(_finding, findings))
+        theirs_told = (f"clean: {id_}: {n} events, chain whole" for id_, n in machines.items())
+        told = [_clean(version), *theirs_told, *lines_of(held)]
+        data = {
+            "events": version,
+            "head": head.hash if head else None,
+            "findings": findings,
+            "machines": machines,
+            "checkpoints": told_of(held),
+        }
+        workflow.output.result(data, lambda: text or "\n".join(told))
+    if findings:
+        raise typer.Exit(FINDINGS)
+
+
+def _clean(version: int) -> str:
+    if not version:
+        return "clean: no events"
+    beside = "results and inputs of stages are looked at by `wfctl verify`"
+    return f"clean: {version} events, chain whole; {beside}"
+
+
+def _finding(finding: dict[str, Any]) -> str:
+    from service.machines.log import PREFIX
+
+    stream = str(finding["stream"] or "")
+    machine = f"{stream}: " if stream.startswith(PREFIX) else ""
+    at = f"version {finding['version']}: " if finding["version"] is not None else ""
+    return f"{machine}{at}{finding['kind']}: {finding['message']}"
+
+
+def schema(
+    context: typer.Context,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TYPE]",
+            help="An event type, or event, state, answer, plan, definition, feature.state …",
+        ),
+    ] = None,
+) -> None:
+    """Print the JSON Schema of an event's data, an event, the state, an answer; or of all."""
+    from lifecycle.errors import UnknownEventType
+    from projections.files.schemas import schemas
+
+    every = {**schemas(), **_of_machines()}
+    if name is not None and name not in every:
+        raise UnknownEventType(name, sorted(every))
+    shown = every[name] if name is not None else every
+    output = Output(settings_of(context))
+    output.result(shown, lambda: _indented(shown))
+
+
+def _of_machines() -> dict[str, Any]:
+    """Return the schemas of the shipped machines: of their fields, and of their events."""
+    from projections.machines.description import schemas
+    from service.machines.definitions import SHIPPED, shipped
+
+    return {key: one for name in SHIPPED for key, one in schemas(shipped(name)).items()}
+
+
+def _indented(value: Any) -> str:
+    import json
+
+    return json.dumps(value, indent=2)

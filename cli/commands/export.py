@@ -1,0 +1,171 @@
+"""``wfctl export``: the workflow in formats that other people and tools read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
+from functools import partial
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.frame.options import At, KnownAt
+from cli.frame.workspace import Reading, moment, reading
+from cli.settings import Format
+from cli.terminal.output import harmless
+from projections.exports.formats import FORMATS, ExportFormat
+from projections.exports.source import Source
+from service.errors import InvalidOption
+from service.reading.moment import Moment
+
+if TYPE_CHECKING:
+    from service.handover.archive import Shown
+
+
+def export(
+    context: typer.Context,
+    format_: Annotated[ExportFormat, typer.Argument(metavar="FORMAT", help=" ".join(ExportFormat))],
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Written whole; else, or -, to stdout.")
+    ] = None,
+    at: At = None,
+    known_at: KnownAt = None,
+    license_: Annotated[
+        str | None, typer.Option("--license", metavar="URI|TEXT", help="Stated in an RO-Crate.")
+    ] = None,
+) -> None:
+    """Write the workflow in another format."""
+    with reading(context) as workflow:
+        if format_ is ExportFormat.ARCHIVE:
+            _archive(workflow, file, moment(at, known_at), license_)
+            return
+        source = replace(source_of(workflow, moment(at, known_at), format_), license=license_)
+        chunks = _chunks(format_.value, source)
+        if file is None or str(file) == "-":
+            _print(workflow, chunks)
+        else:
+            _tell(workflow, format_, file, _written(file, chunks))
+
+
+def source_of(workflow: Reading, when: Moment | None, format_: ExportFormat) -> Source:
+    """Return what an export is made from; raises `InvalidOption` for a time of a chain.
+
+    It ends where the log ends now: what is appended while it is read again is not in it.
+    """
+    log = workflow.log
+    upto = log.resolved(when)
+    if upto.version is None:
+        upto = replace(upto, version=_head(workflow))
+    if (upto.so_by or upto.known_by) and FORMATS[format_.value].chained:
+        raise InvalidOption(
+            f"expected a version with `export {format_.value} --at`, found a time ({upto}): "
+            "a chain is cut at a version; `wfctl events --until TIME` finds it",
+            value=str(upto),
+        )
+    log.current(upto)  # what is not there is told before anything is written
+
+    def raw() -> Iterator[Any]:
+        found = log.store.raw(log.stream)
+        return islice(found, upto.version)
+
+    return Source(lambda: log.steps(upto=upto), raw, lambda: log.current(upto))
+
+
+def _head(workflow: Reading) -> int:
+    head = workflow.log.store.head(workflow.log.stream)
+    return head.version if head is not None else 0
+
+
+def _archive(
+    workflow: Reading, file: Path | None, when: Moment | None, license_: str | None
+) -> None:
+    """Write the log, its files, a report and a crate into one file."""
+    from service.handover.archive import write_archive
+
+    if file is None or str(file) == "-" or when is not None:
+        raise InvalidOption(
+            "expected `wfctl export archive FILE`, without --at: it is one file, and holds all"
+        )
+    head = _head(workflow)
+    shown = _shown(workflow, head, license_) if head else {}
+    manifest = write_archive(_target(file), workflow.root, workflow.log, shown, head)
+    data = {"format": "archive", "file": str(file), "bytes": file.stat().st_size}
+    whose = manifest.workflow or f"{len(manifest.streams)} machines"
+    workflow.output.result(
+        {**data, "streams": [asdict(stream) for stream in manifest.streams]},
+        lambda: f"{file}: archive of {whose}, {len(manifest.files)} files",
+        state=workflow.log.state(),
+    )
+
+
+def _shown(workflow: Reading, head: int, license_: str | None) -> Shown:
+    """Return what an archive shows of the workflow at a version."""
+    from projections.exports import ro_crate
+    from projections.files import progress_log, state_document
+
+    version = Moment(version=head)
+    source = replace(source_of(workflow, version, ExportFormat.REPORT), license=license_)
+    shown = {
+        state_document.FILE_NAME: "state",
+        progress_log.FILE_NAME: "log",
+        "report.html": "report",
+        ro_crate.FILE: "ro-crate",
+    }
+    return {name: partial(_chunks, format_, source) for name, format_ in shown.items()}
+
+
+def _chunks(format_: str, source: Source) -> Iterator[bytes]:
+    return _encoded(FORMATS[format_].chunks(source))
+
+
+def _encoded(chunks: Iterable[str]) -> Iterator[bytes]:
+    return (chunk.encode("utf-8", "surrogateescape") for chunk in chunks)
+
+
+def _print(workflow: Reading, chunks: Iterable[bytes]) -> None:
+    if workflow.output.settings.format is Format.JSON:
+        raise InvalidOption(
+            "expected a FILE with -o json: stdout holds one JSON envelope, and not the export too"
+        )
+    sys.stdout.flush()
+    is_terminal = workflow.output.is_terminal
+    for chunk in chunks:
+        sys.stdout.buffer.write(_harmless(chunk) if is_terminal else chunk)
+
+
+def _harmless(chunk: bytes) -> bytes:
+    return harmless(chunk.decode("utf-8", "replace")).encode()
+
+
+def _target(file: Path) -> Path:
+    """Return the file that is to be replaced: what a link leads to, and never a device."""
+    if file.exists() and not file.is_file():
+        raise InvalidOption(f"{file}: expected a file to write, found none; - is stdout")
+    return file.resolve()
+
+
+def _written(file: Path, chunks: Iterable[bytes]) -> dict[str, Any]:
+    from service.root.disk import write_streamed
+
+    digest, size = sha256(), 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal size
+        for chunk in chunks:
+            digest.update(chunk)
+            size += len(chunk)
+            yield chunk
+
+    write_streamed(_target(file), counted())
+    return {"bytes": size, "sha256": digest.hexdigest()}
+
+
+def _tell(workflow: Reading, format_: ExportFormat, file: Path, told: dict[str, Any]) -> None:
+    data = {"format": format_.value, "file": str(file), **told}
+    workflow.output.result(
+        data, lambda: f"{file}: {format_.value}, {told['bytes']} bytes", state=workflow.state()
+    )

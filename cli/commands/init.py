@@ -1,0 +1,206 @@
+"""``wfctl init``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
+from cli.frame.workspace import create, reading_of, settings_of, tell_of_password
+from cli.frame.writes import tell
+from cli.settings import Settings, actor_of
+from cli.terminal.output import Output, say
+
+if TYPE_CHECKING:
+    from lifecycle.state.workflow import Workflow
+    from service.root.root import Root
+    from service.writing.workflow_service import Outcome, WriteOptions
+
+
+class Consent(StrEnum):
+    """How a person agrees to an amendment."""
+
+    TERMINAL = "terminal"
+    SIGNATURE = "signature"
+    TRUST = "trust"
+
+
+def init(
+    context: typer.Context,
+    plan: Annotated[
+        str | None, typer.Argument(metavar="PLAN", help="JSON, YAML or TOML; - is stdin.")
+    ] = None,
+    example: Annotated[
+        bool, typer.Option("--example", help="Write a plan to start from, and make nothing of it.")
+    ] = False,
+    purpose: Annotated[str | None, typer.Option(help="What the workflow is for.")] = None,
+    consent: Annotated[
+        Consent, typer.Option(help="How amendments are agreed to.")
+    ] = Consent.TERMINAL,
+    signers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Allowed signers (ssh-keygen), for --consent signature."),
+    ] = None,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
+) -> None:
+    """Make a workflow here from a plan."""
+    if example:
+        _write_example(context, plan or "plan.toml")
+        return
+    if plan is None:
+        from service.errors import InvalidOption
+
+        raise InvalidOption("expected a PLAN; `wfctl init --example` writes one to start from")
+    settings = settings_of(context)
+    root, outcome, options = _begun(
+        settings,
+        plan,
+        purpose,
+        (consent.value, signers_of(consent, signers)),
+        write_options(dry_run, command_id, expected_version),
+    )
+    for name, path in _missing_machine_files(outcome.state.backend_profiles, root.path):
+        say(f"{name}: the machine file {path} is missing; no stage can be dispatched to it yet")
+    _tell_of_budget(outcome.state)
+    if not dry_run:
+        _tell_of_pin(settings)
+    tell_of_password(settings.database_url)
+    tell(Output(settings), outcome, options)
+
+
+def _begun(
+    settings: Settings,
+    plan: str,
+    purpose: str | None,
+    agreed: tuple[str, list[str]],
+    options: WriteOptions,
+) -> tuple[Root, Outcome, WriteOptions]:
+    """Begin the workflow of a plan; ``agreed`` is how people agree to amendments, and who may."""
+    from lifecycle.plan.document import create as command_of
+    from service.documents.plan_file import read_plan
+    from service.files.workflow_files import STATE
+    from service.root.clock import system_clock, utc_text
+    from service.root.disk import content_of
+    from service.writing.initialise import init_options, initialise, root_at
+    from service.writing.place import identity
+
+    consent, signers = agreed
+    root = root_at(settings.start, settings.database_url, settings.journal)
+    document = _with_pins(read_plan(plan), root.path)
+    own = root.path / STATE
+    command = command_of(
+        document,
+        created=utc_text(system_clock()),
+        root=identity(root.path),
+        consent=consent,
+        signers=signers,
+        purpose=purpose,
+    )
+    options = init_options(options, document, purpose=purpose, consent=consent)
+    outcome = initialise(
+        root,
+        command,
+        connect=create,
+        actor=actor_of(settings),
+        clock=system_clock,
+        options=options,
+        source=content_of(own) if _is_same(plan, own) else None,
+    )
+    return root, outcome, options
+
+
+def _is_same(plan: str, own: Path) -> bool:
+    """Say whether the plan is the root's own state file, as the published skill leaves it."""
+    return plan != "-" and own.exists() and Path(plan).resolve() == own.resolve()
+
+
+def _with_pins(document: Any, root: Path) -> Any:
+    """Return a plan in which ``session_config.pin: scripts`` holds the files as they are now."""
+    config = document.get("session_config") if isinstance(document, dict) else None
+    if not isinstance(config, dict) or config.get("pin") != "scripts":
+        return document
+    from lifecycle.payload.models import WorkflowCreated
+    from lifecycle.plan.document import create as command_of
+    from service.consent.scripts import scripts_of
+    from service.writing.workflow_service import planned_state
+
+    def pinning(files: dict[str, str]) -> dict[str, Any]:
+        return {**document, "session_config": {**config, "pin": files}}
+
+    now = "1970-01-01T00:00:00.000000Z"
+    command: WorkflowCreated = command_of(pinning({}), created=now, root={})
+    return pinning(scripts_of(root, planned_state(((command, now),))))
+
+
+def _tell_of_budget(state: Workflow) -> None:
+    """Say where a plain run stops before all is done, and how to go on."""
+    from lifecycle.state.budget import budget_of, estimate
+
+    left = budget = budget_of(state)
+    for stage in state.stages.values():
+        left -= estimate(state, stage)
+        if left < 0:
+            say(
+                f"a session has a budget of {budget:g}: `wfctl run` stops before {stage.id}, and "
+                "goes on when it is called again; `wfctl run --autonomous` goes on by itself"
+            )
+            return
+
+
+def _tell_of_pin(settings: Settings) -> None:
+    """Say where another log is pinned in the root: none of this one's approvals would count."""
+    from service.consent.doubts import of_pins
+
+    with reading_of(settings) as workflow:
+        for doubt in of_pins(workflow.log.approvals):
+            say(f"warning: {doubt}")
+
+
+def _write_example(context: typer.Context, name: str) -> None:
+    """Write the commented plan to a file that is not there yet, or to stdout."""
+    from importlib.resources import files
+
+    from service.errors import AlreadyThere
+
+    text = files("service").joinpath("example-plan.toml").read_text("utf-8")
+    if name == "-":
+        print(text, end="")
+        return
+    try:
+        with Path(name).open("x", encoding="utf-8") as made:
+            made.write(text)
+    except FileExistsError:
+        raise AlreadyThere(Path(name)) from None
+    Output(settings_of(context)).result(
+        {"file": name}, lambda: f"{name}: a plan to start from; `wfctl init {name}` takes it"
+    )
+
+
+def _missing_machine_files(profiles: dict[str, Any], root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield each backend profile whose config_path leads nowhere; such a file is never read."""
+    for name, profile in profiles.items():
+        given = profile.get("config_path")
+        if isinstance(given, str) and given and not (root / given).exists():
+            yield name, root / given
+
+
+def signers_of(consent: Consent, source: Path | None) -> list[str]:
+    """Return the lines of an allowed-signers file; raises `InvalidOption` for unusable ones."""
+    from lifecycle.rules.amendments import signer_problems
+    from service.errors import InvalidOption, NotFound
+
+    try:
+        lines = source.read_text("utf-8").splitlines() if source is not None else []
+    except FileNotFoundError:
+        raise NotFound(f"no allowed signers at {source}") from None
+    found = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    problems = signer_problems(consent.value, found)
+    if problems:
+        raise InvalidOption("; ".join(problems))
+    return found

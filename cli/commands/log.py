@@ -1,0 +1,126 @@
+"""``wfctl log``: the history, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from cli.commands.events import bound, endless, recorded
+from cli.frame import selection as chosen
+from cli.frame.options import At, Brief, KnownAt
+from cli.frame.workspace import Reading, entry, moment, reading, settings_of
+from cli.terminal.output import Output
+from cli.terminal.pager import paged
+from projections.words.times import ago, local_seconds
+from service.reading.selection import Selection
+from service.root.clock import system_clock, utc_text
+
+#: Event type, or its kind → the style of its message.
+_STYLES = {
+    "stage.completed": "32",
+    "workflow.completed": "1;32",
+    "stage.failed": "31",
+    "stage.blocked": "31",
+    "stage.invalidated": "33",
+    "stage.retried": "33",
+    "amendment": "35",
+    "drift": "33",
+    "session": "36",
+    "note": "2",
+}
+
+
+def log(
+    context: typer.Context,
+    type_: chosen.Type = None,
+    stage: chosen.OfStage = None,
+    session: chosen.OfSession = None,
+    status: chosen.ToStatus = None,
+    amendment: chosen.OfAmendment = None,
+    since: chosen.Since = None,
+    until: chosen.Until = None,
+    grep: chosen.Grep = None,
+    at: At = None,
+    known_at: KnownAt = None,
+    limit: chosen.Newest = None,
+    brief: Brief = None,
+    relative: Annotated[bool, typer.Option("--relative", help="Times as 2 hours ago.")] = False,
+    fields: chosen.Fields = None,
+    template: chosen.Template = None,
+    reverse: chosen.Reverse = False,
+    follow: chosen.Follow = False,
+    pager: Annotated[bool, typer.Option(help="Page on a terminal, by $PAGER.")] = True,
+) -> None:
+    """The history, for people; with --actor only what one actor did."""
+    chosen.own_form(brief, {"--reverse": reverse, "--fields": fields, "--template": template})
+    if follow:
+        backwards = {"--reverse": reverse, "-n": limit, "--brief": brief}
+        endless({**backwards, "--at": at, "--known-at": known_at})
+    with reading(context) as workflow:
+        wanted = Selection(
+            types=tuple(type_ or ()),
+            actor=settings_of(context).actor,
+            session=session,
+            status=status,
+            amendment=amendment,
+            since=bound(workflow, since),
+            until=bound(workflow, until),
+        )
+        view = moment(at, known_at)
+        events = recorded(workflow, follow) if follow else workflow.log.events(view)
+        entries = _concerning(_entries(workflow, events, wanted), stage or [])
+        lines = chosen.ordered(chosen.matching(entries, grep), limit, reverse)
+        printer = _printer(workflow.output, relative)
+        if brief is not None:
+            from cli.frame.brief import Newest
+
+            Newest(workflow.output, _short, printer, view).print(lines, brief)
+            return
+        shape = chosen.shape_of(workflow.output, fields, template)
+        with paged(workflow.output, wanted=pager and not follow):
+            shape.print(workflow.output, lines, printer, view)
+
+
+def _entries(workflow: Reading, events: Any, wanted: Selection) -> Iterator[dict[str, Any]]:
+    for event, state in workflow.log.along(events):
+        if wanted.fits(event) and (found := entry(event, state)) is not None:
+            yield found
+
+
+def _concerning(entries: Iterator[dict[str, Any]], stages: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield what is of one of the stages, or names it."""
+    return (
+        found
+        for found in entries
+        if not stages or found["stage"] in stages or set(stages) & set(found["message"].split())
+    )
+
+
+def _short(found: dict[str, Any]) -> dict[str, Any]:
+    """Return what tells of an entry: an import was not done when it was recorded."""
+    when = found["occurred_at" if found["actor"].startswith("import:") else "recorded_at"]
+    told = {key: found[key] for key in ("version", "actor", "stage", "message")}
+    return {**told, "at": when}
+
+
+def _printer(output: Output, relative: bool) -> Any:
+    now = utc_text(system_clock())
+
+    def text(found: dict[str, Any]) -> str:
+        imported = found["actor"].startswith("import:")
+        when = found["occurred_at" if imported else "recorded_at"]
+        shown = f"{ago(when, now):<14}" if relative else local_seconds(when, found["utc_offset"])
+        who = output.style(f"{found['actor']:<16}", "2")
+        return f"{output.style(shown, '34')}  {who} {_styled(output, found)}"
+
+    return text
+
+
+def _styled(output: Output, found: dict[str, Any]) -> str:
+    type_ = found["type"]
+    style = _STYLES.get(type_) or _STYLES.get(type_.partition(".")[0])
+    # An entry has one line, whatever somebody wrote: another line would read as another entry.
+    message = " ⏎ ".join(str(found["message"]).splitlines())
+    return output.style(message, style) if style else message

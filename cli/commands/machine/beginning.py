@@ -1,0 +1,134 @@
+"""``wfctl machine init``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.commands.init import Consent, signers_of
+from cli.commands.machine.arguments import Data, MachineId, Values, data_of, pairs_of
+from cli.commands.machine.changes import made
+from cli.commands.machine.output import MachineOutput
+from cli.commands.machine.workspace import connect
+from cli.frame.options import CommandId, DryRun, write_options
+from cli.frame.workspace import settings_of
+from cli.settings import actor_of
+from lifecycle.machines.decide import after, decide
+from lifecycle.machines.definition import Definition
+from lifecycle.machines.errors import InvalidInput
+from lifecycle.machines.machine import Machine
+from lifecycle.machines.path import put, writable
+from lifecycle.machines.payload import MachineCreated
+from lifecycle.payload.base import Payload
+from lifecycle.words.layout import layout_of
+from service.machines.definitions import from_file, shipped
+from service.machines.initialise import begin, make_root, make_way, root_for
+from service.machines.log import MachineLog
+from service.machines.service import MachineService
+from service.root.clock import system_clock, utc_text
+from service.root.root import Root
+from service.writing.place import identity
+from service.writing.workflow_service import WriteOptions
+
+
+def init(
+    context: typer.Context,
+    machine: MachineId,
+    values: Values = None,
+    type_: Annotated[
+        str | None, typer.Option("--type", metavar="TYPE", help="A definition that is shipped.")
+    ] = None,
+    definition: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A definition of your own; - is stdin.")
+    ] = None,
+    data: Data = None,
+    consent: Annotated[
+        Consent, typer.Option(help="How approvals are agreed to.")
+    ] = Consent.TERMINAL,
+    signers: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Allowed signers, for signature.")
+    ] = None,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+) -> None:
+    """Begin a machine here, in a root of its own where there is none."""
+    settings = settings_of(context)
+    known = definition_of(type_, definition)
+    root, is_there = root_for(settings.start, settings.database_url, settings.journal)
+    document = _document(values, data)
+    command = made(
+        MachineCreated,
+        machine=machine,
+        definition=known.dumped(),
+        document=document,
+        layout=layout_of(document),
+        consent=consent.value,
+        signers=signers_of(consent, signers),
+        root=identity(root.path),
+    )
+    options = write_options(dry_run, command_id, None)
+    begin_machine(context, root, is_there, machine, command, options)
+
+
+def definition_of(type_: str | None, file: str | None) -> Definition:
+    """Return the definition that the options name."""
+    if (type_ is None) == (file is None):
+        raise InvalidInput("expected either --type TYPE or --definition FILE")
+    return shipped(type_) if type_ is not None else from_file(file or "")
+
+
+def _document(values: list[str] | None, data: str | None) -> dict[str, object]:
+    document: dict[str, object] = {}
+    for path, value in {**data_of(data), **pairs_of(values)}.items():
+        put(document, writable(path), value)
+    return document
+
+
+def begin_machine(
+    context: typer.Context,
+    root: Root,
+    is_there: bool,
+    machine: str,
+    command: Payload,
+    options: WriteOptions,
+    sources: Sequence[Path] = (),
+    **more: object,
+) -> None:
+    """Record a machine's first event and print what came of it.
+
+    ``sources`` are the files that it is begun from; they are kept as they were.
+    """
+    at = utc_text(system_clock())
+    new = after(None, decide(None, command, at), at)
+    if options.dry_run and not is_there:
+        _tell_of_root(context, root, new, more)
+        return
+    if not is_there:
+        make_root(root)
+    settings = settings_of(context)
+    store = connect(root, is_there, options.dry_run)
+    try:
+        log = MachineLog(store, machine, root.path)
+        service = MachineService(root, log, actor_of(settings))
+        if log.state() is None and service.first_answer(options, command) is None:
+            if is_there and not options.dry_run:
+                service.settle_place(settings.root_is)
+            make_way(service, new, sources, options.dry_run)
+        outcome = begin(service, service.handle(command, options=options))
+        MachineOutput(settings).told(service, outcome, options, **more)
+    finally:
+        store.close()
+
+
+def _tell_of_root(
+    context: typer.Context, root: Root, new: Machine, more: Mapping[str, object]
+) -> None:
+    """Say what a dry run would make where there is nothing yet."""
+    MachineOutput(settings_of(context)).result(
+        {"dry_run": True, "machine": new.id, "phase": new.phase, **more},
+        lambda: f"would make a root in {root.path} and begin {new.id} in {new.phase}",
+        new,
+    )

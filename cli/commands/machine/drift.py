@@ -1,0 +1,90 @@
+"""``wfctl machine drift``: hand edits of a machine's files, adopted or reverted."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from cli.commands.machine.arguments import MachineId
+from cli.commands.machine.workspace import acting, looking
+from cli.frame.exit_codes import FINDINGS
+from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
+from lifecycle.machines.errors import InvalidInput
+from lifecycle.payload.drift import DriftReverted
+from service.machines.adoption import adoption, waiting
+from service.machines.foreign import fields_of
+from service.machines.inspection import differences
+
+
+def drift(
+    context: typer.Context,
+    machine: MachineId,
+    file: Annotated[str | None, typer.Argument(metavar="[FILE]", help="Only this file.")] = None,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Take the fields over, by the rules.")
+    ] = False,
+    field: Annotated[
+        list[str] | None,
+        typer.Option("--field", metavar="PATH", help="Adopt only this one; repeatable."),
+    ] = None,
+    revert: Annotated[
+        bool, typer.Option("--revert", help="Dismiss the edit; it stays kept.")
+    ] = False,
+    detected: Annotated[
+        int | None, typer.Option(metavar="VERSION", help="The edit detected there.")
+    ] = None,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
+) -> None:
+    """Show hand edits of a machine's files (exit 7), adopt or revert one."""
+    if adopt and revert:
+        raise InvalidInput("--adopt and --revert exclude each other")
+    if field and not adopt:
+        raise InvalidInput("--field says what to take over: expected it with --adopt")
+    if not (adopt or revert):
+        _show(context, machine, file)
+        return
+    options = write_options(dry_run, command_id, expected_version)
+    with acting(context, machine, dry_run) as (service, output):
+        if not dry_run:
+            service.files.bring_up_to_date()
+        state = service.state()
+        edit = waiting(state, file, detected)
+        closing = [DriftReverted(file=edit.file, detected=edit.version, kept_as=edit.kept_as)]
+        commands = adoption(service, state, edit, field or ()) if adopt else closing
+        output.told(service, service.handle(*commands, options=options), options)
+
+
+def _show(context: typer.Context, machine: str, file: str | None) -> None:
+    with looking(context, machine) as machines:
+        log = machines.log(machine)
+        state = log.current()
+        events = {e.version: e.data for e in log.store.read(log.stream)}
+        kept = [{**events[one.version], "detected": one.version} for one in state.drifts]
+        now: list[dict[str, Any]] = [
+            {
+                "file": one.file,
+                "kind": one.kind,
+                "detected": None,
+                "differences": fields_of(one.expected, one.found),
+            }
+            for one in differences(machines.root, log, state)
+            if one.kind != "behind"
+        ]
+        found = [one for one in (*kept, *now) if file in (None, one["file"])]
+        text = "\n".join(map(_line, found)) or "no hand edit waits for a decision"
+        machines.output.result({"changes": found}, lambda: text, state)
+    if found:
+        raise typer.Exit(FINDINGS)
+
+
+def _line(change: dict[str, Any]) -> str:
+    where = f"version {change['detected']}" if change["detected"] else "not yet recorded"
+    lines = [f"{change['file']}: {change['kind']} ({where})"]
+    for one in change["differences"]:
+        old, new = json.dumps(one["old"]), json.dumps(one["new"])
+        lines.append(f"  {'.'.join(map(str, one['path']))}: {old} -> {new}")
+    return "\n".join(lines)

@@ -1,0 +1,164 @@
+"""Printing what concerns a machine: the envelope, with what may be done next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from cli.settings import Format, Settings
+from cli.terminal.output import Output, as_json, compact, success
+from lifecycle.machines.guard import FileFact
+from lifecycle.machines.machine import Machine
+from projections.machines.documents import rendered
+from projections.machines.history import message
+from projections.machines.next_actions import MachineAction, machine_actions
+from service.machines.service import MachineOutcome, MachineService
+from service.writing.workflow_service import WriteOptions
+
+#: The most bytes that the answer to a write takes; what more there is, other commands show.
+ANSWER = 1_024
+
+
+class MachineOutput:
+    """Prints the answers of the commands of machines."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.plain = Output(settings)
+
+    def result(
+        self,
+        data: Any,
+        text: Callable[[], str],
+        state: Machine | None = None,
+        files: Mapping[str, FileFact] | None = None,
+        most: int | None = None,
+        changed: Sequence[str] = (),
+        **meta: Any,
+    ) -> None:
+        """Print ``data`` as the envelope or as one line, or ``text()`` for people.
+
+        ``most`` is how many bytes the envelope may take: next actions beyond it are left out, but
+        for the first. ``changed``: files of the machine that others changed.
+        """
+        if self.plain.is_text:
+            shown = text()
+        elif self.settings.format is Format.JSONL:
+            shown = compact(data)
+        else:
+            actions = machine_actions(state, files or {}, changed) if state is not None else []
+            told = [a._asdict() for a in actions]
+            shown = as_json(success(data, told, _meta(state, meta)))
+            while most is not None and len(told) > 1 and len(shown.encode()) > most:
+                told.pop()
+                shown = as_json(success(data, told, _meta(state, meta)))
+        if shown:
+            self.plain.print(shown)
+
+    def told(
+        self,
+        service: MachineService,
+        outcome: MachineOutcome,
+        options: WriteOptions,
+        **more: Any,
+    ) -> None:
+        """Print what a write did, or would do."""
+        state = outcome.state
+        events = _events(outcome, options)
+        data = {
+            "dry_run": options.dry_run,
+            "repeated": outcome.repeated,
+            "machine": state.id,
+            "phase": state.phase,
+            "status": state.status,
+            "events": events,
+            **_said(outcome),
+            **({"files": _written(outcome)} if options.dry_run else {}),
+            **more,
+        }
+        files = service.evidence(state)
+        position = outcome.events[-1].position if outcome.events else None
+        self.result(
+            data,
+            lambda: "\n".join(
+                [*_lines(outcome, options, machine_actions(state, files)), *_left(more)]
+            ),
+            state,
+            files,
+            most=ANSWER,
+            position=position,
+        )
+
+
+def _meta(state: Machine | None, more: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "workflow": None,
+        "version": state.head if state is not None else None,
+        "position": more.get("position"),
+        "machine": state.id if state is not None else None,
+        **{key: value for key, value in more.items() if key != "position"},
+    }
+
+
+def _events(outcome: MachineOutcome, options: WriteOptions) -> list[dict[str, Any]]:
+    """Return which events there are; their data is what was sent, and `wfctl events` has it."""
+    if options.dry_run:
+        return [{"type": p.type, "data": _without_definition(p)} for p in outcome.planned]
+    return [{"version": e.version, "type": e.type, "event_id": e.event_id} for e in outcome.events]
+
+
+def _without_definition(payload: Any) -> dict[str, Any]:
+    left_out = {"definition", "definition_layout", "layout"}
+    found: dict[str, Any] = payload.model_dump(mode="json", exclude=left_out)
+    return found
+
+
+def _said(outcome: MachineOutcome) -> dict[str, Any]:
+    """Return what a limit did: where it led instead of where it was asked for."""
+    data_of = (p.model_dump(mode="json") for p in outcome.planned)
+    for data in [*(e.data for e in outcome.events), *data_of]:
+        if data.get("asked") is not None:
+            keys = ("loop", "count", "limit", "asked", "to")
+            return {"limit_reached": {key: data[key] for key in keys}}
+    return {}
+
+
+def _lines(
+    outcome: MachineOutcome, options: WriteOptions, actions: Sequence[MachineAction]
+) -> list[str]:
+    if options.dry_run:
+        lines = [f"would append {p.type}: {_text(p)}" for p in outcome.planned]
+        lines += [f"would write {path}" for path in _written(outcome)]
+    else:
+        lines = [f"v{e.version} {message(e.type, e.data)}" for e in outcome.events]
+    if outcome.repeated:
+        lines.append("(this command was carried out before; nothing was appended)")
+    lines = lines or ["nothing to append"]
+    return lines + next_lines(actions)
+
+
+def _left(more: Mapping[str, Any]) -> list[str]:
+    """Return what is left for a person to clear away, a line each."""
+    found: Mapping[str, Any] = more.get("left") or {}
+    lines = [
+        f"left: {kind[:-1]} {one}"
+        for kind in ("branches", "worktrees")
+        for one in found.get(kind, [])
+    ]
+    return lines + (
+        [f"left: pull request {found['pull_request']}"] if found.get("pull_request") else []
+    )
+
+
+def _written(outcome: MachineOutcome) -> list[str]:
+    """Return the files that a dry run's events would be shown in, relative to the root."""
+    return list(rendered(outcome.state)) if outcome.planned else []
+
+
+def _text(payload: Any) -> str:
+    return message(payload.type, payload.model_dump(mode="json"))
+
+
+def next_lines(actions: Sequence[MachineAction]) -> list[str]:
+    """Return what may be done next, a line each."""
+    return [f"next: {action.command}  ({action.reason})" for action in actions]

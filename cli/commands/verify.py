@@ -1,0 +1,88 @@
+"""``wfctl verify``: whether results and inputs are still what the log holds of them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.frame.exit_codes import FINDINGS
+from cli.frame.options import CommandId, DryRun, write_options
+from cli.frame.workspace import reading, writing
+from reconciler.files.freshness import Deviation, deviations, stale, told
+from service.errors import InvalidOption
+
+Stages = Annotated[
+    list[str] | None, typer.Argument(metavar="[STAGE...]", help="Only these completed stages.")
+]
+
+
+def verify(
+    context: typer.Context,
+    stages: Stages = None,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Compare whole digests, of files untouched since too.")
+    ] = False,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Take changed results of the stages as they are now.")
+    ] = False,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, with --adopt.")] = None,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+) -> None:
+    """Compare results and inputs of completed stages with the log (exit 7: they differ)."""
+    if adopt:
+        _adopt(context, stages or [], reason, dry_run=dry_run, command_id=command_id)
+        return
+    if reason is not None or dry_run or command_id is not None:
+        raise InvalidOption("--reason, --dry-run and --command-id go with --adopt")
+    from cli.frame.checkpoints import judged
+
+    with reading(context) as workflow:
+        state = workflow.state()
+        found = deviations(workflow.root.path, state, deep=deep, only=stages)
+        reasons = stale(state, found)
+        denied = [one._asdict() for one in judged(workflow).findings]
+        more = {"denied": denied} if denied else {}
+        workflow.output.result(
+            {"deep": deep, "found": [one.to_dict() for one in found], "stale": reasons, **more},
+            lambda: "\n".join([*(one["message"] for one in denied), *_lines(found, reasons)]),
+            state=state,
+        )
+    if denied or any(one.kind != "touched" for one in found):
+        raise typer.Exit(FINDINGS)
+
+
+def _lines(found: list[Deviation], reasons: dict[str, list[str]]) -> list[str]:
+    lines = [str(one) for one in found]
+    if any(one.kind == "touched" for one in found):
+        lines.append("what was only touched is big: `wfctl verify --deep` compares it")
+    return lines + ([told(reasons)] if reasons else []) or ["results and inputs are as recorded"]
+
+
+def _adopt(
+    context: typer.Context,
+    stages: list[str],
+    reason: str | None,
+    *,
+    dry_run: bool,
+    command_id: str | None,
+) -> None:
+    from cli.frame.writes import tell
+    from lifecycle.payload import models as p
+    from reconciler.attempt.markers import digests
+    from reconciler.files.freshness import changed_results
+
+    if not stages or not reason:
+        raise InvalidOption("--adopt takes the stages whose results it is about, and a --reason")
+    options = write_options(dry_run, command_id, None)
+    with writing(context, dry_run) as (service, output):
+        root, state, commands = service.root.path, service.state(), []
+        for id_ in stages:
+            paths = [one.path for one in changed_results(root, state.stage(id_), deep=True)]
+            now = [
+                p.FileDigest(path=one.path, size=one.size, sha256=one.sha256)
+                for one in digests(root, paths)
+            ]
+            commands.append(p.ResultsAdopted(stage=id_, outputs=now, reason=reason))
+        tell(output, service.handle(*commands, options=options), options)

@@ -1,0 +1,233 @@
+"""``wfctl why``: why a stage stands where it stands, and what would help the workflow on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from cli.frame.options import At, Brief, KnownAt
+from cli.frame.workspace import Reading, moment, reading
+from cli.terminal.output import Output
+from lifecycle.state.hindrance import hindrances, is_stuck
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Workflow
+from projections.words.times import utc_seconds
+from service.questions.causes import causes_of
+from service.questions.grounds import Link
+from service.reading.moment import Moment
+
+OfStage = Annotated[
+    str | None, typer.Argument(metavar="[STAGE]", help="Id of the stage; else the workflow.")
+]
+Record = dict[str, Any]
+#: Lines of an answer for people, and characters of a cause in it.
+_SCREEN, _WIDE = 24, 160
+
+
+class Size(NamedTuple):
+    """How much is told: causes of each stage, and stages that are waited for; None for all."""
+
+    links: int | None = None
+    stages: int | None = None
+
+
+#: Shorter and shorter.
+_SIZES = (Size(), Size(16, 16), Size(12, 8), Size(8, 5), Size(6, 3), Size(4, 2), Size(2, 1),
+          Size(1, 1), Size(1, 0), Size(0, 0))  # fmt: skip
+
+
+def why(
+    context: typer.Context,
+    stage: OfStage = None,
+    brief: Brief = None,
+    at: At = None,
+    known_at: KnownAt = None,
+) -> None:
+    """Why a stage stands where it stands, back to the root; or what would unblock the workflow."""
+    with reading(context) as workflow:
+        view = moment(at, known_at)
+        state = workflow.log.current(view)
+        if stage is None:
+            form = _of_workflow(workflow, state, view)
+        else:
+            form = _of_stage(workflow, stage, view)
+
+        def rendered(size: Size) -> str:
+            return workflow.output.rendered(
+                _bare(form.data(size)) if brief is not None else form.data(size),
+                lambda: "\n".join(form.lines(size)),
+                state=state,
+                is_brief=brief is not None,
+            )
+
+        workflow.output.print(_fitted(workflow.output, brief, rendered))
+
+
+class Form(NamedTuple):
+    """An answer that can be given in several sizes."""
+
+    data: Callable[[Size], Record]
+    lines: Callable[[Size], Iterator[str]]
+
+
+def _fitted(output: Output, brief: int | None, rendered: Callable[[Size], str]) -> str:
+    """Return the fullest form that fits the budget, or a screen where people read it."""
+    shown = ""
+    for size in _SIZES:
+        shown = rendered(size)
+        if _fits(output, brief, shown):
+            break
+    return shown
+
+
+def _fits(output: Output, brief: int | None, shown: str) -> bool:
+    if brief is not None:
+        from reconciler.briefing.shorten import tokens
+
+        return tokens(shown) <= brief
+    return not output.is_text or shown.count("\n") < _SCREEN
+
+
+def _of_stage(workflow: Reading, stage: str, view: Moment | None) -> Form:
+    (found,) = causes_of(workflow.log, stage, at=view)
+    whole = found.to_dict()
+    reasons = _stale(workflow).get(stage, []) if view is None else []
+    lines = [f"  stale: {one}; `wfctl rerun {stage}` computes it again" for one in reasons]
+    return Form(
+        lambda size: {**_cut(whole, size), "stale": reasons},
+        lambda size: iter([*_told(workflow.output, _cut(whole, size), ""), *lines]),
+    )
+
+
+def _stale(workflow: Reading) -> dict[str, list[str]]:
+    """Return the stages that are stale and why; without a completed one, load nothing."""
+    state = workflow.log.current(None)
+    if not any(stage.status is Status.COMPLETED for stage in state.stages.values()):
+        return {}
+    from reconciler.files.freshness import deviations, stale
+
+    return stale(state, deviations(workflow.root.path, state))
+
+
+def _cut(causes: Record, size: Size) -> Record:
+    """Return causes with the newest links and the nearest stages, and how many more there are."""
+    links, waits = causes["chain"], causes["waits_for"]
+    shown = {
+        **causes,
+        "chain": links[: size.links],
+        "waits_for": [_cut(one, size) for one in _foremost(waits, size.stages)],
+    }
+    left_out = len(links) - len(shown["chain"])
+    if left_out:
+        shown["older_left_out"] = left_out
+    if len(waits) > len(shown["waits_for"]):
+        shown["stages_left_out"] = len(waits) - len(shown["waits_for"])
+    return shown
+
+
+def _foremost(waits: list[Record], count: int | None) -> list[Record]:
+    """Return the stages that will not come by themselves first, where not all are told of."""
+    if count is None or len(waits) <= count:
+        return waits
+    return sorted(waits, key=lambda one: one["status"] not in _HELD)[:count]
+
+
+_HELD = frozenset({Status.FAILED.value, Status.SKIPPED.value})
+
+
+def _bare(value: Any) -> Any:
+    """Return an answer whose links say when, who and what alone."""
+    if isinstance(value, list):
+        return [_bare(one) for one in value]
+    if not isinstance(value, dict):
+        return _clip(value) if isinstance(value, str) else value
+    if "occurred_at" in value:
+        told = {"version": value["version"], "at": utc_seconds(value["occurred_at"])}
+        return {**told, "actor": value["actor"], "sentence": _clip(value["sentence"])}
+    if "unblock" in value and value["causes"]:
+        value = {**value, "causes": {"chain": value["causes"]["chain"]}}  # the rest stands in why
+    return {key: _bare(one) for key, one in value.items()}
+
+
+def _told(output: Output, causes: Record, indent: str) -> Iterator[str]:
+    yield indent + output.style(_clip(causes["sentence"]), "1")
+    yield from _chain(causes, indent + "  ")
+    for dependency in causes["waits_for"]:
+        yield from _told(output, dependency, indent + "  ")
+    if causes.get("stages_left_out"):
+        yield f"{indent}  and {causes['stages_left_out']} more stages that it waits for"
+
+
+def _chain(causes: Record, indent: str) -> Iterator[str]:
+    for link in causes["chain"]:
+        yield f"{indent}{_line(Link(**link))}"
+    if causes.get("older_left_out"):
+        yield f"{indent}and {causes['older_left_out']} older causes"
+
+
+def _line(link: Link) -> str:
+    when = utc_seconds(link.occurred_at)
+    return f"v{link.version:<4} {when}  {_clip(link.sentence)}  ({link.actor})"
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= _WIDE else f"{text[: _WIDE - 1]}…"
+
+
+def _of_workflow(workflow: Reading, state: Workflow, view: Moment | None) -> Form:
+    found = hindrances(state)
+    held = list(dict.fromkeys(h.stage for h in found if h.stage is not None))
+    causes = causes_of(workflow.log, *held, at=view)
+    chains = {one.stage: one.to_dict() for one in causes}
+    status = _status(state, bool(found))
+
+    def data(size: Size) -> Record:
+        shown = found if size.stages is None else found[: max(size.stages, 1)]
+        return {
+            "workflow": state.id,
+            "status": status,
+            "hindrances": [
+                {
+                    **h.to_dict(),
+                    "causes": _cut(chains[h.stage], size) if h.stage else None,
+                }
+                for h in shown
+            ],
+            "under_way": _ids(state, Status.PREPARING, Status.RUNNING, Status.POST_PROCESSING),
+            "ready": _ids(state, Status.READY),
+            **({"hindrances_left_out": len(found) - len(shown)} if len(shown) < len(found) else {}),
+        }
+
+    return Form(data, lambda size: _lines(workflow.output, data(size)))
+
+
+def _status(state: Workflow, hindered: bool) -> str:
+    if state.workflow_status is not None:
+        return state.workflow_status
+    return "blocked" if hindered and is_stuck(state) else "active"
+
+
+def _ids(state: Workflow, *statuses: Status) -> list[str]:
+    return [stage.id for stage in state.stages.values() if stage.status in statuses]
+
+
+def _lines(output: Output, data: Record) -> Iterator[str]:
+    yield output.style(f"{data['workflow']} is {data['status']}", "1")
+    for hindrance in data["hindrances"]:
+        where = f"{hindrance['stage']}: " if hindrance["stage"] else ""
+        yield f"  {where}{_clip(hindrance['why'])}"
+        yield f"    to unblock: {hindrance['unblock']}"
+        if hindrance["causes"]:
+            yield from _chain(hindrance["causes"], "    ")
+    if data.get("hindrances_left_out"):
+        yield f"  and {data['hindrances_left_out']} more that hold it up"
+    for words, key in (("under way", "under_way"), ("ready", "ready")):
+        if data[key]:
+            yield f"  {words}: {_named(data[key])}"
+
+
+def _named(ids: list[str]) -> str:
+    more = f" and {len(ids) - 8} more" if len(ids) > 8 else ""
+    return f"{', '.join(ids[:8])}{more}"

@@ -1,0 +1,1 @@
+"""What commands share: options, the objects that do the work, consent, errors."""

@@ -1,0 +1,67 @@
+"""The checkpoints that are found, held against the logs of a root; for ``fsck`` and ``verify``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cli.frame.workspace import Reading
+
+if TYPE_CHECKING:
+    from service.proofs.judging import Judged
+    from service.proofs.kept import Kept
+
+
+def judged(
+    workflow: Reading,
+    machines: Iterable[str] = (),
+    files: Sequence[Path] = (),
+    witnesses: Sequence[str] = (),
+    keys: Sequence[str] = (),
+) -> Judged:
+    """Hold the logs of the root against every checkpoint that is kept or named.
+
+    Raises `NotWitnessed` where a witness that is named has nothing to say.
+    """
+    from service.machines.log import PREFIX
+    from service.proofs.asking import keys_named
+    from service.proofs.judging import Judged, judge
+
+    streams = [workflow.log.stream] if workflow.config.workflow is not None else []
+    known, total = keys_named(keys), Judged(0, (), ())
+    for stream in [*streams, *(f"{PREFIX}{id_}" for id_ in machines)]:
+        found = [*_named(files), *_kept(workflow, stream, witnesses)]
+        one = judge(workflow.log.store, stream, found, known)
+        passed = dict.fromkeys((*total.passed_over, *one.passed_over))
+        total = Judged(total.agree + one.agree, (*total.findings, *one.findings), tuple(passed))
+    return total
+
+
+def _named(files: Sequence[Path]) -> Iterator[Kept]:
+    from service.proofs.kept import Kept
+
+    for path in files:
+        yield Kept(str(path), path.read_bytes())
+
+
+def _kept(workflow: Reading, stream: str, witnesses: Sequence[str]) -> Iterator[Kept]:
+    from service.proofs.asking import last_seen
+    from service.proofs.checkpoint import first_hash, origin_of
+    from service.proofs.judging import found_in
+
+    origin = origin_of(stream, first_hash(workflow.log.store, stream) or "")
+    yield from found_in(workflow.root, origin)
+    for url in witnesses:
+        yield last_seen(url, origin)
+
+
+def told_of(found: Judged) -> dict[str, Any]:
+    """Return what is said of checkpoints in an answer."""
+    return {"agree": found.agree, "passed_over": list(found.passed_over)}
+
+
+def lines_of(found: Judged) -> list[str]:
+    """Return what people are told of checkpoints."""
+    agree = [f"{found.agree} checkpoints agree"] if found.agree else []
+    return [*agree, *(f"passed over: {one}" for one in found.passed_over)]

@@ -1,0 +1,183 @@
+"""From an error to a message and an exit code of the contract."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from typer.exceptions import Abort, Exit, TyperException
+
+from cli.frame.exit_codes import CONFLICT, FAILED, FINDINGS, NEEDS_PERSON, NOT_FOUND, REFUSED, USAGE
+from cli.frame.hoist import value_of
+from cli.settings import Format, Settings
+from cli.terminal.output import as_json, escaped, failure, say
+from eventstore import errors as log
+from lifecycle import errors as rules
+from lifecycle.machines import errors as machines
+from reconciler import errors as jobs
+from service import errors as use
+from service.machines import errors as use_machines
+from service.proofs import errors as proofs
+from service.root.trust import UntrustedDatabase
+
+if TYPE_CHECKING:
+    from projections.screens.next_actions import NextAction
+
+#: The first row whose class fits decides; what has no row is a failure of this run (1).
+EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
+    (machines.ApprovalMissing, NEEDS_PERSON),
+    (machines.CircuitOpen, NEEDS_PERSON),
+    (machines.UnsafeResume, NEEDS_PERSON),
+    (machines.ReservedField, REFUSED),
+    (machines.InvalidInput, USAGE),
+    (machines.InvalidDefinition, FAILED),
+    (machines.StateNotFound, NOT_FOUND),
+    (machines.StateAlreadyExists, CONFLICT),
+    (machines.MachineError, REFUSED),
+    (use_machines.VersionConflict, CONFLICT),
+    (rules.AlreadyExists, CONFLICT),
+    (rules.InvalidPayload, USAGE),
+    (rules.UnknownEventType, USAGE),
+    (rules.UnknownStage, NOT_FOUND),
+    (rules.UnknownAmendment, NOT_FOUND),
+    (rules.StaleAmendment, CONFLICT),
+    (rules.ImpactChanged, CONFLICT),
+    (rules.NoWorkflow, NOT_FOUND),
+    (rules.Refused, REFUSED),
+    (rules.NeedsConsent, NEEDS_PERSON),
+    (use.RootExists, CONFLICT),
+    (use.WorkflowExists, CONFLICT),
+    (use.AlreadyThere, CONFLICT),
+    (log.TransferConflict, CONFLICT),
+    (use.NoRoot, NOT_FOUND),
+    (use.NotFound, NOT_FOUND),
+    (use.InvalidOption, USAGE),
+    (use.SqlWrong, USAGE),
+    (use.SqlRefused, REFUSED),
+    (use.RootElsewhere, NEEDS_PERSON),
+    (UntrustedDatabase, NEEDS_PERSON),
+    (log.WrongExpectedVersion, CONFLICT),
+    (log.CommandConflict, CONFLICT),
+    (jobs.AlreadyDriven, CONFLICT),
+    (jobs.AlreadyAutonomous, CONFLICT),
+    (jobs.NoRunner, NOT_FOUND),
+    (jobs.InlineSecret, REFUSED),
+    (jobs.MachineFileMissing, REFUSED),
+    (proofs.UnverifiedNote, FINDINGS),
+    (proofs.CheckpointDenied, FINDINGS),
+    (proofs.ProofRejected, FINDINGS),
+    (proofs.NotWitnessed, FINDINGS),
+    (log.UnsoundLog, FINDINGS),
+    (log.ForeignRule, FINDINGS),
+    (log.InvalidData, USAGE),
+    (log.DatabaseMissing, NOT_FOUND),
+)
+
+#: Words of the libraries in which a wrong value is told, and what people are told.
+_THEIRS = (
+    ("Value error, ", ""),
+    ("Input should be ", "expected "),
+    (", unable to parse string as an integer", ""),
+    (", unable to parse string as a number", ""),
+)
+#: What a rule or a person's decision stands against: something else can be done.
+_REFUSALS = (rules.Refused, rules.NeedsConsent, rules.StaleAmendment, jobs.ReconcilerError)
+#: Next actions that a refusal tells of.
+_FEW = 3
+_OURS = (rules.LifecycleError, use.ServiceError, log.EventStoreError, jobs.ReconcilerError)
+
+
+def exit_code(error: Exception) -> int:
+    """Return the exit code of the contract for an error."""
+    for kind, code in EXIT_CODES:
+        if isinstance(error, kind):
+            return code
+    return FAILED
+
+
+def report(error: Exception, arguments: list[str]) -> int:
+    """Print the error where the caller looks for it, and return the exit code.
+
+    ``arguments`` is the hoisted line: with JSON the error is the one document on stdout, else
+    talk on stderr, so that JSON lines stay bare records.
+    """
+    if isinstance(error, Exit):
+        return error.exit_code
+    if isinstance(error, TyperException):
+        return _print(arguments, "usage", _usage(error), {}, USAGE)
+    if isinstance(error, Abort):
+        return _print(arguments, "aborted", "aborted", {}, FAILED)
+    if os.environ.get("WFCTL_DEBUG") == "1":
+        traceback.print_exception(error)
+    if isinstance(error, _OURS):
+        code, actions = exit_code(error), []
+        if isinstance(error, _REFUSALS):
+            actions = _leading_on(arguments)
+        return _print(arguments, error.code, error.message, error.data, code, actions)
+    if isinstance(error, OSError):
+        return _print(arguments, _os_code(error), _os_message(error), {}, FAILED)
+    message = (
+        f"{type(error).__name__}: {error}. This is a fault of wfctl; WFCTL_DEBUG=1 shows more."
+    )
+    return _print(arguments, "internal", message, {}, FAILED)
+
+
+def _leading_on(arguments: list[str]) -> list[NextAction]:
+    """Return the first commands that lead on from where a refusal left the workflow."""
+    from cli.frame.workspace import reading_of
+
+    root = value_of(arguments, "--root")
+    url = value_of(arguments, "--database-url")
+    settings = Settings(root=Path(root) if root is not None else None, database_url=url)
+    try:
+        with reading_of(settings) as workflow:
+            return workflow.output.next_actions(workflow.state())[:_FEW]
+    except Exception:  # noqa: BLE001 - the refusal is told, whatever keeps us from looking further
+        return []
+
+
+def _print(
+    arguments: list[str],
+    code: str,
+    message: str,
+    data: dict[str, object],
+    exit_: int,
+    actions: Sequence[NextAction] = (),
+) -> int:
+    if _wants_json(arguments):
+        document = as_json(failure(code, message, data, [one.to_dict() for one in actions]))
+        print(escaped(document) if sys.stdout.isatty() else document)
+    else:
+        say(f"wfctl: {message}")
+        for action in actions[:1]:
+            say(f"next: {action}")
+    sys.stdout.flush()
+    return exit_
+
+
+def _usage(error: TyperException) -> str:
+    said = error.format_message() or "expected a command."
+    for found, ours in _THEIRS:
+        said = said.replace(found, ours)
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "wfctl"
+    return f"{said.rstrip('.')}. `{command} --help` lists what there is."
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    return value_of(arguments, "-o", "--output") == Format.JSON
+
+
+def _os_code(error: OSError) -> str:
+    names = {errno.ENOSPC: "disk_full", errno.EDQUOT: "disk_full", errno.EROFS: "read_only"}
+    return names.get(error.errno or 0, "os_error")
+
+
+def _os_message(error: OSError) -> str:
+    where = f" ({error.filename})" if error.filename else ""
+    return f"{error.strerror or error}{where}; nothing that was acknowledged is lost."

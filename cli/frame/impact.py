@@ -1,0 +1,77 @@
+"""An amendment and its impact in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from lifecycle.rules.foresight import Foresight, foresee
+from lifecycle.rules.impact import Impact
+from projections.words.amendments import changes, where
+from projections.words.signs import spelled
+from service.writing.amendments import Question
+
+
+def told(question: Question) -> str:
+    """Return what a person is shown before the answer: all that is signed, the change last."""
+    amendment = question.amendment
+    lines = [
+        f"Amendment proposed: {amendment.id} ({amendment.kind}, {where(amendment)})",
+        f"Described by its proposer: {amendment.description}",
+        f"Reason: {amendment.reason or 'none given'}",
+        "Changes:",
+        *(f"  {line}" for line in changes(amendment)),
+        *(f"Runs: {path}, SHA-256 {sha256}" for path, sha256 in question.scripts.items()),
+        f"Impact: {'; '.join(consequences(question.impact))}",
+        *foreseen(foresee(question.state, amendment, question.impact)),
+    ]
+    return "\n".join(spelled(line) for line in lines)
+
+
+def foreseen(sight: Foresight) -> list[str]:
+    """Return what an approval leaves behind, a line each; nothing where it is nothing."""
+    lines = []
+    if sight.blocked:
+        lines.append(f"Blocked for good: {', '.join(sight.blocked)}")
+    if sight.again:
+        lines.append(f"Computed again: {', '.join(_again(*one) for one in sight.again)}")
+    if sight.results_kept:
+        lines.append(f"Goes on to count: {named(sight.results_kept)}")
+    return [*lines, *(f"Cheaper: {way}" for way in sight.cheaper)]
+
+
+def _again(stage: str, seconds: float | None) -> str:
+    return stage if seconds is None else f"{stage} (took {lasting(seconds)})"
+
+
+def lasting(seconds: float) -> str:
+    """Return a time in one or two units: ``4 s``, ``3 min 20 s``, ``5 h 12 min``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def named(ids: Sequence[str]) -> str:
+    """Return ids in a line; of many the first and their number."""
+    return ", ".join(ids) if len(ids) <= 10 else f"{', '.join(ids[:8])} and {len(ids) - 8} more"
+
+
+def consequences(impact: Impact) -> list[str]:
+    """Return what an approval would bring about, a sentence each."""
+    return list(_consequences(impact)) or ["no result is affected"]
+
+
+def _consequences(impact: Impact) -> Iterator[str]:
+    if impact.invalidated:
+        yield f"invalidates {', '.join(impact.invalidated)}"
+    held = [s for s in impact.affected if s not in impact.invalidated and s not in impact.stopped]
+    if held:
+        yield f"also affects {', '.join(held)}"
+    for stage, attempt in impact.stopped.items():
+        yield f"stops {stage}" + (f" ({attempt})" if attempt else "")
+    for stage, folder in impact.kept.items():
+        yield f"keeps {stage}/ as {folder}/"
+    if impact.seconds:
+        yield f"throws away {lasting(sum(impact.seconds.values()))} of computing"

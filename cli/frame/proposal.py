@@ -1,0 +1,206 @@
+"""From the options of ``wfctl amend propose``, or a file, to the command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lifecycle.rules.amendable import changes_of
+from lifecycle.rules.schema import payload_of
+from lifecycle.state.workflow import Workflow
+from service.documents.plan_file import decode_json, read_plan
+from service.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from lifecycle.payload.models import Payload
+
+#: The field that holds the files that may run, and the word that stands for them as they are now.
+PIN, SCRIPTS = "session_config.pin", "scripts"
+_NAMES = frozenset(
+    {"type", "stage", "description", "reason", "set", "unset", "changes", "insert", "place"}
+    | {"rewire"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked for: dotted paths to values, or changes as they are recorded."""
+
+    kind: str | None = None
+    stage: str | None = None
+    reason: str | None = None
+    description: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    #: ``PATH=VALUE`` as it was typed: of which type a value is, what it replaces says.
+    words: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()
+    changes: dict[str, Any] = field(default_factory=dict)
+    insert: dict[str, Any] | None = None
+    place: int | None = None
+    rewire: list[str] | bool = False
+
+
+def read_proposal(source: str) -> Asked:
+    """Return what a JSON, YAML or TOML file asks for; raises `InvalidOption`, `UnreadablePlan`."""
+    values = read_plan(source)
+    if not isinstance(values, dict) or not set(values) <= _NAMES:
+        found = sorted(set(values) - _NAMES) if isinstance(values, dict) else type(values).__name__
+        raise InvalidOption(
+            f"{source}: expected an object with some of {', '.join(sorted(_NAMES))}; found {found}"
+        )
+    return Asked(
+        kind=values.get("type"),
+        stage=values.get("stage"),
+        reason=values.get("reason"),
+        description=values.get("description"),
+        settings=values.get("set", {}),
+        taken=tuple(values.get("unset", ())),
+        changes=values.get("changes", {}),
+        insert=values.get("insert"),
+        place=values.get("place"),
+        rewire=values.get("rewire", False),
+    )
+
+
+def with_pins(asked: Asked, root: Path, state: Workflow) -> Asked:
+    """Return a proposal in which ``session_config.pin=scripts`` holds the files as they are now."""
+    if asked.settings.get(PIN) != SCRIPTS:
+        return asked
+    from service.consent.scripts import scripts_of
+
+    return replace(asked, settings={**asked.settings, PIN: scripts_of(root, state)})
+
+
+def of_each(state: Workflow, asked: Asked, stages: list[str]) -> list[Asked]:
+    """Return what is asked for of each stage that is named, by an option or before a path.
+
+    Raises `InvalidOption`, `UnknownStage`.
+    """
+    named = list(dict.fromkeys(stages)) or ([asked.stage] if asked.stage is not None else [])
+    of_all: list[str] = []
+    own: dict[str, list[str]] = {}
+    for word in asked.words:
+        head, dot, rest = word.partition("=")[0].partition(".")
+        if dot and rest and head in state.stages:
+            own.setdefault(head, []).append(word.removeprefix(f"{head}."))
+        else:
+            of_all.append(word)
+    if of_all and own and not named:
+        raise InvalidOption(f"--set {of_all[0]}: expected a stage before it, as in --set {word}")
+    targets: list[str | None] = [*named, *(stage for stage in own if stage not in named)] or [None]
+    return [_of_one(state, asked, stage, [*of_all, *own.get(str(stage), [])]) for stage in targets]
+
+
+def _of_one(state: Workflow, asked: Asked, stage: str | None, words: list[str]) -> Asked:
+    target = state.stage(stage) if stage is not None else state
+    settings = {**asked.settings}
+    for word in words:
+        path, equals, text = word.partition("=")
+        if not equals or not path:
+            raise InvalidOption(f"--set: expected PATH=VALUE, found {word!r}")
+        settings[path] = _as_before(_value(text), text, value_at(target, path))
+    return replace(asked, stage=stage, settings=settings)
+
+
+def value_at(target: Any, path: str) -> Any:
+    """Return what is at a dotted path now, None where nothing is."""
+    field_, *keys = path.split(".")
+    found = getattr(target, field_, None)
+    for key in keys:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
+def _as_before(value: Any, text: str, before: Any) -> Any:
+    """Return the value as the type of what it replaces, where the same can be said in it."""
+    if isinstance(before, str) and _is_number(value):
+        return text
+    if isinstance(before, int) and _is_number(before) and isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(before, float) and isinstance(value, int) and _is_number(value):
+        return float(value)
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def changes_of_type(state: Workflow, each: list[Asked]) -> Iterator[str]:
+    """Say of each value that it becomes another type than what it replaces."""
+    for asked in each:
+        target = state.stage(asked.stage) if asked.stage is not None else state
+        for path, value in asked.settings.items():
+            before = value_at(target, path)
+            if before is not None and value is not None and type(before) is not type(value):
+                of = f"{asked.stage}." if asked.stage is not None else ""
+                yield (
+                    f"{of}{path} was {_TYPES.get(type(before), 'a value')} ({before!r:.40}) and "
+                    f"becomes {_TYPES.get(type(value), 'a value')} ({value!r:.40})"
+                )
+
+
+_TYPES = {
+    str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list",
+    dict: "an object",
+}  # fmt: skip
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except ValueError:
+        return text
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def definition_of(text: str) -> dict[str, Any]:
+    """Return a stage's definition given as JSON or as ``@FILE``."""
+    value = read_plan(text[1:]) if text.startswith("@") else decode_json("--insert", text)
+    if not isinstance(value, dict):
+        raise InvalidOption(f"--insert: expected the definition of one stage, found {text:.80}")
+    return value
+
+
+def command_of(state: Workflow, asked: Asked) -> Payload:
+    """Return the command; raises `InvalidPayload`, `UnknownStage`, `InvalidAmendment`."""
+    target = state.stage(asked.stage) if asked.stage is not None else state
+    changes = {**asked.changes, **changes_of(target, asked.settings, asked.taken)}
+    kind = asked.kind or _kind(asked, changes)
+    return payload_of(
+        "amendment.proposed",
+        {
+            "kind": kind,
+            "stage": asked.stage,
+            "description": asked.description or _description(kind, asked, changes),
+            "reason": asked.reason,
+            "changes": changes,
+            "insert": asked.insert,
+            "place": asked.place,
+            "rewire": asked.rewire,
+        },
+    )
+
+
+def _kind(asked: Asked, changes: dict[str, Any]) -> str:
+    if asked.insert is not None:
+        return "stage_insert"
+    if not changes:
+        raise InvalidOption("nothing is asked for: give --set, --insert, --type or --from")
+    return "criteria_change" if set(changes) == {"success_criteria"} else "parameter_change"
+
+
+def _description(kind: str, asked: Asked, changes: dict[str, Any]) -> str:
+    if asked.insert is not None:
+        return f"insert the stage {asked.insert.get('name', '(without a name)')}"
+    if not changes:
+        return f"{kind.removeprefix('stage_')} {asked.stage}"
+    paths = [*asked.settings, *asked.taken, *asked.changes]
+    values = [f"{path} = {json.dumps(v, ensure_ascii=False)}" for path, v in asked.settings.items()]
+    return f"change {', '.join(values or paths)}"[:2_000]

@@ -1,0 +1,150 @@
+"""The options by which ``events`` and ``log`` choose what they print, and how."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from cli.settings import Format
+from cli.terminal.output import Output
+from service.errors import InvalidOption
+from service.reading.moment import Moment
+
+Type = Annotated[
+    list[str] | None, typer.Option("--type", help="Only this type; stage.* for all of a kind.")
+]
+OfStage = Annotated[list[str] | None, typer.Option("--stage", help="Only this stage.")]
+OfSession = Annotated[int | None, typer.Option("--session", help="Only of this session.")]
+ToStatus = Annotated[
+    str | None, typer.Option("--status", help="Only what takes a stage to this status.")
+]
+OfAmendment = Annotated[str | None, typer.Option("--amendment", help="Only of this amendment.")]
+Since = Annotated[str | None, typer.Option(metavar="MOMENT", help="Only after this.")]
+Until = Annotated[str | None, typer.Option(metavar="MOMENT", help="Only up to this.")]
+Grep = Annotated[
+    str | None, typer.Option("--grep", metavar="TEXT", help="Only what holds this, in any case.")
+]
+Newest = Annotated[
+    int | None, typer.Option("-n", "--limit", metavar="N", min=1, help="The newest N.")
+]
+Fields = Annotated[
+    str | None, typer.Option("--fields", metavar="A,B.C", help="Only these fields, in this order.")
+]
+Template = Annotated[
+    str | None, typer.Option("--template", metavar="TEXT", help="A line each, such as '{type}'.")
+]
+Reverse = Annotated[bool, typer.Option("--reverse", help="The newest first.")]
+Follow = Annotated[bool, typer.Option("--follow", help="Go on as events are appended.")]
+
+_PLACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a record is printed: chosen fields, or a template with ``{field}`` in it."""
+
+    fields: tuple[str, ...] = ()
+    template: str | None = None
+
+    def print(
+        self,
+        output: Output,
+        records: Iterable[Record],
+        text: Callable[[Record], str],
+        view: Moment | None,
+    ) -> None:
+        """Print records of a moment; ``text`` is what people see of one where none was chosen."""
+        if self.template is not None:
+            output.records(records, self._filled, view=view)
+        elif self.fields:
+            output.records(map(self._chosen, records), _columns, view=view)
+        else:
+            output.records(records, text, view=view)
+
+    def _filled(self, record: Record) -> str:
+        def place(found: re.Match[str]) -> str:
+            name = found[1]
+            return found[0][0] if name is None else _cell(field(record, name))
+
+        return _PLACE.sub(place, self.template or "")
+
+    def _chosen(self, record: Record) -> Record:
+        return {name: field(record, name) for name in self.fields}
+
+
+def shape_of(output: Output, fields: str | None, template: str | None) -> Shape:
+    """Return what was asked for; raises `InvalidOption` where it excludes itself."""
+    if template is not None and (fields or output.settings.format is not Format.TEXT):
+        raise InvalidOption("--template prints text: leave out --fields and -o json")
+    names = tuple(name.strip() for name in fields.split(",")) if fields else ()
+    return Shape(names, template)
+
+
+def own_form(brief: int | None, others: dict[str, object]) -> None:
+    """Raise `InvalidOption` where --brief stands beside an option that says how to print."""
+    given = [name for name, value in others.items() if value]
+    if brief is not None and given:
+        raise InvalidOption(
+            f"--brief has a form of its own, the newest last: leave out {' and '.join(given)}"
+        )
+
+
+def field(record: Record, name: str) -> Any:
+    """Return what stands at a dotted name, None where nothing does."""
+    value: Any = record
+    for step in name.split("."):
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def ordered(records: Iterable[Record], limit: int | None, reverse: bool) -> Iterable[Record]:
+    """Return the newest ``limit`` records, or all, in their order or the newest first."""
+    if reverse:
+        return newest_first(records, limit)
+    return newest(records, limit) if limit else records
+
+
+def newest(records: Iterable[Record], limit: int | None) -> deque[Record]:
+    """Return the last ``limit`` records, or all; no more than these are ever held."""
+    return deque(records, maxlen=limit)
+
+
+def newest_first(records: Iterable[Record], limit: int | None) -> Iterator[Record]:
+    """Return the records from the last to the first, at most ``limit``."""
+    return reversed(newest(records, limit))
+
+
+def matching(records: Iterable[Record], grep: str | None) -> Iterator[Record]:
+    """Yield the records that hold a text anywhere in their values."""
+    if grep is None:
+        return iter(records)
+    wanted = grep.casefold()
+    return (record for record in records if wanted in _texts(record).casefold())
+
+
+def _texts(value: Any) -> str:
+    if isinstance(value, dict):
+        return "\n".join(map(_texts, value.values()))
+    if isinstance(value, list):
+        return "\n".join(map(_texts, value))
+    return str(value)
+
+
+def _columns(record: Record) -> str:
+    return "\t".join(map(_cell, record.values()))
+
+
+def _cell(value: Any) -> str:
+    """Return a value on one line; what is not text as JSON, nothing for null."""
+    from cli.terminal.output import compact
+
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else compact(value)
+    return " ".join(text.replace("\t", " ").splitlines())

@@ -1,0 +1,252 @@
+"""The composition root: from the options to the objects that do the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cli.settings import Settings, actor_of
+from cli.terminal.output import Output, Standing, say
+from eventstore.address import has_password, is_server
+from eventstore.codec import Schema
+from lifecycle.payload.event_types import UPCASTERS, VERSIONS
+from lifecycle.payload.shape import misfit
+from service.errors import InvalidOption, NoRoot
+from service.root.clock import system_instant
+from service.root.root import Config, Root, open_root
+
+if TYPE_CHECKING:
+    from eventstore.event import RecordedEvent
+    from eventstore.sqlite.journal import Journal
+    from eventstore.store import EventStore
+    from lifecycle.state.workflow import Workflow
+    from reconciler.context import Jobs
+    from service.files.inspection import FilesInspection
+    from service.machines.log import MachineLog
+    from service.reading.log import WorkflowLog
+    from service.reading.moment import Moment
+    from service.writing.workflow_service import Service
+
+SCHEMA = Schema(VERSIONS, UPCASTERS, misfit)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """An opened workflow, for commands that only look."""
+
+    root: Root
+    config: Config
+    log: WorkflowLog
+    output: Output
+
+    @property
+    def files(self) -> FilesInspection:
+        """The files that show the log."""
+        from service.files.inspection import FilesInspection
+
+        return FilesInspection(self.root, self.log)
+
+    def state(self, at: str | None = None, known_at: str | None = None) -> Workflow:
+        """Return the state now, or as it was at a moment."""
+        return self.log.current(moment(at, known_at))
+
+    def replayed(self, at: str | None = None, known_at: str | None = None) -> Workflow:
+        """Return the state folded from the first event, whatever is stored."""
+        return self.log.replayed(moment(at, known_at))
+
+
+def entry(event: RecordedEvent, state: Workflow) -> dict[str, Any] | None:
+    """Return what the log says of an event for people, None where it has no line.
+
+    ``state`` is the one after the event.
+    """
+    from projections.files.progress_log import message
+
+    text = message(event, state)
+    if text is None:
+        return None
+    return {
+        "version": event.version,
+        "type": event.type,
+        "occurred_at": event.occurred_at,
+        "recorded_at": event.recorded_at,
+        "utc_offset": event.utc_offset,
+        "actor": f"{event.actor.kind}:{event.actor.name}",
+        "session": event.session,
+        "stage": event.data.get("stage"),
+        "message": text,
+    }
+
+
+def standing(log: WorkflowLog | MachineLog, workflow: str | None, view: Moment | None) -> Standing:
+    """Return where a log stands, or stood at a moment; ``workflow`` is the one that it is of."""
+    if view is None:
+        head = log.store.head(log.stream)
+        return Standing(workflow, head.version, head.position) if head else Standing()
+    state = log.state(view)
+    if state is None:
+        return Standing()
+    seen = next(iter(log.store.raw(log.stream, after=state.head - 1, upto=state.head)))
+    return Standing(workflow, state.head, seen.position)
+
+
+def moment(at: str | None, known_at: str | None) -> Moment | None:
+    """Return the moment that the options name, None for now."""
+    if at is None and known_at is None:
+        return None
+    from service.reading.moment import parse_moment
+
+    return parse_moment(at, known_at)
+
+
+def settings_of(context: typer.Context) -> Settings:
+    """Return the options of every command."""
+    settings = context.find_root().obj
+    return settings if isinstance(settings, Settings) else Settings()
+
+
+@contextmanager
+def reading(context: typer.Context) -> Iterator[Reading]:
+    """Open the workflow for reading: nothing is written, no lock is taken."""
+    with reading_of(settings_of(context)) as workflow:
+        yield workflow
+
+
+@contextmanager
+def reading_of(settings: Settings) -> Iterator[Reading]:
+    """Open for reading the workflow that the settings name."""
+    from service.reading.log import WorkflowLog
+
+    root, config = open_root(settings.start, settings.database_url, settings.journal)
+    store = opened(root, read_only=True, as_is=settings.as_is)
+    try:
+        log = WorkflowLog(store, config.stream, root.path)
+        output = Output(settings, partial(standing, log, config.workflow), root.path)
+        yield Reading(root, config, log, output)
+    finally:
+        store.close()
+
+
+@contextmanager
+def writing(
+    context: typer.Context, dry_run: bool, *, anywhere: bool = False
+) -> Iterator[tuple[Service, Output]]:
+    """Open the workflow for writing; for a dry run, as a command that only looks does.
+
+    Raises `RootElsewhere` where the root is not where it was, and nobody says what happened;
+    ``anywhere``: it does not matter.
+    """
+    from service.reading.log import WorkflowLog
+    from service.writing.workflow_service import Service
+
+    settings = settings_of(context)
+    require_checked(settings)
+    root, config = open_root(settings.start, settings.database_url, settings.journal)
+    actor = actor_of(settings)
+    store = opened(root, read_only=dry_run)
+    try:
+        log = WorkflowLog(store, config.stream, root.path)
+        service = Service(root, log, actor)
+        if not (dry_run or anywhere):
+            service.settle_place(settings.root_is)
+            _remember(root)
+        yield (
+            service,
+            Output(settings, partial(standing, log, config.workflow), root.path),
+        )
+    finally:
+        store.close()
+
+
+def _remember(root: Root) -> None:
+    from service.root.known_roots import remember  # no read waits for it
+
+    remember(root.path)
+
+
+def require_checked(settings: Settings) -> None:
+    """Raise `InvalidOption` where a command that writes is to take the log as it stands."""
+    if settings.as_is:
+        raise InvalidOption("--as-is is for commands that only read: nothing is written by it")
+
+
+def opened(root: Root, *, read_only: bool, as_is: bool = False) -> EventStore:
+    """Open the root's log; ``as_is``: its rows are read unchecked, and that is said."""
+    from eventstore.engine import open_log
+
+    if as_is:
+        say("wfctl: the log is shown as it stands; nothing of it was checked")
+    return open_log(
+        root.address,
+        schema=SCHEMA,
+        clock=system_instant,
+        read_only=read_only,
+        as_is=as_is,
+        journal=root.journal,
+    )
+
+
+def journal_of(root: Root) -> Journal | None:
+    """Return the journal of a log on SQLite; a server keeps its own."""
+    from eventstore.sqlite.journal import journal_for
+
+    address = root.address
+    return journal_for(address, root.journal) if isinstance(address, Path) else None
+
+
+def address_here(context: typer.Context) -> Path | str:
+    """Return where the log is: the root's, or a server's that is named where there is no root."""
+    settings = settings_of(context)
+    try:
+        return open_root(settings.start, settings.database_url, settings.journal)[0].address
+    except NoRoot:
+        if settings.database_url is None or not is_server(settings.database_url):
+            raise
+        return settings.database_url
+
+
+def create(root: Root) -> EventStore:
+    """Open the root's log for writing, made first where it is not there."""
+    from migrations.upgrade import upgrade  # Alembic is only loaded here
+
+    upgrade(root.address)
+    _remember(root)
+    return opened(root, read_only=False)
+
+
+def tell_of_password(url: str | None) -> None:
+    """Say that a password is not written down, and where it may stand instead."""
+    if url is not None and is_server(url) and has_password(url):
+        say(
+            "wfctl: the password is not kept in config.toml; put it into ~/.pgpass, PGPASSWORD or "
+            "WFCTL_DATABASE_URL"
+        )
+
+
+@contextmanager
+def engine(context: typer.Context, dry_run: bool = False) -> Iterator[tuple[Jobs, Output]]:
+    """Open the workflow with its job runner."""
+    from cli.terminal.talk import Talk
+    from reconciler.context import Jobs
+    from reconciler.dpdispatcher.late_runner import late_runner
+
+    with writing(context, dry_run) as (service, output):
+        talk = Talk(settings_of(context), lambda: service.state().id)
+        jobs = Jobs(service, late_runner(), talk.say, talk.tell)
+        try:
+            yield replace(jobs, waits=partial(talk.waits, jobs)), output
+        finally:
+            talk.clear()
+
+
+def newest_attempt(context: typer.Context, stage: str) -> str | None:
+    """Return the id of the stage's newest attempt."""
+    with reading(context) as workflow:
+        attempt = workflow.state().stage(stage).attempt
+        return attempt.id if attempt is not None else None

@@ -1,0 +1,115 @@
+"""Carrying out a write and telling what it did: the same for every command that writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cli.frame.workspace import writing
+from cli.terminal.output import Output
+from projections.files.progress_log import message
+
+if TYPE_CHECKING:
+    from cli.frame.overruling import Overruling
+    from lifecycle.payload.models import Payload
+    from service.writing.workflow_service import Outcome, WriteOptions
+
+#: What is said of a computation, and what it left can deny.
+_CLAIMS = frozenset({"stage.computed", "stage.completed"})
+
+
+def write(context: typer.Context, options: WriteOptions, *commands: Payload) -> None:
+    """Carry out the commands and print the events they yielded."""
+    with writing(context, options.dry_run) as (service, output):
+        tell(output, service.handle(*commands, options=options), options)
+
+
+def claim(
+    context: typer.Context,
+    options: WriteOptions,
+    *commands: Payload,
+    overruling: Overruling | None = None,
+) -> None:
+    """As `write`, where the evidence does not deny what is said, or a person overrules it.
+
+    Raises `ClaimDenied`.
+    """
+    if not any(command.type in _CLAIMS for command in commands):
+        write(context, options, *commands)
+        return
+    from cli.frame.overruling import claims_of
+    from cli.frame.workspace import engine
+    from reconciler.control.claims import bound
+
+    with engine(context, options.dry_run) as (jobs, output):
+        claims = claims_of(jobs, overruling, options)
+        first = jobs.service.first_answer(options, *commands)
+        for command in commands if first is None else ():
+            if command.type in _CLAIMS:
+                check = claims.computed if command.type == "stage.computed" else claims.over
+                upheld = check(str(command.as_json()["stage"]))
+                if upheld is not None:
+                    commands = (upheld[0], *commands)
+                    options = bound(options, upheld[1])
+        tell(output, jobs.service.handle(*commands, options=options), options)
+
+
+def tell(output: Output, outcome: Outcome, options: WriteOptions) -> None:
+    """Print an outcome: the events appended, or those that would be."""
+    data = {
+        "dry_run": options.dry_run,
+        "repeated": outcome.repeated,
+        "events": events_of(outcome, options),
+        **foreseen(outcome, options),
+    }
+    position = outcome.events[-1].position if outcome.events else None
+    output.result(
+        data, lambda: "\n".join(_lines(outcome, options)), state=outcome.state, position=position
+    )
+
+
+def events_of(outcome: Outcome, options: WriteOptions) -> list[dict[str, Any]]:
+    """Return the outcome's events as data; those only planned have no version yet."""
+    if options.dry_run:
+        return [{"type": p.type, "data": p.model_dump(mode="json")} for p, _ in outcome.planned]
+    return [
+        {"version": e.version, "type": e.type, "event_id": e.event_id, "data": e.data}
+        for e in outcome.events
+    ]
+
+
+def foreseen(outcome: Outcome, options: WriteOptions) -> dict[str, list[str]]:
+    """Return, for a dry run, which of the files that show the log would be written."""
+    if not options.dry_run:
+        return {}
+    from service.writing.dry_run import files_shown
+
+    return {"files": files_shown(outcome.planned, outcome.state)}
+
+
+def _lines(outcome: Outcome, options: WriteOptions) -> list[str]:
+    if options.dry_run:
+        from service.writing.dry_run import files_shown
+
+        head = outcome.state.head - len(outcome.planned)
+        appended = [
+            f"would append v{head + number} {payload.type}: {_subject(payload)}"
+            for number, (payload, _) in enumerate(outcome.planned, 1)
+        ]
+        written = [f"would write {name}" for name in files_shown(outcome.planned, outcome.state)]
+        return [*appended, *written] or ["nothing to append"]
+    lines = [
+        f"v{event.version} {message(event, outcome.state) or event.type}"
+        for event in outcome.events
+    ]
+    if outcome.repeated:
+        lines.append("(this command was carried out before; nothing was appended)")
+    return lines or ["nothing to append"]
+
+
+def _subject(payload: Payload) -> str:
+    data = payload.model_dump(mode="json", exclude_defaults=True)
+    data.pop("document", None)
+    data.pop("layout", None)
+    return " ".join(f"{key}={value}" for key, value in data.items())

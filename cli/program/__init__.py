@@ -1,0 +1,1 @@
+"""The program around the commands: their tree, help, manual page and completion."""

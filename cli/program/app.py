@@ -1,0 +1,95 @@
+"""The program: the options of every command, and the commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.main import get_group
+
+from cli.program.tree import Commands
+from cli.settings import Color, Format, Journal, LogLevel, Settings
+from cli.version import VERSION
+from service.errors import InvalidOption
+from service.root.root import RootIs
+
+
+def _everywhere(
+    context: typer.Context,
+    root: Annotated[
+        str | None, typer.Option("--root", metavar="DIR", help="The workflow's folder.")
+    ] = None,
+    root_is: Annotated[
+        RootIs | None,
+        typer.Option("--root-is", help="What happened to a root that is not where it was."),
+    ] = None,
+    database_url: Annotated[
+        str | None,
+        typer.Option("--database-url", metavar="URL", envvar="WFCTL_DATABASE_URL", help="The log."),
+    ] = None,
+    journal: Annotated[
+        Journal | None,
+        typer.Option("--journal", help="The log's journal; else by its file system."),
+    ] = None,
+    output: Annotated[
+        Format, typer.Option("-o", "--output", help="How results are printed.")
+    ] = Format.TEXT,
+    color: Annotated[Color, typer.Option("--color", help="When colours are used.")] = Color.AUTO,
+    actor: Annotated[
+        str | None, typer.Option("--actor", metavar="KIND:NAME", help="Who acts.")
+    ] = None,
+    log_level: Annotated[
+        LogLevel, typer.Option("--log-level", help="What is said on stderr.")
+    ] = LogLevel.INFO,
+    as_is: Annotated[
+        bool,
+        typer.Option("--as-is", help="Show an altered log as it stands; for reading alone."),
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """wfctl keeps the state of a computational workflow in an event log.
+
+    These options may stand anywhere on the line.
+    """
+    if version:
+        _print_version()
+    if context.invoked_subcommand is None:
+        raise InvalidOption("expected a command; `wfctl --help` lists them")
+    if output is Format.CSV and context.invoked_subcommand != "audit":
+        raise InvalidOption("expected text, json or jsonl after -o: csv is for `wfctl audit` only")
+    folder = Path(root) if root is not None else None
+    context.obj = Settings(
+        folder,
+        database_url,
+        output,
+        color,
+        actor,
+        root_is,
+        journal,
+        log_level=log_level,
+        as_is=as_is,
+    )
+
+
+def _print_version() -> None:
+    print(f"wfctl {VERSION}")
+    raise typer.Exit
+
+
+def build() -> Callable[..., Any]:
+    """Return the program: a function of the arguments, which returns an exit code or nothing."""
+    app = typer.Typer(
+        name="wfctl",
+        cls=Commands,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(_everywhere)
+    return get_group(app).main

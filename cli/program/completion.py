@@ -1,0 +1,157 @@
+"""Shell completion: a script for each shell, which asks wfctl what may stand at a place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from enum import Enum, StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.frame.hoist import EVERYWHERE, hoist, value_of
+from cli.frame.workspace import reading_of, settings_of
+from cli.settings import Color, Format, Journal, LogLevel, Settings
+
+
+class Shell(StrEnum):
+    """For which a script is printed."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+_SCRIPTS = {
+    Shell.BASH: """\
+_wfctl() {
+    local IFS=$'\\n'
+    COMPREPLY=($(wfctl __complete -- "${COMP_WORDS[@]:1:$COMP_CWORD}" 2>/dev/null))
+}
+complete -o default -o nosort -F _wfctl wfctl""",
+    Shell.ZSH: """\
+#compdef wfctl
+_wfctl() {
+    local -a found
+    found=("${(@f)$(wfctl __complete -- "${(@)words[2,$CURRENT]}" 2>/dev/null)}")
+    if [[ -n "$found" ]]; then compadd -V wfctl -a found; else _files; fi
+}
+if [[ "$funcstack[1]" = "_wfctl" ]]; then _wfctl "$@"; else compdef _wfctl wfctl; fi""",
+    Shell.FISH: """\
+complete -c wfctl -k -a '(wfctl __complete -- (commandline -opc)[2..-1] (commandline -ct) \
+2>/dev/null)'""",
+}
+#: Options of every command → what may follow, where that is known.
+_OF_ALL: dict[str, type[Enum]] = {
+    "-o": Format,
+    "--output": Format,
+    "--color": Color,
+    "--journal": Journal,
+    "--log-level": LogLevel,
+}
+
+
+def completion(
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
+) -> None:
+    """Print the script that lets a shell complete commands, stages, formats and amendments."""
+    print(_SCRIPTS[shell])
+
+
+def complete(
+    context: typer.Context, words: Annotated[list[str] | None, typer.Argument()] = None
+) -> None:
+    """Print what may stand in place of the last of the words of a command line."""
+    for found in candidates(context.find_root().command, settings_of(context), words or [""]):
+        print(found)
+
+
+def candidates(program: Any, settings: Settings, words: list[str]) -> list[str]:
+    """Return what may stand in place of the last word, in the order of the help."""
+    *before, partial = words
+    if before and before[-1] in EVERYWHERE:
+        return _beginning(partial, (one.value for one in _OF_ALL.get(before[-1], ())))
+    line = hoist(before)
+    root = value_of(line, "--root")
+    settings = replace(settings, root=Path(root)) if root is not None else settings
+    command, rest = _command(program, [word for word in before if word not in _taken(before)])
+    if hasattr(command, "commands"):
+        names = (name for name in command.commands if not name.startswith("_"))
+        return _beginning(partial, names)
+    return _beginning(partial, _of_command(command, rest, partial, settings))
+
+
+def _taken(before: list[str]) -> set[str]:
+    """Return the options of every command with their values: they may stand anywhere."""
+    taken: set[str] = set()
+    for word, following in zip(before, [*before[1:], ""], strict=True):
+        if word in EVERYWHERE:
+            taken |= {word, following}
+    return taken
+
+
+def _beginning(partial: str, names: Iterable[str]) -> list[str]:
+    return [name for name in dict.fromkeys(names) if name.startswith(partial)]
+
+
+def _command(program: Any, words: list[str]) -> tuple[Any, list[str]]:
+    """Return the command that the words lead to, and the words behind its name."""
+    found = program
+    for number, word in enumerate(words):
+        commands = getattr(found, "commands", None)
+        if commands is None or word not in commands:
+            return found, words[number:]
+        found = commands[word]
+    return found, []
+
+
+def _of_command(command: Any, rest: list[str], partial: str, settings: Settings) -> Iterator[str]:
+    params = command.params
+    if rest and rest[-1].startswith("-"):
+        option = next((one for one in params if rest[-1] in one.opts), None)
+        if option is not None and not getattr(option, "is_flag", False):
+            yield from _values(option, settings)
+            return
+    if partial.startswith("-"):
+        for param in params:
+            yield from (name for name in param.opts if name.startswith("--"))
+        return
+    for param in params:
+        if param.param_type_name == "argument":
+            yield from _values(param, settings)
+
+
+def _values(param: Any, settings: Settings) -> Iterator[str]:
+    """Yield what an argument or option may be, by what its help calls it."""
+    metavar = str(param.metavar or "").strip("[].")
+    kind = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        yield from (str(one.value) for one in kind)
+    elif metavar in ("SHELL", "TOPIC"):
+        yield from _names(metavar)
+    elif metavar in ("STAGE", "AMENDMENT", "FIELD") or param.name in ("stage", "stages"):
+        yield from _of_workflow("AMENDMENT" if metavar == "AMENDMENT" else "STAGE", settings)
+
+
+def _names(metavar: str) -> Iterator[str]:
+    if metavar == "SHELL":
+        yield from (shell.value for shell in Shell)
+        return
+    from cli.program.topics import TOPICS
+    from cli.program.tree import COMMANDS
+
+    yield from (*TOPICS, *(name for name in COMMANDS if not name.startswith("_")))
+
+
+def _of_workflow(kind: str, settings: Settings) -> list[str]:
+    """Return the ids of stages, or of amendments, those that wait first; nothing without a root."""
+    try:
+        with reading_of(settings) as workflow:
+            state = workflow.state()
+    except Exception:  # noqa: BLE001 - whatever is wrong is told by the command itself
+        return []
+    if kind == "STAGE":
+        return list(state.stages)
+    pending = [amendment.id for amendment in state.pending_amendments]
+    return [*pending, *(id_ for id_ in state.amendments if id_ not in pending)]

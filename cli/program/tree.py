@@ -1,0 +1,207 @@
+"""The tree of commands: which there are, and where each is loaded from when it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
+
+from cli.program.coercion import taken_as_typed
+
+PORCELAIN = "Porcelain"
+PLUMBING = "Plumbing"
+
+#: Command → where its function lives. A module is only loaded where its command is called.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "init": (PORCELAIN, "cli.commands.init:init"),
+    "plan": (PORCELAIN, "cli.commands.plan:build"),
+    "import": (PORCELAIN, "cli.commands.importing:import_"),
+    "status": (PORCELAIN, "cli.commands.status:status"),
+    "show": (PORCELAIN, "cli.commands.show:show"),
+    "log": (PORCELAIN, "cli.commands.log:log"),
+    "logs": (PORCELAIN, "cli.commands.logs:logs"),
+    "stage": (PORCELAIN, "cli.commands.stage:build"),
+    "dispatch": (PORCELAIN, "cli.commands.dispatch:dispatch"),
+    "wait": (PORCELAIN, "cli.commands.dispatch:wait"),
+    "run": (PORCELAIN, "cli.commands.run:run"),
+    "runner": (PORCELAIN, "cli.commands.runner:build"),
+    "session": (PORCELAIN, "cli.commands.session:build"),
+    "report": (PORCELAIN, "cli.commands.report:report"),
+    "rehydrate": (PORCELAIN, "cli.commands.reconcile:rehydrate"),
+    "reconcile": (PORCELAIN, "cli.commands.reconcile:reconcile"),
+    "amend": (PORCELAIN, "cli.commands.amend:build"),
+    "rerun": (PORCELAIN, "cli.commands.rerun:rerun"),
+    "blame": (PORCELAIN, "cli.commands.blame:blame"),
+    "why": (PORCELAIN, "cli.commands.why:why"),
+    "diff": (PORCELAIN, "cli.commands.diff:diff"),
+    "audit": (PORCELAIN, "cli.commands.audit.group:build"),
+    "verify": (PORCELAIN, "cli.commands.verify:verify"),
+    "clean": (PORCELAIN, "cli.commands.clean:clean"),
+    "drift": (PORCELAIN, "cli.commands.drift:build"),
+    "pin": (PORCELAIN, "cli.commands.pin:pin"),
+    "checkpoint": (PORCELAIN, "cli.commands.checkpoint:checkpoint"),
+    "witness": (PORCELAIN, "cli.commands.witness:build"),
+    "note": (PORCELAIN, "cli.commands.append:note"),
+    "watch": (PORCELAIN, "cli.commands.watch:watch"),
+    "export": (PORCELAIN, "cli.commands.export:export"),
+    "machine": (PORCELAIN, "cli.commands.machine.group:build"),
+    "list": (PORCELAIN, "cli.commands.listing:list_"),
+    "mcp": (PORCELAIN, "cli.commands.mcp:mcp"),
+    "demo": (PORCELAIN, "cli.demo.command:demo"),
+    "help": (PORCELAIN, "cli.program.topics:help_"),
+    "completion": (PORCELAIN, "cli.program.completion:completion"),
+    "append": (PLUMBING, "cli.commands.append:append"),
+    "replay": (PLUMBING, "cli.commands.replay:replay"),
+    "events": (PLUMBING, "cli.commands.events:events"),
+    "fsck": (PLUMBING, "cli.commands.events:fsck"),
+    "schema": (PLUMBING, "cli.commands.events:schema"),
+    "db": (PLUMBING, "cli.commands.db:build"),
+    "__complete": ("", "cli.program.completion:complete"),
+}
+_GROUPS = frozenset(
+    {"amend", "audit", "db", "drift", "machine", "plan", "runner", "session", "stage", "witness"}
+)
+
+#: Group → a table of its commands, each of which is loaded where it is called.
+_TABLES = {
+    "audit": "cli.commands.audit.group:COMMANDS",
+    "machine": "cli.commands.machine.group:COMMANDS",
+}
+#: Characters of a help's first sentence that are shown.
+_WHOLE = 500
+
+
+class _Loaded(MutableMapping[str, Any]):
+    """Name → command of typer; one is loaded when it is looked up, and only its names before."""
+
+    def __init__(self, names: Iterable[str], load: Callable[[str], Any]) -> None:
+        self._found: dict[str, Any] = dict.fromkeys(names)
+        self._load = load
+
+    def __getitem__(self, name: str) -> Any:
+        if self._found[name] is None:
+            self._found[name] = self._load(name)
+        return self._found[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._found[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+class _Helped:
+    """What the help of commands and groups has in common: plain names, an example, an end."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments and options, and of a group its commands."""
+        from cli.program.helping import write_options
+
+        write_options(self, ctx, formatter)
+        if isinstance(self, TyperGroup):
+            self.format_commands(ctx, formatter)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage line."""
+        from cli.program.helping import usage_pieces
+
+        pieces: list[str] = super().collect_usage_pieces(ctx)  # type: ignore[misc]
+        return usage_pieces(pieces)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write what every command takes, and an example."""
+        from cli.program.helping import path_of, write_end
+
+        if ctx.parent is not None:
+            write_end(path_of(ctx), formatter, is_group=isinstance(self, TyperGroup))
+
+
+class Command(_Helped, TyperCommand):
+    """A command that loads pydantic only for values that are not plainly right."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return its arguments and options, that of the help among them."""
+        return taken_as_typed(super().get_params(ctx))
+
+
+class Group(_Helped, TyperGroup):
+    """A group whose help is written plainly: rich takes longer to load than a command to run."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return its options, that of the help among them."""
+        return taken_as_typed(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Show the help where no command is named, which is an error nevertheless."""
+        if self.no_args_is_help and not args and not ctx.resilient_parsing:
+            print(ctx.get_help())
+            ctx.fail("expected a command.")
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - as the base class has it
+        """Return the names of the commands, in their order; nothing is loaded for them."""
+        return list(self.commands)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write each command with the first sentence of its help, whole."""
+        self._section("Commands", self.list_commands(ctx), formatter)
+
+    def _section(self, title: str, names: list[str], formatter: Any) -> None:
+        with formatter.section(title):
+            rows = [(name, self.commands[name].get_short_help_str(_WHOLE)) for name in names]
+            formatter.write_dl(rows)
+
+
+class Commands(Group):
+    """The group of all commands."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = _Loaded(COMMANDS, _load)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - likewise
+        """Write the commands in two groups, as the contract has them."""
+        for panel in (PORCELAIN, PLUMBING):
+            names = [name for name, (found, _) in COMMANDS.items() if found == panel]
+            self._section(panel, names, formatter)
+
+
+def _load(name: str) -> Any:
+    found = _at(COMMANDS[name][1])
+    if name not in _GROUPS:
+        return _command(name, found)
+    group: typer.Typer = found()
+    for info in group.registered_commands:
+        info.cls = Command
+    around = _plain()
+    around.add_typer(group, name=name, cls=Group)
+    loaded: Any = get_group(around).commands[name]
+    if name in _TABLES:
+        places: dict[str, str] = _at(_TABLES[name])
+        loaded.commands = _Loaded(places, lambda inner: _command(inner, _at(places[inner])))
+    return loaded
+
+
+def _at(place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def _command(name: str, function: Callable[..., Any]) -> Any:
+    around = _plain()
+    around.command(name, cls=Command)(function)
+    return get_group(around).commands[name]
+
+
+def _plain() -> typer.Typer:
+    return typer.Typer(add_completion=False, rich_markup_mode=None)

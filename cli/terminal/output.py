@@ -1,0 +1,238 @@
+"""Printing: one JSON envelope, bare JSON lines, or text for people. Talk goes to stderr."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cli.settings import Color, Format, Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lifecycle.state.workflow import Workflow
+    from projections.screens.next_actions import NextAction
+    from service.reading.moment import Moment
+
+#: What a line of ours may hold beside what can be seen: its end, tabs, and the styles set here.
+_OURS = re.compile(r"(\x1b\[(?:[012]|(?:1;)?3[1-6])m|[\n\t])")
+#: Next actions that a brief answer has, and what it leaves out.
+_FEW = 3
+_EMPTY: tuple[Any, ...] = ("", [], {})
+
+
+class Standing(NamedTuple):
+    """Where a log stands, as ``_meta`` says it; all None where it holds nothing."""
+
+    workflow: str | None = None
+    version: int | None = None
+    position: int | None = None
+
+
+class Output:
+    """Prints a command's result in the format that was asked for.
+
+    ``standing`` looks where the log stands at a moment; it is asked only where ``_meta`` is
+    printed. ``root`` is the workflow's folder, whose state its next actions go by too.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        standing: Callable[[Moment | None], Standing] | None = None,
+        root: Path | None = None,
+    ) -> None:
+        self.settings = settings
+        self._standing = standing
+        self._root = root
+        self.through_pager = False
+
+    @property
+    def is_text(self) -> bool:
+        """Whether people read it."""
+        return self.settings.format is Format.TEXT
+
+    def result(
+        self,
+        data: Any,
+        text: Callable[[], str],
+        *,
+        state: Workflow | None = None,
+        actions: Sequence[NextAction] | None = None,
+        position: int | None = None,
+        view: Moment | None = None,
+        is_brief: bool = False,
+    ) -> None:
+        """Print ``data`` as the envelope or as one line, or ``text()`` for people.
+
+        ``view`` is the moment that is shown, where there is no ``state`` of it; ``is_brief``:
+        nothing empty is printed.
+        """
+        shown = self.rendered(
+            data,
+            text,
+            state=state,
+            actions=actions,
+            position=position,
+            view=view,
+            is_brief=is_brief,
+        )
+        if shown:
+            self.print(shown)
+
+    def rendered(
+        self,
+        data: Any,
+        text: Callable[[], str],
+        *,
+        state: Workflow | None = None,
+        actions: Sequence[NextAction] | None = None,
+        position: int | None = None,
+        view: Moment | None = None,
+        is_brief: bool = False,
+        about: dict[str, Any] | None = None,
+    ) -> str:
+        """Return what `result` prints, without the last newline; ``about`` is for ``_meta``."""
+        if self.is_text:
+            return text()
+        if self.settings.format is Format.JSONL:
+            return compact(lean(data) if is_brief else data)
+        if actions is None:
+            actions = self.next_actions(state) if state is not None else ()
+            actions = actions[:_FEW] if is_brief else actions
+        meta = {**self._meta(state, position, view)._asdict(), **(about or {})}
+        answer = success(data, [action.to_dict() for action in actions], meta)
+        return as_json(lean(answer) if is_brief else answer)
+
+    def next_actions(self, state: Workflow) -> list[NextAction]:
+        """Return what leads on from a state, as it is around it now."""
+        from projections.screens.next_actions import Surroundings, next_actions
+        from service.files.surroundings import surroundings
+
+        around = surroundings(self._root, state) if self._root is not None else Surroundings()
+        return next_actions(state, around)
+
+    def _meta(self, state: Workflow | None, position: int | None, view: Moment | None) -> Standing:
+        """Return what was shown: the state and the position given, else what the log says."""
+        if self._standing is None or position is not None:
+            head = state.head if state is not None else None
+            return Standing(state.id if state is not None else None, head, position)
+        found = self._standing(view)
+        if state is None or state.head == found.version:
+            return found
+        if found.version is not None and state.head < found.version:
+            from service.reading.moment import Moment
+
+            return self._standing(Moment(version=state.head))
+        return Standing(state.id, state.head)
+
+    def records(
+        self,
+        records: Iterable[dict[str, Any]],
+        text: Callable[[dict[str, Any]], str],
+        *,
+        view: Moment | None = None,
+    ) -> None:
+        """Print a sequence: one line each (text, jsonl), or one envelope that holds them all."""
+        if self.settings.format is Format.JSON:
+            self.result(list(records), lambda: "", view=view)
+            return
+        for record in records:
+            self.print(text(record) if self.is_text else compact(record))
+            sys.stdout.flush()
+
+    def print(self, text: str) -> None:
+        """Print what was rendered; at a terminal nothing that steers it."""
+        if self.is_terminal:
+            text = harmless(text) if self.is_text else escaped(text)
+        print(text)
+
+    def style(self, text: str, code: str) -> str:
+        """Return ``text`` in an ANSI style (``1`` bold, ``31`` red …) where colours are used."""
+        return f"\x1b[{code}m{text}\x1b[0m" if self._colored else text
+
+    @property
+    def _colored(self) -> bool:
+        if self.settings.color is not Color.AUTO:
+            return self.settings.color is Color.ALWAYS
+        return self.is_terminal and not os.environ.get("NO_COLOR")
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether what is printed goes to a terminal, through a pager too."""
+        return self.through_pager or sys.stdout.isatty()
+
+
+def harmless(text: str) -> str:
+    """Return what a terminal may be given: words of others must not clear it or paint over it."""
+    if text.isprintable() and text.isascii():
+        return text
+    from projections.words.signs import marked
+
+    # Every second part is one of ours.
+    parts = _OURS.split(text)
+    return "".join(part if own % 2 else marked(part) for own, part in enumerate(parts))
+
+
+def escaped(document: str) -> str:
+    """Return JSON of the same value, in which nothing steers a terminal."""
+    if document.isascii() and "\x7f" not in document:
+        return document
+    from projections.words.signs import spelled_json
+
+    return spelled_json(document)
+
+
+def say(text: str) -> None:
+    """Talk to the person on stderr."""
+    print(harmless(text) if sys.stderr.isatty() else text, file=sys.stderr, flush=True)
+
+
+def success(data: Any, actions: Sequence[dict[str, Any]], meta: dict[str, Any]) -> dict[str, Any]:
+    """Return the envelope of a command that went well."""
+    return {
+        "success": True,
+        "data": data,
+        "next_actions": list(actions),
+        "_meta": meta,
+    }
+
+
+def failure(
+    code: str, message: str, data: dict[str, Any], actions: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """Return the envelope of a command that failed; ``actions`` are what may be done instead."""
+    found = {"success": False, "error": {"code": code, "message": message, "data": data}}
+    return {**found, "next_actions": list(actions)} if actions else found
+
+
+def lean(value: Any) -> Any:
+    """Return plain JSON values without what is empty: null, ``""``, ``[]``, ``{}``."""
+    if isinstance(value, dict):
+        kept = {key: lean(one) for key, one in value.items()}
+        return {key: one for key, one in kept.items() if one is not None and one not in _EMPTY}
+    if isinstance(value, (list, tuple)):
+        return [lean(one) for one in value]
+    return value
+
+
+def as_json(value: Any) -> str:
+    """Return JSON: indented where a person reads it at a terminal, else on one line."""
+    return pretty(value) if sys.stdout.isatty() else compact(value)
+
+
+def pretty(value: Any) -> str:
+    """Return JSON for people."""
+    import json
+
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def compact(value: Any) -> str:
+    """Return JSON on one line."""
+    import json
+
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

@@ -1,0 +1,165 @@
+"""What wfctl says on stderr while it works: structured lines, for people and for programs.
+
+On a terminal a line is a sentence, elsewhere a JSON object; what progress.log holds is said there
+at the level debug alone. structlog is loaded with the first line, so a command that says nothing
+does not wait for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from cli.settings import Color, LogLevel, Settings
+from cli.terminal.output import harmless
+from projections.files.progress_log import message
+from service.writing.workflow_service import Outcome
+
+if TYPE_CHECKING:
+    from structlog.typing import EventDict, Processor
+
+    from cli.terminal.waiting import Waiting
+    from lifecycle.state.workflow import Workflow
+    from reconciler.context import Jobs
+
+#: Event types that say more than that something went on.
+_LEVELS = {
+    "stage.failed": LogLevel.ERROR,
+    "stage.blocked": LogLevel.WARNING,
+    "drift.detected": LogLevel.WARNING,
+}
+#: Events that lead from one status to the next: the next one says what came of it.
+_STEPS = frozenset(
+    {
+        "attempt.observed",
+        "attempt.left",
+        "cost.charged",
+        "note.logged",
+        "session.started",
+        "session.ended",
+        "stage.computed",
+        "stage.prepared",
+        "stage.readied",
+    }
+)
+#: ``scheme://user:password@host``, and a secret that follows its own name.
+_IN_ADDRESS = re.compile(r"(\w+://[^\s:/@]*):[^\s/@]+@")
+_NAMES = r"pass(?:word|phrase|wd)?|\w*secret|\w*token|api[_-]?key|private[_-]?key"
+_NAMED = re.compile(rf"\b({_NAMES})(['\"]?\s*[:=]\s*['\"]?)[^\s'\",;]+", re.IGNORECASE)
+_NAME = re.compile(_NAMES, re.IGNORECASE)
+_HIDDEN = "***"
+
+
+class Talk:
+    """Says on stderr what is going on, with the workflow and whatever it is about."""
+
+    def __init__(self, settings: Settings, workflow: Callable[[], str]) -> None:
+        self._settings = settings
+        self._workflow = workflow
+        self._waiting: Waiting | None = None
+
+    def say(self, text: str, *, level: str = "info", **about: Any) -> None:
+        """Say a sentence; ``about`` names what it is about: a stage, an attempt."""
+        self._line(LogLevel(level), text, about)
+
+    def tell(self, outcome: Outcome) -> None:
+        """Tell people at a terminal what was just recorded, as the log says it.
+
+        Elsewhere progress.log and the answer hold it: there it is debug, as everywhere what only
+        leads from one status to the next.
+        """
+        for event in outcome.events:
+            text = message(event, outcome.state)
+            about = {
+                "stage": event.data.get("stage"),
+                "attempt": event.data.get("attempt"),
+                "session": event.session,
+                "type": event.type,
+                "version": event.version,
+            }
+            level = _LEVELS.get(event.type, LogLevel.INFO)
+            is_new = bool(text) and event.type not in _STEPS and sys.stderr.isatty()
+            self._line(level if is_new else LogLevel.DEBUG, text or event.type, about)
+
+    def waits(self, jobs: Jobs, state: Workflow) -> None:
+        """Show what is waited for, unless only warnings are wanted."""
+        if LogLevel.INFO.number < self._settings.log_level.number:
+            return
+        from service.root.clock import system_clock
+
+        if self._waiting is None:
+            from cli.terminal.waiting import Waiting
+            from reconciler.control.progress import Progress
+
+            self._waiting = Waiting(Progress(jobs).of, self.say)
+        self._waiting.show(state, system_clock())
+
+    def clear(self) -> None:
+        """Take away the line that says what is waited for."""
+        if self._waiting is not None:
+            self._waiting.clear()
+
+    def _line(self, level: LogLevel, text: str, about: dict[str, Any]) -> None:
+        known = {key: value for key, value in about.items() if value is not None}
+        if level.number >= self._settings.log_level.number:
+            self.clear()
+            self._logger.log(level.number, text, **(known if self._wants_keys else {}))
+
+    @property
+    def _wants_keys(self) -> bool:
+        """Whether what a line is about is said beside the sentence, which names it too."""
+        return not sys.stderr.isatty() or self._settings.log_level is LogLevel.DEBUG
+
+    @cached_property
+    def _logger(self) -> Any:
+        import structlog
+
+        return structlog.wrap_logger(
+            structlog.PrintLogger(sys.stderr),
+            processors=[
+                structlog.processors.add_log_level,
+                without_secrets,
+                *self._rendered(),
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
+        ).bind(**({"workflow": self._workflow()} if self._wants_keys else {}))
+
+    def _rendered(self) -> list[Processor]:
+        import structlog
+
+        if sys.stderr.isatty():
+            clock = structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False)
+            people = structlog.dev.ConsoleRenderer(colors=self._is_colored, pad_event_to=0)
+            return [clock, people, _harmless]
+        return [
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.EventRenamer("message"),
+            structlog.processors.JSONRenderer(ensure_ascii=False),
+        ]
+
+    @property
+    def _is_colored(self) -> bool:
+        if self._settings.color is not Color.AUTO:
+            return self._settings.color is Color.ALWAYS
+        return not os.environ.get("NO_COLOR")
+
+
+def without_secrets(logger: Any, method: str, line: EventDict) -> EventDict:
+    """Hide what follows the name of a secret, and the password of an address."""
+    return {key: _HIDDEN if _NAME.fullmatch(key) else _hidden(line[key]) for key in line}
+
+
+def _harmless(logger: Any, method: str, line: Any) -> str:
+    """Take from a line for a terminal what would steer it."""
+    return harmless(str(line))
+
+
+def _hidden(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return _NAMED.sub(rf"\1\2{_HIDDEN}", _IN_ADDRESS.sub(rf"\1:{_HIDDEN}@", value))

@@ -1,0 +1,1 @@
+"""A log moved to another place, or written as lines that need no engine."""

@@ -1,0 +1,156 @@
+"""The fold of amendments: proposed, then approved with an accepted proof, or rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any
+
+from lifecycle.event import Event
+from lifecycle.state.retry import retry_limit
+from lifecycle.state.status import ACTIVE, Status
+from lifecycle.state.workflow import Amendment, Stage, Workflow
+from lifecycle.words.document import STAGE_FIELDS
+
+#: Fields whose values are objects; a change names the key inside: field → key → old and new.
+KEYED = frozenset({"parameters", "backend_profiles", "session_config"})
+#: What a submission is built from; where one changes, a prepared submission says something else.
+_BUILT_FROM = frozenset({"parameters", "backend", "inputs"})
+_PROFILES = frozenset({"default_backend", "backend_profiles"})
+
+
+def takes_effect(draft: Workflow, event: Event) -> bool:
+    """Whether an event may change the state: what follows from an amendment needs it approved."""
+    named = event.data.get("amendment") or event.data.get("superseded_by")
+    if named is None:
+        return event.type not in ("stage.invalidated", "stage.skipped")
+    if event.type.startswith("amendment."):
+        return True
+    amendment = draft.amendments.get(named)
+    # The record of another's keeping came with no proof of consent: nothing follows from it.
+    if amendment is None or amendment.record is not None:
+        return False
+    return amendment.status == "approved" and _covers(amendment, event)
+
+
+def _covers(amendment: Amendment, event: Event) -> bool:
+    """Whether the amendment is of a kind from which the event follows, and for this stage."""
+    stage = event.data.get("stage")
+    if event.type == "stage.skipped":
+        return amendment.kind == "stage_skip" and amendment.stage == stage
+    return stage == amendment.stage or stage in amendment.invalidated_stages
+
+
+def propose(draft: Workflow, event: Event) -> None:
+    """Keep a proposal; nothing else changes. An id is given once."""
+    data = event.data
+    draft.amendments.setdefault(
+        data["amendment"],
+        Amendment(
+            id=data["amendment"],
+            kind=data["kind"],
+            stage=data.get("stage"),
+            description=data["description"],
+            reason=data.get("reason"),
+            proposed_at=event.occurred_at,
+            changes=data.get("changes", {}),
+            insert=data.get("insert"),
+            place=data.get("place"),
+            rewired=data.get("rewired", {}),
+            also=data.get("also", []),
+        ),
+    )
+
+
+def reject(draft: Workflow, event: Event) -> None:
+    """Close a proposal; nothing else changes."""
+    amendment = draft.amendments.get(event.data["amendment"])
+    if amendment is not None and amendment.status == "proposed":
+        amendment.status = "rejected"
+        amendment.decided_at = event.occurred_at
+
+
+def approve(draft: Workflow, event: Event, accepted: Container[str]) -> None:
+    """Apply a proposal, where its proof of consent was accepted; else change nothing."""
+    amendment = draft.amendments.get(event.data.get("amendment", ""))
+    if amendment is None or amendment.status != "proposed" or event.hash not in accepted:
+        return
+    draft.version += 1
+    amendment.status = "approved"
+    amendment.version = draft.version
+    amendment.decided_at = event.occurred_at
+    draft.scripts = event.data.get("scripts", {})
+    amendment.approved_by = event.data.get("approved_by", "user")
+    amendment.invalidated_stages = event.data.get("invalidated_stages", [])
+    apply(draft, amendment)
+    _mark(draft, amendment)
+
+
+def apply(draft: Workflow, amendment: Amendment) -> None:
+    """Change what the amendment defines anew; no status changes."""
+    if amendment.insert is not None:
+        _insert(draft, amendment.insert, amendment.place)
+    for stage, change in amendment.rewired.items():
+        for field, values in rewired_fields(change).items():
+            setattr(draft.stages[stage], field, values["new"])
+    target = draft.stages[amendment.stage] if amendment.stage else draft
+    for field, change in amendment.changes.items():
+        setattr(target, field, _changed(getattr(target, field), field, change))
+
+
+def rewired_fields(change: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return old and new by the field of a stage that a rewiring changes.
+
+    What it depends on stands at the top; what it reads no longer, below ``inputs``.
+    """
+    needs = {key: value for key, value in change.items() if key != "inputs"}
+    inputs = {"inputs": change["inputs"]} if "inputs" in change else {}
+    return {"depends_on": needs, **inputs}
+
+
+def _insert(draft: Workflow, definition: dict[str, Any], place: int | None) -> None:
+    known = {k: v for k, v in definition.items() if k in STAGE_FIELDS and k != "status"}
+    extra = {k: v for k, v in definition.items() if k not in STAGE_FIELDS}
+    entries = list(draft.stages.items())
+    where = len(entries) if place is None else place
+    entries.insert(where, (definition["id"], Stage(**known, extra=extra)))
+    draft.stages = dict(entries)
+
+
+def _changed(value: Any, field: str, change: dict[str, Any]) -> Any:
+    if field not in KEYED:
+        return change["new"]
+    new = dict(value)
+    for key, leaf in change.items():
+        if "new" in leaf:
+            new[key] = leaf["new"]
+        else:
+            new.pop(key, None)
+    return new
+
+
+def _mark(draft: Workflow, amendment: Amendment) -> None:
+    """Note what must not go on as if nothing had changed."""
+    for id_ in amendment.invalidated_stages:
+        stage = draft.stages[id_]
+        if stage.status in ACTIVE and stage.attempts:
+            stage.attempts[-1].outdated_by = amendment.id
+    for stage in _built_anew(draft, amendment):
+        stage.regenerate = True
+    for target in map(draft.stage, amendment.targets):
+        if target.status is Status.FAILED and _runs_again(draft, amendment, target):
+            target.rerun_by = amendment.id
+
+
+def _runs_again(draft: Workflow, amendment: Amendment, stage: Stage) -> bool:
+    """Whether an approval lets a failed stage go on: one decision is enough where no retry is left.
+
+    With retries left somebody says what was put right, and retries it.
+    """
+    used_up = stage.retry_count >= retry_limit(draft.backend_type(stage))
+    return amendment.kind == "stage_rerun" or (used_up and bool(amendment.changes))
+
+
+def _built_anew(draft: Workflow, amendment: Amendment) -> list[Stage]:
+    if amendment.stage is not None:
+        return [draft.stages[amendment.stage]] if _BUILT_FROM & set(amendment.changes) else []
+    return list(draft.stages.values()) if _PROFILES & set(amendment.changes) else []

@@ -1,0 +1,64 @@
+"""The fold of foreign changes: kept, then adopted or reverted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lifecycle.event import Event
+from lifecycle.state.workflow import Drift, Workflow
+from lifecycle.words.document import DEFINITIONAL, STAGE_FIELDS, WORKFLOW_FIELDS
+from lifecycle.words.layout import restore
+
+
+def detected(draft: Workflow, event: Event) -> None:
+    """Keep in mind what waits for somebody; a change of the form alone does not."""
+    data = event.data
+    if data.get("kept_as") is None or not (data["differences"] or data["kind"] == "unreadable"):
+        return
+    draft.drifts.append(
+        Drift(
+            event.version,
+            data["file"],
+            data["kind"],
+            data["base"],
+            data["kept_as"],
+            [_name(d) for d in data["differences"] if _is_definitional(d)],
+        )
+    )
+
+
+def _is_definitional(difference: dict[str, Any]) -> bool:
+    """Whether it changes what only an amendment may change of a stage that stays."""
+    path = difference.get("path") or [None]
+    return difference.get("stage") is not None and path[0] in DEFINITIONAL
+
+
+def _name(difference: dict[str, Any]) -> str:
+    return ".".join([difference["stage"], *map(str, difference["path"])])
+
+
+def adopted(draft: Workflow, event: Event) -> None:
+    """Close the drift; take over the fields that nobody specified."""
+    for change in event.data.get("unknown", []):
+        _take_over(draft, change)
+    _close(draft, event)
+
+
+def reverted(draft: Workflow, event: Event) -> None:
+    """Close the drift."""
+    _close(draft, event)
+
+
+def _close(draft: Workflow, event: Event) -> None:
+    draft.drifts = [drift for drift in draft.drifts if drift.version != event.data["detected"]]
+
+
+def _take_over(draft: Workflow, change: dict[str, Any]) -> None:
+    known = STAGE_FIELDS if change.get("stage") else WORKFLOW_FIELDS
+    if change["field"] in known:
+        return  # written past the rules: it would be shown in place of the field itself
+    extra = draft.stages[change["stage"]].extra if change.get("stage") else draft.extra
+    if change.get("removed"):
+        extra.pop(change["field"], None)
+    else:
+        extra[change["field"]] = restore(change.get("value"), change.get("layout", {}))

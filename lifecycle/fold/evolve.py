@@ -1,0 +1,176 @@
+"""The fold: (state, event) → state. Pure; an event of a type it need not know changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import TypeVar
+
+from lifecycle.errors import NoWorkflow
+from lifecycle.event import Event
+from lifecycle.fold import amendments as amending
+from lifecycle.fold import drift as drifting
+from lifecycle.fold import imported, stages
+from lifecycle.fold.foldable import UNFOLDABLE, put_aside, why_not
+from lifecycle.state.workflow import Session, Workflow
+from lifecycle.words.layout import restore
+
+E = TypeVar("E", bound=Event)
+Apply = Callable[[Workflow, Event], None]
+
+#: The fold's own version: a stored state folded by another is not used.
+REDUCER = 7
+
+
+def evolve(
+    state: Workflow | None, events: Iterable[Event], accepted: Container[str] = frozenset()
+) -> Workflow | None:
+    """Return the state after ``events``; ``state`` itself is left as it was.
+
+    ``accepted`` holds the hashes of the events whose proof of consent was verified.
+    """
+    result = state.draft() if state is not None else None
+    for _, folded in steps(result, events, accepted):
+        result = folded
+    return result
+
+
+def steps(
+    draft: Workflow | None, events: Iterable[E], accepted: Container[str] = frozenset()
+) -> Iterator[tuple[E, Workflow]]:
+    """Yield each event with the state after it.
+
+    The state yielded is one object, changed in place from step to step; it is the caller's
+    own (`Workflow.draft`). Raises `NoWorkflow` where the first event creates none.
+    """
+    for event in events:
+        draft = _create(event) if draft is None else _applied(draft, event, accepted)
+        draft.head = event.version
+        if event.type not in imported.TYPES:
+            draft.updated = _later(draft.updated, event.occurred_at)
+        yield event, draft
+
+
+def _applied(draft: Workflow, event: Event, accepted: Container[str]) -> Workflow:
+    """Fold an event in, or set it aside where it cannot be."""
+    why = why_not(draft, event)
+    try:
+        if why is None:
+            _apply(draft, event, accepted)
+    except UNFOLDABLE as error:
+        why = f"it does not fit the state ({type(error).__name__}: {error!s:.200})"
+    if why is not None:
+        put_aside(draft, event, why)
+    return draft
+
+
+def _apply(draft: Workflow, event: Event, accepted: Container[str]) -> None:
+    if event.type == "amendment.approved":
+        amending.approve(draft, event, accepted)
+        return
+    apply = _APPLY.get(event.type)
+    if apply is not None and amending.takes_effect(draft, event):
+        apply(draft, event)
+
+
+def _later(updated: str, moment: str) -> str:
+    """Return the later time; what somebody else typed holds until something happens here."""
+    return max(updated, moment) if len(updated) == len(moment) else moment
+
+
+def _create(event: Event) -> Workflow:
+    if event.type not in ("workflow.created", "workflow.imported"):
+        raise NoWorkflow(
+            f"the first event is {event.type}; expected workflow.created or workflow.imported",
+            type=event.type,
+        )
+    data = event.data
+    try:
+        draft = imported.workflow_of(restore(data["document"], data.get("layout", {})))
+    except UNFOLDABLE as error:
+        why = f"version {event.version}: the document is no workflow ({type(error).__name__})"
+        raise NoWorkflow(why, type=event.type) from error
+    draft.created = draft.created or event.occurred_at
+    draft.updated = draft.updated or event.occurred_at
+    draft.purpose = data.get("purpose")
+    draft.consent = data.get("consent", "terminal")
+    draft.signers = data.get("signers", [])
+    draft.root = data.get("root", {})
+    draft.import_end = data.get("events", 0)
+    return draft
+
+
+def _completed_workflow(draft: Workflow, event: Event) -> None:
+    draft.workflow_status = "completed"
+    draft.completions += 1
+    draft.report = event.data.get("report")
+
+
+def _reopened(draft: Workflow, event: Event) -> None:
+    draft.workflow_status = None
+
+
+def _session_started(draft: Workflow, event: Event) -> None:
+    draft.session = Session(
+        count=event.data["number"],
+        id=event.occurred_at,
+        is_open=True,
+        driven=event.data.get("driven", False),
+        report=event.data.get("report"),
+    )
+
+
+def _session_ended(draft: Workflow, event: Event) -> None:
+    reason = event.data["reason"]
+    draft.session.is_open = False
+    draft.session.exit_reason = None if reason == "waiting" else reason
+    _charge_no_more(draft)
+
+
+def _charge_no_more(draft: Workflow) -> None:
+    """What a session left uncharged is not for another to pay."""
+    for stage in draft.stages.values():
+        stage.uncharged = False
+
+
+def _charged(draft: Workflow, event: Event) -> None:
+    draft.session.cost += event.data["weight"]
+    stage = draft.stages.get(event.data["stage"])
+    if stage is not None:
+        stage.uncharged = False
+
+
+_APPLY: dict[str, Apply] = {
+    "line.imported": imported.fold_line,
+    "state.imported": imported.fold_state,
+    "workflow.completed": _completed_workflow,
+    "workflow.reopened": _reopened,
+    "stage.readied": stages.readied,
+    "stage.prepared": stages.prepared,
+    "attempt.started": stages.attempt_started,
+    "stage.launched": stages.launched,
+    "stage.computed": stages.computed,
+    "stage.completed": stages.completed,
+    "stage.failed": stages.failed,
+    "stage.retried": stages.retried,
+    "stage.invalidated": stages.invalidated,
+    "stage.skipped": stages.skipped,
+    "stage.blocked": stages.blocked,
+    "attempt.observed": stages.observed,
+    "attempt.relaunched": stages.relaunched,
+    "attempt.stopped": stages.stopped,
+    "attempt.left": stages.left,
+    "leftovers.freed": stages.freed,
+    "outputs.recorded": stages.outputs,
+    "outputs.archived": stages.archived,
+    "results.adopted": stages.adopted,
+    "results.changed": stages.results_changed,
+    "checkpoint.recorded": stages.checkpoint,
+    "amendment.proposed": amending.propose,
+    "amendment.rejected": amending.reject,
+    "drift.detected": drifting.detected,
+    "drift.adopted": drifting.adopted,
+    "drift.reverted": drifting.reverted,
+    "session.started": _session_started,
+    "session.ended": _session_ended,
+    "cost.charged": _charged,
+}

@@ -1,0 +1,245 @@
+"""The fold of what happens to stages and their attempts."""
+
+from __future__ import annotations
+
+from lifecycle.event import Event
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Attempt, Workflow
+
+
+def readied(draft: Workflow, event: Event) -> None:
+    """A stage may be picked up; ``reset`` gives it a clean slate."""
+    stage = draft.stages[event.data["stage"]]
+    if stage.status is not Status.PENDING:
+        stage.running_process = None
+    if event.data.get("reset"):
+        stage.fix = None
+        stage.started_at = stage.completed_at = None
+        stage.retry_count = 0
+    stage.status = Status.READY
+    stage.blocked_by = {}
+    stage.rerun_by = None
+
+
+def prepared(draft: Workflow, event: Event) -> None:
+    """A stage was picked up."""
+    stage = draft.stages[event.data["stage"]]
+    stage.status = Status.PREPARING
+    stage.started_at = event.occurred_at
+    stage.completed_at = None
+    stage.running_process = None
+
+
+def attempt_started(draft: Workflow, event: Event) -> None:
+    """An attempt is about to be launched; ``running_process`` shows it from here on."""
+    data = event.data
+    stage = draft.stages[data["stage"]]
+    if stage.attempts and stage.attempts[-1].is_open:
+        _end(stage.attempts[-1], event, "lost")
+    stage.keep_as = None
+    stage.regenerate = False
+    # Nobody declared what an earlier attempt happened to leave.
+    stage.outputs, stage.found_outputs = stage.declared_outputs, False
+    stage.attempts.append(
+        Attempt(
+            id=data["attempt"],
+            started_at=event.occurred_at,
+            mode=data["mode"],
+            root=data["root"],
+            work_dir=data["work_dir"],
+            submission=data["submission"],
+            submission_sha256=data["submission_sha256"],
+            wrapper=data["wrapper"],
+            session=data.get("session"),
+            host=data.get("host"),
+            boot_id=data.get("boot_id"),
+            recovers=data.get("recovers"),
+            inputs=data.get("inputs", []),
+            diagnostic=data.get("diagnostic", False),
+            scripts=data.get("scripts", {}),
+            taken_over=data.get("taken_over", False),
+            carried=data.get("carried", []),
+            carried_from=data.get("carried_from"),
+        )
+    )
+    stage.running_process = {
+        "tmux_session": data.get("session"),
+        "submission_json": data["submission"],
+        "wrapper_script": data["wrapper"],
+        "done_marker": f"{stage.id}/DPDISP_DONE",
+        "exit_code_file": f"{stage.id}/DPDISP_EXIT_CODE",
+        "recovery_attempted": data.get("recovers") is not None,
+        "launched_at": event.occurred_at,
+    }
+
+
+def launched(draft: Workflow, event: Event) -> None:
+    """The attempt's processes run."""
+    data = event.data
+    stage = draft.stages[data["stage"]]
+    if data["mode"] != "sync":
+        stage.status = Status.RUNNING
+    attempt = stage.attempts[-1]
+    attempt.launched_at = attempt.launched_at or event.occurred_at
+    attempt.mode = data["mode"]
+    attempt.session = data.get("session")
+    attempt.submission_hash = data.get("submission_hash")
+    attempt.job_ids = data.get("job_ids", [])
+    attempt.host = data.get("host") or attempt.host
+    attempt.boot_id = data.get("boot_id") or attempt.boot_id
+    attempt.dpdispatcher_version = data.get("dpdispatcher_version")
+    stage.running_process = {
+        **(stage.running_process or {}),
+        "tmux_session": data.get("session"),
+        "launched_at": attempt.launched_at,
+    }
+
+
+def computed(draft: Workflow, event: Event) -> None:
+    """The computation is over."""
+    stage = draft.stages[event.data["stage"]]
+    stage.status = Status.POST_PROCESSING
+    stage.attempts[-1].exit_code = event.data["exit_code"]
+    _end(stage.attempts[-1], event, "computed")
+
+
+def _end(attempt: Attempt, event: Event, outcome: str) -> None:
+    attempt.ended_at = event.occurred_at
+    attempt.outcome = outcome
+
+
+def completed(draft: Workflow, event: Event) -> None:
+    """The outputs were verified."""
+    stage = draft.stages[event.data["stage"]]
+    stage.status = Status.COMPLETED
+    stage.completed_at = event.occurred_at
+    stage.results, stage.changed = event.data.get("outputs", []), []
+    stage.uncharged = True
+    if stage.attempts:
+        stage.attempts[-1].outcome = "completed"
+
+
+def failed(draft: Workflow, event: Event) -> None:
+    """The stage failed, and its attempt with it."""
+    stage = draft.stages[event.data["stage"]]
+    stage.status = Status.FAILED
+    stage.last_error = event.data["error"]
+    stage.category = event.data.get("category")
+    stage.because = event.data.get("because")
+    stage.rerun_by = event.data.get("superseded_by")
+    stage.uncharged = stage.rerun_by is None
+    if stage.attempts and stage.attempts[-1].outcome in (None, "computed"):
+        superseded = event.data.get("superseded_by") is not None
+        stage.attempts[-1].exit_code = event.data.get("exit_code")
+        _end(stage.attempts[-1], event, "superseded" if superseded else "failed")
+        stage.attempts[-1].stop = superseded or bool(event.data.get("stop"))
+
+
+def retried(draft: Workflow, event: Event) -> None:
+    """The stage may run again; ``last_error`` stays."""
+    stage = draft.stages[event.data["stage"]]
+    stage.status = Status.READY
+    stage.retry_count = event.data["retry"]
+    stage.fix = event.data["fix"]
+    stage.running_process = None
+    stage.blocked_by = {}
+    stage.rerun_by = None
+    stage.regenerate = stage.regenerate or bool(event.data.get("regenerate"))
+
+
+def invalidated(draft: Workflow, event: Event) -> None:
+    """What the stage did counts no longer: it waits for what it rests on."""
+    stage = draft.stages[event.data["stage"]]
+    stage.status = Status.INVALIDATED
+    stage.changed = []
+    stage.rerun_by = None
+    draft.workflow_status = None if draft.workflow_status == "completed" else draft.workflow_status
+
+
+def skipped(draft: Workflow, event: Event) -> None:
+    """The stage is not needed."""
+    stage = draft.stages[event.data["stage"]]
+    stage.status = Status.SKIPPED
+    stage.running_process = None
+    stage.rerun_by = None
+
+
+def blocked(draft: Workflow, event: Event) -> None:
+    """A dependency holds the stage back, and it was said."""
+    stage = draft.stages[event.data["stage"]]
+    stage.blocked_by[event.data["dependency"]] = event.data["dependency_status"]
+
+
+def observed(draft: Workflow, event: Event) -> None:
+    """Keep the newest verdict on an attempt and its evidence."""
+    for attempt in draft.stages[event.data["stage"]].attempts:
+        if attempt.id == event.data["attempt"]:
+            attempt.row = event.data["row"]
+            attempt.verdict = event.data["verdict"]
+            attempt.action = event.data["action"]
+            attempt.reason = event.data["reason"]
+            attempt.evidence = event.data["evidence"]
+
+
+def relaunched(draft: Workflow, event: Event) -> None:
+    """An attempt's monitor was started again."""
+    attempt = draft.stages[event.data["stage"]].attempts[-1]
+    attempt.relaunches += 1
+    alike = attempt.relaunched_for == event.data["reason"]
+    attempt.relaunches_alike = attempt.relaunches_alike + 1 if alike else 1
+    attempt.relaunched_for = event.data["reason"]
+    attempt.session = event.data.get("session")
+
+
+def stopped(draft: Workflow, event: Event) -> None:
+    """Nothing is left of an attempt."""
+    for attempt in draft.stages[event.data["stage"]].attempts:
+        if attempt.id == event.data["attempt"]:
+            attempt.stopped_at = event.occurred_at
+
+
+def left(draft: Workflow, event: Event) -> None:
+    """An attempt left files beside the outputs."""
+    for attempt in draft.stages[event.data["stage"]].attempts:
+        if attempt.id == event.data["attempt"]:
+            attempt.left = event.data["files"]
+
+
+def freed(draft: Workflow, event: Event) -> None:
+    """What an attempt left behind is removed."""
+    gone = set(event.data["files"])
+    for attempt in draft.stages[event.data["stage"]].attempts:
+        if attempt.id == event.data["attempt"]:
+            attempt.left = [one for one in attempt.left if one["path"] not in gone]
+
+
+def outputs(draft: Workflow, event: Event) -> None:
+    """The list of outputs changed."""
+    stage = draft.stages[event.data["stage"]]
+    stage.outputs = event.data["outputs"]
+    stage.found_outputs = bool(event.data.get("found"))
+
+
+def adopted(draft: Workflow, event: Event) -> None:
+    """Results count as they are now."""
+    stage = draft.stages[event.data["stage"]]
+    new = {one["path"]: one for one in event.data["outputs"]}
+    stage.results = [new.get(one["path"], one) for one in stage.results]
+    stage.changed = [one for one in stage.changed if one["path"] not in new]
+
+
+def results_changed(draft: Workflow, event: Event) -> None:
+    """Results are no more as recorded, or are so again."""
+    draft.stages[event.data["stage"]].changed = event.data["files"]
+
+
+def archived(draft: Workflow, event: Event) -> None:
+    """The stage's folder is to be kept under another name before it runs again."""
+    stage = draft.stages[event.data["stage"]]
+    stage.keep_as = event.data["kept_as"]
+    stage.kept = int(event.data["kept_as"].rpartition(".v")[2])
+
+
+def checkpoint(draft: Workflow, event: Event) -> None:
+    """A checkpoint was recorded."""
+    draft.stages[event.data["stage"]].checkpoint = event.data["checkpoint"]

@@ -1,0 +1,104 @@
+"""Every event type there is: which schema version is written, and which model holds its data.
+
+Who reads a log needs this alone, and none of the models, which take longer to load than most
+commands to run; a test holds it equal to what they say of themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from lifecycle.payload import upcasters
+
+
+class EventType(NamedTuple):
+    """The name of the model of its data, and the schema version that is written today."""
+
+    model: str
+    version: int = 1
+
+
+#: Those of the staged workflow; their models are in `lifecycle.payload.models`.
+STAGED: Mapping[str, EventType] = {
+    "workflow.created": EventType("WorkflowCreated"),
+    "workflow.imported": EventType("WorkflowImported"),
+    "line.imported": EventType("LineImported"),
+    "state.imported": EventType("StateImported", 2),
+    "workflow.completed": EventType("WorkflowCompleted"),
+    "workflow.reopened": EventType("WorkflowReopened"),
+    "stage.readied": EventType("StageReadied"),
+    "stage.prepared": EventType("StagePrepared"),
+    "attempt.started": EventType("AttemptStarted", 3),
+    "stage.launched": EventType("StageLaunched", 2),
+    "stage.computed": EventType("StageComputed"),
+    "claim.overruled": EventType("ClaimOverruled"),
+    "stage.completed": EventType("StageCompleted", 2),
+    "stage.failed": EventType("StageFailed", 2),
+    "stage.retried": EventType("StageRetried"),
+    "stage.invalidated": EventType("StageInvalidated"),
+    "stage.skipped": EventType("StageSkipped"),
+    "stage.blocked": EventType("StageBlocked"),
+    "attempt.observed": EventType("AttemptObserved"),
+    "attempt.relaunched": EventType("AttemptRelaunched"),
+    "attempt.stopped": EventType("AttemptStopped"),
+    "attempt.left": EventType("AttemptLeft"),
+    "leftovers.freed": EventType("LeftoversFreed"),
+    "outputs.recorded": EventType("OutputsRecorded", 2),
+    "outputs.archived": EventType("OutputsArchived"),
+    "results.adopted": EventType("ResultsAdopted"),
+    "results.changed": EventType("ResultsChanged"),
+    "checkpoint.recorded": EventType("CheckpointRecorded"),
+    "note.logged": EventType("NoteLogged"),
+    "amendment.proposed": EventType("AmendmentProposed", 2),
+    "amendment.approved": EventType("AmendmentApproved", 2),
+    "amendment.rejected": EventType("AmendmentRejected"),
+    "session.started": EventType("SessionStarted", 2),
+    "session.ended": EventType("SessionEnded"),
+    "cost.charged": EventType("CostCharged"),
+    "drift.detected": EventType("DriftDetected"),
+    "drift.adopted": EventType("DriftAdopted"),
+    "drift.reverted": EventType("DriftReverted"),
+}
+#: Those that are only of phase machines; their models are in `lifecycle.machines.payload`.
+OF_MACHINES: Mapping[str, EventType] = {
+    "machine.created": EventType("MachineCreated", 2),
+    "machine.imported": EventType("MachineImported"),
+    "machine.updated": EventType("MachineUpdated"),
+    "machine.transitioned": EventType("MachineTransitioned", 2),
+    "machine.recorded": EventType("MachineRecorded"),
+    "machine.task_changed": EventType("MachineTaskChanged", 2),
+    "machine.checkpointed": EventType("MachineCheckpointed"),
+    "machine.approved": EventType("MachineApproved", 2),
+    "machine.cancelled": EventType("MachineCancelled"),
+}
+#: Event type → the schema version that is written today.
+VERSIONS: Mapping[str, int] = {
+    name: known.version for name, known in (*STAGED.items(), *OF_MACHINES.items())
+}
+
+Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def _with(**added: Any) -> Upcaster:
+    """Return an upcaster for fields that came, each with what it was before it could be said."""
+    return lambda data: {**added, **data}
+
+
+#: (event type, schema version) → what lifts its data by one version.
+UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
+    ("amendment.approved", 1): _with(scripts={}),
+    ("amendment.proposed", 1): _with(also=[]),
+    ("attempt.started", 1): _with(scripts={}),
+    ("attempt.started", 2): _with(taken_over=False, carried=[], carried_from=None),
+    ("machine.approved", 1): _with(files=None),
+    ("machine.created", 1): _with(earlier={}),
+    ("machine.task_changed", 1): _with(earlier={}),
+    ("machine.transitioned", 1): _with(earlier={}),
+    ("outputs.recorded", 1): _with(found=False),
+    ("session.started", 1): _with(driven=False, environment=None, report=None),
+    ("stage.completed", 1): upcasters.checks_with_findings,
+    ("stage.failed", 1): upcasters.failure_with_category,
+    ("stage.launched", 1): _with(work_dir=None, job_host=None, job_boot_id=None, again=False),
+    ("state.imported", 1): _with(spelling={}),
+}

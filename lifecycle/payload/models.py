@@ -1,0 +1,114 @@
+"""The data of each event type: frozen models, strict when written, tolerant when read.
+
+A command is the payload of the event that it asks for: `decide` accepts it, completes it and
+adds what follows from it, or refuses it.
+
+A model is loaded where its name is first used here, with its family, and its validator is built
+when it is first asked: a process pays for what it writes, and one that only reads for nothing. So
+code names it through this module (`from lifecycle import payload as p`, then `p.NoteLogged`).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lifecycle.payload.amendment import (
+        AmendmentApproved,
+        AmendmentProposed,
+        AmendmentRejected,
+        AmendmentType,
+    )
+    from lifecycle.payload.base import (
+        AmendmentId,
+        AttemptId,
+        AttemptPayload,
+        Document,
+        Payload,
+        StageId,
+        StagePayload,
+        Text,
+    )
+    from lifecycle.payload.drift import (
+        DriftAdopted,
+        DriftDetected,
+        DriftKind,
+        DriftReverted,
+        UnknownField,
+    )
+    from lifecycle.payload.stage import (
+        AttemptLeft,
+        AttemptObserved,
+        AttemptRelaunched,
+        AttemptStarted,
+        AttemptStopped,
+        Category,
+        ChangedFile,
+        Check,
+        CheckpointRecorded,
+        ClaimOverruled,
+        FileDigest,
+        LeftFile,
+        LeftoversFreed,
+        OutputsArchived,
+        OutputsRecorded,
+        ResultsAdopted,
+        ResultsChanged,
+        StageBlocked,
+        StageCompleted,
+        StageComputed,
+        StageFailed,
+        StageInvalidated,
+        StageLaunched,
+        StagePrepared,
+        StageReadied,
+        StageRetried,
+        StageSkipped,
+    )
+    from lifecycle.payload.workflow import (
+        CostCharged,
+        ExitReason,
+        LineImported,
+        NoteLogged,
+        SessionEnded,
+        SessionStarted,
+        StateImported,
+        WorkflowCompleted,
+        WorkflowCreated,
+        WorkflowImported,
+        WorkflowReopened,
+    )
+
+#: Module of a family → the names that it defines.
+_FAMILIES = {
+    "payload_amendment": "AmendmentApproved AmendmentProposed AmendmentRejected AmendmentType",
+    "payload_base": (
+        "AmendmentId AttemptId AttemptPayload Document Payload StageId StagePayload Text"
+    ),
+    "payload_drift": "DriftAdopted DriftDetected DriftKind DriftReverted UnknownField",
+    "payload_stage": (
+        "AttemptObserved AttemptRelaunched AttemptStarted AttemptStopped AttemptLeft Category "
+        "ChangedFile Check CheckpointRecorded ClaimOverruled FileDigest LeftFile LeftoversFreed "
+        "OutputsArchived OutputsRecorded ResultsAdopted ResultsChanged StageBlocked "
+        "StageCompleted StageComputed StageFailed StageInvalidated StageLaunched "
+        "StagePrepared StageReadied StageRetried StageSkipped"
+    ),
+    "payload_workflow": (
+        "CostCharged ExitReason LineImported NoteLogged SessionEnded SessionStarted "
+        "StateImported WorkflowCompleted WorkflowCreated WorkflowImported "
+        "WorkflowReopened"
+    ),
+}
+_HOMES = {name: module for module, names in _FAMILIES.items() for name in names.split()}
+
+
+if not TYPE_CHECKING:  # a type checker is to see the names above, and no others
+
+    def __getattr__(name: str) -> Any:
+        """Load what a family defines; from then on it is found without this."""
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"lifecycle.{home}"), name)
+        return found

@@ -1,0 +1,325 @@
+"""The data of the events of stages and their attempts."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, JsonValue, StringConstraints
+
+from lifecycle.payload.base import (
+    AmendmentId,
+    AttemptId,
+    AttemptPayload,
+    Document,
+    StageId,
+    StagePayload,
+    Text,
+)
+from lifecycle.words.naming import KEPT_PATTERN
+
+
+class StageReadied(StagePayload):
+    """A stage may be picked up; ``reset``: times and ``retry_count`` start from nothing."""
+
+    type: ClassVar[str] = "stage.readied"
+    reason: str = "dependencies met"
+    reset: bool = False
+    amendment: AmendmentId | None = None
+
+
+class StagePrepared(StagePayload):
+    """A stage was picked up; its inputs are being built."""
+
+    type: ClassVar[str] = "stage.prepared"
+    detail: str | None = None
+
+
+class FileDigest(BaseModel):
+    """A file as it was: path relative to the root, size in bytes, SHA-256 in hex."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    path: str
+    size: int
+    sha256: str
+
+
+class AttemptStarted(StagePayload):
+    """An attempt is about to be launched: committed before any process of it starts."""
+
+    type: ClassVar[str] = "attempt.started"
+    schema_version: ClassVar[int] = 3
+    attempt: AttemptId | None = None  # decided: the next number of the stage
+    mode: Literal["sync", "tmux", "setsid"]
+    root: str
+    work_dir: str
+    submission: str
+    submission_sha256: str
+    wrapper: str
+    session: str | None = None
+    host: str | None = None
+    boot_id: str | None = None
+    inputs: list[FileDigest] = []
+    diagnostic: bool = False
+    recovers: AttemptId | None = None
+    #: Files that the definition runs, as they were then: path → SHA-256 in hex.
+    scripts: dict[str, str] = {}
+    #: Somebody launched it by hand, as the published protocol says; it has no records of ours.
+    taken_over: bool = False
+    #: Files that it goes on from, where the job finds them, and the attempt that left them.
+    carried: list[FileDigest] = []
+    carried_from: AttemptId | None = None
+
+
+class StageLaunched(AttemptPayload):
+    """The attempt's processes run; what its runner told of itself.
+
+    A synchronous one leaves its stage preparing: such a stage never shows running. ``again``: it
+    was recorded as launched before, and its jobs are others since, or known at last.
+    """
+
+    type: ClassVar[str] = "stage.launched"
+    schema_version: ClassVar[int] = 2
+    mode: Literal["sync", "tmux", "setsid"]
+    session: str | None = None
+    submission_hash: str | None = None
+    job_ids: list[str] = []
+    #: The scratch copy that the jobs work in, on the machine where they run.
+    work_dir: str | None = None
+    host: str | None = None
+    boot_id: str | None = None
+    #: Of the machine that the jobs were handed to, where that is another one than the monitor's.
+    job_host: str | None = None
+    job_boot_id: str | None = None
+    dpdispatcher_version: str | None = None
+    again: bool = False  # decided
+
+
+class StageComputed(AttemptPayload):
+    """The computation is over, with exit code 0."""
+
+    type: ClassVar[str] = "stage.computed"
+    exit_code: int
+    detail: str | None = None
+    facts: Document = {}
+
+
+class ClaimOverruled(AttemptPayload):
+    """A person says of an attempt what the evidence denies; comes with a proof of consent.
+
+    ``claim``: that it is ``computed`` well, or that it is ``over``. ``verdict`` is what was found.
+    """
+
+    type: ClassVar[str] = "claim.overruled"
+    claim: Literal["computed", "over"]
+    verdict: Text
+    reason: Text
+    approved_by: str = "user"
+    proof: Document = {}
+
+
+class Check(BaseModel):
+    """One check of a verification and what it found."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    name: str
+    passed: bool
+    detail: str = ""
+    #: What was seen on the way and is no reason to fail, such as warnings in a log.
+    findings: list[str] = []
+
+
+class StageCompleted(StagePayload):
+    """The outputs were verified against the success criteria."""
+
+    type: ClassVar[str] = "stage.completed"
+    schema_version: ClassVar[int] = 2
+    attempt: AttemptId | None = None
+    detail: str | None = None
+    checks: list[Check] = []
+    evidence: Text | None = None
+    judged_by: str | None = None
+    outputs: list[FileDigest] = []
+
+
+#: What went wrong, as far as the evidence tells.
+Category = Literal["input", "resource", "scheduler", "missing_output", "software", "unknown"]
+
+
+class StageFailed(StagePayload):
+    """The stage failed; ``error`` goes into ``last_error``.
+
+    ``category`` and ``because`` are a diagnosis: what kind of failure the evidence shows, and the
+    line that shows it. None where nobody looked. ``stop``: its attempt is to be ended where
+    it runs; `AttemptStopped` says when it was.
+    """
+
+    type: ClassVar[str] = "stage.failed"
+    schema_version: ClassVar[int] = 2
+    error: Text
+    attempt: AttemptId | None = None
+    exit_code: int | None = None
+    checks: list[Check] = []
+    superseded_by: AmendmentId | None = None
+    category: Category | None = None
+    because: str | None = None
+    stop: bool = False
+
+
+class StageRetried(StagePayload):
+    """A failed stage may run again after a fix."""
+
+    type: ClassVar[str] = "stage.retried"
+    fix: Text
+    retry: int | None = None  # decided: the stage's count, this one included
+    regenerate: bool = False
+
+
+class StageInvalidated(StagePayload):
+    """A completed stage is stale, because of an approved amendment."""
+
+    type: ClassVar[str] = "stage.invalidated"
+    amendment: AmendmentId
+    reason: str | None = None
+
+
+class StageSkipped(StagePayload):
+    """A person decided that the stage is not needed."""
+
+    type: ClassVar[str] = "stage.skipped"
+    amendment: AmendmentId
+    reason: str | None = None
+
+
+class StageBlocked(StagePayload):
+    """A stage stays held back by a dependency that failed or was skipped."""
+
+    type: ClassVar[str] = "stage.blocked"
+    dependency: StageId
+    dependency_status: Literal["failed", "skipped"]
+
+
+class AttemptObserved(AttemptPayload):
+    """What the reconciler saw of an attempt, and what it concluded."""
+
+    type: ClassVar[str] = "attempt.observed"
+    row: int
+    verdict: Text
+    action: Text
+    reason: str
+    evidence: Document
+
+
+class AttemptRelaunched(AttemptPayload):
+    """The monitor of an attempt was started again; the computation was not."""
+
+    type: ClassVar[str] = "attempt.relaunched"
+    mode: Literal["sync", "tmux", "setsid"]
+    session: str | None = None
+    reason: str
+
+
+class AttemptStopped(AttemptPayload):
+    """An attempt that is over was looked for where it ran: nothing of it is left.
+
+    ``ended`` names what was ended, ``reason`` says why.
+    """
+
+    type: ClassVar[str] = "attempt.stopped"
+    ended: list[str]
+    reason: Text
+
+
+class LeftFile(BaseModel):
+    """A file that an attempt left: as `FileDigest`, at the ``path`` where its job wrote it.
+
+    ``at`` is where it lies if that is elsewhere, ``link`` what it points to where it is a symbolic
+    link, which has a size of 0 and the digest of that text.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    path: str
+    size: int
+    sha256: str
+    at: str | None = None
+    link: str | None = None
+
+
+class AttemptLeft(AttemptPayload):
+    """What an attempt left beside the outputs of its stage.
+
+    ``more`` files are not named here; ``record`` is the file that names all. ``host`` is where
+    files lie that were not brought to this machine, each ``at`` an absolute path there.
+    """
+
+    type: ClassVar[str] = "attempt.left"
+    files: list[LeftFile]
+    more: int = 0
+    record: FileDigest | None = None
+    host: str | None = None
+
+
+class LeftoversFreed(AttemptPayload):
+    """What an attempt before the last good one left behind is removed; said before it is.
+
+    ``paths`` are removed, folders whole, ``more`` is how many are not named; ``files`` are what the
+    job wrote, where it wrote them; ``size`` is in bytes.
+    """
+
+    type: ClassVar[str] = "leftovers.freed"
+    paths: list[str]
+    more: int = 0
+    files: list[str] = []
+    size: int
+
+
+class OutputsRecorded(StagePayload):
+    """The stage's list of output paths, relative to the root.
+
+    ``found``: nobody declared them, and an attempt left them.
+    """
+
+    type: ClassVar[str] = "outputs.recorded"
+    schema_version: ClassVar[int] = 2
+    outputs: list[str]
+    found: bool = False
+
+
+class ChangedFile(BaseModel):
+    """A result that is no more as it was recorded; size and digest are of what lies there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    path: str
+    kind: Literal["changed", "missing"]
+    size: int | None = None
+    sha256: str | None = None
+
+
+class ResultsChanged(StagePayload):
+    """Results of a completed stage are no more as they were recorded, as far as was seen.
+
+    ``files`` are all of them; none where all are as recorded again.
+    """
+
+    type: ClassVar[str] = "results.changed"
+    files: list[ChangedFile]
+
+
+class ResultsAdopted(StagePayload):
+    """Results of a completed stage that somebody changed afterwards count as they are now."""
+
+    type: ClassVar[str] = "results.adopted"
+    outputs: list[FileDigest]
+    reason: Text
+
+
+class OutputsArchived(StagePayload):
+    """The stage's folder was kept under another name before it runs again."""
+
+    type: ClassVar[str] = "outputs.archived"
+    kept_as: Annotated[str, StringConstraints(pattern=KEPT_PATTERN)]
+    amendment: AmendmentId | None = None
+
+
+class CheckpointRecorded(StagePayload):
+    """Where a long computation can go on from."""
+
+    type: ClassVar[str] = "checkpoint.recorded"
+    checkpoint: JsonValue

@@ -1,0 +1,1 @@
+"""A plan: the document that a workflow is created from."""

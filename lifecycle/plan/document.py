@@ -1,0 +1,281 @@
+"""A plan: the document a workflow is created from, checked whole before anything is written."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
+
+from lifecycle.errors import InvalidPlan
+from lifecycle.payload.models import StageId, WorkflowCreated
+from lifecycle.plan import software
+from lifecycle.plan.fields import unknown_in_stage, unknown_in_workflow
+from lifecycle.state.budget import config_problems
+from lifecycle.state.dependencies import find_cycle
+from lifecycle.words.document import (
+    STAGE_FIELDS,
+    WORKFLOW_FIELDS,
+    default_profiles,
+    default_session_config,
+    with_listed_paths,
+)
+from lifecycle.words.layout import Layout, layout_of
+from lifecycle.words.misfit import misfit
+from lifecycle.words.naming import ID_PATTERN, stage_number, unfit_for_stage
+
+WorkflowId = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\r\n]+$")]
+RelativePath = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\x00\r\n]+$")]
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False, defer_build=True)
+
+
+class PlannedStage(_Document):
+    """A stage as a plan gives it; operational fields may be there, with nothing in them."""
+
+    id: StageId
+    name: Name
+    status: str = "pending"
+    depends_on: list[str] = []
+    backend: str | None = None
+    inputs: list[RelativePath] = []
+    outputs: list[RelativePath] = []
+    parameters: dict[str, JsonValue] = {}
+    success_criteria: str = ""
+    started_at: None = None
+    completed_at: None = None
+    retry_count: Annotated[int, Field(le=0)] = 0
+    last_error: None = None
+    running_process: None = None
+
+
+class Plan(_Document):
+    """A whole plan, with the fields of ``workflow-state.json``."""
+
+    workflow_id: WorkflowId
+    purpose: str | None = None
+    version: Annotated[int, Field(ge=1, le=1)] = 1
+    experiment_design: str | None = None
+    workflow_plan: str | None = None
+    amendments: Annotated[list[JsonValue], Field(max_length=0)] = []
+    session_config: dict[str, JsonValue] = Field(default_factory=default_session_config)
+    default_backend: str = "local"
+    backend_profiles: dict[str, dict[str, JsonValue]] = Field(default_factory=default_profiles)
+    stages: Annotated[list[PlannedStage], Field(min_length=1)]
+
+
+def create(plan: Any, *, created: str, **facts: Any) -> WorkflowCreated:
+    """Return the payload that creates the workflow of ``plan`` (decoded JSON, YAML or TOML).
+
+    ``created`` is the time it is created at; ``facts`` are further fields of the payload.
+    Raises `InvalidPlan` with every problem that was found.
+    """
+    model = _validated(plan)
+    problems = [*_unknown(plan), *_graph(model), *_backends(model), *_connections(model)]
+    problems += [*config_problems(model.session_config), *_statuses(model), *_outputs(model)]
+    problems += _environments(model)
+    if problems:
+        raise InvalidPlan(problems)
+    document = _document(model, plan, created)
+    purpose = document.pop("purpose", None)
+    return WorkflowCreated(
+        document=document,
+        layout=_free_layout(document),
+        purpose=facts.pop("purpose", None) or purpose,
+        **facts,
+    )
+
+
+def definition_problems(plan: dict[str, Any]) -> list[str]:
+    """Return what is wrong with the definition of a workflow: values, graph, backends."""
+    try:
+        model = _validated(plan)
+    except InvalidPlan as error:
+        return list(error.data["problems"])
+    problems = [*_graph(model), *_backends(model), *_connections(model)]
+    problems += [*config_problems(model.session_config), *_outputs(model)]
+    return [*problems, *_environments(model)]
+
+
+def defined_stage(definition: dict[str, Any]) -> dict[str, Any]:
+    """Return a stage's definition with every field; raises `InvalidPlan`."""
+    try:
+        model = PlannedStage.model_validate(with_listed_paths(definition)[0])
+    except ValidationError as error:
+        raise InvalidPlan([_problem(e) for e in error.errors()]) from error
+    unfit = unfit_for_stage(model.id)
+    problems = [*unknown_in_stage(definition), *_outputs_out_of_reach(model)]
+    problems += [] if unfit is None else [f"id: {unfit}"]
+    if problems:
+        raise InvalidPlan(problems)
+    return _in_order({**model.model_dump(mode="json"), "status": "pending"}, STAGE_FIELDS)
+
+
+def _free_layout(document: dict[str, Any]) -> Layout:
+    """Return the order of the objects whose order is not prescribed."""
+    found = layout_of(document)
+    return {k: keys for k, keys in found.items() if not re.fullmatch(r"(/stages/\d+)?", k)}
+
+
+def _validated(plan: Any) -> Plan:
+    if not isinstance(plan, dict):
+        raise InvalidPlan([f"expected an object at the top, found {type(plan).__name__}"])
+    try:
+        return Plan.model_validate(_listed(plan))
+    except ValidationError as error:
+        raise InvalidPlan([_problem(e) for e in error.errors()]) from error
+
+
+def _listed(plan: dict[str, Any]) -> dict[str, Any]:
+    """Return the plan with the paths of its stages as lists, where they were given names."""
+    stages = plan.get("stages")
+    if not isinstance(stages, list):
+        return plan
+    return {**plan, "stages": [with_listed_paths(stage)[0] for stage in stages]}
+
+
+def _problem(error: Any) -> str:
+    place = ""
+    for step in error["loc"]:
+        place += f"[{step}]" if isinstance(step, int) else f".{step}" if place else str(step)
+    return f"{place}: {misfit(error)}"
+
+
+def _document(model: Plan, plan: dict[str, Any], created: str) -> dict[str, Any]:
+    dumped = model.model_dump(mode="json")
+    stages = [_in_order(stage, STAGE_FIELDS) for stage in dumped["stages"]]
+    config = {**default_session_config(), **dumped["session_config"]}
+    document = {**dumped, "stages": stages, "session_config": config}
+    for stage in stages:
+        stage["status"] = "pending"
+    document["created"] = document["updated"] = created
+    document.pop("workflow_status", None)
+    return _in_order(document, WORKFLOW_FIELDS)
+
+
+def _in_order(values: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
+    known = {field: values[field] for field in fields if field in values}
+    return known | values
+
+
+def _unknown(plan: dict[str, Any]) -> list[str]:
+    """Refuse what no plan has: it would be taken in silence, and do nothing."""
+    found = list(unknown_in_workflow(plan))
+    for index, stage in enumerate(plan["stages"]):
+        found += unknown_in_stage(stage, f"stages[{index}].")
+    return found
+
+
+def _graph(plan: Plan) -> list[str]:
+    ids = [stage.id for stage in plan.stages]
+    problems = [f"stages: {id_} appears {n} times" for id_, n in Counter(ids).items() if n > 1]
+    problems += _names(ids) if not problems else []
+    for stage in plan.stages:
+        problems += [
+            f"{stage.id}.depends_on: no stage {dep!r}" for dep in stage.depends_on if dep not in ids
+        ]
+    cycle = find_cycle({stage.id: stage.depends_on for stage in plan.stages})
+    if cycle:
+        problems.append(f"depends_on goes in a circle: {' -> '.join(cycle)}")
+    return problems
+
+
+def _names(ids: list[str]) -> Iterator[str]:
+    """Say which ids leave a gap in the numbers, mean something else, or differ in case alone."""
+    numbered = [id_ for id_ in ids if stage_number(id_) is not None]
+    expected = [f"stage-{number}" for number in range(1, len(numbered) + 1)]
+    missing = [id_ for id_ in expected if id_ not in numbered]
+    if missing:
+        yield f"stages: numbers run from 1 without a gap; {', '.join(missing)} is missing"
+    for index, id_ in enumerate(ids):
+        unfit = unfit_for_stage(id_)
+        if unfit is not None:
+            yield f"stages[{index}].id: {unfit}"
+    folders: dict[str, str] = {}
+    for id_ in ids:
+        other = folders.setdefault(id_.lower(), id_)
+        if other != id_:
+            yield f"stages: {other} and {id_} differ in case alone; some disks take them for one"
+
+
+def _outputs(plan: Plan) -> Iterator[str]:
+    for stage in plan.stages:
+        for problem in _outputs_out_of_reach(stage):
+            yield f"{stage.id}.{problem}"
+
+
+def _outputs_out_of_reach(stage: PlannedStage) -> Iterator[str]:
+    """Refuse outputs that no attempt of the stage can leave where they are looked for."""
+    brought_back = "command" in stage.parameters and "backward_files" not in stage.parameters
+    for path in stage.outputs:
+        steps = [step for step in path.split("/") if step not in ("", ".")]
+        if path.startswith("/") or ".." in steps:
+            yield f"outputs: {path!r} lies outside the root; expected a path relative to it"
+        elif brought_back and (steps[:1] != [stage.id] or len(steps) < 2):
+            yield (
+                f"outputs: {path!r} is out of its reach; what its command leaves is brought back "
+                f"to {stage.id}/, such as {stage.id}/{steps[-1] if steps else 'result'}"
+            )
+
+
+def _environments(plan: Plan) -> Iterator[str]:
+    """Say what is wrong with the software that profiles and stages ask for."""
+    for name, profile in plan.backend_profiles.items():
+        if "environment" in profile:
+            for problem in software.problems(profile["environment"]):
+                yield f"backend_profiles.{name}.environment.{problem}"
+    for stage in plan.stages:
+        own = stage.parameters.get("environment")
+        for problem in software.problems(own) if isinstance(own, dict) else ():
+            yield f"{stage.id}.parameters.environment.{problem}"
+
+
+def _backends(plan: Plan) -> list[str]:
+    names = {"default_backend": plan.default_backend}
+    names |= {f"{s.id}.backend": s.backend for s in plan.stages if s.backend is not None}
+    known = ", ".join(plan.backend_profiles) or "none"
+    return [
+        f"{place}: no profile {name!r} in backend_profiles (there: {known})"
+        for place, name in names.items()
+        if name not in plan.backend_profiles
+    ]
+
+
+def _connections(plan: Plan) -> list[str]:
+    """Refuse what lets one into a machine: the plan is recorded and shown for good."""
+    return [
+        f"{place}: remote_profile does not belong into a plan; put the machine into a file of its "
+        "own and name it in config_path"
+        for place, holder in _holders(plan)
+        if not _harmless(holder.get("remote_profile") or {})
+    ]
+
+
+def _holders(plan: Plan) -> Iterator[tuple[str, dict[str, JsonValue]]]:
+    """Yield each part of a plan in which a machine could be described, and its place."""
+    for name, profile in plan.backend_profiles.items():
+        yield f"backend_profiles.{name}", profile
+        config = profile.get("config")
+        yield f"backend_profiles.{name}", config if isinstance(config, dict) else {}
+    for stage in plan.stages:
+        overrides = stage.parameters.get("resource_overrides")
+        place = f"{stage.id}.parameters.resource_overrides"
+        yield place, overrides if isinstance(overrides, dict) else {}
+
+
+def _harmless(settings: JsonValue) -> bool:
+    return isinstance(settings, dict) and set(settings) <= {"symlink"}
+
+
+def _statuses(plan: Plan) -> list[str]:
+    return [
+        f"{stage.id}.status: {stage.status!r}; a new workflow starts with pending stages "
+        "(`wfctl import` takes over one that is under way)"
+        for stage in plan.stages
+        if stage.status not in ("pending", "ready")
+    ]

@@ -1,0 +1,139 @@
+"""The fields that a plan may have, and where one belongs that stands in the wrong place.
+
+A field that nobody knows does nothing: it is refused by name, with the nearest that is known.
+What is for people alone goes into ``description``, ``tags``, or a field that begins with ``x-``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS
+
+#: For people: kept as they are, shown, and never read by a rule.
+FOR_PEOPLE = ("description", "tags")
+FREE = "x-"
+#: What files of the published protocol carry: an object with what somebody found.
+_FOUND = "verification"
+OF_WORKFLOW = (*WORKFLOW_FIELDS, "purpose", *FOR_PEOPLE)
+OF_STAGE = (*STAGE_FIELDS, *FOR_PEOPLE)
+
+#: What each field of a plan is for; fields that only the running of a workflow fills are not here.
+WORDS_OF_WORKFLOW: dict[str, str] = {
+    "workflow_id": "Names the workflow: letters, digits, dot, underscore and hyphen.",
+    "purpose": "What the workflow is for, in a sentence; shown by status and in the report.",
+    "description": "For people.",
+    "tags": "For people: a list of words.",
+    "version": "Always 1 in a plan; each approved amendment adds one.",
+    "experiment_design": "A document of yours, as a path relative to the root.",
+    "workflow_plan": "A document of yours, as a path relative to the root.",
+    "session_config": "session_budget (6), stage_weights, autonomous (false).",
+    "default_backend": "The profile of stages that name none: local.",
+    "backend_profiles": "Where and how jobs run, by name; local is there where nothing is said.",
+    "stages": "The stages, in the order in which they are tried.",
+}
+WORDS_OF_STAGE: dict[str, str] = {
+    "id": "stage-1, stage-2 and so on, or a name such as grow-film; its folder is called so.",
+    "name": "What the stage is called, on one line.",
+    "description": "For people.",
+    "tags": "For people: a list of words.",
+    "verification": "For people: an object, as files of the published protocol carry it.",
+    "depends_on": "The stages that must be completed first.",
+    "backend": "The backend profile; null is default_backend.",
+    "inputs": "Files and folders that must be there, and not be empty, before it starts.",
+    "outputs": "What it leaves, as paths from the root: below the stage's own folder.",
+    "parameters": "command, verify, forward_files, backward_files, carry, resource_overrides, "
+    "environment, expected_seconds; every other one is the command's own, seen as "
+    "WFCTL_PARAM_<name>.",
+    "success_criteria": "When it is completed, in words; judged by parameters.verify or somebody.",
+}
+
+#: The parameters of a stage that wfctl itself reads; all others are its command's.
+PARAMETERS = (
+    "command",
+    "verify",
+    "forward_files",
+    "backward_files",
+    "carry",
+    "resource_overrides",
+    "expected_seconds",
+    "environment",
+)
+#: What people write in place of a field of a stage → where it belongs.
+_ELSEWHERE_IN_STAGE = {
+    **{name: f"parameters.{name}" for name in PARAMETERS},
+    "cmd": "parameters.command",
+    "run": "parameters.command",
+    "script": "parameters.command",
+    "check": "parameters.verify",
+    "verification": "parameters.verify or success_criteria",
+    "criteria": "success_criteria",
+    "depends": "depends_on",
+    "dependencies": "depends_on",
+    "needs": "depends_on",
+    "after": "depends_on",
+    "env": "parameters.<name>, which the command sees as WFCTL_PARAM_<name>, or "
+    "parameters.resource_overrides.envs",
+    "modules": "parameters.environment.modules",
+    "conda": "parameters.environment.conda",
+    "venv": "parameters.environment.venv",
+    "container": "parameters.environment.container",
+    "resources": "parameters.resource_overrides, or resource_defaults of a backend profile",
+    "walltime": "parameters.resource_overrides, such as custom_flags of the scheduler",
+    "timeout": "parameters.command, as in `timeout 3600 …`; expected_seconds only says how long "
+    "it takes",
+    "retries": "nowhere: 3 retries on a local backend, 5 on a remote one",
+    "max_retries": "nowhere: 3 retries on a local backend, 5 on a remote one",
+    "profile": "backend",
+    "files": "inputs",
+    "results": "outputs",
+    "title": "name",
+    "notes": "description",
+    "comment": "description",
+}
+_ELSEWHERE_IN_WORKFLOW = {
+    "id": "workflow_id",
+    "name": "workflow_id",
+    "goal": "purpose",
+    "steps": "stages",
+    "tasks": "stages",
+    "backend": "default_backend",
+    "profiles": "backend_profiles",
+    "backends": "backend_profiles",
+    "session_budget": "session_config.session_budget",
+    "budget": "session_config.session_budget",
+    "autonomous": "session_config.autonomous",
+    "notes": "description",
+    "comment": "description",
+}
+
+
+def unknown_in_workflow(plan: Mapping[str, Any]) -> Iterator[str]:
+    """Say of each field at the top that a plan does not have."""
+    yield from _unknown(plan, OF_WORKFLOW, _ELSEWHERE_IN_WORKFLOW, "")
+
+
+def unknown_in_stage(stage: Mapping[str, Any], place: str = "") -> Iterator[str]:
+    """Say of each field that a stage does not have; ``place`` is put before its name."""
+    yield from _unknown(stage, OF_STAGE, _ELSEWHERE_IN_STAGE, place)
+
+
+def _unknown(
+    values: Mapping[str, Any], known: tuple[str, ...], elsewhere: Mapping[str, str], place: str
+) -> Iterator[str]:
+    for key, value in values.items():
+        if key == _FOUND and isinstance(value, dict):
+            continue
+        if key not in known and not key.startswith(FREE):
+            yield f"{place}{key}: unknown field; {_remedy(key, known, elsewhere)}"
+
+
+def _remedy(key: str, known: tuple[str, ...], elsewhere: Mapping[str, str]) -> str:
+    if key.lower() in elsewhere:
+        return f"it belongs into {elsewhere[key.lower()]}".replace("into nowhere", "nowhere")
+    near = get_close_matches(key.lower(), [*known, *elsewhere], n=1, cutoff=0.7)
+    if not near:
+        return "for people only: description, tags, or a name that begins with x-"
+    return f"did you mean {elsewhere.get(near[0], near[0])}?"

@@ -1,0 +1,1 @@
+"""The rules: (state, command) → events, or a refusal."""

@@ -1,0 +1,148 @@
+"""What an amendment may touch, and changes checked against the state they are made on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lifecycle.errors import InvalidAmendment, StaleAmendment
+from lifecycle.fold.amendments import KEYED
+from lifecycle.state.workflow import Stage, Workflow
+
+Leaf = dict[str, Any]
+"""``old`` and ``new``; one that is left out was not there, or is taken away."""
+
+#: Amendment type → the fields of a stage that it may change.
+_COMPUTED_FROM = frozenset({"name", "depends_on", "inputs", "outputs", "parameters", "backend"})
+STAGE_FIELDS: Mapping[str, frozenset[str]] = {
+    "parameter_change": _COMPUTED_FROM,
+    "criteria_change": frozenset({"success_criteria"}),
+}
+#: The fields of the workflow that a ``parameter_change`` without a stage may change.
+WORKFLOW_FIELDS = frozenset(
+    {
+        "experiment_design",
+        "workflow_plan",
+        "default_backend",
+        "backend_profiles",
+        "session_config",
+        "consent",
+        "signers",
+    }
+)
+#: Keys of ``session_config`` that sessions themselves change.
+OPERATIONAL = frozenset({"session_count", "session_id", "session_cost", "exit_reason"})
+
+
+def fields_of(kind: str, stage: str | None) -> frozenset[str]:
+    """Return the fields that an amendment of this type may change."""
+    if stage is not None:
+        # A rerun with other parameters is one decision.
+        return STAGE_FIELDS.get("parameter_change" if kind == "stage_rerun" else kind, frozenset())
+    return WORKFLOW_FIELDS if kind == "parameter_change" else frozenset()
+
+
+def completed(target: Workflow | Stage, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the changes with every ``old`` filled in.
+
+    Raises `StaleAmendment` where a given one does not match, `InvalidAmendment` for what is no
+    change.
+    """
+    problems = list(misshapen(changes))
+    if problems:
+        raise InvalidAmendment(problems)
+    return {
+        field: _keyed(field, getattr(target, field), change)
+        if field in KEYED
+        else _leaf(field, {field: getattr(target, field)}, field, change)
+        for field, change in changes.items()
+    }
+
+
+def check_fits(target: Workflow | Stage, changes: Mapping[str, Any]) -> None:
+    """Raise `StaleAmendment` unless every recorded ``old`` is what the field holds."""
+    for field, change in changes.items():
+        value = getattr(target, field)
+        leaves = change if field in KEYED else {field: change}
+        there = value if field in KEYED else {field: value}
+        for key, leaf in leaves.items():
+            if _shown(leaf, "old") != _shown(there, key):
+                place = f"{field}.{key}" if field in KEYED else field
+                raise StaleAmendment(place, _shown(leaf, "old"), _shown(there, key))
+
+
+def misshapen(changes: Mapping[str, Any]) -> Iterator[str]:
+    """Say of each change what keeps it from being one."""
+    for field, change in changes.items():
+        leaves = change if field in KEYED else {"": change}
+        if not isinstance(leaves, dict) or not leaves:
+            yield f"{field}: expected key -> old and new, found {change!r:.60}"
+            continue
+        for key, leaf in leaves.items():
+            if not isinstance(leaf, dict) or not set(leaf) <= {"old", "new"}:
+                yield f'{field}.{key}: expected {{"old": …, "new": …}}, found {leaf!r:.60}'
+            elif field not in KEYED and "new" not in leaf:
+                yield f"{field}: a field is changed, never taken away"
+            elif field == "session_config" and key in OPERATIONAL:
+                yield f"session_config.{key} is kept by the sessions themselves"
+
+
+def _keyed(field: str, value: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _leaf(f"{field}.{key}", value, key, leaf) for key, leaf in change.items()}
+
+
+def _leaf(place: str, there: Mapping[str, Any], key: str, leaf: Leaf) -> Leaf:
+    found = _shown(there, key)
+    if "old" in leaf and _shown(leaf, "old") != found:
+        raise StaleAmendment(place, _shown(leaf, "old"), found)
+    if _shown(leaf, "new") == found:
+        raise InvalidAmendment([f"{place} is {found} already"])
+    return {**({"old": there[key]} if key in there else {}), **leaf}
+
+
+def _shown(values: Mapping[str, Any], key: str) -> str:
+    """Spell a value so that only the same value is spelled so; JSON tells 1 from true."""
+    if key not in values:
+        return "not there"
+    return json.dumps(values[key], sort_keys=True, ensure_ascii=False)
+
+
+def changes_of(
+    target: Workflow | Stage, settings: Mapping[str, Any], taken: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Return the changes that set dotted paths to values, and take others away.
+
+    A path deeper than field and key changes the whole value at the key:
+    ``parameters.resource_overrides.cpu`` is recorded under ``parameters.resource_overrides``.
+    """
+    changes: dict[str, Any] = {}
+    for path, value in settings.items():
+        _set(target, changes, path.split("."), value)
+    for path in taken:
+        field, _, key = path.partition(".")
+        if field not in KEYED or not key or "." in key:
+            raise InvalidAmendment([f"{path}: only a key such as parameters.x is taken away"])
+        changes.setdefault(field, {})[key] = {}
+    return changes
+
+
+def _set(target: Workflow | Stage, changes: dict[str, Any], path: list[str], value: Any) -> None:
+    field, *keys = path
+    if field not in KEYED:
+        if keys:
+            raise InvalidAmendment([f"{'.'.join(path)}: {field} has no keys to be set"])
+        changes[field] = {"new": value}
+        return
+    if not keys:
+        raise InvalidAmendment([f"{field}: name the key that changes, such as {field}.x"])
+    leaves = changes.setdefault(field, {})
+    before = leaves[keys[0]]["new"] if keys[0] in leaves else getattr(target, field).get(keys[0])
+    leaves[keys[0]] = {"new": _within(before, keys[1:], value)}
+
+
+def _within(before: Any, keys: list[str], value: Any) -> Any:
+    if not keys:
+        return value
+    there = before if isinstance(before, dict) else {}
+    return {**there, keys[0]: _within(there.get(keys[0]), keys[1:], value)}

@@ -1,0 +1,206 @@
+"""What may happen: (state, command) → events, or a refusal. Pure.
+
+A command is the payload of the event it asks for. The events returned are the one asked for,
+completed, and everything that follows from it (a stage made ready, a stage blocked, the
+workflow completed): one append, all or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from lifecycle.errors import (
+    LOST,
+    AlreadyExists,
+    IllegalTransition,
+    NeedsConsent,
+    NoCommand,
+    NoWorkflow,
+)
+from lifecycle.event import Fact
+from lifecycle.fold.evolve import steps
+from lifecycle.payload import models as p
+from lifecycle.rules import drift as drifting
+from lifecycle.rules import sessions, stages
+from lifecycle.rules.consequences import consequences
+from lifecycle.rules.recordable import require_recordable
+from lifecycle.state.status import targets
+from lifecycle.state.workflow import Workflow
+
+if TYPE_CHECKING:
+    from lifecycle.payload.models import Payload
+
+Decision: TypeAlias = "list[Payload]"
+
+#: Stands for the hash of what is decided but not recorded; a recorded hash is never this.
+_DECIDED = "decided"
+
+
+def decide(state: Workflow | None, command: Payload, at: str) -> Decision:
+    """Return the events that ``command`` yields in ``state``; an empty list changes nothing.
+
+    ``at`` is when it is so (UTC, ISO 8601). Raises a `LifecycleError` where the rules do not
+    allow it; the state is never changed.
+    """
+    planned, _ = decide_all(state, [(command, at)])
+    return [event for event, _ in planned]
+
+
+#: Nothing ever follows from these by themselves. To look for consequences takes time for each
+#: stage that there is, and a look at the disk records these of as many attempts.
+_QUIET = frozenset({"attempt.observed", "attempt.left", "stage.launched", "stage.computed"})
+
+
+def decide_all(
+    state: Workflow | None, asked: Iterable[tuple[Payload, str]]
+) -> tuple[list[tuple[Payload, str]], Workflow | None]:
+    """Return what commands yield one after another, and the state after them.
+
+    Each command and each event comes with when it is so. As `decide`; the state is copied once,
+    however many commands there are. Raises `InvalidPayload` for an event that nobody could fold.
+    """
+    draft = state.draft() if state is not None else None
+    planned: list[tuple[Payload, str]] = []
+    for command, at in asked:
+        events = _primary(draft, command)
+        draft = _folded(draft, events, at)
+        if any(event.type not in _QUIET for event in events):
+            due = consequences(draft, at)
+            draft = _folded(draft, due, at)
+            events = [*events, *due]
+        planned += [(event, at) for event in events]
+    if draft is not None:
+        require_recordable((event for event, _ in planned), state, draft)
+    return planned, draft
+
+
+def after(state: Workflow | None, events: Decision, at: str) -> Workflow:
+    """Return the state as it would be once ``events`` are recorded at ``at``."""
+    return _folded(state.draft() if state is not None else None, events, at)
+
+
+def _primary(state: Workflow | None, command: Payload) -> Decision:
+    """Return the event that is asked for, without what follows from it."""
+    if state is None:
+        return _create(command)
+    rule = _RULES.get(command.type)
+    if rule is None:
+        raise NoCommand(
+            f"{command.type} is not recorded by a command of its own: it follows from others.",
+            type=command.type,
+        )
+    return rule(state, command)
+
+
+def _folded(draft: Workflow | None, events: Decision, at: str) -> Workflow:
+    """Fold events into the draft, which is changed; one is made where there is none."""
+    head = draft.head if draft is not None else 0
+    facts = [
+        Fact(event.type, event.as_json(), at, head + number, _DECIDED)
+        for number, event in enumerate(events, 1)
+    ]
+    for _, folded in steps(draft, facts, frozenset({_DECIDED})):
+        draft = folded
+    if draft is None:
+        raise NoWorkflow("nothing was decided on a stream without a workflow")
+    return draft
+
+
+def _create(command: Payload) -> Decision:
+    if not isinstance(command, p.WorkflowCreated | p.WorkflowImported):
+        raise NoWorkflow(
+            f"there is no workflow in this stream yet; `wfctl init PLAN` makes one. {LOST}",
+            type=command.type,
+        )
+    return [command]
+
+
+def _exists(state: Workflow, command: Any) -> Decision:
+    raise AlreadyExists(
+        f"the workflow {state.id} is here already (version {state.head} of its log); "
+        "a root holds one staged workflow. `wfctl status` shows it.",
+        workflow=state.id,
+    )
+
+
+def _as_asked(state: Workflow, command: Payload) -> Decision:
+    return [command]
+
+
+def _by_amendment(state: Workflow, command: Any) -> Decision:
+    stage = state.stage(command.stage)
+    target = "skipped" if command.type == "stage.skipped" else "invalidated"
+    if target not in targets(stage.status):
+        raise IllegalTransition(
+            stage.id, stage.status, target, "not in the transition table", targets(stage.status)
+        )
+    raise NeedsConsent(
+        f"{stage.id} becomes {target} only by a person's decision: "
+        f"propose an amendment (stage_{'skip' if target == 'skipped' else 'rerun'}).",
+        stage=stage.id,
+        status=stage.status.value,
+        target=target,
+    )
+
+
+def _propose(state: Workflow, command: p.AmendmentProposed) -> Decision:
+    from lifecycle.rules import (
+        amendments as decide_amendments,  # only where there is one: it loads the plan's models
+    )
+
+    return decide_amendments.propose(state, command)
+
+
+def _approve(state: Workflow, command: p.AmendmentApproved) -> Decision:
+    if not command.proof:
+        raise NeedsConsent(
+            f"{command.type} is a person's decision and takes a proof of consent, which `append` "
+            "never does; `wfctl amend approve` asks for it.",
+            type=command.type,
+            amendment=command.amendment,
+        )
+    from lifecycle.rules import amendments as decide_amendments
+
+    return decide_amendments.approve(state, command)
+
+
+def _reject(state: Workflow, command: p.AmendmentRejected) -> Decision:
+    from lifecycle.rules import amendments as decide_amendments
+
+    return decide_amendments.reject(state, command)
+
+
+_RULES: dict[str, Callable[[Workflow, Any], Decision]] = {
+    "workflow.created": _exists,
+    "workflow.imported": _exists,
+    "stage.readied": stages.ready,
+    "stage.prepared": stages.prepare,
+    "attempt.started": stages.start_attempt,
+    "stage.launched": stages.launch,
+    "stage.computed": stages.compute,
+    "claim.overruled": stages.overrule,
+    "stage.completed": stages.complete,
+    "stage.failed": stages.fail,
+    "stage.retried": stages.retry,
+    "stage.invalidated": _by_amendment,
+    "stage.skipped": _by_amendment,
+    "attempt.observed": stages.observe,
+    "attempt.relaunched": stages.relaunch,
+    "attempt.stopped": stages.stop,
+    "attempt.left": stages.leave,
+    "leftovers.freed": stages.free,
+    "outputs.recorded": stages.record_outputs,
+    "results.adopted": stages.adopt_results,
+    "results.changed": stages.change_results,
+    "checkpoint.recorded": stages.record_checkpoint,
+    "note.logged": drifting.note,
+    "drift.adopted": drifting.adopt,
+    "drift.reverted": drifting.revert,
+    "amendment.proposed": _propose,
+    "amendment.approved": _approve,
+    "amendment.rejected": _reject,
+    "session.started": sessions.start,
+    "session.ended": sessions.end,
+    "cost.charged": _as_asked,
+}

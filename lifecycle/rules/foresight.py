@@ -1,0 +1,115 @@
+"""What somebody who decides on an amendment wants to know beside its impact. Pure.
+
+Nothing here is part of what is agreed to: the impact is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lifecycle.fold.amendments import apply
+from lifecycle.rules.impact import Impact
+from lifecycle.state.dependencies import downstream
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
+
+#: Seconds of computing below which nobody looks for another way.
+_CHEAP = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Foresight:
+    """What an approval would leave behind; stages in array order, times in seconds."""
+
+    #: Stages that could never run again: they rest on one that is taken out.
+    blocked: tuple[str, ...] = ()
+    #: Stage that is computed again → how long it took before; None where it never ended.
+    again: tuple[tuple[str, float | None], ...] = ()
+    #: Completed stages whose results go on to count.
+    results_kept: tuple[str, ...] = ()
+    #: Other ways to the same end, each in a sentence.
+    cheaper: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "blocked_for_good": list(self.blocked),
+            "computed_again": dict(self.again),
+            "results_kept": list(self.results_kept),
+            "cheaper": list(self.cheaper),
+        }
+
+
+def foresee(state: Workflow, amendment: Amendment, impact: Impact) -> Foresight:
+    """Return what follows from approving the amendment in ``state``."""
+    changed = state.draft()
+    apply(changed, amendment)
+    blocked = _blocked(state, changed, amendment)
+    stages = state.stages.values()
+    again = {*impact.invalidated, *impact.stopped} - blocked
+    done = [stage.id for stage in stages if stage.status is Status.COMPLETED]
+    kept = tuple(id_ for id_ in done if id_ not in impact.affected and id_ != amendment.stage)
+    return Foresight(
+        blocked=tuple(id_ for id_ in state.stages if id_ in blocked),
+        again=tuple((stage.id, _took(stage)) for stage in stages if stage.id in again),
+        results_kept=kept,
+        cheaper=tuple(_cheaper(state, amendment, impact, blocked)),
+    )
+
+
+def _blocked(state: Workflow, changed: Workflow, amendment: Amendment) -> set[str]:
+    """Return the stages that rest on the one that is skipped, and did not on another before."""
+    if amendment.kind != "stage_skip" or amendment.stage is None:
+        return set()
+    graph = {stage.id: stage.depends_on for stage in changed.stages.values()}
+    below = downstream(graph, {amendment.stage}) - {amendment.stage}
+    over = (Status.COMPLETED, Status.SKIPPED)
+    return {id_ for id_ in below if id_ in state.stages and state.stages[id_].status not in over}
+
+
+def _took(stage: Stage) -> float | None:
+    """Return how long its newest attempt that ended took."""
+    ended = [attempt for attempt in stage.attempts if attempt.ended_at is not None]
+    return _span(ended[-1]) if ended else None
+
+
+def _span(attempt: Attempt) -> float | None:
+    try:
+        end = datetime.fromisoformat(str(attempt.ended_at))
+        return max((end - datetime.fromisoformat(attempt.started_at)).total_seconds(), 0.0)
+    except (ValueError, TypeError):
+        return None  # typed by hand in an imported file
+
+
+def _cheaper(
+    state: Workflow, amendment: Amendment, impact: Impact, blocked: set[str]
+) -> Iterator[str]:
+    if blocked:
+        yield "with --rewire its dependents drop it, and go on"
+    yield from _left_inputs(state, amendment)
+    if amendment.kind == "parameter_change" and sum(impact.seconds.values()) > _CHEAP:
+        yield (
+            "a further stage with the other value (--insert) would keep every result; a value that "
+            "is only for what comes later belongs into that stage"
+        )
+    if amendment.kind == "criteria_change" and amendment.stage in impact.invalidated:
+        yield (
+            "whether the results that are there meet the new criteria is soon looked at: "
+            f"`wfctl stage verify {amendment.stage}`"
+        )
+
+
+def _left_inputs(state: Workflow, amendment: Amendment) -> Iterator[str]:
+    """Yield a sentence for each stage that is rewired, and takes files of the skipped one."""
+    for id_ in amendment.rewired if amendment.kind == "stage_skip" else ():
+        stage = state.stages.get(id_)
+        folder = f"{amendment.stage}/"
+        taken = [path for path in stage.inputs if path.startswith(folder)] if stage else []
+        if taken and "inputs" not in amendment.rewired[id_]:
+            yield (
+                f"{id_} takes {', '.join(taken)} of the skipped stage: change its inputs too "
+                f"(--stage {id_} --set inputs=JSON)"
+            )

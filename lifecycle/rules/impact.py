@@ -1,0 +1,184 @@
+"""What an amendment would do if it were approved now. Pure, over the state alone."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from lifecycle.fold.amendments import apply
+from lifecycle.state.dependencies import downstream
+from lifecycle.state.status import ACTIVE, Status
+from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
+
+#: An attempt was begun, and no result of it counts yet.
+_TRIED = ACTIVE | {Status.FAILED}
+#: Fields that say what a stage is called or means, not what it computes.
+_HARMLESS = frozenset({"name"})
+
+
+@dataclass(frozen=True, slots=True)
+class Impact:
+    """What an approval brings about; stages in array order.
+
+    ``seconds`` is the computing time thrown away by stage, from the recorded attempts.
+    """
+
+    #: Every stage that is transitively affected, whatever its status.
+    affected: tuple[str, ...] = ()
+    #: Stages that become invalidated: completed ones, and any that rests on what runs again.
+    invalidated: tuple[str, ...] = ()
+    #: Stages under way that are stopped: stage → attempt, None where none was started.
+    stopped: Mapping[str, str | None] = field(default_factory=dict)
+    #: Stage → the folder that its outputs are kept as before it runs again.
+    kept: Mapping[str, str] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def binding(self) -> dict[str, Any]:
+        """Return what an approval is bound to: everything but the time, which runs on."""
+        return {
+            "affected": list(self.affected),
+            "invalidated": list(self.invalidated),
+            "stopped": dict(self.stopped),
+            "kept": dict(self.kept),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {**self.binding(), "seconds_thrown_away": dict(self.seconds)}
+
+
+def impact_of(
+    state: Workflow,
+    amendment: Amendment,
+    found: Mapping[str, int] | None = None,
+    now: str | None = None,
+) -> Impact:
+    """Return the impact of approving the amendment in ``state``.
+
+    ``found`` gives by stage the highest K of the ``stage-N.vK`` on the disk; ``now`` (UTC,
+    ISO 8601) ends the time of what is still running.
+    """
+    reach = reach_of(state, amendment)
+    affected = [stage for stage in state.stages.values() if stage.id in reach.affected]
+    stopped = [stage for stage in reach.stages(state) if stage.status in ACTIVE]
+    invalidated = [stage for stage in affected if _is_invalidated(reach, stage)]
+    again = {stage.id for stage in (*invalidated, *stopped)}
+    return Impact(
+        affected=_ids(affected),
+        invalidated=_ids(invalidated),
+        stopped=attempts_of(stopped),
+        kept=kept_as(
+            [s for s in reach.stages(state) if _is_kept(amendment, s, again)], found or {}
+        ),
+        seconds=_seconds(
+            [s for s in reach.stages(state) if s.id in again and s.status is not Status.FAILED], now
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far an amendment reaches: what it defines anew itself, and all that it affects.
+
+    ``after`` is the state with the definition changed, ``skipped`` the stage that is taken out:
+    nothing of it is affected, and it may be under way.
+    """
+
+    direct: frozenset[str]
+    affected: frozenset[str]
+    after: Workflow
+    skipped: str | None
+
+    def stages(self, state: Workflow) -> list[Stage]:
+        """Return the stages that are reached in any way, in array order."""
+        return [s for s in state.stages.values() if s.id in self.direct or s.id in self.affected]
+
+
+def reach_of(state: Workflow, amendment: Amendment) -> Reach:
+    """Return how far an amendment reaches in ``state``."""
+    changed = state.draft()
+    apply(changed, amendment)
+    direct = _direct(state, changed, amendment)
+    reached = direct | downstream(_graph(state), direct) | downstream(_graph(changed), direct)
+    skipped = amendment.stage if amendment.kind == "stage_skip" else None
+    return Reach(frozenset(direct), frozenset(reached - {skipped}), changed, skipped)
+
+
+def _is_invalidated(reach: Reach, stage: Stage) -> bool:
+    """Whether what the stage did counts no longer, and it waits for what it rests on."""
+    if stage.status is Status.COMPLETED:
+        return True
+    return stage.status in _TRIED and _waits(reach, stage.id)
+
+
+def _waits(reach: Reach, id_: str) -> bool:
+    stages = reach.after.stages
+    return any(
+        need in reach.affected
+        or need == reach.skipped
+        or stages[need].status is not Status.COMPLETED
+        for need in stages[id_].depends_on
+    )
+
+
+def _ids(stages: list[Stage]) -> tuple[str, ...]:
+    return tuple(stage.id for stage in stages)
+
+
+def _graph(state: Workflow) -> dict[str, list[str]]:
+    return {stage.id: stage.depends_on for stage in state.stages.values()}
+
+
+def _direct(state: Workflow, changed: Workflow, amendment: Amendment) -> set[str]:
+    """Return the stages whose own definition is no longer what their results came from."""
+    found = set(amendment.rewired)
+    if amendment.stage is not None:
+        changes_only = amendment.kind != "stage_rerun" and bool(amendment.changes)
+        harmless = changes_only and set(amendment.changes) <= _HARMLESS
+        return found if harmless else found | {*amendment.targets}
+    return found | {
+        stage.id
+        for stage in state.stages.values()
+        if _backend(state, stage) != _backend(changed, changed.stages[stage.id])
+    }
+
+
+def _backend(state: Workflow, stage: Stage) -> Any:
+    return (stage.backend or state.default_backend, state.profile(stage))
+
+
+def _is_kept(amendment: Amendment, stage: Stage, again: Container[str]) -> bool:
+    """Whether the stage runs again and has something to keep."""
+    if stage.id == amendment.stage and amendment.kind == "stage_skip":
+        return False
+    if stage.status is Status.COMPLETED:
+        return True
+    is_rerun = amendment.kind == "stage_rerun" and stage.id in amendment.targets
+    return (stage.id in again or (is_rerun and stage.status is Status.FAILED)) and has_run(stage)
+
+
+def has_run(stage: Stage) -> bool:
+    """Whether an attempt of the stage may have left something that is not kept already."""
+    return bool(stage.attempts) and stage.keep_as is None
+
+
+def attempts_of(stages: list[Stage]) -> dict[str, str | None]:
+    """Return by stage its newest attempt."""
+    return {stage.id: stage.attempts[-1].id if stage.attempts else None for stage in stages}
+
+
+def kept_as(stages: list[Stage], found: Mapping[str, int]) -> dict[str, str]:
+    """Return by stage the folder that is next in its row."""
+    return {s.id: f"{s.id}.v{max(s.kept, found.get(s.id, 0)) + 1}" for s in stages}
+
+
+def _seconds(stages: list[Stage], now: str | None) -> dict[str, float]:
+    return {s.id: _span(s.attempts[-1], now) for s in stages if s.attempts}
+
+
+def _span(attempt: Attempt, now: str | None) -> float:
+    end = attempt.ended_at or now or attempt.started_at
+    span = datetime.fromisoformat(end) - datetime.fromisoformat(attempt.started_at)
+    return max(0.0, span.total_seconds())

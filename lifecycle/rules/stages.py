@@ -1,0 +1,430 @@
+"""The rules of stages and their attempts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from lifecycle.errors import (
+    AttemptMismatch,
+    DependenciesNotMet,
+    IllegalTransition,
+    InvalidPayload,
+    MissingEvidence,
+    NeedsConsent,
+    NothingToBuildFrom,
+    RetryLimitReached,
+)
+from lifecycle.payload import models as p
+from lifecycle.state.retry import RECOVERY_LIMIT, retry_limit
+from lifecycle.state.status import Status, targets, transition
+from lifecycle.state.workflow import Attempt, Stage, Workflow, is_below
+from lifecycle.words.naming import is_placeholder, stays_below
+
+if TYPE_CHECKING:
+    from lifecycle.payload.models import Payload
+
+Decision: TypeAlias = "list[Payload]"
+
+
+def _may_become(stage: Stage, target: Status, event: str) -> None:
+    """Raise `IllegalTransition` unless the table lets ``event`` take the stage to ``target``."""
+    row = transition(stage.status, target)
+    if row is None or event not in row.events:
+        raise IllegalTransition(
+            stage.id,
+            stage.status.value,
+            target.value,
+            "not in the transition table" if row is None else f"not by {event}",
+            targets(stage.status),
+        )
+
+
+def _met(state: Workflow, stage: Stage) -> None:
+    waiting_for = state.unmet(stage)
+    if waiting_for:
+        raise DependenciesNotMet(stage.id, waiting_for)
+
+
+def _says_something(stage: str, name: str, text: str | None) -> None:
+    """Refuse what stands in an example for words of one's own: it would be kept for ever."""
+    if text is not None and is_placeholder(text):
+        raise MissingEvidence(
+            f"{stage}: expected the {name} in words, found {text!r}; say what was so.",
+            stage=stage,
+            field=name,
+        )
+
+
+def ready(state: Workflow, command: p.StageReadied) -> Decision:
+    """pending or invalidated → ready, once every dependency is completed."""
+    stage = state.stage(command.stage)
+    if stage.status is Status.FAILED:
+        raise IllegalTransition(
+            stage.id, "failed", "ready", "a retry or an approved stage_rerun", targets(stage.status)
+        )
+    _may_become(stage, Status.READY, command.type)
+    _met(state, stage)
+    return [p.StageReadied(stage=stage.id, reset=stage.status is Status.INVALIDATED)]
+
+
+def prepare(state: Workflow, command: p.StagePrepared) -> Decision:
+    """ready → preparing."""
+    stage = state.stage(command.stage)
+    _may_become(stage, Status.PREPARING, command.type)
+    _met(state, stage)
+    return [command]
+
+
+def start_attempt(state: Workflow, command: p.AttemptStarted) -> Decision:
+    """A new attempt of a stage that is ready or preparing, or in place of one that was lost."""
+    stage = state.stage(command.stage)
+    _no_amendment_pending(state, stage)
+    prepared: Decision = []
+    if command.recovers is not None:
+        _may_recover(stage, command.recovers)
+    elif command.diagnostic:
+        prepared = _diagnostic(state, stage)
+    elif stage.status is Status.READY:
+        prepared = prepare(
+            state, p.StagePrepared(stage=stage.id, detail=f"{command.mode} dispatch")
+        )
+    elif stage.status is not Status.PREPARING or stage.open_attempt is not None:
+        newest = stage.open_attempt
+        why = f"no attempt can start while it is {stage.status}"
+        raise AttemptMismatch(stage.id, newest.id if newest else None, None, why)
+    _met(state, stage)
+    known: dict[str, Any] = {"attempt": f"att-{len(stage.attempts) + 1:04d}"}
+    if command.recovers is not None:
+        # What takes the place of a diagnostic run is one, and nothing else is.
+        known["diagnostic"] = stage.attempts[-1].diagnostic
+    return [*prepared, command.model_copy(update=known)]
+
+
+def _diagnostic(state: Workflow, stage: Stage) -> Decision:
+    """A diagnostic run follows a failure, and counts as a retry."""
+    fix = "none yet: a diagnostic run, for log and err alone"
+    retried = retry(state, p.StageRetried(stage=stage.id, fix=fix))
+    return [*retried, p.StagePrepared(stage=stage.id, detail="diagnostic run")]
+
+
+def _no_amendment_pending(state: Workflow, stage: Stage) -> None:
+    waiting = [amendment.id for amendment in state.pending_amendments]
+    if waiting:
+        raise NeedsConsent(
+            f"{stage.id} is not dispatched while {', '.join(waiting)} waits for a decision: "
+            "approve or reject it first.",
+            stage=stage.id,
+            amendments=waiting,
+        )
+
+
+def _may_recover(stage: Stage, lost: str) -> None:
+    attempt = stage.open_attempt
+    if attempt is None or attempt.id != lost or stage.status is Status.POST_PROCESSING:
+        raise AttemptMismatch(
+            stage.id, attempt.id if attempt else None, lost, "not to be recovered"
+        )
+    if attempt.action != "lost":
+        raise AttemptMismatch(
+            stage.id, attempt.id, lost, f"it was observed as {attempt.verdict}, not as lost"
+        )
+    if _recoveries(stage) >= RECOVERY_LIMIT:
+        raise AttemptMismatch(stage.id, attempt.id, lost, "lost twice; it counts as failed")
+
+
+def _recoveries(stage: Stage) -> int:
+    """Count the recoveries in the unbroken run of recovered attempts at the end."""
+    count = 0
+    for attempt in reversed(stage.attempts):
+        if attempt.recovers is None:
+            return count
+        count += 1
+    return count
+
+
+def can_recover(stage: Stage) -> bool:
+    """Whether a lost attempt of the stage may be replaced by a new one, not counted as a retry."""
+    return _recoveries(stage) < RECOVERY_LIMIT
+
+
+def _under_way(stage: Stage, named: str | None) -> Attempt:
+    attempt = stage.open_attempt
+    if attempt is None or (named is not None and attempt.id != named):
+        newest = attempt.id if attempt else None
+        raise AttemptMismatch(stage.id, newest, named, "that attempt is not under way")
+    return attempt
+
+
+def launch(state: Workflow, command: p.StageLaunched) -> Decision:
+    """preparing → running; a synchronous attempt, and one of a running stage, keep the status.
+
+    One that was launched before is recorded again where its jobs are others since.
+    """
+    stage = state.stage(command.stage)
+    if stage.status is not Status.RUNNING:
+        _may_become(stage, Status.RUNNING, command.type)
+    attempt = _under_way(stage, command.attempt)
+    if command.mode == "sync" != attempt.mode:
+        raise _not_launched(stage, f"{attempt.id} is {attempt.mode}, not synchronous")
+    again = attempt.launched_at is not None
+    if again and command.job_ids in ([], attempt.job_ids):
+        raise _not_launched(stage, f"{attempt.id} is recorded as launched, with these jobs")
+    return [command.model_copy(update={"again": again})]
+
+
+def _not_launched(stage: Stage, why: str) -> IllegalTransition:
+    status = stage.status.value
+    return IllegalTransition(stage.id, status, Status.RUNNING.value, why, targets(stage.status))
+
+
+def compute(state: Workflow, command: p.StageComputed) -> Decision:
+    """running → post_processing, or preparing → post_processing for a synchronous attempt."""
+    stage = state.stage(command.stage)
+    _may_become(stage, Status.POST_PROCESSING, command.type)
+    attempt = _under_way(stage, command.attempt)
+    if attempt.diagnostic:
+        raise IllegalTransition(
+            stage.id,
+            stage.status.value,
+            Status.POST_PROCESSING.value,
+            f"{attempt.id} is a diagnostic run, which ends in failed whatever its exit code",
+            ["failed"],
+        )
+    if stage.status is Status.PREPARING and attempt.mode != "sync":
+        raise IllegalTransition(
+            stage.id,
+            stage.status.value,
+            Status.POST_PROCESSING.value,
+            f"only a synchronous attempt passes over running, {attempt.id} is {attempt.mode}",
+            targets(stage.status),
+        )
+    if command.exit_code != 0:
+        raise MissingEvidence(
+            f"{stage.id}: post_processing follows exit code 0, found {command.exit_code}; "
+            "record stage.failed with the reason instead.",
+            stage=stage.id,
+            exit_code=command.exit_code,
+        )
+    found = _found_outputs(stage, attempt)
+    recorded = p.OutputsRecorded(stage=stage.id, outputs=found, found=True)
+    return [command, recorded] if found else [command]
+
+
+def _found_outputs(stage: Stage, attempt: Attempt) -> list[str]:
+    """Return what becomes the outputs of a stage that declares none: what its attempt left.
+
+    What it printed counts only where it left nothing else.
+    """
+    if stage.declared_outputs:
+        return []
+    here = [
+        one for one in attempt.left if one.get("at") is None and is_below(one["path"], stage.id)
+    ]
+    left = [one for one in here if one["size"]]
+    logs = {f"{stage.id}/log", f"{stage.id}/err"}
+    written = [one["path"] for one in left if one["path"] not in logs]
+    return written or [one["path"] for one in left if one["path"] == f"{stage.id}/log"]
+
+
+def complete(state: Workflow, command: p.StageCompleted) -> Decision:
+    """post_processing → completed, on checks that all passed or on evidence that is given."""
+    stage = state.stage(command.stage)
+    _may_become(stage, Status.COMPLETED, command.type)
+    _up_to_date(stage)
+    _says_something(stage.id, "evidence", command.evidence)
+    broken = [check for check in command.checks if not check.passed]
+    if broken or not (command.checks or command.evidence):
+        names = "; ".join(f"{check.name}: {check.detail}" for check in broken)
+        found = f"checks that failed: {names}" if broken else "neither"
+        raise MissingEvidence(
+            f"{stage.id}: completed means verified against its success criteria; expected checks "
+            f"that passed or evidence, found {found}.",
+            stage=stage.id,
+            failed_checks=[check.name for check in broken],
+        )
+    return [command]
+
+
+def _up_to_date(stage: Stage) -> None:
+    """Refuse a result that was computed from what an amendment has changed since."""
+    attempt = stage.attempt
+    if attempt is not None and attempt.outdated_by is not None:
+        raise MissingEvidence(
+            f"{stage.id}: {attempt.id} was started before {attempt.outdated_by} changed what it "
+            f"computes from; record `wfctl stage fail {stage.id} --error TEXT` and run it again.",
+            stage=stage.id,
+            attempt=attempt.id,
+            amendment=attempt.outdated_by,
+        )
+
+
+def fail(state: Workflow, command: p.StageFailed) -> Decision:
+    """preparing, running or post_processing → failed."""
+    stage = state.stage(command.stage)
+    _may_become(stage, Status.FAILED, command.type)
+    _says_something(stage.id, "error", command.error)
+    if command.superseded_by is not None:
+        raise NeedsConsent(
+            f"{stage.id} is superseded only by an amendment that a person approved.", stage=stage.id
+        )
+    if command.attempt is not None and stage.status is not Status.POST_PROCESSING:
+        _under_way(stage, command.attempt)
+    # What is over needs no stopping.
+    return [command.model_copy(update={"stop": command.stop and stage.open_attempt is not None})]
+
+
+def retry(state: Workflow, command: p.StageRetried) -> Decision:
+    """failed → ready, counted, as long as the backend's limit is not reached.
+
+    A fix that changed what only an amendment may change waits for that amendment.
+    """
+    stage = state.stage(command.stage)
+    _may_become(stage, Status.READY, command.type)
+    _says_something(stage.id, "fix", command.fix)
+    kind = state.backend_type(stage)
+    limit = retry_limit(kind)
+    if stage.retry_count >= limit:
+        raise RetryLimitReached(stage.id, stage.retry_count, limit, kind)
+    _met(state, stage)
+    _not_by_hand(state, stage)
+    if command.regenerate and not stage.parameters.get("command"):
+        raise NothingToBuildFrom(stage.id)
+    return [command.model_copy(update={"retry": stage.retry_count + 1})]
+
+
+def _not_by_hand(state: Workflow, stage: Stage) -> None:
+    """Raise `NeedsConsent` where somebody edited the stage's definition in the file."""
+    named = [name for drift in state.drifts for name in drift.touches]
+    own = [name for name in named if name.startswith(f"{stage.id}.")]
+    if own:
+        raise NeedsConsent(
+            f"{stage.id}: {', '.join(own)} was changed by hand, and a fix that changes it is an "
+            "amendment. `wfctl drift adopt` proposes it, `wfctl drift revert` dismisses it; then "
+            "retry.",
+            stage=stage.id,
+            fields=own,
+        )
+
+
+def observe(state: Workflow, command: p.AttemptObserved) -> Decision:
+    """Record a verdict, unless it says what the newest one said."""
+    stage = state.stage(command.stage)
+    attempt = _under_way(stage, command.attempt)
+    same = (attempt.verdict, attempt.row, attempt.reason)
+    if same == (command.verdict, command.row, command.reason):
+        return []
+    return [command]
+
+
+def relaunch(state: Workflow, command: p.AttemptRelaunched) -> Decision:
+    """Attach a monitor to the attempt under way again."""
+    _under_way(state.stage(command.stage), command.attempt)
+    return [command]
+
+
+def overrule(state: Workflow, command: p.ClaimOverruled) -> Decision:
+    """Record that a person overruled the evidence on the newest attempt; never without a proof."""
+    stage = state.stage(command.stage)
+    newest = stage.attempt.id if stage.attempt else None
+    if command.attempt != newest:
+        raise AttemptMismatch(stage.id, newest, command.attempt, "it is not the newest attempt")
+    if not command.proof:
+        raise NeedsConsent(
+            f"{command.type} is a person's decision and takes a proof of consent, which `append` "
+            f"never does; `wfctl stage compute {stage.id} --overrule TEXT` asks for it.",
+            type=command.type,
+            stage=stage.id,
+        )
+    return [command]
+
+
+def stop(state: Workflow, command: p.AttemptStopped) -> Decision:
+    """Record that nothing is left of an attempt that is over; said once."""
+    stage = state.stage(command.stage)
+    attempt = next((one for one in stage.attempts if one.id == command.attempt), None)
+    if attempt is None or attempt.is_open:
+        under_way = stage.open_attempt.id if stage.open_attempt else None
+        why = "only an attempt that is over is stopped; record its failure first"
+        raise AttemptMismatch(stage.id, under_way, command.attempt, why)
+    return [] if attempt.stopped_at is not None else [command]
+
+
+def leave(state: Workflow, command: p.AttemptLeft) -> Decision:
+    """Record what an attempt left, unless it is known."""
+    stage = state.stage(command.stage)
+    attempt = next((one for one in stage.attempts if one.id == command.attempt), None)
+    if attempt is None:
+        newest = stage.attempt.id if stage.attempt else None
+        raise AttemptMismatch(stage.id, newest, command.attempt, "the stage has no such attempt")
+    files = [file.model_dump() for file in command.files]
+    return [] if attempt.left == files else [command]
+
+
+def free(state: Workflow, command: p.LeftoversFreed) -> Decision:
+    """Record that leftovers are removed: of an attempt before the one that a stage rests on."""
+    stage = state.stage(command.stage)
+    earlier = [one.id for one in stage.attempts[:-1]]
+    if stage.status is not Status.COMPLETED or command.attempt not in earlier:
+        newest = stage.attempt.id if stage.attempt else None
+        why = "leftovers are freed of attempts before the one that a completed stage rests on"
+        raise AttemptMismatch(stage.id, newest, command.attempt, why)
+    return [command]
+
+
+def record_outputs(state: Workflow, command: p.OutputsRecorded) -> Decision:
+    """Set the stage's list of outputs; what it was to leave may be added to, and not be dropped.
+
+    Raises `InvalidPayload` for a path that leads out of the root, `NeedsConsent` where the list
+    would lose one: a stage that must leave nothing is verified against nothing.
+    """
+    stage = state.stage(command.stage)
+    outside = [path for path in command.outputs if not stays_below(path)]
+    if outside:
+        problems = [f"outputs: expected a path below the root, found {one!r}" for one in outside]
+        raise InvalidPayload(command.type, problems)
+    declared = stage.declared_outputs
+    dropped = [path for path in declared if command.found or path not in command.outputs]
+    if dropped:
+        raise NeedsConsent(
+            f"{stage.id} must leave {', '.join(dropped)}; expected them among its outputs, found "
+            f"{', '.join(command.outputs) or 'none'}. To ask for less, propose it: `wfctl amend "
+            f"propose --stage {stage.id} --set 'outputs=[…]' --reason …`.",
+            stage=stage.id,
+            fields=["outputs"],
+            dropped=dropped,
+        )
+    return [command]
+
+
+def adopt_results(state: Workflow, command: p.ResultsAdopted) -> Decision:
+    """Take results of a completed stage as they are now; others than its own are refused."""
+    _with_results(state, command.stage, [one.path for one in command.outputs])
+    return [command] if command.outputs else []
+
+
+def change_results(state: Workflow, command: p.ResultsChanged) -> Decision:
+    """Record which results of a completed stage are no more as recorded, unless that is known."""
+    stage = _with_results(state, command.stage, [one.path for one in command.files])
+    files = [one.model_dump() for one in command.files]
+    return [] if files == stage.changed else [command]
+
+
+def _with_results(state: Workflow, id_: str, paths: list[str]) -> Stage:
+    """Return the completed stage whose results the paths are; raises `MissingEvidence`."""
+    stage = state.stage(id_)
+    known = {one["path"] for one in stage.results}
+    strange = [path for path in paths if path not in known]
+    if stage.status is not Status.COMPLETED or strange:
+        found = ", ".join(strange) or f"a stage that is {stage.status.value}"
+        raise MissingEvidence(
+            f"{stage.id}: expected results of a completed stage, found {found}.",
+            stage=stage.id,
+            strange=strange,
+        )
+    return stage
+
+
+def record_checkpoint(state: Workflow, command: p.CheckpointRecorded) -> Decision:
+    """Set the stage's checkpoint."""
+    state.stage(command.stage)
+    return [command]

@@ -1,0 +1,329 @@
+"""The state of a staged workflow: what the fold of its events yields."""
+
+from __future__ import annotations
+
+import re
+from copy import copy
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Any
+
+from lifecycle.errors import UnknownStage
+from lifecycle.state.retry import backend_type
+from lifecycle.state.status import FINISHED, Status
+
+#: What an attempt's folder is called; its path is recorded with the submission that lies in it.
+_NAME = re.compile(r"att-[0-9]{4,}-[0-9a-f]{8}")
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One submission and one run of a stage's computation."""
+
+    id: str
+    started_at: str
+    mode: str
+    root: str
+    work_dir: str
+    submission: str
+    submission_sha256: str
+    wrapper: str
+    session: str | None = None
+    host: str | None = None
+    boot_id: str | None = None
+    recovers: str | None = None
+    diagnostic: bool = False
+    launched_at: str | None = None
+    submission_hash: str | None = None
+    job_ids: list[str] = field(default_factory=list)
+    dpdispatcher_version: str | None = None
+    relaunches: int = 0
+    #: Relaunches in a row for one and the same reason.
+    relaunches_alike: int = 0
+    relaunched_for: str | None = None
+    row: int | None = None
+    verdict: str | None = None
+    action: str | None = None
+    reason: str | None = None
+    evidence: dict[str, Any] | None = None
+    ended_at: str | None = None
+    outcome: str | None = None
+    exit_code: int | None = None
+    #: Files that the definition runs, as they were when it started: path → SHA-256 in hex.
+    scripts: dict[str, str] = field(default_factory=dict)
+    #: Whether it is to be ended where it runs, and when it was seen that nothing is left of it.
+    stop: bool = False
+    stopped_at: str | None = None
+    #: Somebody else launched it, before the workflow was imported.
+    taken_over: bool = False
+    #: The files that it goes on from, as `FileDigest` has them, and the attempt that left them.
+    carried: list[dict[str, Any]] = field(default_factory=list)
+    carried_from: str | None = None
+    #: The amendment that changed what the attempt had been started from.
+    outdated_by: str | None = None
+    #: What it computes from, as `FileDigest` has it.
+    inputs: list[dict[str, Any]] = field(default_factory=list)
+    #: The files that it left, as `LeftFile` has them.
+    left: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """What its folder is called: its id, and a mark unless it is of an old log."""
+        folder = self.submission.rpartition("/")[0].rpartition("/")[2]
+        return folder if _NAME.fullmatch(folder) and folder.startswith(self.id) else self.id
+
+    @property
+    def mark(self) -> str:
+        """What tells it from an attempt of the same id in another life or a copy; may be empty."""
+        return self.name.removeprefix(self.id).removeprefix("-")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing has been decided of its end yet."""
+        return self.ended_at is None
+
+    @property
+    def is_to_stop(self) -> bool:
+        """Whether it was to be ended and is not seen to be."""
+        return self.stop and self.stopped_at is None
+
+    @property
+    def may_run_on(self) -> bool:
+        """Whether its end was said by somebody who did not see its jobs end."""
+        seen = self.action in ("succeeded", "failed") or self.stopped_at is not None
+        return not (seen or self.is_open or self.taken_over)
+
+
+@dataclass(slots=True)
+class Stage:
+    """One stage: its definition, and where it stands."""
+
+    id: str
+    name: str
+    status: Status = Status.PENDING
+    depends_on: list[str] = field(default_factory=list)
+    backend: str | None = None
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    success_criteria: str = ""
+    started_at: str | None = None
+    completed_at: str | None = None
+    retry_count: int = 0
+    last_error: str | None = None
+    #: The diagnosis of the last failure: its category, and the line that shows it.
+    category: str | None = None
+    because: str | None = None
+    running_process: dict[str, Any] | None = None
+    checkpoint: Any = None
+    #: Fields that nobody specified, kept as they came.
+    extra: dict[str, Any] = field(default_factory=dict)
+    attempts: list[Attempt] = field(default_factory=list)
+    #: Dependencies that this stage was already called blocked by: id → status.
+    blocked_by: dict[str, str] = field(default_factory=dict)
+    #: The approved amendment by which this failed stage runs again once it may.
+    rerun_by: str | None = None
+    #: How many times its folder was kept as ``stage-N.vK``; the name it is still to be kept under.
+    kept: int = 0
+    keep_as: str | None = None
+    #: The submission is to be built anew: what it was built from has changed.
+    regenerate: bool = False
+    #: What the newest retry put right.
+    fix: str | None = None
+    #: Its work has ended in this session, and was not charged yet.
+    uncharged: bool = False
+    #: Its outputs as they were when it was completed, as `FileDigest` has them.
+    results: list[dict[str, Any]] = field(default_factory=list)
+    #: Those of them that were seen to be no more so, as `ChangedFile` has them.
+    changed: list[dict[str, Any]] = field(default_factory=list)
+    #: Nobody declared its outputs: its newest attempt left them.
+    found_outputs: bool = False
+
+    @property
+    def declared_outputs(self) -> list[str]:
+        """The outputs that a run must produce."""
+        return [] if self.found_outputs else self.outputs
+
+    @property
+    def left_in_place(self) -> list[str]:
+        """What its attempts left in its folder beside its outputs."""
+        files = [one for attempt in self.attempts for one in attempt.left]
+        paths = dict.fromkeys(one["path"] for one in files if one.get("at") is None)
+        return [path for path in paths if is_below(path, self.id)]
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The newest attempt."""
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def open_attempt(self) -> Attempt | None:
+        """The attempt under way, None where there is none."""
+        newest = self.attempt
+        return newest if newest is not None and newest.is_open else None
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether a path is one of a file in a folder, both relative to the root."""
+    first, *others = path.split("/")
+    return first == folder and bool(others) and not {"", ".", ".."} & set(others)
+
+
+@dataclass(slots=True)
+class Amendment:
+    """A definitional change: proposed, then approved or rejected."""
+
+    id: str
+    kind: str
+    stage: str | None
+    description: str
+    proposed_at: str
+    changes: dict[str, Any]
+    insert: dict[str, Any] | None = None
+    place: int | None = None
+    reason: str | None = None
+    rewired: dict[str, Any] = field(default_factory=dict)
+    #: Stages that run again together with the one that it names.
+    also: list[str] = field(default_factory=list)
+    status: str = "proposed"
+    version: int | None = None
+    decided_at: str | None = None
+    approved_by: str | None = None
+    invalidated_stages: list[str] = field(default_factory=list)
+    #: As an imported file held it; a record of another's keeping is shown as it came.
+    record: dict[str, Any] | None = None
+
+    @property
+    def targets(self) -> list[str]:
+        """The stages that it names, none where it is about the workflow."""
+        return [self.stage, *self.also] if self.stage is not None else []
+
+
+@dataclass(slots=True)
+class Session:
+    """The executor's session as ``session_config`` shows it."""
+
+    count: int = 0
+    id: str | None = None
+    cost: float = 0
+    exit_reason: str | None = None
+    is_open: bool = False
+    #: A loop keeps it: open without a loop at work, it has died.
+    driven: bool = False
+    #: Where the report is to be written, relative to the root; None for the usual place.
+    report: str | None = None
+
+
+@dataclass(slots=True)
+class Drift:
+    """A foreign version of a file that is kept, until it is adopted or reverted.
+
+    ``version`` is that of its ``drift.detected``, ``base`` the one the file had shown.
+    """
+
+    version: int
+    file: str
+    kind: str
+    base: int
+    kept_as: str
+    #: The definitional fields of stages that it changes, as in ``stage-2.parameters.dt``.
+    touches: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Workflow:
+    """A whole workflow. ``head`` is the version of the last event folded in."""
+
+    id: str
+    created: str
+    updated: str
+    head: int = 0
+    version: int = 1
+    workflow_status: str | None = None
+    experiment_design: str | None = None
+    workflow_plan: str | None = None
+    amendments: dict[str, Amendment] = field(default_factory=dict)
+    session_config: dict[str, Any] = field(default_factory=dict)
+    session: Session = field(default_factory=Session)
+    default_backend: str = "local"
+    backend_profiles: dict[str, Any] = field(default_factory=dict)
+    stages: dict[str, Stage] = field(default_factory=dict)
+    purpose: str | None = None
+    consent: str = "terminal"
+    signers: list[str] = field(default_factory=list)
+    #: How often it was completed, and where the report of the last time is kept.
+    completions: int = 0
+    report: str | None = None
+    root: dict[str, Any] = field(default_factory=dict)
+    drifts: list[Drift] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
+    #: Files that the definition runs, as they were when a person last approved a change.
+    scripts: dict[str, str] = field(default_factory=dict)
+    #: The last version of the log that was imported with the workflow; 0 where none was.
+    import_end: int = 0
+    #: The document as it was imported: what nothing has changed since is shown as it came.
+    source: dict[str, Any] | None = None
+    #: The letters of its numbers, by pointer, where they are not the usual ones.
+    spelling: dict[str, str] = field(default_factory=dict)
+    #: Events that count for nothing, as they cannot be what their type says: ``version``, ``type``,
+    #: ``why``.
+    set_aside: list[dict[str, Any]] = field(default_factory=list)
+
+    def stage(self, id_: str) -> Stage:
+        """Return the stage, raise `UnknownStage` where there is none."""
+        try:
+            return self.stages[id_]
+        except KeyError:
+            raise UnknownStage(id_, list(self.stages)) from None
+
+    def profile(self, stage: Stage) -> dict[str, Any]:
+        """Return the backend profile that the stage runs on."""
+        found: dict[str, Any] = self.backend_profiles.get(stage.backend or self.default_backend, {})
+        return found
+
+    def backend_type(self, stage: Stage) -> str:
+        """Return ``local`` or ``remote`` for the stage."""
+        return backend_type(self.backend_profiles, stage.backend or self.default_backend)
+
+    def unmet(self, stage: Stage) -> dict[str, str]:
+        """Return the dependencies that are not completed: id → status."""
+        return {
+            dep: self.stages[dep].status.value
+            for dep in stage.depends_on
+            if self.stages[dep].status is not Status.COMPLETED
+        }
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every stage is completed or skipped."""
+        return all(stage.status in FINISHED for stage in self.stages.values())
+
+    @property
+    def pending_amendments(self) -> list[Amendment]:
+        """Amendments that wait for a person."""
+        return [a for a in self.amendments.values() if a.status == "proposed"]
+
+    def draft(self) -> Workflow:
+        """Return a copy that a fold may change without touching this one."""
+        new = copy(self)
+        new.session = copy(self.session)
+        new.drifts = list(self.drifts)
+        new.set_aside = list(self.set_aside)
+        new.extra = dict(self.extra)
+        new.amendments = {key: copy(value) for key, value in self.amendments.items()}
+        new.stages = {key: _draft_stage(value) for key, value in self.stages.items()}
+        return new
+
+
+#: `copy` asks each object how it is to be copied: too slow for thousands of them.
+_OF_STAGE = attrgetter(*(known.name for known in fields(Stage)))
+_OF_ATTEMPT = attrgetter(*(known.name for known in fields(Attempt)))
+
+
+def _draft_stage(stage: Stage) -> Stage:
+    new = Stage(*_OF_STAGE(stage))
+    new.attempts = [Attempt(*_OF_ATTEMPT(attempt)) for attempt in stage.attempts]
+    new.blocked_by = dict(stage.blocked_by)
+    new.parameters = dict(stage.parameters)
+    new.extra = dict(stage.extra)
+    return new

@@ -1,0 +1,1 @@
+"""The words of the rules: ids, paths, bounds, spellings of numbers, documents."""

@@ -1,0 +1,80 @@
+"""What a model found wrong with a value, in the words of every other error: expected, found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lifecycle.words.naming import KEPT_PATTERN, STAGE_PATTERN
+
+#: Pattern of a text → what such a text is.
+_PATTERNS = {
+    STAGE_PATTERN: (
+        "stage-N, such as stage-2, or a name of letters, digits, '_' and '-', which begins with a "
+        "letter and has at most 64 of them"
+    ),
+    KEPT_PATTERN: "the id of a stage with .vK behind it, such as stage-2.v1",
+    r"^att-[0-9]{4,}$": "att-N with four digits or more, such as att-0001",
+    r"^amend-[1-9][0-9]*$": "amend-N with a number from 1 on, such as amend-1",
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$": (
+        "a name of letters, digits, '.', '_' and '-', which begins with a letter or a digit and "
+        "has at most 128 of them"
+    ),
+    r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$": (
+        "a name of letters, digits, '.', '_' and '-', which begins with a letter and has at most "
+        "64 of them"
+    ),
+    r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$": "a number as JSON spells it, such as 1e-4",
+    r"^[^\r\n]+$": "text of one line",
+    r"^[^\x00\r\n]+$": "a path of one line",
+}
+#: Kind of the error, as pydantic names it → what was expected.
+_EXPECTED = {
+    "string_type": "text",
+    "string_too_short": "text of {min_length} or more characters",
+    "string_too_long": "text of {max_length} or fewer characters",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "bool_type": "true or false",
+    "none_required": "null",
+    "literal_error": "{expected}",
+    "list_type": "a list",
+    "too_short": "a list of {min_length} or more entries",
+    "too_long": "a list of {max_length} or fewer entries",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "invalid-json-value": "a JSON value",
+    "recursion_depth_exceeded": "a value that is not nested so deeply",
+    "recursion_loop": "a value that does not hold itself",
+    "extra_forbidden": "no field of this name",
+}
+
+
+def misfit(error: Any) -> str:
+    """Return what is wrong with a value, of one of the ``errors()`` of a `ValidationError`."""
+    if error["type"] == "missing":
+        return "this field is missing"
+    said = str(error["msg"])
+    if not said.startswith("expected"):  # none of our own checks
+        said = f"expected {_expected(error)}"
+    return f"{said}, found {error['input']!r:.80}"
+
+
+def problem(error: Any) -> str:
+    """Return the same with the place of the value before it, its steps with dots between."""
+    steps = [str(step) for step in error["loc"]]
+    return f"{'.'.join(steps)[:200] or 'the whole'}: {misfit(error)}"
+
+
+def _expected(error: Any) -> str:
+    context = error.get("ctx") or {}
+    if error["type"] == "string_pattern_mismatch":
+        pattern = context["pattern"]
+        return _PATTERNS.get(pattern) or f"text that matches {pattern}"
+    known = _EXPECTED.get(error["type"])
+    return known.format(**context) if known is not None else f"another value ({error['msg']})"

@@ -1,0 +1,1 @@
+"""Graphs laid out, and drawn in SVG and in letters."""

@@ -1,0 +1,425 @@
+"""``progress.log``: one line for each event that a reader cares about.
+
+The spelling is that of the staged-workflow protocol ("The lines of progress.log"): readers
+grep for it. Source of the time in brackets: ``recorded_at`` at the writer's local offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
+
+from lifecycle.fold.foldable import SET_ASIDE
+from lifecycle.fold.imported import TYPES
+from lifecycle.state.budget import budget_of
+from lifecycle.state.workflow import Workflow
+from projections.words.amendments import told, where
+from projections.words.times import local_seconds
+
+FILE_NAME = "progress.log"
+#: Files that a line names.
+_NAMES = 10
+
+
+class Recorded(Protocol):
+    """What a line needs of a recorded event."""
+
+    @property
+    def type(self) -> str:
+        """Stable name, such as ``stage.completed``."""
+        ...
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The payload, decoded."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Its place in its stream: 1, 2, …"""
+        ...
+
+    @property
+    def prev_hash(self) -> str:
+        """The hash of the version before it."""
+        ...
+
+    @property
+    def recorded_at(self) -> str:
+        """When the log learned it: ``YYYY-MM-DDTHH:MM:SS.ffffffZ``."""
+        ...
+
+    @property
+    def utc_offset(self) -> str:
+        """The writer's offset then, such as ``+02:00``."""
+        ...
+
+
+class Piece(NamedTuple):
+    """A part of the file: where it stands among the others, and its bytes.
+
+    ``external``: somebody else wrote it there, and it may be any part of a line.
+    """
+
+    place: tuple[int, int, int]
+    content: bytes
+    external: bool
+
+    @property
+    def version(self) -> int:
+        """The version that the file shows once this piece is in it."""
+        return self.place[0]
+
+    @property
+    def recorded(self) -> int:
+        """The version of the event that it is of: others' bytes stand before they are recorded."""
+        return self.place[2]
+
+    def due(self, fresh: bool) -> bytes:
+        """Return the bytes to follow what stands before; ``fresh``: that ended a line.
+
+        A line of ours never continues one of somebody else's.
+        """
+        return self.content if fresh or self.external else b"\n" + self.content
+
+
+def piece(event: Recorded, after: Workflow) -> Piece | None:
+    """Return what the event adds to the file, None where that is nothing.
+
+    ``after`` is the state once the event was folded in.
+    """
+    data = event.data
+    if event.type == "line.imported":
+        place = (event.version, 0, event.version)
+        return Piece(place, imported_bytes(data), True) if data["kept"] else None
+    if event.type == "note.logged" and data.get("kind") == "external":
+        behind = data.get("after")
+        version = event.version if behind is None else behind
+        return Piece((version, 1, event.version), external_bytes(data), behind is not None)
+    text = line(event, after)
+    return Piece((event.version, 0, event.version), text.encode(), False) if text else None
+
+
+def joined(pieces: Iterable[Piece], fresh: bool = True) -> bytes:
+    """Return the bytes of pieces in order; ``fresh``: what stands before them ended a line."""
+    found = []
+    for part in pieces:
+        found.append(part.due(fresh))
+        fresh = part.content.endswith(b"\n")
+    return b"".join(found)
+
+
+def imported_bytes(data: dict[str, Any]) -> bytes:
+    """Return the bytes that a ``line.imported`` holds."""
+    from base64 import b64decode
+
+    raw: list[str] = data["raw"]
+    lines = map(b64decode, raw) if data["encoding"] == "base64" else map(str.encode, raw)
+    return b"\n".join(lines) + (b"\n" if data["ended"] else b"")
+
+
+def external_bytes(data: dict[str, Any]) -> bytes:
+    """Return the bytes of an external note."""
+    raw = data.get("raw")
+    if raw is None:
+        return f"{data['text']}\n".encode()
+    from base64 import b64decode
+
+    return b64decode(raw)
+
+
+def line(event: Recorded, after: Workflow) -> str | None:
+    """Return the event's line with its newline, None where it has none.
+
+    ``after`` is the state once the event was folded in.
+    """
+    text = message(event, after)
+    if text is None or (event.type in TYPES and event.version != after.import_end):
+        return None
+    one_line = " ".join(text.splitlines())
+    return f"[{local_seconds(event.recorded_at, event.utc_offset)}] {one_line}\n"
+
+
+def message(event: Recorded, after: Workflow) -> str | None:
+    """Return the line without its time."""
+    text = _text(event.type, event.data, after)
+    return f"{text} {_anchor(event)}" if event.type in _BOUNDARIES else text
+
+
+def shows(type_: str, data: dict[str, Any], after: Workflow) -> bool:
+    """Whether an event of this type and payload adds a line."""
+    return _text(type_, data, after) is not None
+
+
+def _text(type_: str, data: dict[str, Any], after: Workflow) -> str | None:
+    render = _MESSAGES.get(type_)
+    return render(data, after) if render is not None else None
+
+
+def _anchor(event: Recorded) -> str:
+    """Name the head of the log before the event: what it was cannot be cut off in silence."""
+    return f"[log at version {event.version - 1}: {event.prev_hash}]"
+
+
+#: A session begins and ends with the head of the log, outside the chain and where people look.
+_BOUNDARIES = frozenset({"session.started", "session.ended"})
+
+
+def _created(data: dict[str, Any], state: Workflow) -> str:
+    purpose = f" Purpose: {state.purpose.rstrip('.')}." if state.purpose else ""
+    return f"Workflow created: {state.id}. {len(state.stages)} stages.{purpose}"
+
+
+def _line_imported(data: dict[str, Any], state: Workflow) -> str:
+    count = f" ({data['count']} times)" if data["count"] > 1 else ""
+    return f"{data['text']}{count}{'' if data['kept'] else ' (no longer in the file)'}"
+
+
+def _state_imported(data: dict[str, Any], state: Workflow) -> str:
+    if state.head < state.import_end:
+        return f"{data['source'].get('file')} as of commit {data['source'].get('commit')}"
+    return f"Workflow imported: {state.id}. {len(state.stages)} stages."
+
+
+def _workflow_completed(data: dict[str, Any], state: Workflow) -> str:
+    report = f" Report: {data['report']}" if data.get("report") else ""
+    return f"Workflow completed. All {data['stages']} stages verified.{report}"
+
+
+def _reopened(data: dict[str, Any], state: Workflow) -> str:
+    return f"Workflow reopened: {data['reason']}"
+
+
+def _status(data: dict[str, Any], state: Workflow, status: str, detail: str | None) -> str:
+    name = state.stages[data["stage"]].name
+    tail = f" ({detail})" if detail else ""
+    return f"{data['stage']} ({name}): status -> {status}{tail}"
+
+
+def _readied(data: dict[str, Any], state: Workflow) -> str:
+    return _status(data, state, "ready", data.get("reason"))
+
+
+def _prepared(data: dict[str, Any], state: Workflow) -> str:
+    return _status(data, state, "preparing", data.get("detail"))
+
+
+def _attempt_started(data: dict[str, Any], state: Workflow) -> str | None:
+    said = []
+    if data.get("recovers") is not None:
+        said.append(
+            f"{data['recovers']} was lost; {data['attempt']} takes its place "
+            "(not counted as a retry)"
+        )
+    if data.get("carried"):
+        paths = [one["path"] for one in data["carried"]]
+        more = f" and {len(paths) - _NAMES} more" if len(paths) > _NAMES else ""
+        names = ", ".join(paths[:_NAMES]) + more
+        said.append(f"{data['attempt']} goes on from what {data['carried_from']} left: {names}")
+    return f"{data['stage']}: {'; '.join(said)}" if said else None
+
+
+def _launched(data: dict[str, Any], state: Workflow) -> str:
+    if data.get("again") or data["mode"] == "sync":
+        ids = ", ".join(data.get("job_ids", [])) or "unknown"
+        return f"{data['stage']}: {data['attempt']} runs as job {ids}"
+    where = f"tmux: {data['session']}" if data.get("session") else data["mode"]
+    return f"{data['stage']}: status -> running ({where})"
+
+
+def _computed(data: dict[str, Any], state: Workflow) -> str:
+    detail = data.get("detail") or f"{data['attempt']}, exit {data['exit_code']}"
+    return _status(data, state, "post_processing", detail)
+
+
+def _completed(data: dict[str, Any], state: Workflow) -> str:
+    return _status(data, state, "completed", data.get("detail") or data.get("evidence"))
+
+
+def _failed(data: dict[str, Any], state: Workflow) -> str:
+    category = data.get("category")
+    told = f"; category: {category.replace('_', ' ')}" if category else ""
+    return _status(data, state, "failed", f"{data['error']}{told}")
+
+
+def _retried(data: dict[str, Any], state: Workflow) -> str:
+    return f"{data['stage']}: retry #{data['retry']} after fix: {data['fix']}"
+
+
+def _invalidated(data: dict[str, Any], state: Workflow) -> str:
+    return _status(data, state, "invalidated", data.get("reason") or data["amendment"])
+
+
+def _skipped(data: dict[str, Any], state: Workflow) -> str:
+    return _status(data, state, "skipped", data.get("reason") or data["amendment"])
+
+
+def _blocked(data: dict[str, Any], state: Workflow) -> str:
+    return (
+        f"WARNING: {data['stage']} blocked: dependency {data['dependency']} "
+        f"is {data['dependency_status']}"
+    )
+
+
+def _observed(data: dict[str, Any], state: Workflow) -> str:
+    return f"{data['stage']}: {data['attempt']} found {data['verdict']}: {data['reason']}"
+
+
+def _relaunched(data: dict[str, Any], state: Workflow) -> str:
+    return f"Recovering {data['stage']}: re-launching DPDispatcher"
+
+
+def _stopped(data: dict[str, Any], state: Workflow) -> str:
+    ended = f"{', '.join(data['ended'])} ended" if data["ended"] else "nothing was at work"
+    return f"{data['stage']}: {data['attempt']} stopped ({data['reason']}): {ended}"
+
+
+def _left(data: dict[str, Any], state: Workflow) -> str:
+    files = data["files"]
+    names = ", ".join(one["path"] for one in files[:_NAMES])
+    more = data.get("more", 0) + max(0, len(files) - _NAMES)
+    count = f" and {more} more" if more else ""
+    elsewhere = [one["at"] for one in files if one.get("at") is not None]
+    host = f"{data['host']}:" if data.get("host") else ""
+    where = f"; {len(elsewhere)} kept elsewhere, as {host}{elsewhere[0]}" if elsewhere else ""
+    return f"{data['stage']}: {data['attempt']} left {names}{count}{where}"
+
+
+def _outputs(data: dict[str, Any], state: Workflow) -> str:
+    return f"{data['stage']}: outputs: {', '.join(data['outputs']) or 'none'}"
+
+
+def _adopted(data: dict[str, Any], state: Workflow) -> str:
+    paths = ", ".join(one["path"] for one in data["outputs"][:_NAMES])
+    return f"WARNING: {data['stage']}: changed by hand and adopted: {paths} ({data['reason']})"
+
+
+def _freed(data: dict[str, Any], state: Workflow) -> str:
+    count = len(data["paths"]) + data["more"]
+    return (
+        f"{data['stage']}: {count} leftovers of {data['attempt']} freed, {data['size']} bytes: "
+        f"{', '.join(data['paths'][:_NAMES])}"
+    )
+
+
+def _overruled(data: dict[str, Any], state: Workflow) -> str:
+    return (
+        f"WARNING: {data['stage']}: {data['approved_by']} overruled the evidence on "
+        f"{data['attempt']} ({data['verdict']}) and calls it {data['claim']}: {data['reason']}"
+    )
+
+
+def _changed(data: dict[str, Any], state: Workflow) -> str:
+    files = data["files"]
+    if not files:
+        return f"{data['stage']}: its results are as recorded again"
+    names = ", ".join(f"{one['path']} ({one['kind']})" for one in files[:_NAMES])
+    more = f" and {len(files) - _NAMES} more" if len(files) > _NAMES else ""
+    return f"WARNING: {data['stage']}: results are not as recorded: {names}{more}"
+
+
+def _archived(data: dict[str, Any], state: Workflow) -> str:
+    return f"{data['stage']}: outputs will be kept as {data['kept_as']} before it runs again"
+
+
+def _checkpoint(data: dict[str, Any], state: Workflow) -> str:
+    return f"{data['stage']}: checkpoint recorded"
+
+
+def _note(data: dict[str, Any], state: Workflow) -> str:
+    stage = data.get("stage")
+    return f"{stage}: {data['text']}" if stage else str(data["text"])
+
+
+def _amendment(verb: str) -> Callable[[dict[str, Any], Workflow], str]:
+    def render(data: dict[str, Any], state: Workflow) -> str:
+        amendment = state.amendments.get(data["amendment"])
+        if amendment is None:
+            return f"Amendment {verb}: {data['amendment']}, which nobody proposed"
+        of = f"{amendment.kind}, {where(amendment)}"
+        return f"Amendment {verb}: {amendment.id} ({of}): {told(amendment)}"
+
+    return render
+
+
+def _approved(data: dict[str, Any], state: Workflow) -> str:
+    amendment = state.amendments.get(data["amendment"])
+    decided = (amendment.status, amendment.version) if amendment is not None else None
+    if decided == ("approved", data.get("version")):
+        return _amendment("approved")(data, state)
+    return (
+        f"WARNING: approval of {data['amendment']} has no accepted proof of consent and changes "
+        "nothing; see wfctl audit bypasses"
+    )
+
+
+def _session_started(data: dict[str, Any], state: Workflow) -> str:
+    return f"Session {data['number']} started. Workflow: {state.id}"
+
+
+def _session_ended(data: dict[str, Any], state: Workflow) -> str:
+    return f"Session {state.session.count} ended. Next: {data.get('next') or data['reason']}"
+
+
+def _charged(data: dict[str, Any], state: Workflow) -> str:
+    budget = budget_of(state)
+    total = f"total={state.session.cost:g}/{budget:g}"
+    kind = f"({data['work_class']})"
+    return f"{data['stage']}: session_cost += {data['weight']:g} {kind}, {total}"
+
+
+_HAPPENED = {
+    "changed": "was changed by hand",
+    "missing": "was deleted",
+    "truncated": "was cut off",
+    "unreadable": "was made unreadable",
+}
+
+
+def _drift(data: dict[str, Any], state: Workflow) -> str:
+    kept = f"; the foreign version is kept as {data['kept_as']}" if data.get("kept_as") else ""
+    return f"WARNING: {data['file']} {_HAPPENED[data['kind']]}{kept}"
+
+
+def _set_aside(data: dict[str, Any], state: Workflow) -> str:
+    return f"WARNING: an event counts for nothing: {data['type']!r:.80}, {data['why']}"
+
+
+_MESSAGES: dict[str, Callable[[dict[str, Any], Workflow], str | None]] = {
+    "workflow.created": _created,
+    "line.imported": _line_imported,
+    "state.imported": _state_imported,
+    "workflow.completed": _workflow_completed,
+    "workflow.reopened": _reopened,
+    "stage.readied": _readied,
+    "stage.prepared": _prepared,
+    "attempt.started": _attempt_started,
+    "stage.launched": _launched,
+    "stage.computed": _computed,
+    "stage.completed": _completed,
+    "stage.failed": _failed,
+    "stage.retried": _retried,
+    "stage.invalidated": _invalidated,
+    "stage.skipped": _skipped,
+    "stage.blocked": _blocked,
+    "attempt.observed": _observed,
+    "attempt.relaunched": _relaunched,
+    "attempt.stopped": _stopped,
+    "attempt.left": _left,
+    "outputs.recorded": _outputs,
+    "results.adopted": _adopted,
+    "claim.overruled": _overruled,
+    "leftovers.freed": _freed,
+    "results.changed": _changed,
+    "outputs.archived": _archived,
+    "checkpoint.recorded": _checkpoint,
+    "note.logged": _note,
+    "amendment.proposed": _amendment("proposed"),
+    "amendment.approved": _approved,
+    "amendment.rejected": _amendment("rejected"),
+    "session.started": _session_started,
+    "session.ended": _session_ended,
+    "cost.charged": _charged,
+    "drift.detected": _drift,
+    SET_ASIDE: _set_aside,
+}

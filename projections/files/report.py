@@ -1,0 +1,193 @@
+"""The report of a workflow: what was found, from what, and how it came about. Markdown.
+
+Made from the log alone, so that the same log gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lifecycle.state.workflow import Attempt, Stage, Workflow
+from projections.files.results import Result
+from projections.files.sessions import SessionRecord
+from projections.words.times import utc_seconds
+
+#: What begins a tag, an entity, a link, an image or code.
+_ESCAPES = {ord("<"): "&lt;", ord("&"): "&amp;", **{ord(c): f"\\{c}" for c in "\\`[]"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a report tells of: ``amendments`` hold the fields of an audit's record each."""
+
+    state: Workflow
+    results: Mapping[str, Result]
+    sessions: Sequence[SessionRecord]
+    amendments: Sequence[Mapping[str, Any]]
+    head: str
+
+
+def render(told: Told) -> bytes:
+    """Return the report as UTF-8 Markdown."""
+    parts = (
+        _head(told),
+        _overview(told.state),
+        *(_stage(told, stage) for stage in told.state.stages.values()),
+        _amendments(told.amendments),
+        _sessions(told.sessions),
+        _source(told),
+    )
+    return ("\n\n".join("\n".join(part) for part in parts) + "\n").encode()
+
+
+def _head(told: Told) -> Iterator[str]:
+    state = told.state
+    yield f"# {_line(state.id)}: report"
+    yield ""
+    yield f"**Objective.** {_line(state.purpose or 'not said')}"
+    for name, path in (("Design", state.experiment_design), ("Plan", state.workflow_plan)):
+        if path:
+            yield f"**{name}.** {_line(path)}"
+    ends = [stage.completed_at for stage in state.stages.values() if stage.completed_at]
+    end = max(ends, default=None)
+    yield (
+        f"**Status.** {_line(state.workflow_status or 'active')}, "
+        f"version {state.version} of the plan; created {utc_seconds(state.created)}, "
+        f"last stage completed {utc_seconds(end) or 'never'}"
+        f" ({_duration(state.created, end)})"
+    )
+
+
+def _overview(state: Workflow) -> Iterator[str]:
+    yield "| stage | name | status | attempts | retries | duration |"
+    yield "|---|---|---|---|---|---|"
+    for stage in state.stages.values():
+        yield (
+            f"| {_cell(stage.id)} | {_cell(stage.name)} | {stage.status.value} | "
+            f"{len(stage.attempts)} | {stage.retry_count} | "
+            f"{_duration(stage.started_at, stage.completed_at)} |"
+        )
+
+
+def _stage(told: Told, stage: Stage) -> Iterator[str]:
+    result = told.results.get(stage.id, Result())
+    yield f"## {_line(stage.id)}: {_line(stage.name)}"
+    yield ""
+    if stage.success_criteria:
+        yield f"- Criteria: {_line(stage.success_criteria)}"
+    yield from _completion(result)
+    for one in stage.changed:
+        yield f"- **Not as recorded**: {_line(one['path'])} ({one['kind']} since)"
+    backend = stage.backend or told.state.default_backend
+    yield f"- Backend: {_line(backend)} ({told.state.backend_type(stage)})"
+    for attempt in stage.attempts:
+        yield f"- {_attempt(attempt)}"
+    for moment, kind, text in result.troubles:
+        yield f"- {utc_seconds(moment)} {kind}: {_line(text)}"
+
+
+def _completion(result: Result) -> Iterator[str]:
+    found = result.completed
+    if found is None:
+        return
+    said = found.get("evidence") or found.get("detail") or "no word of it"
+    judge = found.get("judged_by")
+    yield f"- Result: {_line(said)}" + (f" (judged by {_line(judge)})" if judge else "")
+    checks = found.get("checks", [])
+    if checks:
+        yield f"- Checks passed: {', '.join(_line(check['name']) for check in checks)}"
+    outputs = found.get("outputs", [])
+    if outputs:
+        yield ""
+        yield "| output | bytes | sha256 |"
+        yield "|---|---|---|"
+        for output in outputs:
+            yield f"| {_cell(output['path'])} | {output['size']} | `{output['sha256']}` |"
+        yield ""
+
+
+def _attempt(attempt: Attempt) -> str:
+    jobs = f", jobs {', '.join(map(_line, attempt.job_ids))}" if attempt.job_ids else ""
+    purpose = ", diagnostic" if attempt.diagnostic else ""
+    return (
+        f"{attempt.id}: {attempt.outcome or 'under way'}, {attempt.mode}{purpose}, started "
+        f"{utc_seconds(attempt.started_at)} ({_duration(attempt.started_at, attempt.ended_at)})"
+        f"{jobs}"
+    )
+
+
+def _amendments(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield "## Amendments"
+    yield ""
+    if not found:
+        yield "None."
+    for one in found:
+        yield (
+            f"- {one['id']} {one['type']} of {one['stage'] or 'the workflow'}: "
+            f"{_line(one['change'])}. Proposed by {_line(one['proposed_by'])}"
+            + (f": {_line(one['reason'])}" if one["reason"] else "")
+            + f". {_consent(one)}"
+        )
+
+
+def _consent(one: Mapping[str, Any]) -> str:
+    if one["decided_by"] is None:
+        return f"{str(one['state']).capitalize()}."
+    who = _line(one["signer"] or one["decided_by"])
+    policy = f", consent by {one['policy']}" if one["policy"] else ""
+    affected = f"; affected: {', '.join(one['affected'])}" if one["affected"] else ""
+    when = utc_seconds(one["decided_at"])
+    return f"{str(one['state']).capitalize()} by {who} at {when}{policy}{affected}."
+
+
+def _sessions(found: Sequence[SessionRecord]) -> Iterator[str]:
+    yield "## Sessions"
+    yield ""
+    if not found:
+        yield "None."
+        return
+    yield "| session | started | duration | by | end | cost | stages completed |"
+    yield "|---|---|---|---|---|---|---|"
+    for one in found:
+        yield (
+            f"| {one.number} | {utc_seconds(one.started_at)} | "
+            f"{_duration(one.started_at, one.ended_at)} | {_cell(one.started_by)} | {one.end} | "
+            f"{one.cost:g}/{one.budget:g} | {', '.join(one.completed) or '-'} |"
+        )
+    yield ""
+    yield f"Cost of all sessions: {sum(one.cost for one in found):g}."
+
+
+def _source(told: Told) -> Iterator[str]:
+    yield "## Source"
+    yield ""
+    yield f"Made from version {told.state.head} of the log, hash `{told.head}`, and nothing else."
+    yield "`wfctl fsck` checks the log, `wfctl report` makes this report again."
+
+
+def _duration(start: str | None, end: str | None) -> str:
+    """Return the time between two moments as ``1 h 02 min 03 s``, a dash where one is unknown."""
+    try:
+        began, ended = datetime.fromisoformat(start or ""), datetime.fromisoformat(end or "")
+        seconds = (ended - began).total_seconds()
+    except (ValueError, TypeError):
+        # An imported history holds times as somebody typed them, with and without an offset.
+        return "-"
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    if hours:
+        return f"{hours} h {minutes:02} min {int(rest):02} s"
+    return f"{minutes} min {int(rest):02} s" if minutes else f"{rest:.1f} s"
+
+
+def _line(text: str) -> str:
+    """Return words of others on one line, in which nothing is taken for Markdown or for HTML."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in text)
+    return " ".join(shown.split()).translate(_ESCAPES)
+
+
+def _cell(text: str) -> str:
+    return _line(text).replace("|", "\\|")

@@ -1,0 +1,307 @@
+"""The history as rows: what each event adds to the tables of `history_tables`.
+
+A fold of its own beside the workflow's. What it must remember from one event to the next is
+`Carried`, so that it can go on from a checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+from eventstore.event import RecordedEvent
+from lifecycle.fold import imported
+from lifecycle.state.workflow import Amendment, Attempt, Session, Stage, Workflow
+from projections.files.progress_log import message
+from projections.files.state_document import changes_of
+from projections.history import tables
+from projections.history.jobs_seen import jobs_seen
+
+Row = dict[str, Any]
+Key = tuple[Any, ...]
+
+#: Raised with every change of what the rows hold: rows of another format are made anew.
+FORMAT = 3
+#: The tables whose rows are of one event each.
+_SETTLED = (tables.events.name, tables.transitions.name)
+_REASONS = ("error", "fix", "reason", "evidence", "detail", "text")
+
+
+@dataclass(slots=True)
+class Carried:
+    """What later rows need of earlier events, as plain JSON values.
+
+    ``statuses``: stage → its status and since when. ``attempts``: ``stage/attempt`` → version and
+    since when it computes, of the newest attempt of each stage. ``amendments``: id → who proposed
+    it, of those that wait. ``session``: the row of the newest session.
+    """
+
+    statuses: dict[str, list[str]] = field(default_factory=dict)
+    attempts: dict[str, Row] = field(default_factory=dict)
+    amendments: dict[str, Row] = field(default_factory=dict)
+    session: Row | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return asdict(self)
+
+
+class HistoryRows:
+    """The rows of one stream, collected event by event; ``rows``: table → key → row."""
+
+    def __init__(self, stream: str, carried: Carried | None = None) -> None:
+        self.stream = stream
+        self.carried = carried or Carried()
+        self.rows: dict[str, dict[Key, Row]] = {}
+
+    def add(self, event: RecordedEvent, state: Workflow) -> None:
+        """Take in an event, with the state after it."""
+        self._put(tables.events.name, (event.version,), _event(event, state))
+        self._transitions(event, state)
+        self._attempts(event, state)
+        if event.data.get("amendment") or event.type == "state.imported":
+            self._amendments(event, state)
+        self._sessions(event, state)
+
+    def taken(self) -> dict[str, dict[Key, Row]]:
+        """Return the rows that were collected since the last call."""
+        found, self.rows = self.rows, {}
+        return found
+
+    def settled(self) -> dict[str, dict[Key, Row]]:
+        """Return those of them that no later event changes; the others go on being collected."""
+        return {name: self.rows.pop(name) for name in _SETTLED if name in self.rows}
+
+    def _put(self, table: str, key: Key, row: Row) -> None:
+        self.rows.setdefault(table, {})[key] = {"stream": self.stream, **row}
+
+    def _transitions(self, event: RecordedEvent, state: Workflow) -> None:
+        for stage in _touched(event, state):
+            before = self.carried.statuses.get(stage.id)
+            now = stage.status.value
+            if before is None or before[0] != now:
+                row = _transition(event, stage, before)
+                self._put(tables.transitions.name, (event.version, stage.id), row)
+                self.carried.statuses[stage.id] = [now, event.occurred_at]
+
+    def _attempts(self, event: RecordedEvent, state: Workflow) -> None:
+        for stage in _touched(event, state):
+            named = event.data.get("attempt")
+            for attempt in stage.attempts[-2:]:
+                known = self._known(event, stage, attempt)
+                row = _attempt(stage, attempt, known)
+                if event.data.get("stage") == stage.id or attempt.id == named or known["new"]:
+                    self._put(tables.attempts.name, (stage.id, attempt.id), row)
+                known["new"] = False
+
+    def _known(self, event: RecordedEvent, stage: Stage, attempt: Attempt) -> Row:
+        """Return what is carried of an attempt, brought up to the event."""
+        key = f"{stage.id}/{attempt.id}"
+        if key not in self.carried.attempts:
+            self._forget_old(stage)
+            since = attempt.started_at if attempt.mode == "sync" else attempt.launched_at
+            self.carried.attempts[key] = {"version": event.version, "from": since, "new": True}
+        known = self.carried.attempts[key]
+        if event.data.get("stage") == stage.id and event.data.get("attempt") == attempt.id:
+            known["from"] = _computing_from(event, known["from"])
+        return known
+
+    def _forget_old(self, stage: Stage) -> None:
+        for attempt in stage.attempts[:-2]:
+            self.carried.attempts.pop(f"{stage.id}/{attempt.id}", None)
+
+    def _amendments(self, event: RecordedEvent, state: Workflow) -> None:
+        named = event.data.get("amendment")
+        for amendment in state.amendments.values() if named is None else [named]:
+            found = state.amendments.get(amendment) if isinstance(amendment, str) else amendment
+            if found is not None:
+                key = (found.id,)
+                self._put(tables.amendments.name, key, _amendment(found, self._parts(event, found)))
+
+    def _parts(self, event: RecordedEvent, amendment: Amendment) -> Row:
+        """Return who had which part in an amendment, as far as the history has come."""
+        parts = self.carried.amendments.setdefault(amendment.id, {})
+        who = f"{event.actor.kind}:{event.actor.name}"
+        if event.type == "amendment.proposed" and not parts:
+            parts |= {"proposed_version": event.version, "proposed_by": who}
+        decided = event.type == f"amendment.{amendment.status}" and "decided_by" not in parts
+        if decided and amendment.status != "proposed":
+            proof = event.data.get("proof") or {}
+            parts |= {"decided_version": event.version, "decided_by": who}
+            parts |= {"policy": proof.get("policy"), "signer": proof.get("signer")}
+        return parts
+
+    def _sessions(self, event: RecordedEvent, state: Workflow) -> None:
+        begins = _begins_session(event)
+        row = self._begun(event, state.session) if begins else self.carried.session
+        if row is None or not (begins or row["ended"] == "open" or event.session == row["session"]):
+            return
+        row["last_version"] = event.version
+        row["cost"] = state.session.cost
+        row["charges"] += event.type == "cost.charged"
+        row["completed"] += event.type == "stage.completed"
+        row["failed"] += event.type == "stage.failed"
+        if event.type == "session.ended":
+            row |= {"ended": event.data["reason"], "ended_at": event.occurred_at}
+        self._put(tables.sessions.name, (row["session"],), dict(row))
+
+    def _begun(self, event: RecordedEvent, session: Session) -> Row:
+        before = self.carried.session
+        if before is not None and before["session"] == session.count:
+            return before  # somebody else's log says twice that it began
+        if before is not None and before["ended"] == "open":
+            self._put(tables.sessions.name, (before["session"],), {**before, "ended": "died"})
+        self.carried.session = {
+            "session": session.count,
+            "first_version": event.version,
+            "last_version": event.version,
+            "started_at": event.occurred_at,
+            "started_by": f"{event.actor.kind}:{event.actor.name}",
+            "ended_at": None,
+            "ended": "unknown" if event.type in imported.TYPES else "open",
+            "cost": 0.0,
+            "charges": 0,
+            "completed": 0,
+            "failed": 0,
+        }
+        return self.carried.session
+
+
+def _touched(event: RecordedEvent, state: Workflow) -> Iterable[Stage]:
+    """Return the stages that an event may have changed: its own, or all where it names none."""
+    named = event.data.get("stage")
+    if named is None:
+        return state.stages.values() if event.type not in _QUIET else ()
+    found = state.stages.get(named)
+    return (found,) if found is not None else ()
+
+
+#: Events of no stage that change none.
+_QUIET = frozenset(
+    {"note.logged", "session.started", "session.ended", "line.imported", "amendment.proposed",
+     "amendment.rejected", "drift.detected", "drift.reverted", "workflow.completed"}
+)  # fmt: skip
+
+
+def _begins_session(event: RecordedEvent) -> bool:
+    is_line = event.type == "line.imported" and event.data.get("session") is not None
+    return is_line or event.type == "session.started"
+
+
+def _event(event: RecordedEvent, state: Workflow) -> Row:
+    data = event.data
+    return {
+        "version": event.version,
+        "stage": data.get("stage"),
+        "attempt": data.get("attempt"),
+        "amendment": data.get("amendment") or data.get("superseded_by"),
+        "actor": f"{event.actor.kind}:{event.actor.name}",
+        "session": event.session,
+        "command_id": event.command_id,
+        "causation_id": event.causation_id,
+        "occurred_at": event.occurred_at,
+        "message": message(event, state),
+    }
+
+
+def _transition(event: RecordedEvent, stage: Stage, before: list[str] | None) -> Row:
+    data = event.data
+    return {
+        "version": event.version,
+        "stage": stage.id,
+        "from_status": before[0] if before is not None else None,
+        "to_status": stage.status.value,
+        "type": event.type,
+        "reason": next((str(data[key]) for key in _REASONS if data.get(key)), None),
+        "attempt": data.get("attempt"),
+        "amendment": data.get("amendment") or data.get("superseded_by"),
+        "actor": f"{event.actor.kind}:{event.actor.name}",
+        "session": event.session,
+        "occurred_at": event.occurred_at,
+        "recorded_at": event.recorded_at,
+        "since": before[1] if before is not None else None,
+        "seconds": seconds(before[1], event.occurred_at) if before is not None else None,
+    }
+
+
+def _computing_from(event: RecordedEvent, since: str | None) -> str | None:
+    """Return since when an attempt computes, as far as is known.
+
+    A job of a scheduler waits until it was seen to have begun; any other computes once launched.
+    """
+    if event.type == "stage.launched" and event.data["mode"] != "sync":
+        return event.occurred_at
+    jobs = jobs_seen(event)
+    if not jobs:
+        return since
+    if any(job.get("started") for job in jobs):
+        return since or event.occurred_at
+    return None if any(job.get("queued") for job in jobs) else since
+
+
+def _attempt(stage: Stage, attempt: Attempt, known: Row) -> Row:
+    since, end = known["from"], attempt.ended_at
+    return {
+        "stage": stage.id,
+        "attempt": attempt.id,
+        "version": known["version"],
+        "mode": attempt.mode,
+        "host": attempt.host,
+        "started_at": attempt.started_at,
+        "launched_at": attempt.launched_at,
+        "computing_from": since,
+        "ended_at": end,
+        "queue_seconds": seconds(attempt.started_at, since) if since else None,
+        "compute_seconds": seconds(since, end) if since and end else None,
+        "outcome": attempt.outcome,
+        "exit_code": attempt.exit_code,
+        "verdict": attempt.verdict,
+        "verdict_row": attempt.row,
+        "action": attempt.action,
+        "reason": attempt.reason,
+        "evidence": as_json(attempt.evidence) if attempt.evidence is not None else None,
+        "relaunches": attempt.relaunches,
+        "recovers": attempt.recovers,
+        "diagnostic": int(attempt.diagnostic),
+        "job_ids": as_json(attempt.job_ids),
+        "submission_sha256": attempt.submission_sha256,
+    }
+
+
+def _amendment(amendment: Amendment, parts: Row) -> Row:
+    return {
+        "amendment": amendment.id,
+        "type": amendment.kind,
+        "stage": amendment.stage,
+        "state": amendment.status,
+        "description": amendment.description,
+        "reason": amendment.reason,
+        "changes": as_json(changes_of(amendment)),
+        "affected": as_json(amendment.invalidated_stages),
+        "workflow_version": amendment.version,
+        "proposed_version": parts.get("proposed_version"),
+        "proposed_at": amendment.proposed_at,
+        "proposed_by": parts.get("proposed_by"),
+        "decided_version": parts.get("decided_version"),
+        "decided_at": amendment.decided_at,
+        "decided_by": parts.get("decided_by"),
+        "policy": parts.get("policy"),
+        "signer": parts.get("signer"),
+    }
+
+
+def as_json(value: Any) -> str:
+    """Return JSON on one line."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def seconds(start: str, end: str) -> float | None:
+    """Return the seconds between two times, None where one is not a time with an offset."""
+    try:
+        first, last = datetime.fromisoformat(start), datetime.fromisoformat(end)
+        return round((last - first).total_seconds(), 6)
+    except (ValueError, TypeError):
+        return None

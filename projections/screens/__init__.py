@@ -1,0 +1,1 @@
+"""What is shown now: next actions, what waits for a person, the live view."""

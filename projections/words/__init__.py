@@ -1,0 +1,1 @@
+"""How amendments, times and the text of others are said."""

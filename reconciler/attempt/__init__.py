@@ -1,0 +1,1 @@
+"""What an attempt is on the disk: its paths, markers, machine and forwarded files."""

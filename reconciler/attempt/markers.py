@@ -1,0 +1,178 @@
+"""Markers and files of a stage: what they say, and making room for a new attempt.
+
+A bound marker's first line is the monitor's exit code alone, its second the full tag of the attempt
+and the time in UTC. ``DPDISP_EXIT_CODE`` is a number and nothing else, as its readers compare it
+with one; the bound record beside it, in the attempt's folder, tells whose it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from reconciler.attempt.paths import Attempt
+from reconciler.errors import EmptyInput, MissingInput
+from reconciler.host import small_files as plain
+
+MARKERS = ("DPDISP_EXIT_CODE", "DPDISP_DONE")
+
+
+class Seen(StrEnum):
+    """What was found where a marker may lie."""
+
+    NONE = "none"
+    OWN = "own"
+    OTHER = "other"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A marker as found; ``tag`` and ``code`` only where it could be read, ``mtime`` in ns."""
+
+    seen: Seen
+    code: int | None = None
+    tag: str | None = None
+    mtime: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input as it was at a launch; a folder's digest covers names and contents."""
+
+    path: str
+    sha256: str
+    size: int
+
+
+def read(path: Path, tag: str) -> Marker:
+    """Read a marker and say whether it belongs to the attempt of this tag."""
+    try:
+        content = plain.content(path)
+        mtime = None if content is None else path.stat().st_mtime_ns
+    except OSError:
+        return Marker(Seen.UNREADABLE)
+    if content is None or mtime is None:
+        return Marker(Seen.NONE)
+    lines = content.decode(errors="replace").split("\n")
+    code = plain.number(lines[0])
+    found = lines[1].split(" ")[0] if len(lines) > 2 else None
+    if code is None or not found:
+        return Marker(Seen.UNREADABLE, code, found, mtime)
+    return Marker(Seen.OWN if found == tag else Seen.OTHER, code, found, mtime)
+
+
+def exit_code(attempt: Attempt) -> Marker:
+    """Read the monitor's exit code; a number alone is the attempt's own where its record says so.
+
+    Earlier versions of wfctl bound the marker itself.
+    """
+    marker, record = read(attempt.exit_code_marker, attempt.tag), _record(attempt)
+    if marker.seen is Seen.NONE:
+        return record
+    if not (marker.seen is Seen.UNREADABLE and _is_number(attempt.exit_code_marker)):
+        return marker
+    if record.seen is Seen.OWN and record.code == marker.code:
+        return record
+    return Marker(Seen.OTHER, marker.code, None, marker.mtime)
+
+
+def _record(attempt: Attempt) -> Marker:
+    return read(attempt.exit_code_record, attempt.tag)
+
+
+def _is_number(path: Path) -> bool:
+    text = plain.text(path)
+    return text.count("\n") <= 1 and plain.number(text) is not None
+
+
+def check_inputs(root: Path, inputs: Sequence[str]) -> tuple[Input, ...]:
+    """Return digest and size (bytes) of each input; raises MissingInput, EmptyInput."""
+    found = digests(root, inputs)
+    empty = [one.path for one in found if one.size == 0]
+    if empty:
+        raise EmptyInput(empty[0])
+    return found
+
+
+def digests(root: Path, paths: Sequence[str]) -> tuple[Input, ...]:
+    """Return digest and size (bytes) of files and folders; raises MissingInput."""
+    return tuple(_input(root, path) for path in paths)
+
+
+def _input(root: Path, path: str) -> Input:
+    digest, size = hashlib.sha256(), 0
+    for name, file in _files(root, path):
+        if name:
+            digest.update(name.encode("utf-8", "surrogateescape") + b"\0")
+        size += _feed(digest, file)
+    return Input(path, digest.hexdigest(), size)
+
+
+def _files(root: Path, path: str) -> Iterator[tuple[str, Path]]:
+    place = root / path
+    if place.is_file():
+        yield "", place
+    elif place.is_dir():
+        for file in sorted(place.rglob("*")):
+            if file.is_file():
+                yield str(file.relative_to(place)), file
+    else:
+        raise MissingInput(path)
+
+
+def _feed(digest: hashlib._Hash, file: Path) -> int:
+    size = 0
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+            size += len(block)
+    return size
+
+
+def clear_stale(
+    root: Path, stage: str, outputs: Sequence[str], previous: str | None
+) -> tuple[str, ...]:
+    """Move old outputs and markers out of a new attempt's way; return the paths moved.
+
+    They go to the earlier attempt's folder (``none`` where no attempt is known) below ``kept/``,
+    as relative to the root, and nothing is deleted or overwritten: a stale output would hide a
+    missing one, and a stale marker would speak for the new attempt.
+    """
+    markers = [f"{stage}/{name}" for name in MARKERS]
+    logs = [f"{stage}/log", f"{stage}/err"]
+    paths = list(dict.fromkeys([*outputs, *markers, *logs]))
+    return tuple(path for path in paths if set_aside(root, stage, path, previous))
+
+
+def set_aside(root: Path, stage: str, path: str, previous: str | None) -> bool:
+    """Move a file out of a new attempt's way, as `clear_stale` does; False where there is none."""
+    kept = root / stage / ".attempts" / (previous or "none") / "kept"
+    return _move(root / path, kept / path)
+
+
+def _move(source: Path, target: Path) -> bool:
+    if not os.path.lexists(source):
+        return False
+    target = _unused(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source.rename(target)
+    return True
+
+
+def _unused(path: Path) -> Path:
+    if not os.path.lexists(path):
+        return path
+    number = 1
+    while os.path.lexists(path.with_name(f"{path.name}.~{number}~")):
+        number += 1
+    return path.with_name(f"{path.name}.~{number}~")

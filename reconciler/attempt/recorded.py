@@ -1,0 +1,114 @@
+"""What an attempt submits and where, as its digest in the log says, whatever became of its files.
+
+A copy of each submission is kept beside the log under its digest. Whoever reads gets what the
+digest names; before a monitor is started, what was changed is kept aside and put back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from reconciler.attempt.paths import Attempt
+from reconciler.errors import DamagedAttempt
+from service.root.disk import write_whole
+
+
+def submission_of(attempt: Attempt) -> dict[str, Any] | None:
+    """Return what the attempt submits; None where nothing that its digest names is left."""
+    for content in _contents(attempt):
+        found = _parsed(content)
+        if found is not None:
+            return found
+    return None
+
+
+def keep(attempt: Attempt, submission: str, machine: str) -> str:
+    """Keep a copy of both beside the log; return the digest of the submission."""
+    digest = hashlib.sha256(submission.encode()).hexdigest()
+    for place, text in zip(_kept(attempt, digest), (submission, machine), strict=True):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        # Not synced to the disk: it is needed only where the attempt's own file is not.
+        place.write_text(text, encoding="utf-8")
+    return digest
+
+
+def kept_submission(attempt: Attempt) -> Path:
+    """Return where the copy of its submission lies."""
+    return _kept(attempt, attempt.sha256)[0]
+
+
+def machine_text(attempt: Attempt) -> Iterator[str]:
+    """Yield what is kept of the attempt's machine, the attempt's own record first."""
+    places = [attempt.machine_record]
+    places += [_kept(attempt, attempt.sha256)[1]] if attempt.sha256 else []
+    for place in places:
+        content = _read(place)
+        if content is not None:
+            yield content.decode(errors="replace")
+
+
+def put_back(attempt: Attempt) -> None:
+    """Have the attempt's submission be what its digest names.
+
+    What lies there instead is kept aside. Raises `DamagedAttempt` where no copy is left.
+    """
+    now = _read(attempt.submission)
+    if now is not None and _is_named(attempt, now) and _parsed(now) is not None:
+        return
+    content = next((one for one in _contents(attempt) if _parsed(one) is not None), None)
+    if content is None:
+        raise DamagedAttempt(
+            attempt.stage,
+            attempt.submission,
+            f"it is not what was submitted (SHA-256 {attempt.sha256[:12]}…), and no copy is left",
+        )
+    if os.path.lexists(attempt.submission):
+        keep_aside(attempt, attempt.submission)
+    attempt.folder.mkdir(parents=True, exist_ok=True)
+    write_whole(attempt.submission, content)
+
+
+def keep_aside(attempt: Attempt, path: Path) -> None:
+    """Move what is in the way of a file of the attempt below its folder ``stale``."""
+    aside = attempt.folder / "stale"
+    aside.mkdir(parents=True, exist_ok=True)
+    path.rename(aside / f"{path.name}.{len(list(aside.iterdir()))}")
+
+
+def _contents(attempt: Attempt) -> Iterator[bytes]:
+    places = [attempt.submission]
+    places += [kept_submission(attempt)] if attempt.sha256 else []
+    for place in places:
+        content = _read(place)
+        if content is not None and _is_named(attempt, content):
+            yield content
+
+
+def _is_named(attempt: Attempt, content: bytes) -> bool:
+    """Whether it is what the log names; the log says nothing of one that is being prepared."""
+    return attempt.sha256 in ("", hashlib.sha256(content).hexdigest())
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes() if path.is_file() else None
+    except OSError:
+        return None
+
+
+def _parsed(content: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(content.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _kept(attempt: Attempt, digest: str) -> tuple[Path, Path]:
+    folder = attempt.root / ".wfctl" / "submissions"
+    return folder / f"{digest}.json", folder / f"{digest}.machine.json"

@@ -1,0 +1,1 @@
+"""What somebody needs who comes back after a lost session."""

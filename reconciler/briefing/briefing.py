@@ -1,0 +1,167 @@
+"""What somebody who knows nothing needs to go on: plain values, without the time of day.
+
+The same log and the same disk give the same briefing: every time in it was recorded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from lifecycle.state.budget import budget_of
+from lifecycle.state.hindrance import reason
+from lifecycle.state.retry import retry_limit
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Stage, Workflow
+from projections.screens.next_actions import NextAction
+from projections.screens.waits import waits
+from reconciler.briefing.contradictions import Contradiction
+from reconciler.briefing.ranges import shortened
+from service.questions.meanwhile import Happened
+
+#: Characters of a failure's reason that are shown.
+REASON = 400
+#: `reconciler.verdict.table.Action.WAIT`, whose module is only needed where there is a finding.
+_WAIT = "wait"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A verdict and the stages whose attempts of this id it was said of."""
+
+    stages: tuple[str, ...]
+    attempt: str
+    verdict: str
+    action: str
+    row: int | None = None
+    reason: str | None = None
+    ended_at: str | None = None
+    evidence: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "stages": shortened(self.stages),
+            "attempt": self.attempt,
+            "verdict": self.verdict,
+            "action": self.action,
+            "row": self.row,
+            "reason": self.reason,
+            "ended_at": self.ended_at,
+            "evidence": list(self.evidence),
+            "steps": list(self.steps),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What was recorded or started again, and for which stages."""
+
+    stages: tuple[str, ...]
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"stages": shortened(self.stages), "text": self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What waits for a person: ``kind`` is amendment, drift, judgement, stop, failure or launch."""
+
+    kind: str
+    subjects: tuple[str, ...]
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"kind": self.kind, "subjects": shortened(self.subjects), "text": self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Briefing:
+    """One screen for a new session. ``since`` is the last act of a person, an agent or a session,
+    ``meanwhile`` what followed; ``left_out`` says what was cut for brevity.
+    """
+
+    workflow: str
+    purpose: str | None
+    status: str
+    version: int
+    last_recorded: str
+    counts: dict[str, int]
+    session: dict[str, Any]
+    stages: tuple[dict[str, Any], ...]
+    since: Happened | None
+    meanwhile: tuple[Happened, ...]
+    found: tuple[Found, ...]
+    contradictions: tuple[Contradiction, ...]
+    repaired: tuple[Repair, ...]
+    waiting: tuple[Waiting, ...]
+    actions: tuple[NextAction, ...]
+    left_out: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values; the next actions stand beside them."""
+        return {
+            "workflow": self.workflow,
+            "purpose": self.purpose,
+            "status": self.status,
+            "version": self.version,
+            "last_recorded": self.last_recorded,
+            "counts": self.counts,
+            "session": self.session,
+            "stages": list(self.stages),
+            "since": None if self.since is None else self.since.to_dict(),
+            "meanwhile": [happened.to_dict() for happened in self.meanwhile],
+            "found": [found.to_dict() for found in self.found],
+            "contradictions": [found.to_dict() for found in self.contradictions],
+            "repaired": [repair.to_dict() for repair in self.repaired],
+            "waiting": [waiting.to_dict() for waiting in self.waiting],
+            "left_out": list(self.left_out),
+        }
+
+
+def counts(state: Workflow) -> dict[str, int]:
+    """Return how many stages stand where, in the order of the array."""
+    return dict(Counter(stage.status.value for stage in state.stages.values()))
+
+
+def session_of(state: Workflow) -> dict[str, Any]:
+    """Return the newest session; open without an end it may have died."""
+    session = state.session
+    return {
+        "number": session.count,
+        "started_at": session.id,
+        "cost": session.cost,
+        "budget": budget_of(state),
+        "exit_reason": session.exit_reason,
+        "open": session.is_open,
+    }
+
+
+def under_way(stage: Stage) -> Found | None:
+    """Return the stage's open attempt as the log alone knows it."""
+    attempt = stage.open_attempt
+    if attempt is None or stage.status not in (Status.PREPARING, Status.RUNNING):
+        return None
+    name = attempt.verdict or ("LAUNCHED" if attempt.launched_at else "STARTED")
+    action = attempt.action or _WAIT
+    reason = attempt.reason or "as the log has it"
+    return Found((stage.id,), attempt.id, name, action, attempt.row, reason)
+
+
+def waiting_of(state: Workflow) -> list[Waiting]:
+    """Return what waits for a person, decisions first."""
+    found = [Waiting(kind, (subject,), text) for kind, subject, text in waits(state)]
+    stages = state.stages.values()
+    found += [_failure(state, stage) for stage in stages if stage.status is Status.FAILED]
+    return found
+
+
+def _failure(state: Workflow, stage: Stage) -> Waiting:
+    limit = retry_limit(state.backend_type(stage))
+    text = reason(stage)[:REASON]
+    return Waiting("failure", (stage.id,), f"{text} ({stage.retry_count} of {limit} retries used)")

@@ -1,0 +1,187 @@
+"""After a lost session: what is so now, what was repaired, what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lifecycle.payload import models as p
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Workflow
+from projections.screens.next_actions import GO_ON, NextAction, Surroundings, next_actions
+from reconciler.briefing.briefing import (
+    Briefing,
+    Found,
+    Repair,
+    counts,
+    session_of,
+    under_way,
+    waiting_of,
+)
+from reconciler.briefing.contradictions import Contradiction, of_state
+from reconciler.files.freshness import Deviation, deviations, stale, unrecorded
+from service.files.surroundings import surroundings
+from service.questions.meanwhile import Happened, happened_since
+
+if TYPE_CHECKING:
+    from reconciler.context import Jobs
+    from reconciler.control.finding import Finding
+
+_WAITS = (Status.READY, Status.PREPARING)
+_DIED = "record that its preparation died with its session"
+
+
+def rehydrate(jobs: Jobs, *, dry_run: bool = False) -> Briefing:
+    """Fold the log, look at everything in flight, repair what can be repaired."""
+    known = jobs.service.state().head
+    if not dry_run:
+        jobs.service.files.take_in()
+    before = jobs.service.state()
+    findings = _reconciled(jobs, before, dry_run)
+    now = before if dry_run else jobs.service.state()
+    died = [id_ for id_ in before.stages if _died(before, id_) and _died(now, id_)]
+    looked = _looked(jobs, now)
+    if not dry_run:
+        news = unrecorded(jobs.service.root, now, looked)
+        if news:
+            jobs.acting_as("reconciler").record(*news)
+        _end_preparations(jobs.acting_as("reconciler"), died)
+        jobs.service.files.bring_up_to_date()
+    history = happened_since(jobs.service.log, known, before.head)
+    state = jobs.service.state()
+    around = surroundings(jobs.root, state)
+    found = briefing_of(before, state, findings, died, history, around)
+    unsound = (*found.contradictions, *_of_files(state, looked))
+    return replace(found, contradictions=unsound)
+
+
+def _looked(jobs: Jobs, state: Workflow) -> list[Deviation]:
+    """Compare the files of completed stages with the log."""
+    return deviations(jobs.root, state)
+
+
+def _of_files(state: Workflow, looked: Sequence[Deviation]) -> Iterator[Contradiction]:
+    """Yield results that are not as recorded, and stages that are stale."""
+    for one in looked:
+        if one.what == "result":
+            text = f"{str(one).partition(': ')[2]}; `wfctl verify {one.stage}` says what to do"
+            yield Contradiction(f"{one.kind} result", (one.path,), text)
+    for id_, why in stale(state, looked).items():
+        yield Contradiction("stale", (id_,), f"{', '.join(why)}; `wfctl rerun {id_}`")
+
+
+_ALONE = Surroundings()
+
+
+def briefing_of(
+    before: Workflow,
+    state: Workflow,
+    findings: Sequence[Finding],
+    died: Sequence[str],
+    history: Sequence[Happened],
+    around: Surroundings = _ALONE,
+) -> Briefing:
+    """Return what there is to be told.
+
+    ``before`` and ``state`` are those around the repairs, ``died`` the stages whose preparation
+    died, ``history`` the last act before and what followed it, ``around`` what no log tells.
+    """
+    return Briefing(
+        workflow=state.id,
+        purpose=state.purpose,
+        status=state.workflow_status or "active",
+        version=state.head,
+        last_recorded=before.updated,
+        counts=counts(state),
+        session=session_of(state),
+        stages=tuple(_stage(state, id_) for id_ in state.stages),
+        since=history[0] if history else None,
+        meanwhile=tuple(history[1:]),
+        found=(*_found(findings), *_others(state, findings)),
+        contradictions=tuple(_contradictions(state, findings)),
+        repaired=(*_repaired(findings), *(Repair((id_,), _DIED) for id_ in died)),
+        waiting=tuple(waiting_of(state)),
+        actions=tuple(_actions(state, around)),
+    )
+
+
+def _reconciled(jobs: Jobs, state: Workflow, dry_run: bool) -> Sequence[Finding]:
+    """Reconcile; a root in which nothing is under way or to be stopped loads nothing for it."""
+    newest = (stage.attempt for stage in state.stages.values())
+    under_way = any(one is not None and (one.is_open or one.is_to_stop) for one in newest)
+    if not (under_way or _has_a_wrapper(jobs, state)):
+        return []
+    from reconciler.control.reconcile import reconcile
+
+    return reconcile(jobs, dry_run=dry_run)
+
+
+def _has_a_wrapper(jobs: Jobs, state: Workflow) -> bool:
+    """Whether a job may have been launched by hand for a stage that nothing was launched for."""
+    waiting = (one for one in state.stages.values() if one.status in _WAITS)
+    return any((jobs.root / one.id / "dpdisp-run.sh").exists() for one in waiting)
+
+
+def _found(findings: Sequence[Finding]) -> Iterator[Found]:
+    if findings:
+        from reconciler.briefing.findings_told import found_of
+
+        yield from map(found_of, findings)
+
+
+def _repaired(findings: Sequence[Finding]) -> Iterator[Repair]:
+    if findings:
+        from reconciler.briefing.findings_told import repairs
+
+        yield from repairs(findings)
+
+
+def _died(state: Workflow, id_: str) -> bool:
+    stage = state.stages[id_]
+    return stage.status is Status.PREPARING and stage.open_attempt is None
+
+
+def _end_preparations(jobs: Jobs, stages: Iterable[str]) -> None:
+    for id_ in stages:
+        with jobs.sole(id_):
+            if _died(jobs.service.state(), id_):
+                jobs.record(p.StageFailed(stage=id_, error="died while preparing"))
+
+
+def _stage(state: Workflow, id_: str) -> dict[str, str | None]:
+    stage = state.stages[id_]
+    return {
+        "id": id_,
+        "name": stage.name,
+        "status": stage.status.value,
+        "last_error": stage.last_error,
+    }
+
+
+def _others(state: Workflow, findings: Iterable[Finding]) -> Iterator[Found]:
+    """Yield attempts under way that were not looked at: started or settled by others meanwhile."""
+    seen = {(finding.stage, finding.attempt) for finding in findings}
+    for stage in state.stages.values():
+        found = under_way(stage)
+        if found is not None and (stage.id, found.attempt) not in seen:
+            yield found
+
+
+def _contradictions(state: Workflow, findings: Sequence[Finding]) -> Iterator[Contradiction]:
+    yield from of_state(state)
+    if findings:
+        from reconciler.briefing.denials import of_evidence
+
+        for finding in findings:
+            yield from of_evidence(finding.stage, finding.evidence)
+
+
+def _actions(state: Workflow, around: Surroundings) -> list[NextAction]:
+    """Return what leads on; the loop first, where it would do something and nobody runs it."""
+    known = next_actions(state, around)
+    open_ = [action for action in known if not (action.needs or action.person)]
+    if state.workflow_status == "completed" or around.driven or around.paused or not open_:
+        return known
+    others = [action for action in known if action.command != GO_ON]
+    return [NextAction(GO_ON, "goes on with whatever needs nobody"), *others]

@@ -1,0 +1,138 @@
+"""What the use cases of the job side need: the service, the runner, and somebody to talk to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lifecycle.state.workflow import Stage, Workflow
+from reconciler.errors import AlreadyDriven
+from reconciler.host.locks import is_held
+from reconciler.host.stage_locks import held, held_if_free
+from service.errors import RootBusy
+from service.root.clock import utc_text
+from service.root.disk import locked
+from service.writing.workflow_service import Outcome, Service, WriteOptions
+
+if TYPE_CHECKING:
+    from lifecycle.payload.models import Payload
+    from reconciler.attempt.paths import Attempt
+    from reconciler.port import JobRunner
+
+#: Seconds for which a look at the loop's lock may hold it.
+_LOOK = 0.5
+
+
+class Say(Protocol):
+    """Takes a sentence for whoever watches, and what it is about: a stage, an attempt."""
+
+    def __call__(self, text: str, *, level: str = "info", **about: Any) -> None:
+        """Say it; ``level`` is debug, info, warning or error."""
+
+
+Tell = Callable[[Outcome], None]
+"""Takes what was just recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """The collaborators of dispatch, reconcile, verify and run."""
+
+    service: Service
+    runner: JobRunner
+    say: Say
+    tell: Tell
+    #: Is told, again and again, in which state somebody waits for attempts under way.
+    waits: Callable[[Workflow], None] = lambda _: None
+
+    @property
+    def root(self) -> Path:
+        """The workflow root."""
+        return self.service.root.path
+
+    def acting_as(self, kind: str) -> Jobs:
+        """Return the same with the caller in another role."""
+        return replace(self, service=self.service.acting_as(kind))
+
+    def now(self) -> str:
+        """Return the time now in the log's form."""
+        return utc_text(self.service.clock())
+
+    def record(self, *commands: Payload, occurred_at: str | None = None) -> Outcome:
+        """Record commands of the reconciler and tell of them."""
+        outcome = self.service.handle(*commands, options=WriteOptions(occurred_at=occurred_at))
+        self.tell(outcome)
+        return outcome
+
+    def record_each(
+        self, *commands: tuple[Payload, str | None], known: Workflow | None = None
+    ) -> Outcome:
+        """Record commands in one append, each with when it was so, None for now.
+
+        ``known``: the state that they were chosen in, which is not read again then.
+        """
+        options = WriteOptions(occurred_each=tuple(at for _, at in commands), known=known)
+        outcome = self.service.handle(*(command for command, _ in commands), options=options)
+        self.tell(outcome)
+        return outcome
+
+    def attempt(
+        self, state: Workflow, stage: Stage, id_: str, *, diagnostic: bool = False
+    ) -> Attempt:
+        """Return where an attempt of the stage keeps its files.
+
+        One that is ``diagnostic``, as it is recorded or as it is to be, has no outputs but what
+        the job wrote on stdout and stderr. One that is not recorded yet gets a mark of its own.
+        """
+        from reconciler.attempt.paths import Attempt, new_mark  # of no use where nothing runs
+        from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
+
+        known = next((one for one in stage.attempts if one.id == id_), None)
+        logs = tuple(f"{stage.id}/{name}" for name in (OUTPUT_LOG, ERROR_LOG))
+        of_logs = diagnostic or (known is not None and known.diagnostic)
+        outputs = logs if of_logs else tuple(stage.declared_outputs)
+        if known is None:
+            return Attempt(self.root, state.id, stage.id, id_, outputs, new_mark())
+        sha256 = known.submission_sha256
+        return Attempt(self.root, state.id, stage.id, id_, outputs, known.mark, sha256)
+
+    @contextmanager
+    def sole(self, stage: str, timeout: float = 120) -> Iterator[None]:
+        """Let no other process launch an attempt of the stage or record its end meanwhile.
+
+        Raises `RootBusy` where another does so for longer than ``timeout`` seconds.
+        """
+        with held(self._holds, stage, timeout):
+            yield
+
+    @contextmanager
+    def sole_of(self, stages: Sequence[str]) -> Iterator[set[str]]:
+        """As `sole`, for those of the stages that nobody else holds; yields which they are."""
+        with held_if_free(self._holds, stages) as mine:
+            yield mine
+
+    @property
+    def _holds(self) -> Path:
+        # Not in the stage's folder, which is kept under another name before the stage runs again.
+        return self.service.root.folder / "stages.lock"
+
+    @contextmanager
+    def driving(self) -> Iterator[None]:
+        """Let no second loop drive the workflow; raises `AlreadyDriven` where one does."""
+        with ExitStack() as taken:
+            try:
+                taken.enter_context(locked(self._loop, timeout=_LOOK))
+            except RootBusy as busy:
+                raise AlreadyDriven(self._loop) from busy
+            yield
+
+    def is_driven(self) -> bool | None:
+        """Say whether a loop drives the workflow now; None where its lock does not tell."""
+        return is_held(self._loop)
+
+    @property
+    def _loop(self) -> Path:
+        return self.service.root.folder / "run.lock"

@@ -1,0 +1,1 @@
+"""From findings to commands, and the acts on jobs: launch, wait, stop."""

@@ -1,0 +1,109 @@
+"""Commands: what a finding leads to, a pure function of it and of the state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from lifecycle.payload import models as p
+from lifecycle.rules.stages import can_recover
+from lifecycle.state.workflow import Attempt as Recorded
+from lifecycle.state.workflow import Stage
+from reconciler.attempt.paths import Attempt
+from reconciler.control.dispatch import launched
+from reconciler.control.finding import Finding, lacks_launch
+from reconciler.port import Facts, Mode
+from reconciler.verdict.table import Action
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from lifecycle.payload.models import Payload
+
+
+def following(
+    stage: Stage,
+    finding: Finding,
+    facts: Facts,
+    attempt: Attempt,
+    reason_of: Callable[[Attempt], str],
+    versions_of: Callable[[Attempt], dict[str, str]],
+) -> list[Payload]:
+    """Return the commands that a finding leads to, launches aside.
+
+    ``reason_of`` says of a failed attempt why, ``versions_of`` with which software one computed.
+    """
+    recorded, found = stage.attempts[-1], finding.verdict
+    commands: list[Payload] = []
+    if lacks_launch(stage, finding.evidence, found):
+        launch_ = launched(attempt, Mode(recorded.mode), facts)
+        foreign = {"session": recorded.session} if recorded.taken_over else {}
+        commands.append(launch_.model_copy(update=foreign))
+    if found.action is Action.SUCCEEDED and recorded.diagnostic:
+        commands.append(_failed(stage, recorded, f"diagnostic run: {reason_of(attempt)}"))
+    elif found.action is Action.SUCCEEDED:
+        commands.append(_computed(stage, recorded, finding, versions_of(attempt)))
+    elif found.action is Action.FAILED:
+        # Of a command that failed its own exit code and words say more than that it did.
+        known = found.name == "TASK_FAILED"
+        error = reason_of(attempt) if known else f"{found.reason}: {reason_of(attempt)}"
+        failure = _failed(stage, recorded, error)
+        commands.append(failure.model_copy(update={"exit_code": _exit_code(finding)}))
+    elif found.action is Action.LOST and not can_recover(stage):
+        commands.append(
+            _failed(
+                stage, recorded, f"lost twice; the last time: {found.reason}: {reason_of(attempt)}"
+            )
+        )
+    return commands
+
+
+def observed(stage: Stage, finding: Finding) -> list[Payload]:
+    """Return the command that records a finding; the rules drop it where it says nothing new."""
+    found = finding.verdict
+    return [
+        p.AttemptObserved(
+            stage=stage.id,
+            attempt=finding.attempt,
+            row=found.row,
+            verdict=found.name,
+            action=found.action.value,
+            reason=found.reason,
+            evidence=finding.evidence.to_dict(),
+        )
+    ]
+
+
+def _computed(
+    stage: Stage, recorded: Recorded, finding: Finding, versions: dict[str, str]
+) -> Payload:
+    ids: list[JsonValue] = [job.id for job in finding.evidence.jobs if job.id]
+    software: dict[str, JsonValue] = {**versions}
+    known: dict[str, JsonValue] = {"job_ids": ids, "environment": software}
+    return p.StageComputed(
+        stage=stage.id,
+        attempt=recorded.id,
+        exit_code=0,
+        detail=f"{recorded.id}, exit 0",
+        facts={name: value for name, value in known.items() if value},
+    )
+
+
+def _exit_code(finding: Finding) -> int | None:
+    codes = (job.told_code for job in finding.evidence.jobs)
+    return next((code for code in codes if code), None)
+
+
+def _failed(stage: Stage, recorded: Recorded, error: str) -> p.StageFailed:
+    return p.StageFailed(stage=stage.id, attempt=recorded.id, error=error)
+
+
+def when(command: Payload, finding: Finding) -> str | None:
+    """Return when it was so: a computation's end by its own record, anything else now.
+
+    A record from the future, of a clock that is ahead, counts as now.
+    """
+    ended = finding.verdict.occurred_at
+    if ended is None or not isinstance(command, p.StageComputed | p.StageFailed):
+        return None
+    return min(ended, finding.evidence.observed_at)

@@ -1,0 +1,424 @@
+"""Launching an attempt: what is submitted is fixed and recorded before any process starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import Any
+
+from lifecycle.errors import NeedsConsent, Refused
+from lifecycle.payload import models as p
+from lifecycle.plan.software import problems, wanted
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Stage, Workflow
+from reconciler.attempt.markers import check_inputs, clear_stale, digests, set_aside
+from reconciler.attempt.paths import Attempt
+from reconciler.context import Jobs
+from reconciler.control.ending_attempts import stop_all, stop_earlier
+from reconciler.control.strangers import check_strangers
+from reconciler.errors import AlreadyMonitored, UnusablePath, UnusableProfile
+from reconciler.files import by_hand, carry
+from reconciler.files.freshness import check_results
+from reconciler.files.kept_folders import keep
+from reconciler.files.pinned import check_pinned
+from reconciler.files.unnamed_inputs import files_beside
+from reconciler.host import processes, tmux
+from reconciler.port import Facts, Mode
+from reconciler.records.traces import forward
+from reconciler.submission import build as submission
+from reconciler.submission import fields as shape
+from reconciler.submission.agreed import SubmissionDrift, check_recorded, differences
+from reconciler.submission.diagnostic import diagnostic_of, kept_diagnostic
+from reconciler.submission.parameters import environment
+from service.consent.scripts import scripts_of
+from service.root.below import OutsideRoot, below
+from service.writing.undecided import check_edits
+from service.writing.workflow_service import Outcome, WriteOptions
+
+#: Seconds that a launch may take to say what its submission is called.
+_FACTS_WITHIN = 20.0
+
+
+class NoStageCommand(Refused):
+    """A stage that says nothing about what is to be run."""
+
+    code = "no_stage_command"
+
+    def __init__(self, stages: Sequence[str]) -> None:
+        self.why = (
+            "nothing to run; expected parameters.command in the plan or a prepared "
+            f"{stages[0]}/submission.json"
+        )
+        super().__init__(
+            f"{', '.join(stages)}: {self.why}. Write the submission, or change the parameters by "
+            "an amendment.",
+            stages=list(stages),
+        )
+
+
+def dispatch(
+    jobs: Jobs, id_: str, *, sync: bool, options: WriteOptions, diagnostic: bool = False
+) -> Outcome:
+    """Launch an attempt of the stage; ``sync`` says that the caller waits for its end.
+
+    A ``diagnostic`` one of a failed stage counts as a retry, brings back log and err alone, and
+    ends in failed.
+
+    Raises what the rules and the runner raise; before `attempt.started` is recorded nothing
+    runs, and after it nothing is lost.
+    """
+    state = jobs.service.state()
+    stage = state.stage(id_)
+    _check_outputs(jobs, stage)
+    mode = _mode(jobs, sync)
+    content = {"dispatch": id_, "sync": sync} | ({"diagnostic": True} if diagnostic else {})
+    options = replace(options, content=content)
+    if options.dry_run:
+        asked = _asked(jobs, state, stage, mode, diagnostic)
+        outcome = jobs.service.handle(asked, options=options)
+        check_results(jobs.root, state, stage)
+        _check(jobs, state, stage, diagnostic)
+        return outcome
+    check_edits(jobs.service)
+    stop_all(jobs)
+    with jobs.sole(id_):
+        return _dispatch(jobs, id_, mode, options, diagnostic)
+
+
+def _check_outputs(jobs: Jobs, stage: Stage) -> None:
+    """Raise UnusablePath for outputs outside of the root: what lies there is moved for a rerun.
+
+    The rules let none in, but a log may be anybody's.
+    """
+    for path in stage.outputs:
+        try:
+            below(jobs.root, str(PurePosixPath(path)))
+        except OutsideRoot as error:
+            raise UnusablePath(stage.id, "outputs", path, "a path below the root") from error
+
+
+def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnostic: bool) -> Outcome:
+    first = jobs.service.first_answer(options)
+    if first is not None:
+        return first
+    state = jobs.service.state()
+    stage = state.stage(id_)
+    if launched := by_hand.found(jobs.root, state, _idle(stage)):
+        return _taken_over(jobs, stage, launched[0], options)
+    jobs.service.rehearse(_asked(jobs, state, stage, mode, diagnostic))
+    check_results(jobs.root, state, stage)
+    stop_earlier(jobs, stage)
+    check_strangers(jobs, state, stage)
+    previous = stage.attempt.name if stage.attempt else None
+    kept = _make_room(jobs, stage, previous)
+    attempt = jobs.attempt(state, stage, _next_id(stage), diagnostic=diagnostic)
+    command = _prepared(jobs, state, stage, attempt, mode, diagnostic)
+    outcome = jobs.service.handle(command, options=options)
+    jobs.tell(outcome)
+    if kept:
+        jobs.record(p.NoteLogged(stage=id_, text=f"outputs kept as {stage.keep_as}"))
+    clear_stale(jobs.root, stage.id, in_the_way(stage, attempt), previous)
+    recorded = replace(attempt, sha256=command.submission_sha256)
+    check_recorded(recorded)
+    launch(jobs, recorded, mode)
+    return outcome
+
+
+def _idle(stage: Stage) -> list[Stage]:
+    return [stage] if stage.open_attempt is None else []
+
+
+def _taken_over(jobs: Jobs, stage: Stage, job: by_hand.Launched, options: WriteOptions) -> Outcome:
+    """Record that the job runs, or ran, already: nothing is computed beside it."""
+    asked = by_hand.commands(jobs.root, stage, job, jobs.service.clock())
+    options = replace(options, occurred_each=tuple(at for _, at in asked))
+    outcome = jobs.service.handle(*(command for command, _ in asked), options=options)
+    jobs.tell(outcome)
+    jobs.say(f"{stage.id}: {job.session} was launched by hand; it is taken over", stage=stage.id)
+    return outcome
+
+
+def _prepared(
+    jobs: Jobs, state: Workflow, stage: Stage, attempt: Attempt, mode: Mode, diagnostic: bool
+) -> p.AttemptStarted:
+    try:
+        return prepare(jobs, state, stage, attempt, mode, diagnostic=diagnostic)
+    except NeedsConsent as refusal:
+        asked = _asked(jobs, state, stage, mode, diagnostic)
+        jobs.service.record_refusal([asked], refusal)
+        raise
+
+
+def _make_room(jobs: Jobs, stage: Stage, previous: str | None) -> bool:
+    """Keep what an amendment made stale, before anything new is written in its place.
+
+    Returns whether there is a kept folder now that the log has not told of.
+    """
+    left = [*stage.outputs, *_left_behind(stage)]
+    kept = stage.keep_as is not None and keep(jobs.root, stage.id, stage.keep_as, left)
+    prepared = f"{stage.id}/submission.json"
+    if _is_built_anew(stage) and set_aside(jobs.root, stage.id, prepared, previous):
+        jobs.say(f"{prepared} was made for earlier parameters; it is built anew", stage=stage.id)
+    return kept
+
+
+def in_the_way(stage: Stage, attempt: Attempt) -> list[str]:
+    """Return what earlier attempts wrote where a new one writes, but for what that one reads."""
+    read = set(forward(attempt))
+    return [*stage.outputs, *(path for path in stage.left_in_place if path not in read)]
+
+
+def _left_behind(stage: Stage) -> list[str]:
+    """Return what the stage's attempts left that it does not read itself."""
+    names = stage.parameters.get("forward_files") or []
+    read = [*stage.inputs, *(f"{stage.id}/{name}" for name in names)]
+    return [p for p in stage.left_in_place if not any(fnmatchcase(p, name) for name in read)]
+
+
+def _is_built_anew(stage: Stage) -> bool:
+    """Whether what was prepared was made for earlier parameters."""
+    return bool(stage.regenerate and stage.parameters.get("command"))
+
+
+def _mode(jobs: Jobs, sync: bool) -> Mode:
+    if sync:
+        return Mode.SYNC
+    if tmux.is_installed(os.environ):
+        return Mode.TMUX
+    jobs.say(tmux.MISSING)
+    return Mode.SETSID
+
+
+def _next_id(stage: Stage) -> str:
+    return f"att-{len(stage.attempts) + 1:04d}"
+
+
+def _asked(
+    jobs: Jobs, state: Workflow, stage: Stage, mode: Mode, diagnostic: bool
+) -> p.AttemptStarted:
+    """Return the command as far as it is known before anything is prepared."""
+    attempt = jobs.attempt(state, stage, _next_id(stage), diagnostic=diagnostic)
+    return _command(attempt, mode, "0" * 64, diagnostic=diagnostic)
+
+
+def _command(attempt: Attempt, mode: Mode, sha256: str, **known: Any) -> p.AttemptStarted:
+    return p.AttemptStarted(
+        stage=attempt.stage,
+        mode=mode.value,
+        root=str(attempt.root),
+        work_dir=str(attempt.work.relative_to(attempt.root)),
+        submission=str(attempt.submission.relative_to(attempt.root)),
+        submission_sha256=sha256,
+        wrapper=str(attempt.wrapper.relative_to(attempt.root)),
+        session=attempt.session if mode is Mode.TMUX else None,
+        host=processes.host(),
+        boot_id=processes.boot_id(),
+        **known,
+    )
+
+
+def prepare(
+    jobs: Jobs,
+    state: Workflow,
+    stage: Stage,
+    attempt: Attempt,
+    mode: Mode,
+    recovers: str | None = None,
+    diagnostic: bool = False,
+) -> p.AttemptStarted:
+    """Write and check what the attempt submits; return the command that records it.
+
+    What it computes from is recorded as it is now: the inputs and what its dependencies have left,
+    which must not be empty, and all else that its submission sends.
+    """
+    check_pinned(jobs, state, stage.id)
+    needed = _needed(state, stage)
+    inputs = check_inputs(jobs.root, needed)
+    given = submission_of(jobs, state, stage)
+    carried = None if diagnostic else carry.to_carry(jobs, stage)
+    if diagnostic:
+        given = kept_diagnostic(attempt, given)
+    sha256 = _carrying(jobs, attempt, given, carried)
+    own = f"{stage.id}/.attempts/"
+    paths = [path for path in forward(attempt) if path not in needed and not path.startswith(own)]
+    sent = digests(jobs.root, paths)
+    used = [p.FileDigest(path=i.path, size=i.size, sha256=i.sha256) for i in (*inputs, *sent)]
+    scripts = scripts_of(jobs.root, state, stage)
+    known: dict[str, Any] = {"inputs": used, "recovers": recovers, "scripts": scripts}
+    known["diagnostic"] = diagnostic
+    if carried is not None:
+        known |= {"carried": list(carried.files), "carried_from": carried.source}
+    return _command(attempt, mode, sha256, **known)
+
+
+def _carrying(
+    jobs: Jobs, attempt: Attempt, given: dict[str, Any], carried: carry.Carried | None
+) -> str:
+    """Write what the attempt submits, with what it goes on from; return its digest."""
+    if carried is None:
+        return jobs.runner.prepare(attempt, given)
+    carry.put_aside(attempt, carried)
+    try:
+        return jobs.runner.prepare(attempt, carry.sending(given, attempt, carried))
+    except BaseException:
+        carry.drop(attempt)
+        raise
+
+
+def _check(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> None:
+    """Raise what preparing an attempt of the stage would raise, and write nothing."""
+    check_pinned(jobs, state, stage.id)
+    check_inputs(jobs.root, _needed(state, stage))
+    given = submission_of(jobs, state, stage, anew=_is_built_anew(stage))
+    attempt = jobs.attempt(state, stage, _next_id(stage), diagnostic=diagnostic)
+    jobs.runner.check(attempt, diagnostic_of(given) if diagnostic else given)
+
+
+def _needed(state: Workflow, stage: Stage) -> list[str]:
+    return list(dict.fromkeys([*stage.inputs, *_left_by_dependencies(state, stage)]))
+
+
+def _left_by_dependencies(state: Workflow, stage: Stage) -> list[str]:
+    """Return the outputs of the stages that this one depends on, skipped ones aside."""
+    done = [state.stages[id_] for id_ in stage.depends_on]
+    return [path for one in done if one.status is Status.COMPLETED for path in one.outputs]
+
+
+def has_command(jobs: Jobs, stage: Stage) -> bool:
+    """Whether the stage says what is to be run."""
+    prepared = jobs.root / stage.id / "submission.json"
+    return bool(stage.parameters.get("command")) or prepared.is_file()
+
+
+def submission_of(
+    jobs: Jobs, state: Workflow, stage: Stage, *, anew: bool = False
+) -> dict[str, Any]:
+    """Return the submission that the stage's definition describes, else the one prepared.
+
+    ``anew``: what was prepared does not count. Raises `SubmissionDrift` where what was prepared
+    says otherwise than the definition.
+    """
+    if not has_command(jobs, stage):
+        raise NoStageCommand([stage.id])
+    path = jobs.root / stage.id / "submission.json"
+    prepared = submission.read(path) if path.is_file() and not anew else None
+    if stage.parameters.get("command"):
+        built = _described(state, stage, _beside(jobs, stage, prepared))
+        if prepared is not None:
+            submission.check_secrets(prepared.get("machine"))
+            fields = differences(built, prepared)
+            if fields:
+                raise SubmissionDrift(stage.id, fields)
+        return built
+    return prepared if prepared is not None else _described(state, stage)
+
+
+def _beside(jobs: Jobs, stage: Stage, prepared: dict[str, Any] | None) -> list[str]:
+    """Return the files in the stage's folder that are sent though no field names them.
+
+    A field that says what is sent says all of it, and so does a submission that was prepared.
+    """
+    if stage.parameters.get("forward_files") is not None:
+        return []
+    found = files_beside(jobs.root, stage)
+    if prepared is None:
+        return found
+    tasks = [task for task in prepared.get("task_list", []) if isinstance(task, dict)]
+    named = {path for task in tasks for path in task.get("forward_files") or []}
+    return [path for path in found if path in named]
+
+
+def _described(state: Workflow, stage: Stage, beside: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the submission as the stage's definition describes it, with files ``beside`` it."""
+    built = submission.build(_job(state, stage, beside), state.profile(stage))
+    resources = built["resources"]
+    own = environment(stage.parameters)
+    return {**built, "resources": {**resources, "envs": {**own, **resources.get("envs", {})}}}
+
+
+def _job(state: Workflow, stage: Stage, beside: Sequence[str]) -> submission.StageJob:
+    given = {name: value for name, value in stage.parameters.items() if value is not None}
+    shape.text(given, ["command"], "parameters.")
+    shape.texts(given, ["forward_files", "backward_files"], "parameters.")
+    shape.objects(given, ["resource_overrides"], "parameters.")
+    backward = given.get("backward_files")
+    return submission.StageJob(
+        stage=stage.id,
+        command=str(given["command"]),
+        forward_files=(*given.get("forward_files", ()), *beside),
+        backward_files=tuple(backward) if backward is not None else None,
+        inputs=tuple(stage.inputs),
+        outputs=tuple(stage.declared_outputs),
+        resource_overrides=given.get("resource_overrides", {}),
+        environment=_software(state, stage),
+    )
+
+
+def _software(state: Workflow, stage: Stage) -> dict[str, Any]:
+    """Return the software environment; raises UnusableProfile for one that no plan may have."""
+    found = wanted(state.profile(stage), stage.parameters)
+    wrong = next(problems(found), None)
+    if wrong is not None:
+        raise UnusableProfile("environment", wrong, found)
+    return found
+
+
+def launch(jobs: Jobs, attempt: Attempt, mode: Mode, *, known: bool = False) -> None:
+    """Start a monitor of an attempt and record that it was launched.
+
+    ``known`` says that it was launched and recorded before: then its new jobs are recorded alone.
+    """
+    _record_launch(jobs, attempt, attach(jobs, attempt, mode), known)
+
+
+def attach(jobs: Jobs, attempt: Attempt, mode: Mode) -> Mode:
+    """Start a monitor, or leave it to the one that is at work; return how it runs."""
+    # The monitor of a synchronous attempt is detached too: it outlives whoever waits for it, and
+    # the stage is not held for as long as the job computes.
+    detached = Mode.SETSID if mode is Mode.SYNC else mode
+    try:
+        launched = jobs.runner.launch(attempt, detached)
+    except AlreadyMonitored:
+        return mode
+    if launched.note:
+        jobs.say(launched.note, stage=attempt.stage, attempt=attempt.id)
+    return mode if launched.mode is detached else launched.mode
+
+
+def _record_launch(jobs: Jobs, attempt: Attempt, mode: Mode, known: bool) -> None:
+    """Wait until the runner knows its submission, and record what it told."""
+    facts = _facts(jobs, attempt)
+    # A monitor that died before it submitted has launched nothing: the reconciler goes on.
+    if facts.job_ids or not (known or jobs.runner.wait(attempt, timeout=0)):
+        jobs.record(launched(attempt, mode, facts))
+
+
+def launched(attempt: Attempt, mode: Mode, facts: Facts) -> p.StageLaunched:
+    """Return the command that records a launch."""
+    return p.StageLaunched(
+        stage=attempt.stage,
+        attempt=attempt.id,
+        mode=mode.value,
+        session=attempt.session if mode is Mode.TMUX else None,
+        submission_hash=facts.submission_hash,
+        job_ids=list(facts.job_ids),
+        work_dir=facts.work_dir,
+        host=facts.host,
+        boot_id=facts.boot_id,
+        job_host=facts.job_host,
+        job_boot_id=facts.job_boot_id,
+        dpdispatcher_version=facts.dpdispatcher_version,
+    )
+
+
+def _facts(jobs: Jobs, attempt: Attempt) -> Facts:
+    waited = 0.0
+    while waited < _FACTS_WITHIN:
+        facts = jobs.runner.facts(attempt)
+        if facts.job_ids or jobs.runner.wait(attempt, timeout=0.1):
+            return jobs.runner.facts(attempt)
+        waited += 0.1
+    return jobs.runner.facts(attempt)

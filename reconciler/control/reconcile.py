@@ -1,0 +1,254 @@
+"""From what is so to what is recorded: evidence → verdict → plan → carried out.
+
+Each step of a plan is a command that goes through the service like anybody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lifecycle.errors import LifecycleError
+from lifecycle.payload import models as p
+from lifecycle.rules.stages import can_recover
+from lifecycle.state.workflow import Stage, Workflow
+from reconciler.attempt.markers import clear_stale
+from reconciler.attempt.paths import Attempt
+from reconciler.context import Jobs
+from reconciler.control.commands import following, observed, when
+from reconciler.control.dispatch import attach, in_the_way, launch, prepare
+from reconciler.control.ending_attempts import try_to_stop
+from reconciler.control.finding import (
+    Finding,
+    in_flight,
+    is_in_flight,
+    lacks_launch,
+    look,
+    look_at_all,
+    newest_attempt,
+)
+from reconciler.control.stop import stop
+from reconciler.errors import MachineUnreachable, ReconcilerError
+from reconciler.evidence import outlived as alone
+from reconciler.files import by_hand
+from reconciler.files.bring_back import bring_back
+from reconciler.files.leftovers import left_by
+from reconciler.port import Facts, Mode
+from reconciler.submission.software import versions
+from reconciler.verdict.diagnosis import diagnose, diagnosed
+from reconciler.verdict.failure import why
+from reconciler.verdict.table import Action, Verdict
+
+if TYPE_CHECKING:
+    from lifecycle.payload.models import Payload
+
+#: Stages that are recorded in one append at most.
+_TOGETHER = 2_000
+
+
+def reconcile(jobs: Jobs, *, dry_run: bool = False, only: str | None = None) -> list[Finding]:
+    """Bring the log in line with what is so; return what was found.
+
+    ``only`` names one stage. With ``dry_run`` nothing is written or launched. What another
+    process has settled meanwhile is left out.
+    """
+    jobs = jobs.acting_as("reconciler")
+    state = jobs.service.state()
+    if not dry_run and only is None:
+        try_to_stop(jobs, state)
+        if by_hand.may_be(jobs.root, state):
+            by_hand.take_over_all(jobs)
+            state = jobs.service.state()
+    stages = [stage for stage in in_flight(state) if only in (None, stage.id)]
+    if dry_run:
+        return look_at_all(jobs, state, stages)
+    found = _settle_together(jobs, [stage.id for stage in stages])
+    return [found[stage.id] for stage in stages if stage.id in found]
+
+
+def _settle_together(jobs: Jobs, ids: Sequence[str]) -> dict[str, Finding]:
+    """Settle stages, in few appends where no process has to be started for them."""
+    with jobs.sole_of(ids) as mine:
+        state = jobs.service.state()
+        stages = [state.stage(id_) for id_ in ids if is_in_flight(state.stage(id_))]
+        found = {finding.stage: finding for finding in look_at_all(jobs, state, stages)}
+        news = [stage for stage in stages if _is_news(stage, found[stage.id])]
+        plain = [s.id for s in news if s.id in mine and not _starts(s, found[s.id])]
+        settled = _recorded(jobs, state, [found[id_] for id_ in plain])
+    for id_ in [stage.id for stage in news if stage.id not in settled]:
+        now = _settle(jobs, found.pop(id_))
+        found |= {} if now is None else {id_: now}
+    return found
+
+
+def _recorded(jobs: Jobs, state: Workflow, findings: Sequence[Finding]) -> set[str]:
+    """Record what was found of stages; return those of which it was."""
+    if not findings:
+        return set()
+    if len(findings) <= _TOGETHER and _recorded_together(jobs, state, findings):
+        return {finding.stage for finding in findings}
+    if len(findings) == 1:
+        return set()
+    half = len(findings) // 2
+    return _recorded(jobs, state, findings[:half]) | _recorded(jobs, state, findings[half:])
+
+
+def _is_news(stage: Stage, finding: Finding) -> bool:
+    """Whether a finding leads to anything but asking again."""
+    found, newest = finding.verdict, stage.attempts[-1]
+    known = (found.name, found.row, found.reason) == (newest.verdict, newest.row, newest.reason)
+    idle = found.action in (Action.WAIT, Action.UNKNOWN)
+    return not (known and idle) or lacks_launch(stage, finding.evidence, found)
+
+
+def _starts(stage: Stage, finding: Finding) -> bool:
+    """Whether a process is started for what was found."""
+    action = finding.verdict.action
+    return action in (Action.ATTACH, Action.LAUNCH) or (
+        action is Action.LOST and can_recover(stage)
+    )
+
+
+def _recorded_together(jobs: Jobs, state: Workflow, findings: Sequence[Finding]) -> bool:
+    """Record what was found of several stages at once; False where the rules refuse one."""
+    asked = [asked for found in findings for asked in _asked(jobs, state, found)]
+    try:
+        if asked:
+            jobs.record_each(*asked, known=state)
+    except LifecycleError:
+        # Somebody else moved one of them meanwhile; by itself each shows what is so now.
+        return False
+    return True
+
+
+def _settle(jobs: Jobs, finding: Finding) -> Finding | None:
+    """Carry out what is found of an attempt now that nobody else can; None where it is over."""
+    with jobs.sole(finding.stage):
+        state = jobs.service.state()
+        stage = state.stage(finding.stage)
+        if not is_in_flight(stage) or stage.attempts[-1].id != finding.attempt:
+            return None
+        now = look(jobs, state, stage, again=finding.evidence.looked_twice)
+        if _is_ours_to_collect(now):
+            alone.note(newest_attempt(jobs, state, stage), now.evidence)
+            bring_back(newest_attempt(jobs, state, stage))
+            now = look(jobs, state, stage)
+        try:
+            _carry_out(jobs, state, stage, now)
+        except (ReconcilerError, OSError) as error:
+            return _hindered(jobs, now, error)
+        return now
+
+
+def _is_ours_to_collect(now: Finding) -> bool:
+    """Whether results wait on this machine, and no monitor would bring them back."""
+    if now.verdict.action is not Action.ATTACH:
+        return False
+    over = now.verdict.name == "FINISHED_NOT_COLLECTED" and now.evidence.far is None
+    return now.evidence.moved or (now.evidence.in_vain and over)
+
+
+def _hindered(jobs: Jobs, now: Finding, error: ReconcilerError | OSError) -> Finding:
+    """Tell of a stage for which nothing could be done; every other stage goes on."""
+    said = error.message if isinstance(error, ReconcilerError) else str(error)
+    text = f"{now.stage}: {now.attempt} ({now.verdict.name}): nothing could be done: {said}"
+    jobs.say(text, level="warning", stage=now.stage, attempt=now.attempt)
+    found = Verdict(2, "HINDERED", Action.UNKNOWN, said)
+    return replace(now, verdict=found, steps=("change nothing, ask again later",))
+
+
+def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: Finding) -> None:
+    attempt = jobs.attempt(state, stage, finding.attempt)
+    if finding.verdict.action is Action.ATTACH:
+        alone.note(attempt, finding.evidence)
+    jobs.record_each(*_asked(jobs, state, finding))
+    match finding.verdict.action:
+        case Action.ATTACH | Action.LAUNCH:
+            _relaunch(jobs, stage, attempt, finding.verdict)
+        case Action.LOST if can_recover(stage):
+            _recover(jobs, state, stage)
+
+
+def _asked(jobs: Jobs, state: Workflow, finding: Finding) -> list[tuple[Payload, str | None]]:
+    """Return the commands that a finding leads to, launches aside, each with when it was so."""
+    stage = state.stage(finding.stage)
+    attempt = jobs.attempt(state, stage, finding.attempt)
+    unrecorded = lacks_launch(stage, finding.evidence, finding.verdict)
+    facts = jobs.runner.facts(attempt) if unrecorded else Facts()
+    left = _left(state, stage, finding, attempt)
+    planned = following(stage, finding, facts, attempt, partial(why, finding.evidence), versions)
+    ends = [_diagnosed(c, finding, attempt) for c in planned]
+    # What was left comes before the end, which may make it the outputs.
+    launch_, rest = ends[: int(unrecorded)], ends[int(unrecorded) :]
+    commands = [*observed(stage, finding), *launch_, *left, *rest]
+    return [(command, when(command, finding)) for command in commands]
+
+
+def _left(state: Workflow, stage: Stage, finding: Finding, attempt: Attempt) -> list[Payload]:
+    """Sort out what an attempt that is over has left; return the command that records it."""
+    action = finding.verdict.action
+    if action not in (Action.SUCCEEDED, Action.FAILED, Action.LOST):
+        return []
+    # In the way of the attempt that takes its place it would be moved aside at once.
+    stays = (action is Action.LOST and can_recover(stage)) or stage.attempts[-1].diagnostic
+    return left_by(state, stage, attempt, bring=not stays)
+
+
+def _diagnosed(command: Payload, finding: Finding, attempt: Attempt) -> Payload:
+    if not isinstance(command, p.StageFailed):
+        return command
+    return diagnosed(command, diagnose(attempt, finding.evidence, finding.verdict.name))
+
+
+def _relaunch(jobs: Jobs, stage: Stage, attempt: Attempt, found: Verdict) -> None:
+    recorded = stage.attempts[-1]
+    mode = Mode(recorded.mode)
+    jobs.record(
+        p.AttemptRelaunched(
+            stage=stage.id,
+            attempt=recorded.id,
+            mode=mode.value,
+            session=attempt.session if mode is Mode.TMUX else None,
+            reason=found.reason,
+        )
+    )
+    if found.action is Action.LAUNCH:
+        _make_ready(jobs, stage, attempt)
+        launch(jobs, attempt, mode, known=recorded.launched_at is not None)
+    else:
+        attach(jobs, attempt, mode)
+
+
+def _make_ready(jobs: Jobs, stage: Stage, attempt: Attempt) -> None:
+    """Do again what a crash may have left out between the record and the launch."""
+    earlier = stage.attempts[-2].name if len(stage.attempts) > 1 else None
+    clear_stale(jobs.root, stage.id, in_the_way(stage, attempt), earlier)
+
+
+def _recover(jobs: Jobs, state: Workflow, stage: Stage) -> None:
+    """Start a new attempt in place of a lost one, once nothing of that one is left."""
+    lost = stage.attempts[-1]
+    left = _stopped(jobs.attempt(state, stage, lost.id))
+    if left:
+        text = f"{stage.id}: {lost.id}: {left}; nothing new is started"
+        jobs.say(text, level="warning", stage=stage.id, attempt=lost.id)
+        return
+    id_ = f"att-{len(stage.attempts) + 1:04d}"
+    attempt = jobs.attempt(state, stage, id_, diagnostic=lost.diagnostic)
+    mode = Mode(lost.mode)
+    recovery = partial(prepare, recovers=lost.id, diagnostic=lost.diagnostic)
+    command = recovery(jobs, state, stage, attempt, mode)
+    jobs.record(command)
+    clear_stale(jobs.root, stage.id, in_the_way(stage, attempt), lost.name)
+    launch(jobs, replace(attempt, sha256=command.submission_sha256), mode)
+
+
+def _stopped(attempt: Attempt) -> str:
+    """End what is left of an attempt; return in words what does not end."""
+    try:
+        left = stop(attempt).left
+    except MachineUnreachable as error:
+        return error.message
+    return f"{', '.join(left)} does not end" if left else ""

@@ -1,0 +1,82 @@
+"""Strangers: attempts whose folders lie in a stage and which its log knows nothing of.
+
+They are of an earlier life of the workflow, or of a log that was lost or rolled back. What they
+computed is never taken for this workflow's own, and nothing is started beside one at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from lifecycle.errors import Refused
+from lifecycle.state.workflow import Stage, Workflow
+from reconciler.attempt.paths import Attempt, named
+from reconciler.context import Jobs
+from reconciler.control.finding import DAMAGES
+from reconciler.evidence.collect import Evidence, collect
+from reconciler.verdict import moved
+from reconciler.verdict.table import Action, Verdict
+
+
+class StrangerAtWork(Refused):
+    """An attempt that the log does not know computes, or may, in the folder of the stage."""
+
+    code = "stranger_at_work"
+
+    def __init__(self, stage: str, folder: Path, why: str, at_work: str) -> None:
+        super().__init__(
+            f"{stage}: {folder} holds an attempt that this log does not know, of an earlier life "
+            f"of the workflow or of a log that was lost: {why}{at_work}. Nothing is started beside "
+            "it: wait until it has ended, or end it; where it is known to be over, move its folder "
+            "away. Then try again. What it computed is never taken for this workflow's own.",
+            stage=stage,
+            folder=str(folder),
+        )
+
+
+def check_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> None:
+    """Tell of results that strangers left; raises `StrangerAtWork` where one may be at work."""
+    for stranger in _strangers(jobs, state, stage):
+        evidence, found = _looked_at(jobs, stage, stranger)
+        if _may_compute(found):
+            at_work = _who(evidence)
+            raise StrangerAtWork(stage.id, stranger.folder, found.reason, at_work)
+        if found.name == "FINISHED_NOT_COLLECTED":
+            jobs.say(
+                f"{stage.id}: {stranger.folder} holds the result of an attempt that this log knows "
+                "nothing of; it is left where it lies and not used",
+                level="warning",
+                stage=stage.id,
+            )
+
+
+def _looked_at(jobs: Jobs, stage: Stage, stranger: Attempt) -> tuple[Evidence, Verdict]:
+    try:
+        evidence = collect(stranger, jobs.now())
+    except DAMAGES as error:
+        raise StrangerAtWork(
+            stage.id, stranger.folder, f"it cannot be read ({error})", ""
+        ) from error
+    # In a copy of its root nothing of it is at work, and after a move what is shows itself.
+    return moved.judged(evidence)
+
+
+def _strangers(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[Attempt]:
+    known = {attempt.name for attempt in stage.attempts}
+    for record in sorted((jobs.root / stage.id / ".attempts").glob("att-*/launch.json")):
+        name = record.parent.name
+        if name not in known:
+            yield named(jobs.root, state.id, stage.id, name)
+
+
+def _may_compute(found: Verdict) -> bool:
+    if found.name == "FINISHED_NOT_COLLECTED":
+        return False
+    return found.action in (Action.WAIT, Action.ATTACH, Action.UNKNOWN)
+
+
+def _who(evidence: Evidence) -> str:
+    words = [f"process {tenant.pid}" for tenant in evidence.tenants or ()]
+    words += [f"job {job.id}" for job in evidence.jobs if job.id is not None]
+    return f" ({', '.join(words)})" if words else ""

@@ -1,0 +1,315 @@
+"""The job runner that works through DPDispatcher, which only ever runs as a child process."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from eventstore.private import make_folder, open_lock
+from reconciler.attempt import execution_host as machine
+from reconciler.attempt import recorded as genuine
+from reconciler.attempt.forwarded_files import forwarded
+from reconciler.attempt.paths import Attempt
+from reconciler.dpdispatcher import wrapper
+from reconciler.errors import (
+    AlreadyMonitored,
+    LaunchFailed,
+    MachineFileMissing,
+    RejectedSubmission,
+)
+from reconciler.far import ask
+from reconciler.host import processes, program, tmux
+from reconciler.host import small_files as plain
+from reconciler.host.locks import is_held
+from reconciler.port import Facts, Launched, Mode
+from reconciler.records import launch_record, traces
+from reconciler.submission import build as submission
+from service.root.disk import write_whole
+from service.root.root import MARKER
+
+_CHECKED_AS = "dpdispatcher.entrypoints.submit.submission_args"
+_LAST_LINES = 15
+#: Exit codes of the wrapper.
+_LOCKED, _UNWRITABLE = 75, 74
+#: Seconds between two looks at the monitor's lock, and for a monitor to take up its work.
+_POLL = 0.1
+_TAKE_UP = 30.0
+
+
+class DPDispatcherRunner:
+    """A JobRunner over ``dpdisp submit``.
+
+    ``program`` is the dpdisp to run; without it WFCTL_DPDISP, the folder of this Python, and PATH
+    are looked at, in this order. ``environ`` stands for the process's environment.
+    """
+
+    def __init__(
+        self, program: Path | None = None, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self._program = program
+        self._environ = dict(os.environ if environ is None else environ)
+
+    def check(self, attempt: Attempt, given: Mapping[str, Any]) -> None:
+        """See JobRunner."""
+        self._checked(attempt, given)
+
+    def prepare(self, attempt: Attempt, given: Mapping[str, Any]) -> str:
+        """See JobRunner."""
+        # What is refused leaves nothing behind, so nothing is written before all is checked.
+        own, where, text = self._checked(attempt, given)
+        _make_private(attempt)
+        _replace(attempt.machine_record, where.to_text())
+        _replace(attempt.submission, text)
+        digest = genuine.keep(attempt, text, where.to_text())
+        self._render(replace(attempt, sha256=digest), own)
+        return digest
+
+    def launch(self, attempt: Attempt, mode: Mode) -> Launched:
+        """See JobRunner."""
+        _clear_way(attempt)
+        genuine.put_back(attempt)
+        self._render(attempt, submission.read(attempt.submission))
+        self._record_launch(attempt)
+        if is_held(attempt.monitor_lock):
+            raise AlreadyMonitored(attempt.stage, attempt.monitor_lock)
+        if mode is Mode.SYNC:
+            return self._run(attempt)
+        try:
+            return self._start(attempt, mode)
+        except LaunchFailed:
+            # One that was killed leaves no word of it. Twice is no chance: somebody has to look.
+            return self._start(attempt, mode)
+
+    def wait(self, attempt: Attempt, timeout: float | None = None) -> bool:
+        """See JobRunner."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while is_held(attempt.monitor_lock):
+            if end is not None and time.monotonic() >= end:
+                return False
+            time.sleep(_POLL)
+        return True
+
+    def facts(self, attempt: Attempt) -> Facts:
+        """See JobRunner."""
+        return traces.facts(attempt)
+
+    def failure_reason(self, attempt: Attempt) -> str:
+        """See JobRunner."""
+        return traces.failure_reason(attempt)
+
+    def _checked(
+        self, attempt: Attempt, given: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], machine.Machine, str]:
+        """Return the attempt's own submission, the machine it goes to, and the text of its file."""
+        described = self._described(attempt, given.get("machine"))
+        own, where = submission.for_attempt(given, attempt, described)
+        text = json.dumps(own, indent=2, ensure_ascii=False) + "\n"
+        tuple(forwarded(own))
+        self._check(attempt, text, submission.uses_ref(own))
+        return own, where, text
+
+    def _described(self, attempt: Attempt, given: object) -> dict[str, Any] | None:
+        """Ask what machine a reference leads to; that file is read by a process of its own."""
+        source = machine.reference(given, attempt.stage_folder) if isinstance(given, dict) else None
+        if source is None or not isinstance(given, dict):
+            return None
+        if not source.exists():
+            raise MachineFileMissing(attempt.stage, source)
+        return ask.describe(given, attempt)
+
+    def _check(self, attempt: Attempt, text: str, allow_ref: bool) -> None:
+        dargs = program.beside(self._find_program(), "dargs")
+        flags = ["--allow-ref"] if allow_ref else []
+        # Importing DPDispatcher writes a log into the current folder.
+        with TemporaryDirectory() as place:
+            copy = Path(place) / attempt.submission.name
+            copy.write_text(text, encoding="utf-8", errors="surrogateescape")
+            done = subprocess.run(
+                [*program.starting(dargs), "check", "-f", _CHECKED_AS, *flags, copy.name],
+                cwd=place,
+                env=self._environ,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+            )
+        if done.returncode < 0:
+            # Killed, it has said nothing of the submission.
+            ended = f"`dargs check` was ended by signal {-done.returncode} before it answered"
+            raise LaunchFailed(attempt.stage, done.returncode, ended)
+        if done.returncode > 0:
+            raise RejectedSubmission(attempt.submission, _refusal(done.stdout + done.stderr))
+
+    def _render(self, attempt: Attempt, own: Mapping[str, Any]) -> None:
+        script = wrapper.render(
+            attempt,
+            self._find_program(),
+            machine.of(attempt),
+            submission.uses_ref(own),
+            self._environ,
+        )
+        wrapper.write(attempt.wrapper, script)
+
+    def _record_launch(self, attempt: Attempt) -> None:
+        if traces.read_json(attempt.launch_record) is not None:
+            return
+        record = {
+            "root": str(attempt.root),
+            "host": processes.host(),
+            "boot_id": processes.boot_id(),
+            "machine_id": processes.machine_id(),
+            "dpdisp": str(self._find_program()),
+            "dpdispatcher_version": program.version(self._find_program()),
+            "places": launch_record.places_of(attempt),
+        }
+        _replace(attempt.launch_record, json.dumps(record, indent=2) + "\n")
+
+    def _run(self, attempt: Attempt) -> Launched:
+        before = _Before.of(attempt)
+        with attempt.monitor_log.open("ab") as log:
+            done = subprocess.run(
+                ["bash", attempt.wrapper],
+                cwd=attempt.root,
+                env=self._environ,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                check=False,
+            )
+        if done.returncode == _LOCKED:
+            raise AlreadyMonitored(attempt.stage, attempt.monitor_lock)
+        if done.returncode == _UNWRITABLE:
+            raise _not_taken_up(attempt, before, done.returncode)
+        return Launched(Mode.SYNC, exit_code=done.returncode)
+
+    def _start(self, attempt: Attempt, mode: Mode) -> Launched:
+        return self._in_tmux(attempt) if mode is Mode.TMUX else self._detached(attempt, None)
+
+    def _in_tmux(self, attempt: Attempt) -> Launched:
+        if not tmux.is_installed(self._environ):
+            return self._detached(attempt, tmux.MISSING)
+        before = _Before.of(attempt)
+        command = ["bash", "-c", 'exec bash "$0" >> "$1" 2>&1', *_places(attempt)]
+        refusal = tmux.start(attempt.session, attempt.root, command, self._environ)
+        if refusal is not None:
+            note = f"tmux did not start a session ({refusal}): the monitor runs by setsid instead."
+            return self._detached(attempt, note)
+        pid = _taken_up(attempt, before, lambda: bool(tmux.is_live(attempt.session, self._environ)))
+        return Launched(Mode.TMUX, session=attempt.session, pid=pid)
+
+    def _detached(self, attempt: Attempt, note: str | None) -> Launched:
+        before = _Before.of(attempt)
+        # The shell between us and the monitor ends at once, so the monitor is never our child.
+        command = 'setsid bash "$0" >> "$1" 2>&1 < /dev/null & echo $!'
+        with attempt.monitor_log.open("ab") as log:
+            done = subprocess.run(
+                ["bash", "-c", command, *_places(attempt)],
+                cwd=attempt.root,
+                env=self._environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                check=False,
+            )
+        # A shell that was killed has told nothing, and its monitor may be at work all the same.
+        started = int(done.stdout or 0)
+        pid = _taken_up(attempt, before, lambda: processes.start_ticks(started) is not None)
+        return Launched(Mode.SETSID, pid=pid, note=note)
+
+    def _find_program(self) -> Path:
+        return program.find(self._environ, self._program)
+
+
+def _clear_way(attempt: Attempt) -> None:
+    """Keep aside what is no file and lies where the monitor reads or writes one."""
+    own = [attempt.monitor_record, attempt.launch_record, attempt.log, attempt.monitor_log]
+    own.append(attempt.exit_code_record)
+    shared = [attempt.monitor_lock, attempt.wrapper]
+    for path in (*own, *shared, attempt.exit_code_marker, attempt.done_marker):
+        if os.path.lexists(path) and not path.is_file():
+            genuine.keep_aside(attempt, path)
+
+
+def _places(attempt: Attempt) -> tuple[str, str]:
+    return str(attempt.wrapper), str(attempt.monitor_log)
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What an attempt's monitors had left before a new one was started.
+
+    ``mark`` is what the last of them wrote of itself, ``size`` the bytes of what they printed.
+    """
+
+    mark: str
+    size: int
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> _Before:
+        size = attempt.monitor_log.stat().st_size if attempt.monitor_log.exists() else 0
+        return cls(_mark(attempt), size)
+
+    def printed_since(self, attempt: Attempt) -> str:
+        """Return the last lines that were printed since."""
+        if not attempt.monitor_log.exists():
+            return ""
+        return _last_lines(attempt.monitor_log.read_bytes()[self.size :].decode(errors="replace"))
+
+
+def _mark(attempt: Attempt) -> str:
+    return plain.text(attempt.monitor_record)
+
+
+def _taken_up(attempt: Attempt, before: _Before, lives: Callable[[], bool]) -> int:
+    """Wait until a new monitor has written who it is; return its process id."""
+    end = time.monotonic() + _TAKE_UP
+    while (mark := _mark(attempt)) == before.mark:
+        if (not lives() or time.monotonic() > end) and _mark(attempt) == before.mark:
+            raise _not_taken_up(attempt, before, None)
+        time.sleep(0.01)
+    return int(json.loads(mark)["pid"])
+
+
+def _not_taken_up(
+    attempt: Attempt, before: _Before, code: int | None
+) -> AlreadyMonitored | LaunchFailed:
+    if is_held(attempt.monitor_lock):
+        return AlreadyMonitored(attempt.stage, attempt.monitor_lock)
+    return LaunchFailed(attempt.stage, code, before.printed_since(attempt))
+
+
+def _refusal(text: str) -> str:
+    """Return the checker's own sentence, which names the field, without how it came to it."""
+    line = _last_lines(text).rpartition("\n")[2]
+    return re.sub(r"^dargs\.\S+: ", "", line)
+
+
+def _last_lines(text: str) -> str:
+    return "\n".join(text.strip().splitlines()[-_LAST_LINES:])
+
+
+def _make_private(attempt: Attempt) -> None:
+    """Make the attempt's folder and its monitor's lock so that no other login can hold a lock.
+
+    What an earlier life of the workflow left in the way is kept aside.
+    """
+    home = attempt.root / MARKER
+    attempt.stage_folder.mkdir(parents=True, exist_ok=True)
+    make_folder(attempt.folder.parent, home)
+    make_folder(attempt.folder, home)
+    _clear_way(attempt)
+    os.close(open_lock(attempt.monitor_lock, home))
+
+
+def _replace(path: Path, text: str) -> None:
+    write_whole(path, text.encode())

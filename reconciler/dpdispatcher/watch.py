@@ -1,0 +1,170 @@
+"""Watches an attempt whose jobs wait for a scheduler or run on another machine.
+
+Run by the wrapper as a process of its own: it looks, and looks again, until there is something
+for DPDispatcher to do. DPDispatcher itself gives up at the first silence of a scheduler, and only
+looks every half a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from reconciler.attempt.execution_host import of as machine_of
+from reconciler.attempt.markers import Marker, Seen
+from reconciler.attempt.paths import Attempt, named
+from reconciler.dpdispatcher.wrapper import Watched
+from reconciler.errors import ReconcilerError
+from reconciler.evidence import outlived as alone
+from reconciler.evidence.collect import Evidence, collect
+from reconciler.far import ask
+from reconciler.records import last_words
+from reconciler.verdict.table import Action, Verdict, verdict
+from service.root.clock import system_clock, utc_text
+from service.root.disk import write_whole
+
+#: Seconds between looks: short for short jobs, then as long as DPDispatcher's own.
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+#: Seconds between looks at the records of jobs whose files lie on this machine.
+_GLANCE = 0.5
+#: Seconds without an answer after which somebody else is to be told.
+PATIENCE = 600.0
+_WATCHED = {
+    Action.LAUNCH: Watched.NOTHING,
+    Action.SUCCEEDED: Watched.COLLECTED,
+    Action.FAILED: Watched.OVER,
+    Action.LOST: Watched.OVER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look, judged as if nobody watched."""
+
+    evidence: Evidence
+    verdict: Verdict
+
+
+def watch(attempt: Attempt, patience: float = PATIENCE) -> Watched:
+    """Look until the jobs are over, or nothing of them is there, or no answer comes for long."""
+    answered, pauses = time.monotonic(), _pauses()
+    while True:
+        seen = look_surely(attempt)
+        _say(seen)
+        _keep(attempt, seen.evidence)
+        alone.note(attempt, seen.evidence)
+        found = _watched(seen)
+        if found is not None:
+            return found
+        if seen.evidence.silence is None:
+            answered = time.monotonic()
+        elif time.monotonic() - answered > patience:
+            return Watched.SILENT
+        if _news_within(attempt, seen.evidence, next(pauses)):
+            # How a job ended its scheduler says soon, and not for long.
+            pauses = _pauses()
+
+
+def look_surely(attempt: Attempt) -> Look:
+    """Look, and look again where the first look alone must not decide."""
+    evidence = _unwatched(collect(attempt, utc_text(system_clock())))
+    found = verdict(evidence)
+    if found.name == "VANISHED":
+        time.sleep(AGAIN)
+        evidence = _unwatched(collect(attempt, utc_text(system_clock())))
+        evidence = replace(evidence, looked_twice=True)
+        found = verdict(evidence)
+    return Look(evidence, found)
+
+
+#: Seconds until a record that was missing is looked for again.
+AGAIN = 5.0
+
+
+def _unwatched(evidence: Evidence) -> Evidence:
+    # This process is the monitor; what an earlier one said of itself does not matter here.
+    return replace(
+        evidence,
+        monitor_locked=False,
+        monitor_alive=False,
+        session=False,
+        exit_marker=Marker(Seen.NONE),
+    )
+
+
+def _watched(seen: Look) -> Watched | None:
+    if seen.verdict.name == "FINISHED_NOT_COLLECTED":
+        return Watched.OVER
+    if seen.verdict.name == "ASKED_THROUGH_DPDISPATCHER":
+        return Watched.OVER
+    return _WATCHED.get(seen.verdict.action)
+
+
+def _pauses() -> Iterator[float]:
+    pause = _FIRST_PAUSE
+    while True:
+        yield pause
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _news_within(attempt: Attempt, evidence: Evidence, pause: float) -> bool:
+    """Wait, but no longer than until a job whose records lie here has written its end."""
+    known = sum(job.exit_code is not None for job in evidence.jobs)
+    end = time.monotonic() + pause
+    while time.monotonic() < end:
+        time.sleep(min(_GLANCE, pause))
+        if len(list(attempt.folder.glob("job-*.exit"))) > known:
+            return True
+    return False
+
+
+def _keep(attempt: Attempt, evidence: Evidence) -> None:
+    try:
+        last_words.keep(attempt, evidence.jobs)
+    except OSError as error:
+        # Whoever is watched lives on without it, and the next look tries again.
+        print(f"{evidence.observed_at} {attempt.last_words}: {error}", flush=True)
+
+
+def _say(seen: Look) -> None:
+    evidence = seen.evidence
+    found = seen.verdict
+    goes_on = _watched(seen) is None and found.action is Action.ATTACH
+    text = f"{evidence.observed_at} " + (
+        "it waits or runs" if goes_on else f"{found.name}: {found.reason}"
+    )
+    print(f"{text} ({evidence.silence})" if evidence.silence else text, flush=True)
+
+
+def _prepare(attempt: Attempt, found: Watched) -> None:
+    """Make ready what DPDispatcher needs to submit, or to collect."""
+    if found is Watched.OVER:
+        ask.tag_jobs(attempt)
+        if machine_of(attempt).is_far:
+            ask.keep(attempt)
+    elif found is Watched.NOTHING and machine_of(attempt).is_far:
+        place = ask.make_place(attempt)
+        write_whole(attempt.place_record, json.dumps(place).encode() + b"\n")
+
+
+def main(arguments: list[str]) -> int:
+    """Watch the attempt of ROOT WORKFLOW STAGE ATTEMPT OUTPUT…; the exit code says how it is."""
+    root, workflow, stage, name, *outputs = arguments
+    attempt = named(Path(root), workflow, stage, name, tuple(outputs))
+    attempt = replace(attempt, sha256=os.environ.get("WFCTL_SUBMISSION", ""))
+    found = watch(attempt, float(os.environ.get("WFCTL_PATIENCE", PATIENCE)))
+    try:
+        _prepare(attempt, found)
+    except ReconcilerError as error:
+        print(error.message)
+        return Watched.SILENT
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,446 @@
+"""The wrapper: the script that submits an attempt, waits for its jobs and collects the results."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from enum import IntEnum
+from pathlib import Path
+from string import Template
+
+from reconciler.attempt import recorded as genuine
+from reconciler.attempt.execution_host import Machine
+from reconciler.attempt.paths import Attempt
+from reconciler.host import program
+from reconciler.host.scheduler import UNHEARD
+from reconciler.records import traces
+from reconciler.verdict.table import SILENT
+
+
+class Watched(IntEnum):
+    """What watching an attempt came to; exit codes of the watching process."""
+
+    OVER = 0
+    NOTHING = 10
+    COLLECTED = 11
+    SILENT = SILENT
+
+
+#: What a monitor in a tmux session needs of the caller's environment: the tmux server passes on
+#: its own. Nothing here holds a secret, since the script stays on the disk.
+PASSED_ON = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "OMP_NUM_THREADS",
+    "SLURM_CONF",
+    "WFCTL_PATIENCE",
+)
+
+#: Exit code where the submission is not what was recorded.
+CHANGED = 65
+
+_COMMON = r"""#!/bin/bash
+# Watches one attempt of a stage. May be run again at any time: it takes up where an earlier run
+# was stopped and never starts a computation twice. Exit code 75: another monitor is at work.
+set -u
+$exports
+root=$root
+stage=$stage
+attempt=$folder
+tag=$tag
+recorded=$recorded
+log=$$attempt/dpdisp.log
+cd "$$root" || exit 74
+
+# The lock passes to dpdisp, so that no second one starts beside it, but not to the job.
+# A link there leads to a file of somebody else's.
+[ ! -L "$$stage/.monitor.lock" ] && exec 8>>"$$stage/.monitor.lock" || exit 74
+flock -w 1 8 || exit 75
+
+# Through a new file and a rename, so that nobody ever reads a half of it, and no link is followed:
+# the name of the new file cannot be known before.
+place() { # file, its content comes in
+    local new
+    new=$$(mktemp "$${1%/*}/.$${1##*/}.XXXXXXXX.tmp") && chmod =rw "$$new" && cat > "$$new" &&
+        sync "$$new" && mv -fT "$$new" "$$1" && sync "$${1%/*}"
+}
+
+write() { # file, lines
+    local file=$$1
+    shift
+    printf '%s\n' "$$@" | place "$$file"
+}
+
+now() { date -u +%Y-%m-%dT%H:%M:%S.%6NZ; }
+
+finish() { # exit code
+    write "$$attempt/exit-code" "$$1" "$$tag $$(now)" &&
+        write "$$stage/DPDISP_EXIT_CODE" "$$1" &&
+        write "$$stage/DPDISP_DONE" "$$1" "$$tag $$(now)" || exit 74
+    exit "$$1"
+}
+
+keep_stale_markers() {
+    local marker second
+    for marker in "$$stage/DPDISP_EXIT_CODE" "$$stage/DPDISP_DONE"; do
+        [ -e "$$marker" ] || continue
+        second=
+        [ ! -f "$$marker" ] || { read -r _; read -r second _; } < "$$marker"
+        [ "$$second" = "$$tag" ] && continue
+        # A number alone is this attempt's where it wrote down its end beside it.
+        [ "$$marker$$second" = "$$stage/DPDISP_EXIT_CODE" ] && [ -f "$$marker" ] &&
+            [ -f "$$attempt/exit-code" ] && continue
+        mkdir -p "$$attempt/stale" && mv --backup=numbered "$$marker" "$$attempt/stale/"
+    done
+}
+
+# Of what failed DPDispatcher keeps a copy for a command of its own, with the connection settings as
+# plain text. Nothing here ever reads it: it takes up a submission by what lies in the job's folder.
+forget() {
+    local copy
+    for copy in ~/.dpdispatcher/submission/*.json; do
+        [ -e "$$copy" ] && grep -qsF "\"WFCTL_ATTEMPT\": \"$$tag\"" "$$copy" && rm -f "$$copy"
+    done
+}
+
+# What was recorded is submitted, and nothing that was put in its place: a copy of it is put back.
+is_recorded() {
+    local found
+    [ -n "$$recorded" ] || return 0
+    read -r found _ < <(sha256sum 2> /dev/null < "$$attempt/submission.json")
+    [ "$$found" = "$$recorded" ] && return 0
+    printf '%s: not the one that was recorded, SHA-256 %s; found %s. It is not submitted.\n' \
+        "$$attempt/submission.json" "$$recorded" "$$found" >> "$$log"
+    put_back
+}
+
+put_back() {
+    local kept
+    read -r kept _ < <(sha256sum 2> /dev/null < $kept)
+    [ "$$kept" = "$$recorded" ] && mkdir -p "$$attempt/stale" || return 1
+    [ ! -e "$$attempt/submission.json" ] ||
+        mv --backup=numbered "$$attempt/submission.json" "$$attempt/stale/" || return 1
+    place "$$attempt/submission.json" < $kept
+}
+
+submit() { # further flags; tells its part of the log in $$printed
+    local from code
+    touch "$$log"
+    from=$$(stat -c %s "$$log")
+    printed=
+    is_recorded || return $changed
+    printf '== %s submit %s\n' "$$(now)" "$$*" >> "$$log"
+    $at$dpdisp submit "$$@" $flags"$$attempt/submission.json" $into_log
+    code=$${PIPESTATUS[0]}
+    forget
+    printed=$$(tail -c "+$$((from + 1))" "$$log")
+    return "$$code"
+}
+
+# A monitor that was killed between submitting and writing it down left jobs that DPDispatcher does
+# not know of. Where this one saw it written down there is nothing to do.
+remember() {
+    printf '== %s remember\n' "$$(now)" >> "$$log"
+    $at$remember $flags"$$attempt/submission.json" $into_log
+}
+
+keep_error_files() {
+    local job
+    for job in "$$attempt"/job-*.started; do
+        job=$${job##*/job-}
+        job=$${job%.started}_last_err_file
+        [ -e "$$job" ] && mv "$$job" "$$attempt/"
+    done
+}
+
+read -r stat < "/proc/$$$$/stat"
+set -- $${stat##*) }
+forget
+write "$$attempt/monitor.json" "{\"pid\": $$$$, \"ticks\": $${20}, \"boot_id\": \
+\"$$(cat /proc/sys/kernel/random/boot_id)\"}" || exit 74
+keep_stale_markers
+"""
+
+#: The processes of this machine tell how its jobs go.
+_HERE = Template(
+    _COMMON
+    + r"""
+$tagging
+$keeping
+count() { # names that exist
+    local name n=0
+    for name in "$$@"; do [ -e "$$name" ] && n=$$((n + 1)); done
+    echo "$$n"
+}
+
+submitted() { count $work/*/*_job_id; }
+scratch_copies() { count $work/*/; }
+started() { count "$$attempt"/job-*.started; }
+
+# By a rename first: half a copy would be taken for one that was never submitted.
+remove_copies() {
+    local copy
+    for copy in $work/*/; do
+        mv -T "$${copy%/}" $work/.collected && rm -rf $work/.collected
+    done
+}
+
+# A job that an earlier monitor submitted works in its folder before it claims its start.
+copies_alive() { [ -n "$$(find /proc/[0-9]*/cwd -lname $work_pattern 2> /dev/null)" ]; }
+
+await_starts() { # how many jobs are to start
+    local tries=0
+    while [ "$$(started)" -lt "$$1" ] && [ "$$tries" -lt 300 ]; do
+        sleep 0.05 8>&-
+        tries=$$((tries + 1))
+    done
+}
+
+await_earlier_copies() {
+    while [ "$$(started)" -eq 0 ] && copies_alive; do sleep 0.1 8>&-; done
+}
+
+# What a job leaves behind may hold its lock on, so the job's own record of its end counts too,
+# unless a signal ended the script: then its command may still be at work.
+is_over() { # job
+    local code
+    [ -f "$$1.exit" ] && read -r code < "$$1.exit" && [ "$$code" -le 128 ]
+}
+
+# Its shells were killed, and its command computes on: nobody is left to write down how it ends.
+note_alone() { # job
+    local said stat
+    [ -e "$$1.alone" ] && return
+    mapfile -t said < "$$1.started/record"
+    [ "$${#said[@]}" -ge 5 ] || return
+    if read -r stat < "/proc/$${said[-4]}/stat"; then
+        set -- "$$1" $${stat##*) }
+        [ "$${21}" != "$${said[-3]}" ] || [[ $$2 == [ZX] ]] || return
+    fi
+    flock -n -s "$$1.lock" true 8>&- || : > "$$1.alone"
+} 2> /dev/null
+
+# A shell that was left after all may have told of the end of its task.
+alone() {
+    local job run
+    for job in "$$attempt"/job-*.alone; do
+        job=$${job##*/job-} job=$${job%.alone}
+        for run in $work/*/".$$job.sub.run"; do
+            [ -e "$$run" ] || continue
+            tasks_are_tagged "$${run%/*}" "$$run" && rm "$$attempt/job-$$job.alone" && continue
+            echo "$$job"
+        done
+    done
+}
+
+await_ends() {
+    local job
+    for job in "$$attempt"/job-*.started; do
+        [ -e "$$job" ] || continue
+        job=$${job%.started}
+        until is_over "$$job"; do
+            note_alone "$$job"
+            flock -s -w 2 "$$job.lock" true 8>&-
+            # Killed, flock has said nothing of the lock.
+            case $$? in 1 | 1[2-9][0-9]) ;; *) break ;; esac
+        done
+    done
+}
+
+all_jobs_succeeded() {
+    local job code
+    for job in "$$attempt"/job-*.started; do
+        [ -e "$${job%.started}.exit" ] || return 1
+        read -r code < "$${job%.started}.exit"
+        [ "$$code" = 0 ] || return 1
+    done
+}
+
+written=
+if [ "$$(started)" -eq 0 ]; then
+    await_earlier_copies
+fi
+if [ "$$(started)" -eq 0 ]; then
+    submit --exit-on-submit --no-clean
+    code=$$?
+    case $$printed in
+    *'submission succeeded: '*)
+        written=1
+        await_starts "$$(submitted)"
+        ;;
+    *)
+        # Refused, or every job was over at the first look and its results are back.
+        if [ "$$code" -eq 0 ]; then
+            keep_left $work "$$attempt/left" && remove_copies
+            finish 0
+        fi
+        [ "$$(started)" -gt 0 ] || finish "$$code"
+        ;;
+    esac
+elif [ "$$(scratch_copies)" -eq 0 ] && all_jobs_succeeded; then
+    # DPDispatcher removes the scratch copy only after it has brought everything back.
+    finish 0
+fi
+await_ends
+tag_jobs $work "$$attempt" "$$(alone | paste -sd ' ')" $backward
+[ -n "$$written" ] || remember
+# What could not be kept is not removed.
+unkept=--no-clean
+keep_left $work "$$attempt/left" && unkept=
+submit $$unkept
+code=$$?
+keep_error_files
+finish "$$code"
+"""
+)
+
+#: A scheduler or another machine is asked how the jobs go, by a process of its own.
+_ELSEWHERE = Template(
+    _COMMON
+    + r"""
+$keeping
+watch() {
+    WFCTL_SUBMISSION=$$recorded PYTHONPATH=$modules$${PYTHONPATH:+:$$PYTHONPATH} \
+        $python -P -m reconciler.dpdispatcher.watch "$$root" $names >> "$$log" 2>&1 < /dev/null
+}
+
+submitted=
+while :; do
+    watch
+    case $$? in
+    $over)
+        [ "$$submitted" = $silent ] || remember
+        unkept=--no-clean
+        $keep && unkept=
+        submit $$unkept
+        code=$$?
+        keep_error_files
+        finish "$$code"
+        ;;
+    $collected) finish 0 ;;
+    $nothing)
+        # Told so after a submission too, DPDispatcher was refused, and its exit code says it.
+        [ -z "$$submitted" ] || finish "$$submitted"
+        submit --exit-on-submit --no-clean
+        submitted=$$?
+        # Without an answer it may be queued all the same. 0: every job was over at the first look
+        # and its results are back; what else it wrote is kept like that of any other.
+        case $$submitted$$printed in
+        0* | *'submission succeeded: '* | $unheard) submitted=$silent ;;
+        esac
+        ;;
+    *) finish $silent ;;
+    esac
+done
+"""
+)
+
+
+def render(
+    attempt: Attempt, dpdisp: Path, where: Machine, allow_ref: bool, environ: Mapping[str, str]
+) -> str:
+    """Return the script for one attempt, whose jobs run on the machine ``where``."""
+    elsewhere = where.is_far or where.has_scheduler
+    common = {
+        "exports": _exports(environ),
+        "root": _quoted(attempt.root),
+        "stage": _quoted(attempt.stage_folder),
+        "folder": _quoted(attempt.folder),
+        "tag": shlex.quote(attempt.tag),
+        "kept": _quoted(genuine.kept_submission(attempt)),
+        "dpdisp": shlex.join(program.starting(dpdisp, None if elsewhere else attempt.folder)),
+        "recorded": shlex.quote(attempt.sha256),
+        "changed": CHANGED,
+        "flags": "--allow-ref " if allow_ref else "",
+    }
+    hides = where.is_far or allow_ref
+    common["into_log"] = _hidden(attempt, dpdisp) if hides else _PLAIN
+    common["at"] = _ASIDE if hides else ""
+    common["remember"] = _remembering(dpdisp)
+    if elsewhere:
+        # On another machine whoever watches keeps it there.
+        near = f'keep_left {shlex.quote(where.scratch)} "$attempt/left"'
+        keep = {"keep": "true" if where.is_far else near, "keeping": _script("keep.sh")}
+        return _ELSEWHERE.substitute(common, **keep, **_watching(attempt))
+    return _HERE.substitute(
+        common,
+        work=shlex.quote(where.scratch),
+        backward=shlex.join(traces.backward(attempt)),
+        tagging=_script("tags.sh"),
+        keeping=_script("keep.sh"),
+        work_pattern=shlex.quote(f"{_literal(where.scratch)}/*"),
+    )
+
+
+_PLAIN = '>> "$log" 2>&1 < /dev/null'
+#: DPDispatcher writes what it prints, unfiltered, into a file of the current folder too.
+_ASIDE = 'ln -sfn /dev/null "$attempt/dpdispatcher.log"\n    env -C "$attempt" '
+
+
+def _hidden(attempt: Attempt, dpdisp: Path) -> str:
+    """Return how output gets into the log without the connection settings."""
+    far = Path(__file__).parent / "far"
+    scripts = [str(far / "start.py"), str(far / "connection.py")]
+    words = [*program.interpreter(dpdisp), *scripts, str(attempt.submission)]
+    # It ends with what it reads, and must not hold the monitor's lock until then.
+    return f'2>&1 < /dev/null | {shlex.join(words)} 8>&- >> "$log"'
+
+
+def _script(name: str) -> str:
+    return (Path(__file__).parent / "far" / name).read_text(encoding="utf-8")
+
+
+def _remembering(dpdisp: Path) -> str:
+    python = program.interpreter(dpdisp)
+    if not any("python" in word for word in python):
+        # A program of the user's own stands before DPDispatcher: whose modules it has is unknown.
+        return "true"
+    return shlex.join([*python, str(Path(__file__).parent / "far" / "remember.py")])
+
+
+def _watching(attempt: Attempt) -> dict[str, object]:
+    names = (attempt.workflow, attempt.stage, attempt.name, *attempt.outputs)
+    return {
+        "python": shlex.quote(sys.executable),
+        "modules": _quoted(Path(__file__).resolve().parents[1]),
+        "names": shlex.join(names),
+        "over": int(Watched.OVER),
+        "collected": int(Watched.COLLECTED),
+        "nothing": int(Watched.NOTHING),
+        "silent": int(Watched.SILENT),
+        "unheard": " | ".join(f"*{shlex.quote(words)}*" for words in UNHEARD),
+    }
+
+
+def write(path: Path, script: str) -> None:
+    """Put the script in place; one that runs keeps reading the file it was started from."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
+    with part.open("x", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(script)
+    part.chmod(0o755)
+    part.replace(path)
+
+
+def _exports(environ: Mapping[str, str]) -> str:
+    return "\n".join(
+        f"export {name}={shlex.quote(environ[name])}" for name in PASSED_ON if name in environ
+    )
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(os.fspath(path))
+
+
+def _literal(text: str) -> str:
+    return "".join(f"\\{letter}" if letter in "*?[]\\" else letter for letter in text)

@@ -1,0 +1,37 @@
+"""Commands that compute on after all of their shells were killed.
+
+Nobody is left to write down how such a command ends. That it outlived its shells is noted while it
+is seen to; then what it was to bring back tells whether it came to its end, and a person, or the
+stage's own verification, whether it ended well.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reconciler.attempt.paths import Attempt
+from reconciler.evidence.collect import Evidence
+
+
+def note(attempt: Attempt, evidence: Evidence) -> None:
+    """Write down which jobs of the attempt are seen to compute without their shells.
+
+    A shell that was left after all, and has told of the end, takes that back.
+    """
+    for job in _seen(evidence):
+        _place(attempt, job).touch()
+    for one in evidence.jobs:
+        if one.tag and not one.alone:
+            _place(attempt, one.name).unlink(missing_ok=True)
+
+
+def _place(attempt: Attempt, job: str) -> Path:
+    return attempt.folder / f"job-{job}.alone"
+
+
+def _seen(evidence: Evidence) -> list[str]:
+    unasked = evidence.scheduler is not None and evidence.queue is None
+    if evidence.silence is not None or unasked:
+        return []
+    known = (job for job in evidence.jobs if job.started and job.id is not None)
+    return [job.name for job in known if job.lock_held and not job.id_alive]

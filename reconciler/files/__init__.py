@@ -1,0 +1,1 @@
+"""The files around an attempt: what it found, carried on, left and brought back."""

@@ -1,0 +1,35 @@
+"""Results that wait in a scratch copy, brought back where DPDispatcher cannot any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reconciler.attempt import recorded as genuine
+from reconciler.attempt.paths import Attempt
+from reconciler.records import traces
+from service.root.clock import system_clock, utc_text
+from service.root.disk import write_whole
+
+
+def bring_back(attempt: Attempt) -> None:
+    """Move what the attempt's jobs were to bring back into its place, then mark it as collected.
+
+    For an attempt whose jobs are over and whose root was moved: its submission names a place that
+    is gone. May be done again after it was cut off at any point.
+    """
+    own = genuine.submission_of(attempt) or {}
+    base = attempt.root / str(own.get("work_base", "."))
+    for copy in traces.scratch_copies(attempt):
+        for pattern in traces.backward(attempt):
+            for found in copy.glob(pattern):
+                _move(found, base / found.relative_to(copy))
+    bound = f"0\n{attempt.tag} {utc_text(system_clock())}\n".encode()
+    write_whole(attempt.exit_code_record, bound)
+    write_whole(attempt.exit_code_marker, b"0\n")
+    write_whole(attempt.done_marker, bound)
+
+
+def _move(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.is_dir():
+        source.replace(target)

@@ -1,0 +1,194 @@
+"""Jobs that somebody launched by hand, as the published protocol says, recognised by their traces.
+
+Submission and wrapper lie in the stage's folder, and the wrapper runs in the tmux session
+``dpdisp_STAGE``, or has left its exit code and its mark that it is done. Such a job becomes an
+attempt that was taken over: it is judged by what it left, and nothing is computed beside it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eventstore.regular import NotRegular, read_regular
+from lifecycle.errors import LifecycleError
+from lifecycle.payload import models as p
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Stage, Workflow
+from reconciler.attempt.markers import digests
+from reconciler.host import processes, tmux
+from reconciler.host import small_files as plain
+from service.root.clock import utc_text
+
+if TYPE_CHECKING:
+    from lifecycle.payload.models import Payload
+    from reconciler.context import Jobs
+
+Timed = tuple["Payload", str]
+"""A command, and when it was so (UTC, the log's form)."""
+
+SUBMISSION, WRAPPER = "submission.json", "dpdisp-run.sh"
+#: What a wrapper of ours says of itself.
+_OURS = b"# Watches one attempt of a stage."
+#: Bytes of a wrapper and of a marker that are looked at.
+_LONGEST = 1_000_000
+_WAITS = (Status.READY, Status.PREPARING)
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A job that was launched by hand.
+
+    ``session`` is its tmux session, ``since`` when it began, in seconds since the epoch. ``code``
+    and ``ended`` are the exit code that its wrapper left and when, None while it runs.
+    """
+
+    stage: str
+    session: str
+    since: float
+    code: int | None = None
+    ended: float | None = None
+
+
+def may_be(root: Path, state: Workflow) -> list[Stage]:
+    """Return the stages that a job may have been launched for by hand: their wrapper is there."""
+    return [
+        stage
+        for stage in state.stages.values()
+        if stage.status in _WAITS
+        and stage.open_attempt is None
+        and (root / stage.id / WRAPPER).exists()
+    ]
+
+
+def found(root: Path, state: Workflow, stages: Iterable[Stage]) -> list[Launched]:
+    """Return the jobs of the stages that were launched by hand in this root."""
+    candidates = [stage for stage in stages if _is_prepared_by_hand(root, stage)]
+    sessions = tmux.sessions(os.environ) if candidates else {}
+    jobs = (_of(root, state, stage, sessions) for stage in candidates)
+    return [job for job in jobs if job is not None]
+
+
+def _is_prepared_by_hand(root: Path, stage: Stage) -> bool:
+    """Whether submission and wrapper of somebody else lie in the stage's folder."""
+    folder = root / stage.id
+    try:
+        wrapper = read_regular(folder / WRAPPER, _LONGEST)
+    except (NotRegular, OSError):
+        return False
+    return (folder / SUBMISSION).is_file() and _OURS not in wrapper
+
+
+def _of(
+    root: Path, state: Workflow, stage: Stage, sessions: Mapping[str, tuple[int, tuple[str, ...]]]
+) -> Launched | None:
+    name = f"dpdisp_{stage.id}".replace(".", "_").replace(":", "_")
+    created, folders = sessions.get(name, (0, ()))
+    if any(_is_below(folder, root) for folder in folders):
+        return Launched(stage.id, name, created)
+    return _ended(root, state, stage, name)
+
+
+def _is_below(folder: str, root: Path) -> bool:
+    return Path(os.path.realpath(folder)).is_relative_to(root.resolve())
+
+
+def _ended(root: Path, state: Workflow, stage: Stage, session: str) -> Launched | None:
+    """Return a job whose wrapper is through, by what it left since the stage last ended."""
+    folder = root / stage.id
+    done, code = folder / "DPDISP_DONE", folder / "DPDISP_EXIT_CODE"
+    number = plain.number(plain.text(code).strip())
+    newest = stage.attempt
+    earlier = (newest.ended_at if newest is not None else None) or state.created
+    if number is None or not done.is_file() or _names_an_attempt(done):
+        return None
+    ended = done.stat().st_mtime
+    if ended < _seconds(earlier):
+        return None
+    # The wrapper was put there before it ran.
+    since = min((folder / WRAPPER).stat().st_mtime, code.stat().st_mtime)
+    return Launched(stage.id, session, since, number, ended)
+
+
+def _names_an_attempt(marker: Path) -> bool:
+    return len(plain.text(marker).split("\n")) > 2
+
+
+def _seconds(moment: str) -> float:
+    try:
+        return datetime.fromisoformat(moment).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def commands(root: Path, stage: Stage, job: Launched, now: datetime) -> list[Timed]:
+    """Return the commands by which a job that was launched by hand becomes an attempt."""
+    began = _moment(job.since, now)
+    (submission,) = digests(root, [f"{stage.id}/{SUBMISSION}"])
+    id_ = f"att-{len(stage.attempts) + 1:04d}"
+    host, boot_id = processes.host(), processes.boot_id()
+    started = p.AttemptStarted(
+        stage=stage.id,
+        mode="tmux",
+        root=str(root),
+        work_dir=stage.id,
+        submission=submission.path,
+        submission_sha256=submission.sha256,
+        wrapper=f"{stage.id}/{WRAPPER}",
+        session=job.session,
+        host=host,
+        boot_id=boot_id,
+        taken_over=True,
+    )
+    launched = p.StageLaunched(
+        stage=stage.id, attempt=id_, mode="tmux", session=job.session, host=host, boot_id=boot_id
+    )
+    return [(started, began), (launched, began)]
+
+
+def _moment(seconds: float, now: datetime) -> str:
+    return utc_text(min(datetime.fromtimestamp(seconds, UTC), now))
+
+
+def take_over(jobs: Jobs, job: Launched) -> None:
+    """Record that a job was launched by hand; raises what the rules raise."""
+    stage = jobs.service.state().stage(job.stage)
+    jobs.record_each(*commands(jobs.root, stage, job, jobs.service.clock()))
+    jobs.say(
+        f"{job.stage}: its job was launched by hand ({job.session}); it is taken over, and nothing "
+        "is computed beside it",
+        stage=job.stage,
+    )
+
+
+def take_over_all(jobs: Jobs) -> None:
+    """Take over every job that was launched by hand; tell of one that the rules refuse."""
+    state = jobs.service.state()
+    for job in found(jobs.root, state, may_be(jobs.root, state)):
+        try:
+            with jobs.sole(job.stage):
+                if jobs.service.state().stage(job.stage).open_attempt is None:
+                    take_over(jobs, job)
+        except LifecycleError as error:
+            text = f"{job.stage}: a job was launched by hand ({job.session}): {error.message}"
+            jobs.say(text, level="warning", stage=job.stage)
+
+
+def borne_out(root: Path, state: Workflow, stage: Stage, now: datetime) -> list[Timed]:
+    """Return what the traces of a job bear out of an edit that says it was launched, or is over.
+
+    Nothing where they do not.
+    """
+    stages = [stage] if stage.status in _WAITS and stage.open_attempt is None else []
+    for job in found(root, state, stages):
+        launched = commands(root, stage, job, now)
+        if job.ended is None or job.code != 0:
+            return launched
+        id_ = f"att-{len(stage.attempts) + 1:04d}"
+        over = p.StageComputed(stage=stage.id, attempt=id_, exit_code=0)
+        return [*launched, (over, _moment(job.ended, now))]
+    return []

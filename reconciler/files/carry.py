@@ -1,0 +1,153 @@
+"""Checkpoint files that an attempt left, carried into the next attempt of the same definition.
+
+``parameters.carry`` names them by patterns. The next attempt gets copies of its own, so that what
+its job does to them changes nothing of what was kept.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from glob import escape
+from pathlib import Path
+from typing import Any
+
+from eventstore.private import make_folder
+from lifecycle.payload import models as p
+from lifecycle.state.workflow import Attempt as Recorded
+from lifecycle.state.workflow import Stage, is_below
+from reconciler.attempt.markers import digests
+from reconciler.attempt.paths import Attempt
+from reconciler.context import Jobs
+from reconciler.errors import MissingInput
+from reconciler.far.brought import digest_of
+from reconciler.submission import fields as shape
+from service.root.root import MARKER
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """Files of an earlier attempt, and where each lies; paths relative to the stage's folder."""
+
+    source: str
+    files: tuple[p.FileDigest, ...]
+    places: Mapping[str, Path]
+
+
+def patterns_of(stage: Stage) -> list[str]:
+    """Return what a stage carries on, as far as it is said in patterns."""
+    found = stage.parameters.get("carry")
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+
+
+def is_carried(stage: str, path: str, patterns: Sequence[str]) -> bool:
+    """Whether a file of the stage, by its path from the root, fits one of its patterns."""
+    own = path.removeprefix(f"{stage}/")
+    return is_below(path, stage) and any(fnmatchcase(own, pattern) for pattern in patterns)
+
+
+def to_carry(jobs: Jobs, stage: Stage) -> Carried | None:
+    """Return what the next attempt of the stage goes on from, None where there is nothing.
+
+    Only an attempt that was started from the same definition and the same inputs counts, and only
+    files that are still as it left them. Raises UnusableSubmission where ``carry`` is no list of
+    texts.
+    """
+    if stage.parameters.get("carry") is not None:
+        shape.texts(stage.parameters, ["carry"], "parameters.")
+    patterns = patterns_of(stage)
+    if not patterns or not stage.parameters.get("command"):
+        return None
+    # What the last attempt left may just have been recorded.
+    for one in reversed(jobs.service.state().stage(stage.id).attempts):
+        if one.outdated_by is not None:
+            return None
+        found = dict(_left(jobs.root, stage.id, one, patterns))
+        if not found:
+            continue
+        changed = _changed_inputs(jobs.root, one)
+        if changed:
+            text = f"{stage.id}: nothing is carried on from {one.id}: {changed} has changed since"
+            jobs.say(text, stage=stage.id, attempt=one.id)
+            return None
+        files = [file for file in one.left if file["path"] in found]
+        known = (p.FileDigest(path=f["path"], size=f["size"], sha256=f["sha256"]) for f in files)
+        return Carried(one.id, tuple(known), found)
+    return None
+
+
+def _left(
+    root: Path, stage: str, one: Recorded, patterns: Sequence[str]
+) -> Iterator[tuple[str, Path]]:
+    """Yield the files to carry that are where they were put, or were moved aside, each by path."""
+    for file in one.left:
+        path, at = file["path"], file.get("at")
+        if file.get("link") is not None or not is_carried(stage, path, patterns):
+            continue
+        kept = root / stage / ".attempts" / one.name / "kept" / path
+        places = [root / at] if at is not None else [root / path, kept]
+        place = next((place for place in places if _is(place, file)), None)
+        if place is not None:
+            yield path, place
+
+
+def _is(place: Path, file: Mapping[str, Any]) -> bool:
+    """Whether a file lies there that is as the log has it."""
+    if place.is_symlink() or not place.is_file() or place.stat().st_size != file["size"]:
+        return False
+    return digest_of(place) == str(file["sha256"])
+
+
+def _changed_inputs(root: Path, one: Recorded) -> str:
+    """Return the inputs of an attempt that are not what it was started from."""
+    changed = []
+    for known in one.inputs:
+        try:
+            (now,) = digests(root, [known["path"]])
+        except MissingInput:
+            changed.append(known["path"])
+        else:
+            changed += [known["path"]] if now.sha256 != known["sha256"] else []
+    return ", ".join(changed)
+
+
+def place_of(attempt: Attempt) -> Path:
+    """Return where an attempt keeps what it goes on from."""
+    return attempt.folder / "carry"
+
+
+def put_aside(attempt: Attempt, carried: Carried) -> None:
+    """Give the attempt what it goes on from; a second name where the file system knows them."""
+    home = attempt.root / MARKER
+    attempt.stage_folder.mkdir(parents=True, exist_ok=True)
+    make_folder(attempt.folder.parent, home)
+    make_folder(attempt.folder, home)
+    for path, source in carried.places.items():
+        target = place_of(attempt) / path.removeprefix(f"{attempt.stage}/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(source, target)
+        except OSError:
+            shutil.copy2(source, target)
+
+
+def drop(attempt: Attempt) -> None:
+    """Take away what an attempt that came to nothing was to go on from: second names alone."""
+    shutil.rmtree(place_of(attempt), ignore_errors=True)
+
+
+def sending(given: Mapping[str, Any], attempt: Attempt, carried: Carried) -> dict[str, Any]:
+    """Return a submission that sends the files along and puts them where the command finds them."""
+    result = copy.deepcopy(dict(given))
+    (task,) = result["task_list"]
+    place = f".attempts/{attempt.name}/carry"
+    own = [path.removeprefix(f"{attempt.stage}/") for path in carried.places]
+    task["forward_files"] = [*task["forward_files"], *(escape(f"{place}/{path}") for path in own)]
+    moving = f"cp -a {shlex.quote(place)}/. . && rm -r .attempts || exit 74"
+    task["command"] = f"{moving}\n{task['command']}"
+    return result

@@ -1,0 +1,280 @@
+"""Whether what was computed is still what the log holds of it, and from what it was computed.
+
+A result is compared with the digest that was recorded when its stage was completed, what an
+attempt read with the digest at its start. A file that has not been touched since needs no digest:
+its change time tells, which nobody sets by hand.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from stat import S_IFDIR
+from typing import TYPE_CHECKING, Any
+
+from lifecycle.errors import NeedsConsent
+from lifecycle.state.dependencies import downstream
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Stage, Workflow
+from projections.words.times import utc_seconds
+
+if TYPE_CHECKING:
+    from lifecycle.payload.models import Payload
+    from service.root.root import Root
+
+_PAST = {"changed": "has changed", "missing": "is missing", "touched": "was touched"}
+#: Seconds before a record was made in which a file that it tells of may still have been written.
+_MARGIN = 1.0
+#: Bytes up to which a touched file is compared by its digest in a quick look too.
+_QUICK = 64 * 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """A file that is not what the log holds of it.
+
+    ``what``: result, input. ``kind``: changed, missing, or touched, which a quick look leaves to
+    a deep one.
+    """
+
+    stage: str
+    attempt: str | None
+    what: str
+    path: str
+    kind: str
+    since: str
+    #: Seconds after that at which the file was last touched; None where it is not there.
+    after: float | None = None
+
+    @property
+    def is_changed_input(self) -> bool:
+        """Whether its stage is stale for it."""
+        return self.what == "input" and self.kind != "touched"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        fields = ("stage", "attempt", "what", "path", "kind", "since", "after")
+        return {name: getattr(self, name) for name in fields}
+
+    def __str__(self) -> str:
+        how = f"{self.stage} left it" if self.what == "result" else f"{self.attempt} read it"
+        return f"{self.stage}: {self.path} {self._happened} {how} ({utc_seconds(self.since)})"
+
+    @property
+    def _happened(self) -> str:
+        if self.after is None or self.kind == "missing":
+            return f"{_PAST[self.kind]} since"
+        return f"{self.kind if self.kind == 'changed' else 'was touched'} {_span(self.after)} after"
+
+
+def _span(seconds: float) -> str:
+    """Return how long it was, in its largest unit: ``2 h``."""
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
+
+
+class ChangedResult(NeedsConsent):
+    """A stage would build on a result that is not what was verified."""
+
+    code = "changed_result"
+
+    def __init__(self, stage: str, found: list[Deviation]) -> None:
+        listed = "; ".join(map(str, found))
+        source = found[0].stage
+        super().__init__(
+            f"{stage} is not dispatched: {listed}. Put it back; or `wfctl verify {source} --adopt "
+            f'--reason "…"` takes it as it is; or `wfctl rerun {source} --reason "…"` computes it '
+            "again.",
+            stage=stage,
+            changed=[one.to_dict() for one in found],
+        )
+
+
+class StaleStages(NeedsConsent):
+    """Results rest on what has changed since, and the workflow says that this stops it."""
+
+    code = "stale_stages"
+
+    def __init__(self, reasons: dict[str, list[str]], what_next: str) -> None:
+        super().__init__(f"{told(reasons)}. {what_next}", stale=reasons)
+
+
+def told(reasons: dict[str, list[str]]) -> str:
+    """Say which stages are stale and why, on one line."""
+    stages = "; ".join(f"{id_} ({', '.join(why)})" for id_, why in reasons.items())
+    return f"stale: {stages}"
+
+
+def deviations(
+    root: Path, state: Workflow, *, deep: bool = False, only: Iterable[str] | None = None
+) -> list[Deviation]:
+    """Return what of the completed stages is not as the log holds it; ``deep``: by whole digests.
+
+    ``only`` names the stages to look at.
+    """
+    stages = state.stages.values() if only is None else map(state.stage, only)
+    found: list[Deviation] = []
+    for stage in stages:
+        if stage.status is Status.COMPLETED:
+            found += changed_results(root, stage, deep=deep)
+            found += _inputs(root, stage, deep)
+    return found
+
+
+def stale(state: Workflow, found: Iterable[Deviation]) -> dict[str, list[str]]:
+    """Return the completed stages that a fresh computation would compute from something else.
+
+    Stage → the reasons, by name: an input that changed, or a stage upstream that is stale itself.
+    """
+    reasons: dict[str, list[str]] = {}
+    for one in found:
+        if one.is_changed_input:
+            reasons.setdefault(one.stage, []).append(str(one).partition(": ")[2])
+    graph = {id_: stage.depends_on for id_, stage in state.stages.items()}
+    for source in list(reasons):
+        for id_ in downstream(graph, [source]):
+            if state.stages[id_].status is Status.COMPLETED:
+                reasons.setdefault(id_, []).append(f"{source}, which it rests on, is stale")
+    return {id_: reasons[id_] for id_ in state.stages if id_ in reasons}
+
+
+def changed_results(root: Path, stage: Stage, *, deep: bool = False) -> Iterator[Deviation]:
+    """Yield the results of a completed stage that are not as they were when it was completed."""
+    since = stage.completed_at
+    if since is None:
+        return
+    attempt, limit = stage.attempt.id if stage.attempt else None, _limit(since)
+    for one in _suspects(root, stage.results, limit, deep):
+        kind = _kind(root, one, deep)
+        if kind is not None:
+            after = _after(root / one["path"], since)
+            yield Deviation(stage.id, attempt, "result", one["path"], kind, since, after)
+
+
+def check_results(root: Path, state: Workflow, stage: Stage) -> None:
+    """Raise `ChangedResult` where a stage would build on what is no longer what was computed."""
+    for id_ in stage.depends_on:
+        upstream = state.stage(id_)
+        if upstream.status is not Status.COMPLETED:
+            continue
+        found = [one for one in changed_results(root, upstream) if one.kind != "touched"]
+        if found:
+            raise ChangedResult(stage.id, found)
+
+
+def _inputs(root: Path, stage: Stage, deep: bool) -> Iterator[Deviation]:
+    attempt = stage.attempt
+    if attempt is None or attempt.taken_over:
+        return
+    since = attempt.started_at
+    limit = _limit(since)
+    for one in _suspects(root, attempt.inputs, limit, deep):
+        kind = _kind(root, one, deep)
+        if kind is not None:
+            after = _after(root / one["path"], since)
+            yield Deviation(stage.id, attempt.id, "input", one["path"], kind, since, after)
+
+
+def _limit(since: str) -> float:
+    """Return the change time from which on a file may be another than the one recorded."""
+    return datetime.fromisoformat(since).timestamp() - _MARGIN
+
+
+def _suspects(
+    root: Path, recorded: Iterable[dict[str, Any]], limit: float, deep: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield the files that may be others than those recorded; ``deep``: all of them."""
+    # It goes over each file of each stage: no object is made of a path, nothing is asked twice.
+    stat, top = os.stat, f"{root}/"
+    for one in recorded:
+        place = top + one["path"]
+        try:
+            found = stat(place)
+        except OSError:
+            yield one
+            continue
+        touched = found.st_ctime >= limit
+        if touched or deep or (found.st_mode & S_IFDIR and _touched_below(place, limit)):
+            yield one
+
+
+def _kind(root: Path, recorded: dict[str, Any], deep: bool) -> str | None:
+    """Return what a file that may be another one is; None where it is as recorded."""
+    if not (root / recorded["path"]).exists():
+        return "missing"
+    if recorded["size"] > _QUICK and not deep:
+        return "touched"
+    return None if _is_as(root, recorded) else "changed"
+
+
+def _after(place: Path, since: str) -> float | None:
+    try:
+        touched = place.stat().st_ctime
+    except OSError:
+        return None
+    return max(touched - datetime.fromisoformat(since).timestamp(), 0.0)
+
+
+def _touched_below(place: str, limit: float) -> bool:
+    """Whether anything in a folder was put there or written to later."""
+    for folder, folders, names in os.walk(place):
+        if any(os.lstat(f"{folder}/{name}").st_ctime >= limit for name in (*folders, *names)):
+            return True
+    return False
+
+
+def _is_as(root: Path, recorded: dict[str, Any]) -> bool:
+    return _now(root, recorded["path"]) == (recorded["size"], recorded["sha256"])
+
+
+def _now(root: Path, path: str) -> tuple[int, str] | None:
+    from reconciler.attempt.markers import digests
+    from reconciler.errors import MissingInput  # only where a file was touched
+
+    try:
+        (found,) = digests(root, [path])
+    except MissingInput:
+        return None
+    return found.size, found.sha256
+
+
+def unrecorded(root: Root, state: Workflow, found: Iterable[Deviation]) -> list[Payload]:
+    """Return the commands that record which results are not as recorded, where it is news.
+
+    Roots of one log on several hosts each hold what was computed there: what is merely not in
+    this one is no news of it.
+    """
+    seen: dict[str, dict[str, str]] = {}
+    for one in found:
+        if one.what == "result" and one.kind != "touched":
+            seen.setdefault(one.stage, {})[one.path] = one.kind
+    return [
+        _changed(root.path, stage.id, seen.get(stage.id, {}))
+        for stage in state.stages.values()
+        if {one["path"]: one["kind"] for one in stage.changed} != seen.get(stage.id, {})
+        and ("changed" in seen.get(stage.id, {}).values() or _was_computed_here(root, stage))
+    ]
+
+
+def _was_computed_here(root: Root, stage: Stage) -> bool:
+    attempt = stage.attempt
+    if attempt is None or attempt.root == str(root.path):
+        return True
+    from service.writing.place import was_here  # a root is seldom moved
+
+    return was_here(root, attempt.root, attempt.host)
+
+
+def _changed(root: Path, stage: str, kinds: dict[str, str]) -> Payload:
+    from lifecycle.payload import models as p  # few looks find anything
+
+    files: list[dict[str, Any]] = []
+    for path, kind in kinds.items():
+        size, sha256 = (_now(root, path) if kind == "changed" else None) or (None, None)
+        files.append({"path": path, "kind": kind, "size": size, "sha256": sha256})
+    return p.ResultsChanged.model_validate({"stage": stage, "files": files})

@@ -1,0 +1,248 @@
+"""What an attempt wrote beside its outputs: sorted out once it is over, and never removed.
+
+The wrapper gives each file a second name below the attempt's folder before DPDispatcher cleans up.
+From there a file comes into the stage's folder, where nothing else lies in its place and no limit
+holds it back; what it was and where it is then goes into a list that is written first, so that a
+crash in between loses nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lifecycle.payload import models as p
+from lifecycle.state.workflow import Stage, Workflow
+from reconciler.attempt import execution_host as machine
+from reconciler.attempt.paths import Attempt
+from reconciler.errors import MachineUnreachable, UnusableProfile
+from reconciler.far.brought import Left, brought, digest_of
+from reconciler.files.carry import patterns_of
+from reconciler.records import traces
+from service.root.disk import write_whole
+
+if TYPE_CHECKING:
+    from lifecycle.payload.models import Payload
+
+_KEEP = Path(__file__).parent / "far" / "keep.sh"
+#: Bytes that are brought from another machine where nobody says how many may be.
+_FAR_LIMIT = 10**8
+#: What says so, in the parameters of a stage or in its backend profile.
+LIMIT = "bring_back_limit"
+#: Files that an event names; the list beside the attempt names all.
+_NAMED = 500
+
+
+def left_by(state: Workflow, stage: Stage, attempt: Attempt, *, bring: bool) -> list[Payload]:
+    """Sort out what an attempt of the stage left; return the command that records it.
+
+    Where its machine cannot be reached, a note says where it is.
+    """
+    try:
+        limit = limit_of(state, stage, attempt)
+        found = sort_out(attempt, bring=bring, limit=limit, wanted=patterns_of(stage))
+    except MachineUnreachable as error:
+        where = f"{machine.of(attempt).scratch}/left"
+        text = f"{attempt.id}: what it left stays in {where} on its machine: {error.message}"
+        return [p.NoteLogged(stage=stage.id, text=text)]
+    return [found] if found is not None else []
+
+
+def sort_out(
+    attempt: Attempt, *, bring: bool, limit: int | None, wanted: Sequence[str] = ()
+) -> p.AttemptLeft | None:
+    """Sort out what an attempt left; return the command that records it, None where it is nothing.
+
+    ``bring``: into the stage's folder, as far as it all together has no more than ``limit`` bytes.
+    What fits a ``wanted`` pattern is brought to this machine in any case, as the next attempt goes
+    on from it. May be done again after it was cut off at any point, and then comes to the same.
+    """
+    known = _listed(attempt)
+    if known is None:
+        known = _found(attempt, bring, limit, wanted)
+        if not known and not attempt.kept.is_dir():
+            return None
+        _write_list(attempt, known)
+    _put_in_place(attempt, known)
+    return _command(attempt, known)
+
+
+def _command(attempt: Attempt, known: Sequence[Left]) -> p.AttemptLeft | None:
+    if not known:
+        return None
+    content = attempt.left_list.read_bytes()
+    return p.AttemptLeft(
+        stage=attempt.stage,
+        attempt=attempt.id,
+        files=[p.LeftFile.model_validate(asdict(one)) for one in known[:_NAMED]],
+        more=max(0, len(known) - _NAMED),
+        host=_host(attempt, known),
+        record=p.FileDigest(
+            path=str(attempt.left_list.relative_to(attempt.root)),
+            size=len(content),
+            sha256=hashlib.sha256(content).hexdigest(),
+        ),
+    )
+
+
+def _host(attempt: Attempt, known: Iterable[Left]) -> str | None:
+    """Name the machine on which files stayed, if any did."""
+    stayed = any(left.at is not None and left.at.startswith("/") for left in known)
+    return traces.facts(attempt).job_host if stayed else None
+
+
+def _listed(attempt: Attempt) -> list[Left] | None:
+    found = traces.read_json(attempt.left_list)
+    return None if found is None else [Left(**one) for one in found["files"]]
+
+
+def _write_list(attempt: Attempt, known: Sequence[Left]) -> None:
+    text = json.dumps({"files": [asdict(one) for one in known]}, indent=1)
+    write_whole(attempt.left_list, text.encode("utf-8", "surrogateescape") + b"\n")
+
+
+def _found(attempt: Attempt, bring: bool, limit: int | None, wanted: Sequence[str]) -> list[Left]:
+    where = machine.of(attempt)
+    if where.is_far:
+        there = list(brought(attempt, limit if bring else 0, wanted))
+        return [*_sorted_out(attempt, list(_news(attempt)), bring, None), *there]
+    _keep(attempt, where.scratch)
+    return _sorted_out(attempt, list(_news(attempt)), bring, limit)
+
+
+def _keep(attempt: Attempt, scratch: str) -> None:
+    """Keep what still lies in scratch copies: its monitor may not have come to it."""
+    if not traces.copies_below(Path(scratch)):
+        return
+    script = '. "$0" && keep_left "$1" "$2"'
+    command = ["bash", "-c", script, str(_KEEP), scratch, str(attempt.kept)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise OSError(f"{attempt.tag}: what it wrote cannot be kept: {done.stderr.strip()[-500:]}")
+
+
+def _news(attempt: Attempt) -> Iterator[Left]:
+    """Yield what was kept and is neither collected already nor an input that did not change."""
+    for file in list(_files_below(attempt.kept)):
+        path = str(file.relative_to(attempt.kept))
+        place = attempt.root / path
+        if not _is_same(file, place):
+            yield _of(file, path)
+            continue
+        file.unlink()
+    yield from _printed(attempt)
+
+
+def _printed(attempt: Attempt) -> Iterator[Left]:
+    """Yield what the jobs printed and is in place already."""
+    for path in attempt.logs if attempt.launch_record.exists() else ():
+        place = attempt.root / path
+        if not os.path.lexists(attempt.kept / path) and place.is_file() and place.stat().st_size:
+            yield _of(place, path)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        links = [name for name in folders if (Path(place) / name).is_symlink()]
+        yield from (Path(place) / name for name in sorted([*names, *links]))
+
+
+def _is_same(file: Path, place: Path) -> bool:
+    if not os.path.lexists(place):
+        return False
+    if file.is_symlink() or place.is_symlink():
+        return file.is_symlink() and place.is_symlink() and file.readlink() == place.readlink()
+    if not place.is_file() or file.stat().st_size != place.stat().st_size:
+        return False
+    return file.samefile(place) or digest_of(file) == digest_of(place)
+
+
+def _of(file: Path, path: str) -> Left:
+    if file.is_symlink():
+        target = str(file.readlink())
+        return Left(path, 0, hashlib.sha256(os.fsencode(target)).hexdigest(), link=target)
+    return Left(path, file.stat().st_size, digest_of(file))
+
+
+def _sorted_out(
+    attempt: Attempt, found: Sequence[Left], bring: bool, limit: int | None
+) -> list[Left]:
+    """Say of each file where it goes; the smallest first, as far as the limit reaches."""
+    total, places = 0, dict[str, str | None]()
+    for left in sorted(found, key=lambda one: (one.path not in attempt.logs, one.size, one.path)):
+        total += left.size
+        fits = limit is None or total <= limit or left.path in attempt.logs
+        goes = bring and fits and left.path.startswith(f"{attempt.stage}/")
+        free = _is_free(attempt, left)
+        places[left.path] = None if goes and free else _kept_at(attempt, left.path)
+    return [Left(left.path, left.size, left.sha256, places[left.path], left.link) for left in found]
+
+
+def _is_free(attempt: Attempt, left: Left) -> bool:
+    """Whether a file can lie where the job wrote it: nobody's file is ever overwritten."""
+    place = attempt.root / left.path
+    if not os.path.lexists(attempt.kept / left.path):
+        return True  # it was brought back already
+    above = place.parent
+    while not os.path.lexists(above):
+        above = above.parent
+    inside = above.resolve().is_relative_to(attempt.root.resolve())
+    return inside and above.is_dir() and not os.path.lexists(place)
+
+
+def _kept_at(attempt: Attempt, path: str) -> str:
+    return str((attempt.kept / path).relative_to(attempt.root))
+
+
+def _put_in_place(attempt: Attempt, known: Iterable[Left]) -> None:
+    for left in known:
+        kept, place = attempt.kept / left.path, attempt.root / left.path
+        if left.at is not None or not os.path.lexists(kept) or os.path.lexists(place):
+            continue
+        place.parent.mkdir(parents=True, exist_ok=True)
+        kept.rename(place)
+    _remove_empty(attempt.kept)
+
+
+def _remove_empty(folder: Path) -> None:
+    for place, _, _ in os.walk(folder, topdown=False):
+        if not any(Path(place).iterdir()):
+            Path(place).rmdir()
+
+
+def limit_of(state: Workflow, stage: Stage, attempt: Attempt) -> int | None:
+    """Return how many bytes of what it left an attempt brings back, None for all of them.
+
+    Raises UnusableProfile where neither a number of bytes nor words such as ``2 GB`` say so.
+    """
+    for given in (stage.parameters, state.profile(stage)):
+        if given.get(LIMIT) is not None:
+            found = size_of(given[LIMIT])
+            if found is None:
+                raise UnusableProfile(LIMIT, "bytes, or words such as 2 GB", given[LIMIT])
+            return found
+    return _FAR_LIMIT if machine.of(attempt).is_far else None
+
+
+def size_of(value: Any) -> int | None:
+    """Return bytes for a number of them or for words such as ``2 GB``; None where it is neither."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    if not isinstance(value, str):
+        return None
+    number, unit = _split(value.strip())
+    factor = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}.get(unit.upper())
+    return None if factor is None or not number else int(float(number) * factor)
+
+
+def _split(text: str) -> tuple[str, str]:
+    digits = len(text) - len(text.lstrip("0123456789."))
+    number = text[:digits]
+    return (number if number.count(".") <= 1 and number != "." else ""), text[digits:].strip()

@@ -1,0 +1,1 @@
+"""The loop: session after session, step after step, until nothing is left to do."""

@@ -1,0 +1,254 @@
+"""An external agent: a program that is given one task of one stage, and its prompt.
+
+The log is believed, not the agent: what it says is kept, what it did is read from the events.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from lifecycle.payload import models as p
+from reconciler.context import Jobs
+from reconciler.errors import AgentMissing, AgentNotStarted
+from reconciler.host import processes
+from reconciler.host.processes import Process
+
+#: Seconds between two looks at an agent, and those it has to end once it is asked to.
+_GLANCE = 0.1
+_GRACE = 5.0
+#: Where an agent's prompts and words are kept, and which one works, below ``.wfctl/``.
+FOLDER = "agents"
+RECORD = "agent.json"
+#: What the folder of tasks is called that are of no stage; no stage can be called so.
+_NO_STAGE = "init.sh"
+#: The variable by which an agent, and what it starts, knows its prompt.
+_PROMPT = "WFCTL_PROMPT"
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A command that takes a prompt on stdin; ``time_limit`` in seconds for each task.
+
+    By its ``name`` its events are told.
+    """
+
+    words: tuple[str, ...]
+    time_limit: float
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What an agent is to do: a stage (None: of no stage), the kind of work, and the prompt."""
+
+    stage: str | None
+    kind: str
+    prompt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """How an agent ended: its exit code, negative for a signal; what it said is in ``output``.
+
+    ``stopped``: it was ended from here, as it took too long or somebody asked.
+    """
+
+    exit_code: int
+    seconds: float
+    stopped: bool
+    output: str
+
+    @property
+    def was_lost(self) -> bool:
+        """Whether somebody else's signal ended it: no fault of its own."""
+        return self.exit_code < 0 and not self.stopped
+
+    def __str__(self) -> str:
+        how = f"exited {self.exit_code}" if self.exit_code >= 0 else f"signal {-self.exit_code}"
+        return f"{'was stopped' if self.stopped else how} after {self.seconds:.0f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Working:
+    """The agent at work, as a later loop can tell it: its process and the prompt it was given."""
+
+    pid: int
+    ticks: int
+    boot_id: str
+    prompt: str
+
+    def is_left(self) -> bool:
+        """Say whether the very process lives, or something that it began, in its own group.
+
+        Where it is gone its id may be another's: the group counts as its own only while a process
+        of it began with the prompt in its environment, which is of one task alone.
+        """
+        if Process(self.pid, self.ticks, self.boot_id).is_alive():
+            return True
+        same_boot = processes.boot_id() == self.boot_id
+        return same_boot and processes.group_began_with(self.pid, f"{_PROMPT}={self.prompt}")
+
+
+def agent_of(command: str, time_limit: float, folder: Path, name: str | None = None) -> Agent:
+    """Return the agent that a command line names; a path in it is taken from ``folder``.
+
+    Without a ``name`` it is called as its program is. Raises `AgentMissing` where there is no such
+    program, before anything is started.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise AgentMissing(command) from error
+    found = shutil.which(folder / words[0] if words and "/" in words[0] else "".join(words[:1]))
+    if found is None:
+        raise AgentMissing(command)
+    return Agent((str(found), *words[1:]), time_limit, name or Path(words[0]).name)
+
+
+def hand_over(jobs: Jobs, agent: Agent, task: Task, is_over: Callable[[], bool]) -> Left:
+    """Give a task to the agent and wait until it has ended.
+
+    It is stopped where its time is up or ``is_over`` says so. Raises `AgentNotStarted`.
+    """
+    folder = _fresh(jobs.service.root.folder / FOLDER / (task.stage or _NO_STAGE))
+    prompt = folder / "prompt.md"
+    prompt.write_text(task.prompt, "utf-8")
+    shown = prompt.relative_to(jobs.root)
+    _note(jobs, task.stage, f"handed to agent {agent.name} to {task.kind} (prompt: {shown})")
+    left = _attended(jobs, agent, task, prompt, is_over)
+    _note(jobs, task.stage, f"agent {agent.name} {left} (output: {left.output})")
+    return left
+
+
+def _note(jobs: Jobs, stage: str | None, text: str) -> None:
+    jobs.record(p.NoteLogged(stage=stage, text=text))
+
+
+def _fresh(parent: Path) -> Path:
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = parent / f"{len(list(parent.iterdir())) + 1:04d}"
+    folder.mkdir()
+    return folder
+
+
+def _attended(
+    jobs: Jobs, agent: Agent, task: Task, prompt: Path, is_over: Callable[[], bool]
+) -> Left:
+    output = prompt.with_name("output.log")
+    began = time.monotonic()
+    process = _started(jobs, agent, prompt, output, _environment(jobs, agent, task, prompt))
+    try:
+        _record(jobs, process.pid, prompt)
+        stopped = _has_to_stop(process.pid, agent.time_limit, is_over)
+    finally:
+        # What it began must not go on beside the next one. Its id is nobody else's until it is
+        # reaped, so this is its group.
+        _signal_group(process.pid, signal.SIGKILL)
+        process.wait()
+        (jobs.service.root.folder / RECORD).unlink(missing_ok=True)
+    seconds = time.monotonic() - began
+    return Left(process.returncode, seconds, stopped, str(output.relative_to(jobs.root)))
+
+
+def _started(
+    jobs: Jobs, agent: Agent, prompt: Path, output: Path, environ: dict[str, str]
+) -> subprocess.Popen[bytes]:
+    with prompt.open("rb") as given, output.open("wb") as said:
+        try:
+            return subprocess.Popen(
+                agent.words,
+                cwd=jobs.root,
+                env=environ,
+                stdin=given,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                # A group of its own, to be ended as a whole; jobs that it dispatched are in others.
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise AgentNotStarted(agent.words[0], error.strerror or str(error)) from error
+
+
+def _environment(jobs: Jobs, agent: Agent, task: Task, prompt: Path) -> dict[str, str]:
+    own = {
+        "WFCTL_ACTOR": f"agent:{agent.name}",
+        **({"WFCTL_STAGE": task.stage} if task.stage is not None else {}),
+        "WFCTL_TASK": task.kind,
+        _PROMPT: str(prompt),
+    }
+    if jobs.service.root.url is not None:
+        own["WFCTL_DATABASE_URL"] = jobs.service.root.url
+    inherited = {k: v for k, v in os.environ.items() if k != "WFCTL_RUNNER"}
+    path = inherited.get("PATH", os.defpath)
+    if shutil.which("wfctl", path=path) is None:
+        # An installation of its own need not be on anybody's path.
+        own["PATH"] = f"{path}{os.pathsep}{Path(sys.executable).parent}"
+    return {**inherited, **own}
+
+
+def _record(jobs: Jobs, pid: int, prompt: Path) -> None:
+    """Write down which process the agent is, so that it can be told if this loop dies."""
+    found = processes.identify(pid)
+    if found is not None:
+        entry = Working(**found.to_dict(), prompt=str(prompt))
+        (jobs.service.root.folder / RECORD).write_text(json.dumps(asdict(entry)))
+
+
+def end_orphan(jobs: Jobs) -> None:
+    """Stop the agent of a loop that died, and what it began: its stage is handed out anew.
+
+    Nobody else is stopped: see `Working.is_left`.
+    """
+    record = jobs.service.root.folder / RECORD
+    try:
+        orphan = Working(**json.loads(record.read_text()))
+    except (FileNotFoundError, ValueError, TypeError):
+        # Nobody worked, or the record was cut off by the crash: there is nobody to be told.
+        return
+    if orphan.is_left():
+        jobs.say(f"ending agent process {orphan.pid}, which an earlier loop left behind")
+    while orphan.is_left():
+        _signal_group(orphan.pid, signal.SIGKILL)
+        time.sleep(_GLANCE)
+    record.unlink()
+
+
+def _has_to_stop(pid: int, time_limit: float, is_over: Callable[[], bool]) -> bool:
+    """Wait until the agent has ended by itself, or ask it to and give it some time for that."""
+    end = time.monotonic() + time_limit
+    _wait(pid, lambda: is_over() or time.monotonic() > end)
+    if _has_ended(pid):
+        return False
+    _signal_group(pid, signal.SIGTERM)
+    last = time.monotonic() + _GRACE
+    _wait(pid, lambda: time.monotonic() > last)
+    return True
+
+
+def _wait(pid: int, is_enough: Callable[[], bool]) -> None:
+    while not (_has_ended(pid) or is_enough()):
+        time.sleep(_GLANCE)
+
+
+def _has_ended(pid: int) -> bool:
+    """Say whether a child has ended, without reaping it."""
+    with suppress(ChildProcessError):
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    # Whoever started this process has it ignore its children: none is kept.
+    return True
+
+
+def _signal_group(pid: int, what: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(pid, what)

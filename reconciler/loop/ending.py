@@ -1,0 +1,101 @@
+"""How a loop ends: a reason, what it means, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lifecycle.state.budget import budget_of
+from lifecycle.state.hindrance import Hindrance, hindrances
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Stage, Workflow
+from projections.screens.next_actions import GO_ON, NextAction, next_actions
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Why the loop ended, in a word and in a sentence, and the state it left.
+
+    ``exit_reason``: completed, blocked, budget_exhausted, waiting (a job is still running, or
+    somebody asked it to stop). ``next`` is what comes next, in words.
+    """
+
+    exit_reason: str
+    message: str
+    next: str
+    state: Workflow
+    #: What the loop found to hinder stages, and the log does not tell.
+    seen: tuple[Hindrance, ...] = ()
+
+    @property
+    def hindrances(self) -> list[Hindrance]:
+        """What keeps a blocked workflow from going on."""
+        return _all(self.state, self.seen) if self.exit_reason == "blocked" else []
+
+    @property
+    def untold(self) -> list[Hindrance]:
+        """What keeps a blocked workflow from going on, and no event tells."""
+        return [one for one in self.hindrances if one in self.seen]
+
+    @property
+    def actions(self) -> list[NextAction]:
+        """The commands that lead on."""
+        known = next_actions(self.state)
+        if self.exit_reason in ("budget_exhausted", "waiting"):
+            others = [action for action in known if action.command != GO_ON]
+            return [NextAction(GO_ON, "goes on in a new session"), *others]
+        return known
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        session = self.state.session
+        return {
+            "exit_reason": self.exit_reason,
+            "message": self.message,
+            "session": session.count,
+            "cost": session.cost,
+            "budget": budget_of(self.state),
+            "blocked": [found.to_dict() for found in self.hindrances],
+            "report": self.state.report if self.exit_reason == "completed" else None,
+        }
+
+
+def completed(state: Workflow) -> Ended:
+    """Return the end of a workflow of which nothing is left to do."""
+    skipped = any(stage.status is Status.SKIPPED for stage in state.stages.values())
+    text = f"all {len(state.stages)} stages are completed{' or skipped' if skipped else ''}"
+    waiting_for = ", ".join(amendment.id for amendment in state.pending_amendments)
+    text += f"; {waiting_for} still waits for a person's decision" if waiting_for else ""
+    return Ended("completed", text, "nothing, the workflow is completed", state)
+
+
+def blocked(state: Workflow, seen: Sequence[Hindrance] = ()) -> Ended:
+    """Return the end of a workflow that waits for somebody: which stage, why, what would help."""
+    found = _all(state, seen)
+    message = ". ".join(map(str, found)) or _unfinished(state)
+    help_ = found[0].unblock if found else "`wfctl status`"
+    return Ended("blocked", message, help_, state, tuple(seen))
+
+
+def _all(state: Workflow, seen: Sequence[Hindrance]) -> list[Hindrance]:
+    """Return what the log tells of, and what was seen of other stages."""
+    told = hindrances(state)
+    named = {hindrance.stage for hindrance in told}
+    return [*told, *(hindrance for hindrance in seen if hindrance.stage not in named)]
+
+
+def _unfinished(state: Workflow) -> str:
+    return "; ".join(f"{stage.id} is {stage.status.value}" for stage in state.stages.values())
+
+
+def exhausted(state: Workflow, stage: Stage) -> Ended:
+    """Return the end of a session that cannot afford the next stage."""
+    cost, budget = state.session.cost, budget_of(state)
+    text = f"the session's budget is used up (cost={cost:g}, budget={budget:g}) before {stage.id}"
+    return Ended("budget_exhausted", text, f"{stage.id}: `{GO_ON}`", state)
+
+
+def waiting(state: Workflow, why: str) -> Ended:
+    """Return the end of a session that leaves running jobs to the next one."""
+    return Ended("waiting", why, f"`{GO_ON}`", state)

@@ -1,0 +1,289 @@
+"""The loop: what is done next, step by step, until nothing is left to do without anybody."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from lifecycle.errors import NeedsConsent, Refused
+from lifecycle.payload import models as p
+from lifecycle.state.budget import affords, budget_of, estimate, is_beyond, is_short
+from lifecycle.state.hindrance import Hindrance
+from lifecycle.state.retry import retry_limit
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Stage, Workflow
+from projections.screens.next_actions import GO_ON
+from reconciler.context import Jobs
+from reconciler.control.dispatch import NoStageCommand, dispatch, has_command
+from reconciler.control.finding import in_flight
+from reconciler.control.waiting import GLANCE, Turn, is_due, wait
+from reconciler.errors import (
+    AgentMissing,
+    AgentNotStarted,
+    LaunchFailed,
+    MachineUnreachable,
+    ProgramMissing,
+    ReconcilerError,
+)
+from reconciler.loop import ending, prompt
+from reconciler.loop.agent import Left, Task, hand_over
+from reconciler.loop.ending import Ended
+from reconciler.loop.interruption import Interruption
+from reconciler.loop.loop_options import PAUSE, Orders
+from reconciler.loop.tries import tries_of
+from reconciler.verdict.table import Action
+from reconciler.verification.verify import settle
+from service.writing.workflow_service import WriteOptions
+
+#: What helps a stage that says nothing to run.
+_AGENT = (
+    f"an agent (`{GO_ON} --agent CMD`), or a command: "
+    "`wfctl amend propose --stage STAGE --set parameters.command=…`"
+)
+#: What helps a stage that costs more than any session may.
+_BUDGET = (
+    "`wfctl amend propose --set session_config.session_budget=N --reason TEXT` and a person's "
+    "decision"
+)
+#: What no stage can be carried out with: the session ends at once.
+_OF_THE_ROOT = (AgentMissing, AgentNotStarted, ProgramMissing)
+#: What may be otherwise soon, and says nothing of the stage.
+_PASSING = (LaunchFailed, MachineUnreachable, OSError)
+#: Characters of an error that a stage's failure and a hindrance hold.
+_ERROR = 10_000
+_REASON = 500
+
+Mark = tuple[str, str, int, int]
+"""What changes when a stage moves: id, status, attempts, retries."""
+
+
+def mark_of(stage: Stage) -> Mark:
+    """Return where the stage stands, so that it can be told whether it moved."""
+    return (stage.id, stage.status.value, len(stage.attempts), stage.retry_count)
+
+
+class Loop:
+    """One run of the loop. What is left to somebody is remembered by where the stage stood."""
+
+    def __init__(self, jobs: Jobs, orders: Orders, asked: Interruption) -> None:
+        self.jobs = jobs
+        self.orders = orders
+        self.asked = asked
+        self._left: set[Mark] = set()
+        self._lost: set[Mark] = set()
+        self._turns: dict[tuple[str, str], Turn] = {}
+        self._hindrances: dict[Mark, Hindrance] = {}
+        limit = orders.time_limit
+        self._deadline = None if limit is None else time.monotonic() + limit
+
+    def drive(self) -> Ended:
+        """Go on step by step until there is none; somebody else's steps are taken as they are."""
+        state: Workflow | None = None
+        while True:
+            state = self._now(state)
+            ended = self._step(state)
+            if ended is not None:
+                return ended
+
+    def _tried(self, state: Workflow, stage: Stage, step: Callable[[], None]) -> None:
+        """Carry out a step of one stage; what keeps it from that keeps no other stage."""
+        try:
+            step()
+        except _OF_THE_ROOT:
+            raise
+        except (Refused, NeedsConsent, ReconcilerError, OSError) as error:
+            now = self.jobs.service.state()
+            if now.head != state.head and isinstance(error, Refused | NeedsConsent):
+                return  # decided on what is no more: a person or an agent acted in between
+            self._hindered(now, stage.id, error)
+
+    def _hindered(self, state: Workflow, id_: str, error: Exception) -> None:
+        """Let a stage that cannot be carried out fail; or leave it, where that is not its fault."""
+        stage = state.stages.get(id_)
+        if stage is None:
+            return
+        text = str(getattr(error, "message", error))[:_ERROR]
+        failure = p.StageFailed(stage=id_, error=text, category="input")
+        if isinstance(error, (NeedsConsent, *_PASSING)) or stage.open_attempt is not None:
+            self._leave(stage, text, f"correct the cause, then `{GO_ON}`")
+        elif stage.status is Status.READY and not state.unmet(stage):
+            self.jobs.record(p.StagePrepared(stage=id_), failure)
+        elif stage.status in (Status.PREPARING, Status.POST_PROCESSING):
+            self.jobs.record(failure.model_copy(update={"category": _category(stage)}))
+        else:
+            self._leave(stage, text, "`wfctl rehydrate`")
+
+    def _leave(self, stage: Stage, why: str, unblock: str) -> None:
+        """Leave the stage as it stands to somebody, and remember why."""
+        mark = mark_of(stage)
+        self._left.add(mark)
+        self._hindrances[mark] = Hindrance(stage.id, " ".join(why.split())[:_REASON], unblock)
+
+    def _named(self, state: Workflow) -> list[Hindrance]:
+        """Return what was found to hinder stages that have not moved since."""
+        marks = map(mark_of, state.stages.values())
+        return [self._hindrances[mark] for mark in marks if mark in self._hindrances]
+
+    def _now(self, known: Workflow | None) -> Workflow:
+        """Return the state; it is folded anew only where the log has grown."""
+        log = self.jobs.service.log
+        head = log.store.head(log.stream)
+        if known is not None and head is not None and head.version == known.head:
+            return known
+        return self.jobs.service.state()
+
+    def _step(self, state: Workflow) -> Ended | None:
+        """Do the next thing; return how the loop ends where there is none."""
+        flying = [stage for stage in in_flight(state) if not self._is_left(stage)]
+        if self._is_over():
+            return self._given_up(state, flying)
+        if self._settled_one(state, flying):
+            return None
+        paused = self.orders.served and (self.jobs.root / PAUSE).exists()
+        if not paused:
+            ended, begun = self._begun_one(state, flying)
+            if ended is not None or begun:
+                return ended
+        if flying or paused:
+            self.jobs.waits(state)
+            time.sleep(GLANCE)
+            return None
+        return (
+            ending.completed(state)
+            if state.is_finished
+            else ending.blocked(state, self._named(state))
+        )
+
+    def _is_left(self, stage: Stage) -> bool:
+        return mark_of(stage) in self._left
+
+    def _is_over(self) -> bool:
+        late = self._deadline is not None and time.monotonic() > self._deadline
+        return late or self.asked.signal is not None
+
+    def _given_up(self, state: Workflow, flying: list[Stage]) -> Ended:
+        why = "somebody asked it to stop" if self.asked.signal else "its time is up"
+        for stage in flying:
+            text = "async job still running. Ending session for session-resume."
+            self.jobs.record(p.NoteLogged(stage=stage.id, text=text))
+        return ending.waiting(state, why)
+
+    def _settled_one(self, state: Workflow, flying: list[Stage]) -> bool:
+        """Record the end of one attempt that is over; False where none is."""
+        for stage in flying:
+            if self._is_due(state, stage):
+                self._tried(state, stage, partial(self._settle_attempt, stage))
+                return True
+        return False
+
+    def _settle_attempt(self, stage: Stage) -> None:
+        finding = wait(self.jobs, stage.id, timeout=0)
+        unknown = finding is not None and finding.verdict.action is Action.UNKNOWN
+        if finding is not None and unknown and finding.evidence.silence is None:
+            self._left.add(mark_of(stage))
+
+    def _is_due(self, state: Workflow, stage: Stage) -> bool:
+        turn = self._turns.setdefault((stage.id, stage.attempts[-1].id), Turn())
+        return is_due(self.jobs, state, stage.id, turn)
+
+    def _begun_one(self, state: Workflow, flying: list[Stage]) -> tuple[Ended | None, bool]:
+        """Begin the first thing, in array order, that may be; say whether something was.
+
+        A job of which nothing is known, as its scheduler is silent, takes no other's place.
+        """
+        known = [stage for stage in flying if stage.attempts[-1].action != Action.UNKNOWN.value]
+        for stage in state.stages.values():
+            step = None if self._is_left(stage) else self._step_of(state, stage)
+            if step is None:
+                continue
+            if stage.status is Status.READY:
+                if len(known) >= self.orders.max_parallel:
+                    continue
+                if is_beyond(state, stage):
+                    self._leave(stage, _too_dear(state, stage), _BUDGET)
+                    continue
+                if not affords(state, stage, flying):
+                    return (None if flying else ending.exhausted(state, stage)), False
+            self._tried(state, stage, partial(step, state, stage))
+            return None, True
+        return None, False
+
+    def _step_of(self, state: Workflow, stage: Stage) -> Callable[[Workflow, Stage], None] | None:
+        """Return what can be done for the stage now, None where that is nothing."""
+        agent = self.orders.agent
+        match stage.status:
+            case Status.POST_PROCESSING:
+                return self._verify
+            case Status.READY | Status.PREPARING if not state.pending_amendments:
+                if stage.open_attempt is not None or state.unmet(stage):
+                    return None
+                return self._launch if has_command(self.jobs, stage) else self._compute
+            case Status.FAILED if agent is not None and not state.pending_amendments:
+                used_up = stage.retry_count >= retry_limit(state.backend_type(stage))
+                return None if used_up else self._repair
+        return None
+
+    def _verify(self, state: Workflow, stage: Stage) -> None:
+        try:
+            settle(self.jobs, stage)
+        except NeedsConsent:
+            if self.orders.agent is None:
+                self._left.add(mark_of(stage))
+            else:
+                self._hand_over(prompt.JUDGE, state, stage)
+
+    def _launch(self, state: Workflow, stage: Stage) -> None:
+        dispatch(self.jobs, stage.id, sync=is_short(state, stage), options=WriteOptions())
+
+    def _repair(self, state: Workflow, stage: Stage) -> None:
+        self._hand_over(prompt.REPAIR, state, stage)
+
+    def _compute(self, state: Workflow, stage: Stage) -> None:
+        if self.orders.agent is None:
+            self._leave(stage, f"{NoStageCommand([stage.id]).why}, and there is no agent", _AGENT)
+            return
+        left = self._hand_over(prompt.COMPUTE, state, stage)
+        if left is None:
+            return
+        error = f"agent {self.orders.agent.name} {left} without having moved the stage"
+        begun = [p.StagePrepared(stage=stage.id)] if stage.status is Status.READY else []
+        self.jobs.record(*begun, p.StageFailed(stage=stage.id, error=f"{error} ({left.output})"))
+
+    def _prompt(self, kind: str, state: Workflow, stage: Stage) -> str:
+        tries = tries_of(self.jobs.service.log, stage.id) if stage.retry_count else []
+        return prompt.render(kind, state, stage, self.jobs.root, tries)
+
+    def _hand_over(self, kind: str, state: Workflow, stage: Stage) -> Left | None:
+        """Give the stage to the agent; return how it ended where the stage has not moved.
+
+        An agent that was lost through no fault of its own is started once more. What is not
+        moved by a repair or a judgement is left to somebody.
+        """
+        agent = self.orders.agent
+        if agent is None:
+            return None
+        task = Task(stage.id, kind, self._prompt(kind, state, stage))
+        left = hand_over(self.jobs, agent, task, self._is_over)
+        self.jobs.service.files.take_in()
+        now, mark = self.jobs.service.state(), mark_of(stage)
+        still = now.stages.get(stage.id)
+        if still is None or mark_of(still) != mark or now.pending_amendments or self._is_over():
+            return None
+        if left.was_lost and mark not in self._lost:
+            self._lost.add(mark)
+            return None
+        if kind != prompt.COMPUTE:
+            self._left.add(mark)
+        return left
+
+
+def _category(stage: Stage) -> p.Category:
+    return "input" if stage.status is Status.PREPARING else "unknown"
+
+
+def _too_dear(state: Workflow, stage: Stage) -> str:
+    return (
+        f"it costs {estimate(state, stage):g}, and no session may cost more than "
+        f"{budget_of(state):g} (session_config.session_budget)"
+    )

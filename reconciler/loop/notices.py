@@ -1,0 +1,173 @@
+"""Notices: who is named is told of a decision that is wanted, a failure, and the end, once each.
+
+A thread of its own hands them over, so that no receiver holds up the loop. How far a workflow was
+told of is kept beside the log: a loop that dies tells what is left when the next one begins.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shlex
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+from eventstore.event import RecordedEvent
+from lifecycle.state.workflow import Workflow
+from projections.files.progress_log import message
+from projections.screens.waits import waits
+from service.reading.log import WorkflowLog
+from service.root.disk import write_whole
+
+Notice = dict[str, Any]
+#: Seconds for one receiver to take one notice, tries for it, and seconds in which the last are
+#: handed over when the loop has ended.
+_PATIENCE, _TRIES, _LAST = 10.0, 3, 15.0
+_KEPT = "notified.json"
+_WEB = ("http://", "https://")
+
+
+def notice_of(event: RecordedEvent, state: Workflow, root: Path) -> Notice | None:
+    """Return what is told of an event, None where nobody waits for it; ``state`` is after it."""
+    kind, commands = _kind(event, state)
+    if kind is None:
+        return None
+    return {
+        "kind": kind,
+        "workflow": state.id,
+        "root": str(root),
+        "version": event.version,
+        "at": event.recorded_at,
+        "stage": event.data.get("stage"),
+        "text": " ".join((message(event, state) or event.type).split()),
+        "commands": commands,
+        "waits": [str(wait)[:200] for wait in waits(state)][:10],
+    }
+
+
+def _kind(event: RecordedEvent, state: Workflow) -> tuple[str | None, list[str]]:
+    stage = str(event.data.get("stage"))
+    match event.type:
+        case "amendment.proposed":
+            named = str(event.data["amendment"])
+            return "decision", [f"wfctl amend show {named}", f"wfctl amend approve {named}"]
+        case "stage.computed" if any(w.subject == stage for w in waits(state)):
+            return "decision", [f"wfctl stage complete {stage} --evidence TEXT"]
+        case "drift.detected" if any(drift.touches for drift in state.drifts):
+            return "decision", ["wfctl drift show"]
+        case "stage.failed":
+            return "failure", [f"wfctl show {stage}", f"wfctl why {stage}"]
+        case "session.ended":
+            return "end", ["wfctl status"]
+    return None, []
+
+
+class Notifier:
+    """Tells a receiver, a program or an address, of what was recorded since it was told last."""
+
+    def __init__(
+        self,
+        receiver: str,
+        log: WorkflowLog,
+        folder: Path,
+        hide: Callable[[Notice], Notice],
+        say: Callable[[str], None],
+    ) -> None:
+        self._receiver = receiver
+        self._log = log
+        self._kept = folder / _KEPT
+        self._root = folder.parent
+        self._hide = hide
+        self._say = say
+        self._queue: queue.Queue[Notice | None] = queue.Queue()
+        self._seen = self._told_before()
+        self._state: Workflow | None = None
+        self._thread = threading.Thread(target=self._work, daemon=True, name="notices")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Hand over what is left, for a bounded time."""
+        self.look()
+        self._queue.put(None)
+        self._thread.join(_LAST)
+        if self._thread.is_alive():
+            self._say(f"{self._queue.qsize()} notices were not taken in time; they are told later")
+
+    def look(self) -> None:
+        """Take in what was recorded since the last look."""
+        head = self._log.store.head(self._log.stream)
+        if head is None or head.version <= self._seen:
+            return
+        for event, state in self._log.steps(self._seen, self._state):
+            self._seen, self._state = event.version, state
+            found = notice_of(event, state, self._root)
+            if found is not None:
+                self._queue.put(self._hide(found))
+
+    def _told_before(self) -> int:
+        """Return the version up to which it was told; a workflow that never was begins now."""
+        try:
+            return int(json.loads(self._kept.read_text("utf-8"))["version"])
+        except (OSError, ValueError, KeyError, TypeError):
+            head = self._log.store.head(self._log.stream)
+            version = head.version if head is not None else 0
+            self._keep(version)
+            return version
+
+    def _work(self) -> None:
+        while (notice := self._queue.get()) is not None:
+            error = _handed_over(self._receiver, notice, self._root)
+            if error is not None:
+                self._say(f"nobody took the notice of version {notice['version']}: {error}")
+            self._keep(notice["version"])
+
+    def _keep(self, version: int) -> None:
+        try:
+            write_whole(self._kept, json.dumps({"format": 1, "version": version}).encode())
+        except OSError as error:
+            self._say(f"{self._kept} was not written ({error}); a notice may be given twice")
+
+
+def _handed_over(receiver: str, notice: Notice, root: Path) -> str | None:
+    """Give a notice to its receiver; return why it was not taken."""
+    body = json.dumps(notice, ensure_ascii=False).encode()
+    error: str | None = None
+    for number in range(_TRIES):
+        try:
+            _post(receiver, body) if receiver.startswith(_WEB) else _run(receiver, body, root)
+        except (OSError, ValueError, subprocess.SubprocessError) as failed:
+            error = str(failed)
+            time.sleep(0.2 * 2**number)
+        else:
+            return None
+    return error
+
+
+def _post(url: str, body: bytes) -> None:
+    headers = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "wfctl"}
+    request = urllib.request.Request(url, body, headers)
+    with urllib.request.urlopen(request, timeout=_PATIENCE):
+        pass
+
+
+def _run(line: str, body: bytes, root: Path) -> None:
+    """Run a program with the notice on its stdin; no shell reads the line."""
+    subprocess.run(
+        shlex.split(line),
+        input=body,
+        cwd=root,
+        env=dict(os.environ),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=_PATIENCE,
+        check=True,
+    )

@@ -1,0 +1,162 @@
+"""The resume protocol: what a session does before it may touch a stage.
+
+Source: the staged-workflow protocol ("A session", 1 to 4).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from eventstore.errors import WrongExpectedVersion
+from lifecycle.payload import models as p
+from lifecycle.rules.schema import payload_of
+from lifecycle.state.completion import numbered
+from reconciler.briefing.briefing import Briefing
+from reconciler.briefing.rehydrate import rehydrate
+from reconciler.context import Jobs
+from reconciler.errors import EnvironmentNotReady
+from reconciler.files.pinned import check_pinned
+from reconciler.loop import init_script as environment
+from service.errors import AlreadyThere
+from service.writing.workflow_service import Outcome, WriteOptions
+
+#: Lines of the log, and commits, that a session is shown.
+_LINES = 20
+_COMMITS = 10
+#: Characters of a note that says why no session began.
+_NOTE = 4_000
+#: Seconds that git may take to name the commits.
+_GIT_WITHIN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What a session begins with.
+
+    ``briefing`` is None where nothing was done: a dry run, or a command that was carried out
+    before. ``git_log`` is None where the root is in no repository.
+    """
+
+    outcome: Outcome
+    briefing: Briefing | None = None
+    environment: dict[str, Any] | None = None
+    log_tail: tuple[str, ...] = ()
+    git_log: tuple[str, ...] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        session = self.outcome.state.session
+        return {
+            "session": session.count,
+            "started_at": session.id,
+            "environment": self.environment,
+            "log_tail": list(self.log_tail),
+            "git_log": None if self.git_log is None else list(self.git_log),
+            "briefing": None if self.briefing is None else self.briefing.to_dict(),
+        }
+
+
+def start(
+    jobs: Jobs, options: WriteOptions, *, report: str | None = None, driven: bool = False
+) -> Resumed:
+    """Begin a session by hand, as `begin`, unless a loop keeps one; raises `AlreadyDriven`."""
+    if options.dry_run:
+        return begin(jobs, options, report=report, driven=driven)
+    with jobs.driving():
+        return begin(jobs, options, report=report, driven=driven)
+
+
+def begin(
+    jobs: Jobs, options: WriteOptions, *, report: str | None = None, driven: bool = False
+) -> Resumed:
+    """Look, check the environment, reconcile, and record a session of the next number.
+
+    Raises `EnvironmentNotReady` where ``init.sh`` fails: no session begins then, and the log
+    says so; what `check_report` raises, where the session is not a loop's.
+    """
+    command = payload_of(p.SessionStarted.type, {"report": report, "driven": driven})
+    if options.content is None:
+        options = replace(options, content={"session": "start", "report": report})
+    first = jobs.service.first_answer(options)
+    if first is not None:
+        return Resumed(first)
+    if not driven:
+        check_report(jobs, report)
+    if options.dry_run:
+        return Resumed(jobs.service.handle(command, options=options))
+    _check_version(jobs, options)
+    tail = log_tail(jobs.root)
+    commits = git_log(jobs.root)
+    ready = _environment(jobs)
+    briefing = rehydrate(jobs)
+    command = command.model_copy(update={"environment": ready})
+    options = replace(options, expected_version=None)
+    outcome = jobs.service.handle(command, options=options)
+    jobs.tell(outcome)
+    return Resumed(outcome, briefing, ready, tail, commits)
+
+
+def check_report(jobs: Jobs, report: str | None) -> None:
+    """Raise `AlreadyThere` where something lies at the place that is asked for the report.
+
+    What comes there later is left as it is too, and the report gets the next free name.
+    """
+    if report is None:
+        return
+    payload_of(p.SessionStarted.type, {"report": report})
+    place = jobs.root / numbered(report, jobs.service.state().completions + 1)
+    if os.path.lexists(place):
+        raise AlreadyThere(place)
+
+
+def _check_version(jobs: Jobs, options: WriteOptions) -> None:
+    """Compare before anything is repaired: the repairs move the version on."""
+    head = jobs.service.state().head
+    if options.expected_version not in (None, head):
+        raise WrongExpectedVersion(
+            jobs.service.log.stream, int(options.expected_version or 0), head
+        )
+
+
+def _environment(jobs: Jobs) -> dict[str, Any] | None:
+    number = jobs.service.state().session.count + 1
+    check_pinned(jobs, jobs.service.state(), "the session")
+    try:
+        return environment.check(jobs.service.root, number)
+    except EnvironmentNotReady as error:
+        text = f"Session {number} not started: {error.message}"
+        jobs.record(p.NoteLogged(text=text[:_NOTE]))
+        raise
+
+
+def log_tail(root: Path) -> tuple[str, ...]:
+    """Return the last lines of ``progress.log``, empty where there is none."""
+    path = root / "progress.log"
+    if not path.exists():
+        return ()
+    return tuple(path.read_text("utf-8", errors="replace").splitlines()[-_LINES:])
+
+
+def git_log(root: Path) -> tuple[str, ...] | None:
+    """Return the newest commits, a line each; None where there is no repository or no git."""
+    if shutil.which("git") is None:
+        return None
+    try:
+        done = subprocess.run(
+            ["git", "--no-optional-locks", "log", "--oneline", "-n", str(_COMMITS)],
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=_GIT_WITHIN,
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    return tuple(done.stdout.splitlines()) if done.returncode == 0 else None

@@ -1,0 +1,47 @@
+"""The launch record: where and with what an attempt was launched, and what lay there before.
+
+Clocks go back, and one file's time says little of another's. So an output is told by what it is: a
+launch takes down what lies in the outputs' places, and whatever else lies there later is new.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reconciler.attempt.paths import Attempt
+from reconciler.records.traces import read_json
+
+
+def places_of(attempt: Attempt) -> dict[str, list[int] | None]:
+    """Return what lies where the attempt's outputs are to be, as it is told from anything else.
+
+    Of an attempt that has begun before, nothing: its places were cleared at its first launch.
+    """
+    begun = attempt.log.exists() or any(attempt.folder.glob("job-*.started"))
+    return {path: None if begun else told(attempt.root / path) for path in attempt.outputs}
+
+
+def told(path: Path) -> list[int] | None:
+    """Return by what a file or folder is told: device, inode, time of its last change (ns)."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return [found.st_dev, found.st_ino, found.st_ctime_ns]
+
+
+def is_new(attempt: Attempt, path: str) -> bool | None:
+    """Say whether an output was put in its place after the launch; None where that is in doubt."""
+    places = (read_json(attempt.launch_record) or {}).get("places")
+    if isinstance(places, dict) and path in places:
+        return bool(places[path] != told(attempt.root / path))
+    # A launch that took nothing down: an earlier time proves nothing, the clock may have gone back.
+    launched_at, found = launched(attempt), told(attempt.root / path)
+    return True if launched_at and found and found[2] >= launched_at else None
+
+
+def launched(attempt: Attempt) -> int | None:
+    """Return when the attempt was launched (ns), by the clock of its file system."""
+    # A record may carry an old modification time (cp -p, tar); when it came into place does not.
+    found = told(attempt.launch_record)
+    return None if found is None else found[2]

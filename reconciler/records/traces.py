@@ -1,0 +1,332 @@
+"""What an attempt left on the disk: the jobs' own records, DPDispatcher's files, its log."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from glob import has_magic
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from reconciler.attempt import execution_host as machine
+from reconciler.attempt import recorded as genuine
+from reconciler.attempt.forwarded_files import forwarded
+from reconciler.attempt.observed import KILLED
+from reconciler.attempt.paths import Attempt
+from reconciler.host import small_files as plain
+from reconciler.host.processes import Process
+from reconciler.port import Facts
+from reconciler.submission import build as submission
+
+_SUBMITTED = re.compile(r"job ([0-9a-f]{40}) was submitted; job_id is (\S+)")
+_TASK = re.compile(r"[0-9a-f]{40}_task_tag_finished")
+_HASH = re.compile(r"[0-9a-f]{40}")
+_ERROR_BYTES = 1000
+_ERROR_LINES = 10
+#: What Python says last of what it was ended by, and the lines of a log that are looked through.
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)(: .*)?$")
+_TRACEBACK = 200
+_TRACED = "Traceback (most recent call last)"
+#: How Python joins a traceback to that of the error before it.
+_CHAINED = re.compile(r"^(During handling of|The above exception was)")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job's own record: ``exit_code`` where it wrote one, times in ns, ``shell`` its bash."""
+
+    name: str
+    started_at: int
+    shell: Process | None
+    scratch: str | None
+    exit_code: int | None
+    ended_at: int | None
+    command_code: int | None = None
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Read a JSON object; None where there is none, or only a half of one."""
+    try:
+        found = json.loads(plain.text(path))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def texts(record: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return those values of a record that are text, as all of them are to be."""
+    return {name: value for name, value in (record or {}).items() if isinstance(value, str)}
+
+
+def check_listed(attempt: Attempt) -> None:
+    """Raise `OSError` where the attempt's folder is there and cannot be listed."""
+    with suppress(FileNotFoundError):
+        os.scandir(attempt.folder).close()
+
+
+def jobs(attempt: Attempt) -> tuple[Job, ...]:
+    """Return the jobs of the attempt that claimed their start, by name."""
+    places = sorted(attempt.folder.glob("job-*.started"))
+    return tuple(_job(place) for place in places)
+
+
+def lock_of(attempt: Attempt, job: str) -> Path:
+    """Return the lock that a job's computation holds."""
+    return attempt.folder / f"job-{job}.lock"
+
+
+def has_marks(attempt: Attempt, job: str) -> bool:
+    """Say whether a task of a job is at work, or was killed while it was: each leaves a mark."""
+    return any(attempt.folder.glob(f"job-{job}.task.*"))
+
+
+def scratch_root(attempt: Attempt) -> Path:
+    """Return where the attempt's scratch copies are made on this machine, if they are."""
+    where = machine.of(attempt)
+    return attempt.work if where.is_far else Path(where.scratch)
+
+
+def scratch_copies(attempt: Attempt) -> tuple[Path, ...]:
+    """Return the scratch copies that exist, one a submission hash."""
+    return copies_below(scratch_root(attempt))
+
+
+def copies_below(folder: Path) -> tuple[Path, ...]:
+    """Return the scratch copies in a folder where attempts have theirs."""
+    try:
+        with os.scandir(folder) as found:
+            names = sorted(one.name for one in found if _HASH.fullmatch(one.name) and one.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    return tuple(folder / name for name in names)
+
+
+def forward(attempt: Attempt) -> tuple[str, ...]:
+    """Return what the attempt's submission sends to its jobs, relative to the root if inside."""
+    own = genuine.submission_of(attempt)
+    return () if own is None else tuple(os.path.relpath(p, attempt.root) for p in forwarded(own))
+
+
+def backward(attempt: Attempt) -> tuple[str, ...]:
+    """Return the patterns of the files that the attempt's jobs bring back."""
+    return tuple(_backward(genuine.submission_of(attempt) or {}))
+
+
+def backward_missing(attempt: Attempt, copies: Sequence[Path]) -> tuple[str, ...]:
+    """Return the files to bring back that lie neither in the scratch copy nor in place."""
+    own = genuine.submission_of(attempt) or {}
+    base = attempt.root / str(own.get("work_base", "."))
+    places = [base, *copies]
+    return tuple(
+        pattern for pattern in _backward(own) if not any(_matches(p, pattern) for p in places)
+    )
+
+
+def job_ids(attempt: Attempt, copies: Sequence[Path]) -> dict[str, str]:
+    """Return the scheduler's id of each submitted job by job hash; the last submission counts."""
+    found = dict(_SUBMITTED.findall(plain.text(attempt.log)))
+    for copy in copies:
+        for path in copy.glob("*_job_id"):
+            found[path.name.removesuffix("_job_id")] = plain.text(path).strip()
+    return found
+
+
+def states(copies: Sequence[Path]) -> dict[str, tuple[int, int]]:
+    """Return state and fail count of each job as DPDispatcher wrote them down, by job hash."""
+    found: dict[str, tuple[int, int]] = {}
+    for copy in copies:
+        saved = read_json(copy / f"{copy.name}.json") or {}
+        try:
+            found |= dict(_states(saved))
+        except (AttributeError, LookupError, TypeError, ValueError):
+            # Not as DPDispatcher writes it: it says nothing of any job.
+            continue
+    return found
+
+
+def _states(saved: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, int]]]:
+    for entry in saved.get("belonging_jobs", []):
+        for name, job in entry.items():
+            yield name, (int(job["job_state"]), int(job.get("fail_count", 0)))
+
+
+def is_tagged(copy: Path, job: str) -> bool:
+    """Say whether each task of a job is tagged as finished in a scratch copy.
+
+    A command outlives its job's shell, which alone would tag the job; and that shell tags it for
+    a task that was killed before it could flag its failure. So the job's own tag counts only
+    where its tasks are not known.
+    """
+    tasks = set(_TASK.findall(plain.text(copy / f".{job}.sub.run")))
+    if not tasks:
+        return (copy / f"{job}_job_tag_finished").exists()
+    return all(any(copy.rglob(tag)) for tag in tasks)
+
+
+def alone(attempt: Attempt) -> tuple[str, ...]:
+    """Return the jobs that were seen to compute on after their shells were killed, by name."""
+    places = sorted(attempt.folder.glob("job-*.alone"))
+    return tuple(place.stem.removeprefix("job-") for place in places)
+
+
+def is_complete(attempt: Attempt, copies: Sequence[Path], job: str) -> bool:
+    """Say whether every file to bring back was written since the job's start."""
+    try:
+        start = (attempt.folder / f"job-{job}.started").stat().st_mtime_ns
+    except FileNotFoundError:
+        return False
+    patterns = backward(attempt)
+    new = (any(_is_since(copy, pattern, start) for copy in copies) for pattern in patterns)
+    return bool(patterns) and all(new)
+
+
+def _is_since(place: Path, pattern: str, start: int) -> bool:
+    found = place.glob(pattern) if has_magic(pattern) else [place / pattern]
+    return any(one.exists() and one.stat().st_mtime_ns >= start for one in found)
+
+
+def facts(attempt: Attempt) -> Facts:
+    """Return what the attempt's files tell about its submission."""
+    launch = texts(read_json(attempt.launch_record))
+    place = texts(read_json(attempt.place_record))
+    ids = job_ids(attempt, scratch_copies(attempt))
+    work = next(_works(attempt), None)
+    return Facts(
+        submission_hash=None if work is None else Path(work).name,
+        job_hashes=tuple(ids),
+        job_ids=tuple(ids.values()),
+        work_dir=work,
+        dpdispatcher_version=launch.get("dpdispatcher_version"),
+        host=launch.get("host"),
+        boot_id=launch.get("boot_id"),
+        job_host=place.get("host"),
+        job_boot_id=place.get("boot_id"),
+    )
+
+
+def failure_reason(attempt: Attempt) -> str:
+    """Say in a few lines why the attempt failed, by what lies on this machine."""
+    lines = [*_ends(attempt), *errors(attempt)]
+    return "\n".join(lines or log_cause(attempt) or ["no trace of a failure was left"])
+
+
+def _backward(own: Mapping[str, Any]) -> Iterator[str]:
+    yield from own.get("backward_common_files", [])
+    for task in own.get("task_list", []):
+        yield from (f"{task['task_work_path']}/{path}" for path in task.get("backward_files", []))
+
+
+def _matches(place: Path, pattern: str) -> bool:
+    return (place / pattern).exists() or (has_magic(pattern) and any(place.glob(pattern)))
+
+
+def _works(attempt: Attempt) -> Iterator[str]:
+    yield from (job.scratch for job in jobs(attempt) if job.scratch)
+    yield from (str(copy) for copy in scratch_copies(attempt))
+    yield from re.findall(
+        r"^.* - INFO : (?:at|remote path:) (.+)$", plain.text(attempt.log), re.MULTILINE
+    )
+
+
+def _job(place: Path) -> Job:
+    ending = place.with_suffix(".exit")
+    code = plain.number(plain.text(ending).partition("\n")[0])
+    killed = place.with_suffix(".killed")
+    if code is None and killed.exists():
+        # The shell that was to say so was killed with the command.
+        code, ending = KILLED, killed
+    scratch, shell = _claim(plain.text(place / "record"))
+    return Job(
+        name=place.stem.removeprefix("job-"),
+        started_at=place.stat().st_mtime_ns,
+        shell=shell,
+        scratch=scratch,
+        exit_code=code,
+        ended_at=None if code is None else ending.stat().st_mtime_ns,
+        command_code=plain.number(plain.text(place.with_suffix(".code")).partition("\n")[0]),
+    )
+
+
+def _claim(text: str) -> tuple[str | None, Process | None]:
+    lines = text.split("\n")
+    pid, ticks = (plain.number(one) for one in lines[-5:-3]) if len(lines) > 5 else (None, None)
+    if pid is None or ticks is None:
+        return None, None
+    return "\n".join(lines[:-5]), Process(pid, ticks, lines[-3])
+
+
+def _ends(attempt: Attempt) -> Iterator[str]:
+    ids = job_ids(attempt, scratch_copies(attempt))
+    for job in jobs(attempt):
+        end = "has left no exit code" if job.exit_code is None else f"exited {job.exit_code}"
+        yield f"job {job.name} (id {ids.get(job.name, 'unknown')}) {end}"
+
+
+def errors(attempt: Attempt) -> Iterator[str]:
+    """Yield the last lines that the jobs wrote on stderr."""
+    for copy in scratch_copies(attempt):
+        for path in sorted(copy.glob(f"**/{submission.ERROR_LOG}")):
+            yield from _tail(path)
+
+
+def errors_in_place(attempt: Attempt) -> list[str]:
+    """Return the last lines of stderr where it was brought back."""
+    ours = attempt.launch_record.exists()
+    return _end_of(attempt.stage_folder / submission.ERROR_LOG).splitlines() if ours else []
+
+
+def written(attempt: Attempt) -> Iterator[tuple[str, str]]:
+    """Yield the end of what the jobs wrote, where it is on this machine, each with its name."""
+    in_place = [attempt.root] if attempt.launch_record.exists() else []
+    places = [*scratch_copies(attempt), *in_place]
+    for name in (submission.ERROR_LOG, submission.OUTPUT_LOG):
+        for place in places:
+            yield name, _end_of(place / attempt.stage / name)
+    for job in job_ids(attempt, ()):
+        yield "err", _end_of(attempt.root / f"{job}_last_err_file")
+
+
+def _end_of(path: Path) -> str:
+    return "\n".join(_tail(path)) if path.is_file() else ""
+
+
+def _tail(path: Path) -> list[str]:
+    with path.open("rb") as stream:
+        stream.seek(max(0, path.stat().st_size - _ERROR_BYTES))
+        text = stream.read().decode(errors="replace")
+    return text.strip().splitlines()[-_ERROR_LINES:]
+
+
+def log_end(attempt: Attempt) -> list[str]:
+    """Return the last lines of what DPDispatcher printed, else of what the monitor did."""
+    return _logged(attempt)[-_ERROR_LINES:]
+
+
+def log_cause(attempt: Attempt) -> list[str]:
+    """Return what the last traceback of the log began with; without one the log's end.
+
+    What was raised while an error was handled says less than that error.
+    """
+    lines = _logged(attempt)[-_TRACEBACK:]
+    starts = [n for n, line in enumerate(lines) if line.startswith(_TRACED) and _is_first(lines, n)]
+    told = lines[starts[-1] :] if starts else lines
+    raised = [n for n, line in enumerate(told) if _RAISED.match(line)]
+    if not raised:
+        return log_end(attempt)
+    return list(takewhile(str.strip, told[raised[0] :]))[:_ERROR_LINES]
+
+
+def _is_first(lines: list[str], start: int) -> bool:
+    """Whether a traceback does not tell of what came of the one before it."""
+    before = (line for line in reversed(lines[:start]) if line.strip())
+    return not _CHAINED.search(next(before, ""))
+
+
+def _logged(attempt: Attempt) -> list[str]:
+    text = plain.text(attempt.log) or plain.text(attempt.monitor_log)
+    return text.strip().splitlines()

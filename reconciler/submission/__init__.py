@@ -1,0 +1,1 @@
+"""What DPDispatcher is given: built from a definition, and checked before."""

@@ -1,0 +1,146 @@
+"""What was agreed against what was prepared: a stage's definition and its ``submission.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from lifecycle.errors import NeedsConsent
+from reconciler.attempt.paths import Attempt
+from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
+
+#: Names of folders that mean the current one; an attempt gets places of its own.
+_HERE = frozenset({None, "", ".", "./"})
+_PLACES = frozenset({"local_root", "remote_root"})
+_FILES = frozenset({"forward_common_files", "backward_common_files"})
+_TASK_FILES = frozenset({"forward_files", "backward_files"})
+#: Files that every job brings back, whether they are named or not.
+_LOGS = frozenset({OUTPUT_LOG, ERROR_LOG})
+#: What DPDispatcher takes where nothing is said.
+_USUAL: Mapping[str, Any] = {
+    "number_node": 1,
+    "cpu_per_node": 1,
+    "gpu_per_node": 0,
+    "group_size": 1,
+    "queue_name": "",
+}
+
+
+class SubmissionDrift(NeedsConsent):
+    """A prepared submission that says something else than the definition of its stage."""
+
+    code = "submission_drift"
+
+    def __init__(self, stage: str, fields: Sequence[str]) -> None:
+        names = ", ".join(fields)
+        super().__init__(
+            f"{stage}/submission.json: expected what the stage's definition says, found something "
+            f"else in {names}. Take the file away, or propose the change (`wfctl amend propose "
+            f"--stage {stage} --set parameters…`); a person decides.",
+            stage=stage,
+            fields=list(fields),
+        )
+
+
+class SubmissionChanged(NeedsConsent):
+    """An attempt's submission that is not the one that was recorded."""
+
+    code = "submission_changed"
+
+    def __init__(self, stage: str, attempt: str, path: str, recorded: str, found: str) -> None:
+        super().__init__(
+            f"{path}: expected the submission that was recorded for {stage} {attempt} (SHA-256 "
+            f"{recorded}), found another one ({found}). It is not submitted. See who changed it; "
+            f"`wfctl stage fail {stage}`, then `stage retry`, begins a new attempt.",
+            stage=stage,
+            attempt=attempt,
+            recorded=recorded,
+            found=found,
+        )
+
+
+def check_recorded(attempt: Attempt) -> None:
+    """Raise `SubmissionChanged` where the attempt's submission is not what the log names."""
+    if not attempt.sha256:
+        return
+    found = sha256(attempt.submission.read_bytes()).hexdigest()
+    if found != attempt.sha256:
+        path = str(attempt.submission.relative_to(attempt.root))
+        raise SubmissionChanged(attempt.stage, attempt.id, path, attempt.sha256, found)
+
+
+def differences(built: Mapping[str, Any], prepared: Mapping[str, Any]) -> list[str]:
+    """Return the fields in which a prepared submission says otherwise; what it leaves out agrees.
+
+    ``built`` is the submission that the definition describes.
+    """
+    return [
+        *_in_top(built, prepared),
+        *_in_machine(built["machine"], prepared.get("machine")),
+        *_in_resources(built["resources"], prepared.get("resources")),
+        *_in_tasks(built["task_list"], prepared.get("task_list")),
+    ]
+
+
+def _in_top(built: Mapping[str, Any], prepared: Mapping[str, Any]) -> Iterator[str]:
+    for name in prepared:
+        if name in ("machine", "resources", "task_list"):
+            continue
+        if name == "work_base":
+            same = prepared[name] in _HERE
+        elif name in _FILES:
+            same = _same_files(built.get(name), prepared[name])
+        else:
+            same = prepared[name] == built.get(name)
+        if not same:
+            yield name
+
+
+def _in_machine(built: Mapping[str, Any], prepared: Any) -> Iterator[str]:
+    if prepared is not None and not _agrees(built, prepared, _PLACES):
+        yield "machine"
+
+
+def _in_resources(built: Mapping[str, Any], prepared: Any) -> Iterator[str]:
+    if not isinstance(prepared, dict):
+        if prepared is not None:
+            yield "resources"
+        return
+    for name, value in prepared.items():
+        if name == "envs":
+            same = isinstance(value, dict) and _agrees(built.get("envs", {}), value)
+        else:
+            same = value == built.get(name, _USUAL.get(name)) or (
+                name not in built and value in (None, [], {})
+            )
+        if not same:
+            yield f"resources.{name}"
+
+
+def _agrees(built: Mapping[str, Any], prepared: Any, places: frozenset[str] = frozenset()) -> bool:
+    """Whether every field that is given is what was agreed; a place that is here says nothing."""
+    return isinstance(prepared, dict) and all(
+        value == built.get(name) or (name in places and value in _HERE)
+        for name, value in prepared.items()
+    )
+
+
+def _in_tasks(built: Sequence[Mapping[str, Any]], prepared: Any) -> Iterator[str]:
+    if prepared is None:
+        return
+    if not isinstance(prepared, list) or len(prepared) != len(built):
+        yield "task_list"
+        return
+    for agreed, given in zip(built, prepared, strict=True):
+        for name, value in given.items():
+            if name in _TASK_FILES:
+                same = _same_files(agreed.get(name), value)
+            else:
+                same = value == agreed.get(name)
+            if not same:
+                yield "parameters.command" if name == "command" else f"task_list.{name}"
+
+
+def _same_files(built: Any, prepared: Any) -> bool:
+    return set(built or ()) - _LOGS == set(prepared or ()) - _LOGS

@@ -1,0 +1,326 @@
+"""The submission: what DPDispatcher is given, as a stage describes it and as an attempt runs it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from reconciler.attempt import execution_host as machine
+from reconciler.attempt.execution_host import Machine
+from reconciler.attempt.observed import KILLED
+from reconciler.attempt.paths import ATTEMPT, Attempt
+from reconciler.errors import (
+    InlineSecret,
+    InvalidSubmission,
+    UnusablePath,
+    UnusableProfile,
+    UnusableSubmission,
+)
+from reconciler.submission import directives, software
+from reconciler.submission import fields as shape
+
+#: What DPDispatcher calls the standard output and error of a task.
+OUTPUT_LOG, ERROR_LOG = "log", "err"
+
+#: Values of a remote_profile that must not stand in a file of the workflow.
+_SECRETS = ("password", "passphrase", "totp_secret")
+
+#: The script's own name is `.<job hash>.sub` for a job that the shell starts.
+_SHELL_JOB = "${0##*/}; wfctl_job=${wfctl_job#.}; wfctl_job=${wfctl_job%.sub}"
+#: A scheduler runs a copy under another name, and people name jobs as they like; what the
+#: script writes is named by the hash.
+_QUEUED_JOB = (
+    "$(grep -o -m 1 -E '[0-9a-f]{40}_flag_if_job_task_fail' \"$0\"); wfctl_job=${wfctl_job%%_*}"
+)
+_LOCK = 'exec 9>>"$wfctl_job.lock" && flock -w 10 9 || exit 75'
+#: The file systems of clusters may know no locks; there the claim alone keeps a copy out.
+_SHARED_LOCK = (
+    'exec 9>>"$wfctl_job.lock"; flock -w 10 -E 76 9; '
+    'case $? in 0) ;; 76) exit 75 ;; *) : > "$wfctl_job.unlocked" ;; esac'
+)
+#: A signal ends a waiting shell with the exit code of whatever it ran last. By those of faults a
+#: command ends its own shell.
+_SIGNALS = (
+    'for signal in 1 2 4 6 7 8 10 11 12 15 24; do trap "exit $((128 + signal))" "$signal"; done'
+)
+
+#: Records the job's own exit code, even where no monitor is left to see it. DPDispatcher's script
+#: makes any failure of a command an exit code of 1, and of a task that was killed before it could
+#: tell of its command 1 or 0, by which of its shells was hit.
+_ENDED = (
+    f'wfctl_ended() {{ code=$?; [ ! -e "$wfctl_job.killed" ] || code={KILLED}; '
+    'for wfctl_task in "$wfctl_job".task.*; do '
+    f'[ "$code" -gt 1 ] || [ ! -e "$wfctl_task" ] || code={KILLED}; done; '
+    '{ echo "$code"; echo "$WFCTL_ATTEMPT $(date -u +%Y-%m-%dT%H:%M:%S.%6NZ)"; } '
+    '> "$wfctl_job.exit.tmp" && sync "$wfctl_job.exit.tmp" && '
+    'mv "$wfctl_job.exit.tmp" "$wfctl_job.exit"; }'
+)
+#: Says where the job runs and which process it is.
+_CLAIM = (
+    'printf "%s\\n" "$REMOTE_ROOT" "$$" "$(cut -d" " -f22 /proc/$$/stat)" '
+    '"$(cat /proc/sys/kernel/random/boot_id)" "$(uname -n)" > "$wfctl_job.started/record"'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StageJob:
+    """The fields of a stage that make its job; paths as in the plan.
+
+    ``inputs`` and ``outputs`` are relative to the root, ``forward_files`` and
+    ``backward_files`` to the stage's folder.
+    """
+
+    stage: str
+    command: str
+    forward_files: tuple[str, ...] = ()
+    backward_files: tuple[str, ...] | None = None
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    resource_overrides: Mapping[str, Any] = field(default_factory=dict)
+    #: The software that the command runs with, as `lifecycle.plan.software` has it.
+    environment: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read a prepared submission; raises InvalidSubmission with line and column.
+
+    Raises UnusableSubmission where a field of it has another shape than DPDispatcher expects.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise InvalidSubmission(path, error.msg, error.lineno, error.colno) from error
+    except UnicodeDecodeError as error:
+        raise InvalidSubmission(path, f"a byte that is not UTF-8 at {error.start}") from error
+    if not isinstance(found, dict):
+        raise InvalidSubmission(path, type(found).__name__)
+    shape.check(found)
+    return found
+
+
+def build(job: StageJob, profile: Mapping[str, Any]) -> dict[str, Any]:
+    """Build a submission from a stage and one entry of ``backend_profiles``.
+
+    Raises UnusablePath for a path that is absolute or leaves the root or stage, UnusableProfile
+    where the profile names no machine.
+    """
+    built = {
+        "work_base": ".",
+        "machine": _machine(profile),
+        "resources": _resources(profile, job.resource_overrides, job.environment),
+        "forward_common_files": _common_files(job),
+        "task_list": [
+            {
+                "command": software.command_in(job.environment, job.command),
+                "task_work_path": job.stage,
+                "forward_files": _forward_files(job),
+                "backward_files": _backward_files(job),
+                "outlog": OUTPUT_LOG,
+                "errlog": ERROR_LOG,
+            }
+        ],
+    }
+    shape.check(built)
+    return built
+
+
+def for_attempt(
+    submission: Mapping[str, Any],
+    attempt: Attempt,
+    described: Mapping[str, Any] | None = None,
+) -> tuple[dict[str, Any], Machine]:
+    """Make the copy that one attempt submits: one run, guarded, with absolute places.
+
+    ``described`` is what is known of a machine that the submission only refers to. Returns the
+    copy and the machine it goes to; the original is left as it is. Raises UnusableSubmission.
+    """
+    result = copy.deepcopy(dict(submission))
+    given = _object(result, "machine")
+    resources = _object(result, "resources")
+    known = {**(described or {}), **given}
+    place = _place(known, attempt)
+    directives.check(place.batch_type, resources)
+    result["machine"] = _attempt_machine(given, known, attempt, place)
+    result["resources"] = _attempt_resources(resources, attempt, place)
+    result["task_list"] = [_watched(task) for task in result.get("task_list", [])]
+    return result, place
+
+
+def uses_ref(submission: Mapping[str, Any]) -> bool:
+    """Say whether DPDispatcher must be allowed to follow a ``$ref``."""
+    return '"$ref":' in json.dumps(submission)
+
+
+def _machine(profile: Mapping[str, Any]) -> dict[str, Any]:
+    if "config_path" in profile:
+        path = profile["config_path"]
+        if not isinstance(path, str) or not path:
+            raise UnusableProfile("config_path", "a path", path)
+        # DPDispatcher reads a reference from the folder of the submission that holds it.
+        return {"$ref": path if path.startswith("/") else f"../{path}"}
+    config = profile.get("config")
+    if not isinstance(config, Mapping) or "batch_type" not in config:
+        raise UnusableProfile("config", "an object with batch_type and context_type", config)
+    return copy.deepcopy(dict(config))
+
+
+def _resources(
+    profile: Mapping[str, Any], overrides: Mapping[str, Any], environment: Mapping[str, Any]
+) -> dict[str, Any]:
+    defaults = profile.get("resource_defaults", {})
+    if not isinstance(defaults, Mapping):
+        raise UnusableProfile("resource_defaults", "an object", defaults)
+    found = copy.deepcopy({"group_size": 1, **defaults, **overrides})
+    for name, lines in software.resources(environment).items():
+        found[name] = [*found.get(name, []), *lines]
+    return found
+
+
+def _common_files(job: StageJob) -> list[str]:
+    return [
+        path
+        for path in _unique(_relative(job, "inputs", path) for path in job.inputs)
+        if not _inside(path, job.stage)
+    ]
+
+
+def _forward_files(job: StageJob) -> list[str]:
+    inputs = (_relative(job, "inputs", path) for path in job.inputs)
+    own = [_below(path, job.stage) for path in inputs if _inside(path, job.stage)]
+    given = [_relative(job, "forward_files", path) for path in job.forward_files]
+    return _unique([*given, *own])
+
+
+def _backward_files(job: StageJob) -> list[str]:
+    if job.backward_files is not None:
+        return _unique(_relative(job, "backward_files", path) for path in job.backward_files)
+    outputs = [_relative(job, "outputs", path) for path in job.outputs]
+    for path in outputs:
+        if not _inside(path, job.stage):
+            raise UnusablePath(job.stage, "outputs", path, f"a path below {job.stage}/")
+    return _unique([*(_below(path, job.stage) for path in outputs), OUTPUT_LOG, ERROR_LOG])
+
+
+def _relative(job: StageJob, name: str, path: str) -> str:
+    parts = PurePosixPath(path)
+    if not path or "\0" in path or parts.is_absolute() or ".." in parts.parts:
+        raise UnusablePath(job.stage, name, path, "a relative path that stays below the root")
+    return str(parts)
+
+
+def _inside(path: str, stage: str) -> bool:
+    return PurePosixPath(path).is_relative_to(stage) and path != stage
+
+
+def _below(path: str, stage: str) -> str:
+    return str(PurePosixPath(path).relative_to(stage))
+
+
+def _unique(paths: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(paths))
+
+
+def _object(submission: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = submission.get(name)
+    if not isinstance(found, dict):
+        raise UnusableSubmission(name, "an object", found, "Add it as DPDispatcher expects it.")
+    return found
+
+
+def _place(known: Mapping[str, Any], attempt: Attempt) -> Machine:
+    batch_type, context_type = machine.checked(known)
+    far = context_type == "SSHContext"
+    where = _far_scratch(known, attempt) if far else str(_own_scratch(known, attempt))
+    return Machine(batch_type, context_type, where)
+
+
+def _far_scratch(known: Mapping[str, Any], attempt: Attempt) -> str:
+    root = known.get("remote_root")
+    if not isinstance(root, str) or not root.startswith("/"):
+        remedy = "Name a folder of that machine which the jobs can write."
+        raise UnusableSubmission("machine.remote_root", "an absolute path", root, remedy)
+    return str(PurePosixPath(root) / attempt.tag)
+
+
+def _own_scratch(known: Mapping[str, Any], attempt: Attempt) -> Path:
+    # Each attempt has a place of its own, so whoever works below it belongs to the attempt.
+    given = attempt.root / str(known.get("remote_root") or ".")
+    inside = given.resolve().is_relative_to(attempt.root.resolve())
+    return attempt.work if inside else given / attempt.tag
+
+
+def _attempt_machine(
+    given: dict[str, Any], known: Mapping[str, Any], attempt: Attempt, place: Machine
+) -> dict[str, Any]:
+    check_secrets(given)
+    result = {
+        **given,
+        "retry_count": 0,
+        "local_root": str(attempt.root / str(known.get("local_root") or ".")),
+        "remote_root": place.scratch,
+    }
+    source = machine.reference(given, attempt.stage_folder)
+    if source is not None:
+        result["$ref"] = str(source)
+    if not place.is_far:
+        # A reference is merged shallowly: beside one to a far machine this would replace the
+        # connection settings, but here there are none.
+        result["remote_profile"] = {**given.get("remote_profile", {}), "symlink": False}
+    return result
+
+
+def check_secrets(given: object) -> None:
+    """Raise `InlineSecret` where the machine of a submission holds what lets one in."""
+    profile = given.get("remote_profile") if isinstance(given, Mapping) else None
+    for name in _SECRETS if isinstance(profile, dict) else ():
+        if profile and profile.get(name):
+            raise InlineSecret(f"machine.remote_profile.{name}")
+
+
+def _attempt_resources(
+    resources: dict[str, Any], attempt: Attempt, place: Machine
+) -> dict[str, Any]:
+    own = [*guard(attempt, place), *resources.get("prepend_script", [])]
+    envs = {**resources.get("envs", {}), ATTEMPT: attempt.tag}
+    return {"group_size": 1, **resources, "envs": envs, "prepend_script": own}
+
+
+def _watched(task: Any) -> Any:
+    """Return a task that tells while it is at work, and of its being killed; it ends as before."""
+    if not isinstance(task, dict) or not isinstance(task.get("command"), str):
+        return task
+    # On lines of its own, since a command may end with a comment.
+    told = (
+        f': > "$wfctl_job.task.$BASHPID"; (\n{task["command"]}\n); wfctl_code=$?; '
+        f'[ "$wfctl_code" -ne {KILLED} ] || : > "$wfctl_job.killed"; '
+        '[ "$wfctl_code" = 0 ] || [ -e "$wfctl_job.code" ] || '
+        'echo "$wfctl_code" > "$wfctl_job.code"; '
+        'rm -f "$wfctl_job.task.$BASHPID"; exit "$wfctl_code"'
+    )
+    return {**task, "command": told}
+
+
+def guard(attempt: Attempt, place: Machine) -> list[str]:
+    """Return the lines of the job script that let a computation start once and record its end.
+
+    The lock is taken before the start is claimed and is inherited by the command itself, so a
+    held lock means a living computation; the trap is set by the one that starts alone. Waiting
+    for the lock outlasts those who only look whether it is held.
+    """
+    folder = '"${REMOTE_ROOT%/*}"' if place.is_far else shlex.quote(str(attempt.folder))
+    # DPDispatcher joins these lines as they are, and one bash runs the whole.
+    return [
+        f"wfctl_job={_QUEUED_JOB if place.has_scheduler else _SHELL_JOB}",
+        f'wfctl_job={folder}/"job-${{wfctl_job:?}}"',
+        _SHARED_LOCK if place.has_scheduler else _LOCK,
+        '[ ! -e "${wfctl_job%/*}/stopped" ] && mkdir "$wfctl_job.started" || exit 75',
+        _ENDED,
+        "trap wfctl_ended EXIT",
+        _SIGNALS,
+        _CLAIM,
+    ]

@@ -1,0 +1,237 @@
+"""A diagnosis: what kind of failure the traces of an attempt show, and the line that shows it.
+
+Level 1 of the published convention: it reads what lies on this machine already and costs nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+from lifecycle.payload import models as p
+from lifecycle.state.workflow import Attempt as Recorded
+from reconciler.attempt.observed import SIGNALLED, Job
+from reconciler.attempt.paths import Attempt
+from reconciler.evidence.collect import Evidence
+from reconciler.host.scheduler import EXCEEDED, TAKEN
+from reconciler.records import traces
+from reconciler.submission.diagnostic import CODE_LINE
+
+_WIDTH = 200
+
+Kind: TypeAlias = "tuple[p.Category, str]"
+"""A category, and what shows it."""
+
+Texts = Sequence[tuple[str, str]]
+"""What was written somewhere, each with the name of the place."""
+
+
+class Clue(NamedTuple):
+    """Words by which a kind of failure is known."""
+
+    category: p.Category
+    words: re.Pattern[str]
+
+
+def _clue(category: p.Category, *words: str) -> Clue:
+    return Clue(category, re.compile("|".join(words), re.IGNORECASE))
+
+
+#: Of each tuple the first clue that any line holds decides. What ended a program …
+_ENDING: tuple[Clue, ...] = (
+    _clue(
+        "resource",
+        r"out of memory|oom[- _]kill|cannot allocate memory|\bMemoryError\b|std::bad_alloc",
+        r"due to time limit|time limit exceeded|walltime .*exceeded|exceeded .*memory limit",
+        r"no space left on device|disk quota exceeded|CUDA_ERROR_OUT_OF_MEMORY",
+    ),
+    _clue(
+        "scheduler",
+        r"\b(sbatch|squeue|qsub|bsub|srun|slurmstepd): error|slurm_(submit|load)",
+        r"preempt|node failure",
+        r"invalid (partition|account|qos)|unable to contact slurm|CANCELLED AT",
+        r"authentication failed|connection (refused|reset|timed out)|no route to host",
+        r"connection check failed|could not resolve hostname",
+    ),
+)
+#: … and what it says of itself.
+_SAYING: tuple[Clue, ...] = (
+    _clue(
+        "software",
+        r"command not found|\b(ModuleNotFound|Import)Error\b|error while loading shared libraries",
+        r"segmentation fault|illegal instruction|symbol lookup error|permission denied",
+        r"floating point exception|\b(Attribute|Name|Syntax|Indentation)Error\b|core dumped",
+    ),
+    _clue(
+        "input",
+        r"\bFileNotFoundError\b|no such file or directory|cannot open (input|file)|can't open file",
+        r"\b(JSONDecode|Unicode|Key|Value)Error\b|parse error",
+        r"invalid (input|argument|value|option)",
+        r"ERROR: (unknown|illegal|invalid|incorrect|unexpected|did not find)|unrecognized",
+        r"unknown (command|keyword|option)|not a valid",
+    ),
+    _clue("software", r"\bTraceback\b|\bERROR\b|\babort", r"\b\w+(Error|Exception)\b"),
+)
+
+#: Exit codes of a shell and of ended programs (128 + the signal's number) that tell by themselves.
+_EXITS: dict[int, tuple[p.Category, str]] = {
+    126: ("software", "a program that cannot be executed"),
+    127: ("software", "a program that was not found"),
+    132: ("software", "an illegal instruction"),
+    134: ("software", "the program gave up (SIGABRT)"),
+    135: ("software", "a bus error"),
+    136: ("software", "an arithmetic error (SIGFPE)"),
+    137: ("resource", "killed (SIGKILL), as where memory runs out"),
+    139: ("software", "a segmentation fault"),
+    152: ("resource", "the limit of processor time"),
+    153: ("resource", "the limit of a file's size"),
+}
+
+_NEXT: dict[p.Category, str] = {
+    "input": "correct the input script or file, then retry; parameters change by an amendment",
+    "resource": "ask for more by an amendment of parameters.resource_overrides, then retry",
+    "scheduler": "see to the scheduler or the connection, then retry",
+    "missing_output": "see why the program did not write it; correct it, then retry",
+    "software": "see to the program or its environment, then retry",
+    "unknown": "look at log and err; a diagnostic run brings them back",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What is known of a failure; ``jobs`` holds a line for each job, ``remote`` where they ran."""
+
+    category: p.Category
+    because: str
+    jobs: tuple[str, ...] = ()
+    remote: str | None = None
+    #: Whether what the job wrote is here to be read.
+    has_output: bool = True
+
+    @property
+    def advice(self) -> str:
+        """What leads on."""
+        return _NEXT[self.category]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {**asdict(self), "jobs": list(self.jobs), "advice": self.advice}
+
+
+def diagnose(attempt: Attempt, evidence: Evidence | None, verdict: str | None) -> Diagnosis:
+    """Return the diagnosis of an attempt by its evidence, the verdict on it, and its files."""
+    jobs = evidence.jobs if evidence is not None else ()
+    outputs = list(_outputs(attempt, evidence))
+    monitor = [("dpdispatcher.log", "\n".join(traces.log_end(attempt)))]
+    category, because = _kind(jobs, outputs, monitor, verdict)
+    return Diagnosis(
+        category,
+        because,
+        tuple(map(line_of, jobs)),
+        traces.facts(attempt).work_dir,
+        any(text.strip() for _, text in outputs),
+    )
+
+
+def of_recorded(attempt: Attempt, recorded: Recorded) -> Diagnosis:
+    """Return the diagnosis of an attempt by the evidence that was recorded of it."""
+    evidence = Evidence.from_dict(recorded.evidence) if recorded.evidence else None
+    return diagnose(attempt, evidence, recorded.verdict)
+
+
+def diagnosed(command: p.StageFailed, found: Diagnosis) -> p.StageFailed:
+    """Return the failure with its diagnosis."""
+    return command.model_copy(update={"category": found.category, "because": found.because})
+
+
+def of_checks(checks: Iterable[p.Check]) -> Kind:
+    """Return the kind of a verification that failed, and the check that shows it."""
+    broken = [check for check in checks if not check.passed]
+    absent = (" exists", " is not empty", " is newer than the launch")
+    for check in broken:
+        if check.name.endswith(absent):
+            return "missing_output", f"{check.name}: {check.detail}"
+    return "unknown", "; ".join(check.name for check in broken)
+
+
+def line_of(job: Job) -> str:
+    """Say of a job how it ended: its own word, and its scheduler's."""
+    code = job.told_code
+    told = "left no exit code" if code is None else f"exit code {code}{_signal(code)}"
+    said = f", {job.queued} by its scheduler" if job.queued is not None else ""
+    return f"{told} (job {job.id or 'of unknown id'}{said})"
+
+
+def _signal(code: int) -> str:
+    """Name what an exit code says by itself."""
+    return f", {_EXITS[code][1]}" if code in _EXITS else ""
+
+
+def _kind(jobs: Sequence[Job], written: Texts, monitor: Texts, verdict: str | None) -> Kind:
+    """Return the kind of a failure: what ended the program comes before what it says."""
+    if verdict == "OUTPUT_MISSING":
+        return "missing_output", "the job ended well without a file that it is to bring back"
+    codes = [*(job.told_code for job in jobs), *_told(written)]
+    found = (
+        _by_queue(jobs)
+        or _by_words(_ENDING, [*written, *monitor])
+        or _by_exit(code for code in codes if code is not None and code > SIGNALLED)
+        or _by_words(_SAYING, monitor if verdict == "REJECTED" else written)
+        or _by_exit(codes)
+    )
+    if found is not None:
+        return found
+    if verdict == "REJECTED":
+        return "input", "DPDispatcher refused the submission"
+    return "unknown", _last_line(written) or "nothing that was left says why"
+
+
+def _last_line(written: Texts) -> str | None:
+    """Return the last that was written on stderr, or else on stdout: it is near the cause."""
+    for source, text in written:
+        lines = [line for line in text.splitlines() if line.strip()]
+        if lines:
+            return f"{source}: {_around(lines[-1], len(lines[-1]))}"
+    return None
+
+
+def _by_queue(jobs: Iterable[Job]) -> Kind | None:
+    for job in jobs:
+        if job.queued in EXCEEDED:
+            return "resource", f"its scheduler says {job.queued}"
+        if job.queued in TAKEN:
+            return "scheduler", f"its scheduler says {job.queued}"
+    return None
+
+
+def _by_words(clues: Iterable[Clue], texts: Texts) -> Kind | None:
+    for clue in clues:
+        for source, text in texts:
+            for line in text.splitlines():
+                if (hit := clue.words.search(line)) is not None:
+                    return clue.category, f"{source}: {_around(line, hit.end())}"
+    return None
+
+
+def _around(line: str, end: int) -> str:
+    """Return a line, of a long one what lies before and after the words."""
+    text = line.strip()
+    return text if len(text) <= _WIDTH else f"… {line[max(0, end - _WIDTH) : end + 80].strip()}"
+
+
+def _by_exit(codes: Iterable[int | None]) -> Kind | None:
+    return next((_EXITS[code] for code in codes if code in _EXITS), None)
+
+
+def _told(written: Texts) -> list[int]:
+    """Return the exit codes that a diagnostic run wrote down, its own being 0."""
+    return [int(code) for _, text in written for code in CODE_LINE.findall(text)]
+
+
+def _outputs(attempt: Attempt, evidence: Evidence | None) -> Iterator[tuple[str, str]]:
+    """Yield what the job wrote, where it is here, each with its name."""
+    if evidence is not None and evidence.far is not None:
+        yield from (("err", text) for text in evidence.far.errors)
+    yield from traces.written(attempt)

@@ -1,0 +1,46 @@
+"""Attempts that were begun before the root was moved: judged by what is so here.
+
+Their files name places that are gone, so no monitor is started for them. What computes goes on, and
+what is seen to be gone counts as lost; results that wait here are brought back by the reconciler.
+A job behind a scheduler of this machine is listed by the folder that is gone, and what waits on
+another machine is brought back by a person: of these nothing is said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reconciler.evidence.collect import Evidence
+from reconciler.verdict.table import Action, Verdict, verdict
+
+#: What needs nothing of the former place, whatever host it was on.
+_DECIDED = frozenset(
+    {"MONITORED", "MONITOR_STOPPED", "SUCCEEDED", "COLLECTED_UNMARKED", "TASK_FAILED"}
+)
+
+
+def judged(evidence: Evidence) -> tuple[Evidence, Verdict]:
+    """Return the evidence as of an attempt of this place, and what follows where it decides."""
+    seen = _shows_all(evidence)
+    here = replace(
+        evidence, root_recorded=evidence.root_now, host_recorded=evidence.host_now, moved=seen
+    )
+    found = verdict(here)
+    if found.name == "FINISHED_NOT_COLLECTED" and here.far is None:
+        # Its jobs wrote themselves that they are over.
+        return replace(here, moved=True), found
+    if found.name in _DECIDED or (seen and _is_to_be_done(here, found)):
+        return here, found
+    return evidence, verdict(evidence)
+
+
+def _is_to_be_done(here: Evidence, found: Verdict) -> bool:
+    return found.name == "LIMIT_EXCEEDED" or found.action in (Action.WAIT, Action.LOST)
+
+
+def _shows_all(evidence: Evidence) -> bool:
+    """Whether a job of the attempt that is at work would be seen."""
+    if evidence.far is not None:
+        return evidence.far.error is None
+    here = evidence.host_recorded in (None, evidence.host_now)
+    return here and evidence.scheduler is None

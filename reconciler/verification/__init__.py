@@ -1,0 +1,1 @@
+"""Verification: what stands between the end of a job and a completed stage."""

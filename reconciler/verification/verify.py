@@ -1,0 +1,233 @@
+"""Verification: what stands between post_processing and completed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lifecycle.errors import NeedsConsent
+from lifecycle.payload import models as p
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Stage, Workflow
+from reconciler.attempt.paths import Attempt
+from reconciler.context import Jobs
+from reconciler.control.claims import Claims, bound
+from reconciler.files.freshness import deviations, stale
+from reconciler.files.pinned import check_pinned
+from reconciler.records import launch_record
+from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
+from reconciler.submission.parameters import environment
+from reconciler.verdict.diagnosis import of_checks
+from reconciler.verification.log_lines import scan
+from reconciler.verification.output_checks import Found, check
+from service.writing.workflow_service import Outcome, WriteOptions
+
+#: Characters of a verify command's output that a check keeps.
+_TAIL = 2_000
+_LOOKED = " was looked through"
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What the checks of a stage found."""
+
+    checks: tuple[p.Check, ...]
+    outputs: tuple[p.FileDigest, ...]
+    judged: bool
+
+    @property
+    def decides(self) -> bool:
+        """Whether anything was checked that could have failed: a log is only looked through."""
+        return self.judged or any(not _is_log(check) for check in self.checks)
+
+    @property
+    def problems(self) -> str:
+        """The checks that failed, in words; empty where all passed."""
+        return "; ".join(f"{c.name}: {c.detail}" for c in self.checks if not c.passed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "passed": not self.problems,
+            "judged": self.judged,
+            "checks": [check.model_dump() for check in self.checks],
+            "outputs": [digest.model_dump() for digest in self.outputs],
+        }
+
+
+def verify(jobs: Jobs, stage: Stage) -> Verification:
+    """Check the stage's outputs, look through its logs, then run ``parameters.verify`` in the root.
+
+    ``judged`` says whether the success criteria themselves were decided by a command, which is
+    only asked where every check before it passed. What a log says of errors and warnings is
+    reported and fails nothing.
+    """
+    attempt = _attempt(jobs, stage)
+    found = [_checked(jobs, attempt, path) for path in stage.outputs]
+    checks = [check for checks, _ in found for check in checks]
+    checks += _logs(jobs, stage)
+    command = stage.parameters.get("verify")
+    if command:
+        check_pinned(jobs, jobs.service.state(), stage.id)
+    if command and all(check.passed for check in checks):
+        checks.append(_command(jobs, stage, str(command)))
+    digests = tuple(digest for _, digest in found if digest is not None)
+    return Verification(tuple(checks), digests, bool(command))
+
+
+def verify_again(jobs: Jobs, state: Workflow, stage: Stage) -> Verification:
+    """As `verify`; of a completed stage its results and inputs are compared with the log, whole."""
+    found = verify(jobs, stage)
+    if stage.status is not Status.COMPLETED:
+        return found
+    own = deviations(jobs.root, state, deep=True, only=[stage.id])
+    wrong = {(one.what, one.path): str(one).partition(": ")[2] for one in own}
+    others = [one for one in deviations(jobs.root, state) if one.stage != stage.id]
+    for why in stale(state, [*own, *others]).get(stage.id, []):
+        if why not in wrong.values():
+            wrong["what it rests on", why.partition(",")[0]] = why
+    known = [("result", one["path"]) for one in stage.results]
+    known += [key for key in wrong if key not in known]
+    compared = [
+        p.Check(
+            name=f"{what} {path}",
+            passed=(what, path) not in wrong,
+            detail=wrong.get((what, path), "as recorded"),
+        )
+        for what, path in known
+    ]
+    return replace(found, checks=(*found.checks, *compared))
+
+
+def _attempt(jobs: Jobs, stage: Stage) -> Attempt | None:
+    newest = stage.attempt
+    if newest is None:
+        return None
+    return Attempt(jobs.root, "", stage.id, newest.id, mark=newest.mark)
+
+
+def _checked(jobs: Jobs, attempt: Attempt | None, path: str) -> Found:
+    # By the clock that the outputs have their times from, which need not be this machine's.
+    launched_at = None if attempt is None else launch_record.launched(attempt)
+    new = attempt is not None and launch_record.is_new(attempt, path) is True
+    return check(jobs.root, path, launched_at, new=new)
+
+
+def _logs(jobs: Jobs, stage: Stage) -> list[p.Check]:
+    """Return what the logs of the job say, and those among the outputs."""
+    own = [f"{stage.id}/{name}" for name in (OUTPUT_LOG, ERROR_LOG)]
+    paths = dict.fromkeys([*own, *(path for path in stage.outputs if path.endswith(".log"))])
+    found = [(path, scan(jobs.root / path)) for path in paths if (jobs.root / path).is_file()]
+    return [
+        p.Check(name=f"{path}{_LOOKED}", passed=True, detail=said.words, findings=said.first)
+        for path, said in found
+    ]
+
+
+def _is_log(check: p.Check) -> bool:
+    return check.name.endswith(_LOOKED)
+
+
+def _command(jobs: Jobs, stage: Stage, command: str) -> p.Check:
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=jobs.root,
+        env={**os.environ, **environment(stage.parameters), "WFCTL_STAGE": stage.id},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    said = done.stdout.strip()[-_TAIL:]
+    detail = f"exit {done.returncode}" + (f": {said}" if said else "")
+    return p.Check(name="verify", passed=done.returncode == 0, detail=detail)
+
+
+def complete(
+    jobs: Jobs,
+    id_: str,
+    evidence: str | None,
+    options: WriteOptions,
+    claims: Claims | None = None,
+) -> Outcome:
+    """Verify the stage and record it as completed; the rules refuse it where a check failed.
+
+    ``claims`` says who may overrule the evidence that a job of it is at work; nobody without.
+    """
+    first = jobs.service.first_answer(options)
+    if first is not None:
+        return first
+    stage = jobs.service.state().stage(id_)
+    if stage.status is not Status.POST_PROCESSING:
+        # Nothing to be checked: let the rules say why it cannot be completed.
+        return jobs.service.handle(p.StageCompleted(stage=id_), options=options)
+    upheld = (claims or Claims(jobs)).over(id_)
+    found = verify(jobs, stage)
+    _needs_no_judge(stage, found, evidence)
+    completed = _completed(jobs, stage, found, evidence)
+    if upheld is None:
+        return jobs.service.handle(completed, options=options)
+    return jobs.service.handle(upheld[0], completed, options=bound(options, upheld[1]))
+
+
+def settle(jobs: Jobs, stage: Stage) -> None:
+    """Verify a stage in post_processing and record how it ended."""
+    found = verify(jobs, stage)
+    if found.problems:
+        error = f"verification failed: {found.problems}"
+        checks = list(found.checks)
+        category, because = of_checks(checks)
+        failure = p.StageFailed(stage=stage.id, error=error, checks=checks)
+        known = {"category": category, "because": because}
+        jobs.record(failure.model_copy(update=known))
+        return
+    _needs_no_judge(stage, found, None)
+    _shows_something(stage, found)
+    jobs.record(_completed(jobs, stage, found, None))
+
+
+def _completed(
+    jobs: Jobs, stage: Stage, found: Verification, evidence: str | None
+) -> p.StageCompleted:
+    attempt = stage.attempt
+    actor = jobs.service.actor
+    return p.StageCompleted(
+        stage=stage.id,
+        attempt=attempt.id if attempt else None,
+        detail=evidence or _summary(stage, found),
+        checks=list(found.checks) if evidence or found.decides else [],
+        evidence=evidence,
+        judged_by=f"{actor.kind}:{actor.name}" if evidence else None,
+        outputs=list(found.outputs),
+    )
+
+
+def _summary(stage: Stage, found: Verification) -> str:
+    said = found.checks[-1].detail.removeprefix("exit 0").removeprefix(": ") if found.judged else ""
+    last_line = said.splitlines()[-1] if said else ""
+    return last_line or f"{len(found.checks)} checks passed"
+
+
+def _needs_no_judge(stage: Stage, found: Verification, evidence: str | None) -> None:
+    if stage.success_criteria and not found.judged and not evidence and not found.problems:
+        raise NeedsConsent(
+            f"{stage.id}: its success criteria are prose ({stage.success_criteria!r:.200}) and it "
+            f"has no parameters.verify; somebody must judge them: "
+            f"`wfctl stage complete {stage.id} --evidence TEXT` or `wfctl stage fail {stage.id} "
+            "--error TEXT`.",
+            stage=stage.id,
+        )
+
+
+def _shows_something(stage: Stage, found: Verification) -> None:
+    if not found.decides:
+        command = f"wfctl stage complete {stage.id} --evidence TEXT"
+        raise NeedsConsent(
+            f"{stage.id}: it has no outputs, no parameters.verify and no success criteria, so "
+            f"nothing shows that it is done; somebody must say so: `{command}`.",
+            stage=stage.id,
+        )

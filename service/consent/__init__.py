@@ -1,0 +1,1 @@
+"""Consent: what is signed, who may sign, and which approvals count."""

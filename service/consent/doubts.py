@@ -1,0 +1,57 @@
+"""What weakens the consent to changes, in words: told wherever somebody looks or goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lifecycle.state.status import Status
+from service.consent.approvals import Approvals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lifecycle.state.workflow import Workflow
+    from service.consent.proof import Policy
+
+
+def doubts_of(approvals: Approvals, state: Workflow) -> list[str]:
+    """Return what weakens the consent, whatever the policy; empty where nothing does."""
+    return [*_of_policy(approvals, state), *of_pins(approvals), *_of_scripts(approvals, state)]
+
+
+def _of_scripts(approvals: Approvals, state: Workflow) -> Iterator[str]:
+    """Say which files that the definition runs are others than those that were recorded."""
+    root = approvals.root
+    records = {"a person last approved a change": state.scripts}
+    for stage in state.stages.values():
+        if stage.attempt is not None and stage.status is Status.COMPLETED:
+            records[f"{stage.id} {stage.attempt.id} started"] = stage.attempt.scripts
+    known = [(when, recorded) for when, recorded in records.items() if recorded]
+    if root is None or not known:
+        return
+    from service.consent.scripts import changed  # a log without scripts pays nothing
+
+    for when, recorded in known:
+        others = changed(root, recorded)
+        if others:
+            yield f"{', '.join(others)}: not what it was when {when}"
+
+
+def _of_policy(approvals: Approvals, state: Policy) -> list[str]:
+    if state.consent == "trust":
+        return ["consent is by trust: whoever calls wfctl can approve an amendment, agents too"]
+    if state.consent == "signature" and not approvals.is_pinned():
+        return ["this login has not pinned this log; its first event is taken on trust"]
+    return []
+
+
+def of_pins(approvals: Approvals) -> list[str]:
+    """Return what this login knows of the root, or of the name, that speaks against the log."""
+    why = approvals.pin_objection()
+    if why is not None:
+        remedy = "where it is as it should be, a person runs `wfctl pin --replace`"
+        return [f"no approval counts: {why}. `wfctl audit bypasses` says more; {remedy}"]
+    elsewhere = approvals.namesake()
+    if elsewhere is not None:
+        return [f"this login pinned another log of this id in {elsewhere}; this one is new to it"]
+    return []

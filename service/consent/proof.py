@@ -1,0 +1,232 @@
+"""Consent: which approvals in a log count, whoever wrote the row.
+
+An approval counts where its proof is one under the policy in force at that point, for this
+amendment, at this head, with this impact. Nothing else is asked: not who appended it, nor how.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from eventstore.codec import canonical, digest
+from eventstore.event import Actor, RecordedEvent
+from lifecycle.errors import LifecycleError
+from lifecycle.rules.amendments import check_fits
+from lifecycle.rules.impact import Impact, impact_of
+from lifecycle.rules.schema import payload_of
+from lifecycle.state.workflow import Amendment, Workflow
+from service.consent import signature
+
+#: The form of the statements that are signed now. The second let go on what was under way
+#: downstream; the first had the impact as a digest alone, and no files. What was signed in either
+#: goes on to count.
+FORM = 3
+_SECOND = 2
+
+
+class Policy(Protocol):
+    """The policy in force: of a workflow, or of a machine."""
+
+    @property
+    def consent(self) -> str:
+        """``terminal``, ``signature`` or ``trust``."""
+        ...
+
+    @property
+    def signers(self) -> list[str]:
+        """Lines of an allowed-signers file."""
+        ...
+
+
+class Approval(Protocol):
+    """An approval as it stands in the log, or as it would."""
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The payload, decoded."""
+        ...
+
+    @property
+    def prev_hash(self) -> str:
+        """Hash of the event before it: the head it was given at."""
+        ...
+
+    @property
+    def actor(self) -> Actor:
+        """Who approved."""
+        ...
+
+    @property
+    def occurred_at(self) -> str:
+        """When, UTC, `YYYY-MM-DDTHH:MM:SS.ffffffZ`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """An approval that is not recorded yet."""
+
+    data: dict[str, Any]
+    prev_hash: str
+    actor: Actor
+    occurred_at: str
+
+
+def as_of(event: RecordedEvent, at: str) -> Planned:
+    """Return an approval of the log, given at the time ``at`` whatever its row says.
+
+    What a row says of its time is its writer's to choose. The time that counts is the latest at
+    which an event was recorded, up to this one: the log had come that far before it.
+    """
+    return Planned(event.data, event.prev_hash, event.actor, at)
+
+
+def content_of(amendment: Amendment) -> dict[str, Any]:
+    """Return what a person agrees to: the amendment, without what became of it."""
+    return {
+        "id": amendment.id,
+        "type": amendment.kind,
+        "stage": amendment.stage,
+        "description": amendment.description,
+        "reason": amendment.reason,
+        "changes": amendment.changes,
+        "insert": amendment.insert,
+        "place": amendment.place,
+        "rewired": amendment.rewired,
+        **({"also": amendment.also} if amendment.also else {}),
+    }
+
+
+def _proposal(amendment: Amendment) -> dict[str, Any]:
+    content = content_of(amendment)
+    named = {"amendment": content.pop("id"), "kind": content.pop("type")}
+    return {**content, **named}
+
+
+def statement_of(
+    state: Workflow,
+    amendment: Amendment,
+    impact: Impact,
+    head: str,
+    scripts: Mapping[str, str],
+) -> bytes:
+    """Return what is signed: canonical JSON of all that a proof is bound to.
+
+    ``scripts`` are the files that the definition runs, each with its SHA-256 in hex.
+    """
+    return canonical({**shown_of(state, amendment, impact, scripts), "head": head})
+
+
+def shown_of(
+    state: Workflow, amendment: Amendment, impact: Impact, scripts: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return all that a person is shown, and agrees to: the statement but for the head."""
+    return {
+        "amendment": content_of(amendment),
+        "form": FORM,
+        "impact": impact.binding(),
+        "policy": state.consent,
+        "scripts": dict(scripts),
+        "workflow": state.id,
+    }
+
+
+def shown_digest(
+    state: Workflow, amendment: Amendment, impact: Impact, scripts: Mapping[str, str]
+) -> str:
+    """Return the digest by which all that was shown is known again: the amendment, its impact."""
+    return digest(canonical(shown_of(state, amendment, impact, scripts)))
+
+
+def _as_before(state: Workflow, amendment: Amendment, approval: Approval, form: Any) -> bytes:
+    """Return a statement of an older form."""
+    from lifecycle.rules.impact_before import binding_before  # few logs hold any
+
+    impact = binding_before(state, amendment, approval.data.get("kept"))
+    said: dict[str, Any] = {
+        "amendment": content_of(amendment),
+        "head": approval.prev_hash,
+        "policy": state.consent,
+        "workflow": state.id,
+    }
+    if form == _SECOND:
+        scripts = approval.data.get("scripts", {})
+        return canonical({**said, "form": form, "impact": impact, "scripts": scripts})
+    return canonical({**said, "impact": digest(canonical(impact))})
+
+
+def proof_of(statement: bytes, policy: str, **how: Any) -> dict[str, Any]:
+    """Return a proof bound to a statement; ``how`` says how the person agreed."""
+    form = json.loads(statement)["form"]
+    return {"policy": policy, "form": form, "statement": digest(statement), **how}
+
+
+def objection(state: Workflow, approval: Approval) -> str | None:
+    """Return why an approval does not count in ``state``, None where it does."""
+    data = approval.data
+    amendment = state.amendments.get(str(data.get("amendment")))
+    if amendment is None:
+        return "there is no such amendment"
+    if amendment.status != "proposed":
+        return f"{amendment.id} is {amendment.status} already"
+    proof = data.get("proof")
+    if not isinstance(proof, dict) or not proof:
+        return "it has no proof of consent"
+    if proof.get("policy") != state.consent:
+        return f"its proof is for the policy {proof.get('policy')}; in force is {state.consent}"
+    try:
+        payload_of("amendment.approved", data)
+        payload_of("amendment.proposed", _proposal(amendment))
+        check_fits(state, amendment)
+    except LifecycleError as error:
+        return error.message
+    return _unbound(state, amendment, approval, proof)
+
+
+def _unbound(
+    state: Workflow, amendment: Amendment, approval: Approval, proof: Mapping[str, Any]
+) -> str | None:
+    data = approval.data
+    impact = impact_of(state, amendment, data.get("kept"))
+    if (data.get("version"), data.get("invalidated_stages")) != (
+        state.version + 1,
+        list(impact.affected),
+    ):
+        return "its version or its list of affected stages is not what follows from the amendment"
+    statement = (
+        statement_of(state, amendment, impact, approval.prev_hash, data.get("scripts", {}))
+        if proof.get("form") == FORM
+        else _as_before(state, amendment, approval, proof.get("form"))
+    )
+    if proof.get("statement") != digest(statement):
+        return "its proof was given for another amendment, impact or head"
+    return by_policy(state, approval, proof, statement)
+
+
+def by_policy(
+    state: Policy, approval: Approval, proof: Mapping[str, Any], statement: bytes
+) -> str | None:
+    """Return why a proof that is bound to ``statement`` does not count under the policy."""
+    if state.consent == "terminal" and approval.actor.kind == "agent":
+        return f"an agent ({approval.actor.name}) cannot agree"
+    if state.consent != "signature":
+        return None
+    signed, signer = proof.get("signature"), proof.get("signer")
+    if not isinstance(signed, str) or not isinstance(signer, str):
+        return "it has no signature"
+    named = approval.data.get("approved_by")
+    if named not in (signer, "user") or signer not in _names(state.signers):
+        return f"it names {named!r:.80} as who approved, and its signature is by {signer!r:.80}"
+    return signature.objection(statement, signed, signer, state.signers, approval.occurred_at)
+
+
+def _names(signers: Sequence[str]) -> set[str]:
+    """Return the names that the signers' lines give, each as a whole and one by one.
+
+    A pattern allows many names; none of those is one that a key has.
+    """
+    fields = [line.split()[0] for line in signers if line.strip()]
+    return {*fields, *(name for field in fields for name in field.split(","))}

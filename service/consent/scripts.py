@@ -1,0 +1,105 @@
+"""Scripts: the files of a root that a definition runs, and what they are by their digest.
+
+A definition names them and does not hold them: a command is agreed to, and the file that it runs
+could be another one the next day. Their digests are recorded where a person agrees and where an
+attempt starts, so that a change is told.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from hashlib import file_digest
+from pathlib import Path, PurePosixPath
+
+from lifecycle.fold.amendments import apply
+from lifecycle.state.workflow import Amendment, Stage, Workflow
+
+#: What a session runs before it touches a stage.
+INIT = "init.sh"
+#: Words of a command line that may be paths; ``--script=check.py`` is two.
+_WORDS = re.compile(r"[^\s=;|&<>()$`'\"*?\[\]{}\\]+")
+_ENDINGS = frozenset(
+    {".awk", ".bash", ".in", ".inp", ".ipynb", ".jl", ".js", ".lua", ".m", ".pl", ".plt", ".py"}
+    | {".r", ".rb", ".sh", ".tcl", ".zsh"}
+)
+
+
+def scripts_of(root: Path, state: Workflow, stage: Stage | None = None) -> dict[str, str]:
+    """Return the files that the definition runs, of one stage or of all: path → SHA-256 in hex.
+
+    These are the files that the commands and verify commands name, inputs that are scripts, the
+    machine files of the profiles, and ``init.sh``. What a stage makes is none of them, and a file
+    that is not there has no digest. Paths are relative to the root where they lie below it.
+    """
+    stages = list(state.stages.values()) if stage is None else [stage]
+    made = {path for one in state.stages.values() for path in one.outputs}
+    found: dict[str, str] = {}
+    for path in sorted({INIT, *(path for one in stages for path in _named(state, one))} - made):
+        digest = digest_of(root, path)
+        if digest is not None:
+            found[path] = digest
+    return found
+
+
+def scripts_after(root: Path, state: Workflow, amendment: Amendment) -> dict[str, str]:
+    """Return what `scripts_of` returns once the amendment is approved."""
+    changed = state.draft()
+    apply(changed, amendment)
+    return scripts_of(root, changed)
+
+
+def digest_of(root: Path, path: str) -> str | None:
+    """Return the SHA-256 of a file in hex, None where there is no file to be read."""
+    place = root / path
+    try:
+        if not place.is_file():
+            return None
+        with place.open("rb") as stream:
+            return file_digest(stream, "sha256").hexdigest()
+    except (OSError, ValueError):
+        return None
+
+
+def changed(root: Path, recorded: dict[str, str]) -> dict[str, str | None]:
+    """Return the scripts that are not what was recorded, each with its digest now."""
+    now = {path: digest_of(root, path) for path in recorded}
+    return {path: digest for path, digest in now.items() if digest != recorded[path]}
+
+
+def _named(state: Workflow, stage: Stage) -> Iterator[str]:
+    yield from _paths(stage.parameters.get("verify"), "")
+    yield from _paths(stage.parameters.get("command"), stage.id)
+    yield from (path for path in _texts(stage.inputs) if _is_script(path))
+    for path in _texts(stage.parameters.get("forward_files")):
+        if _is_script(path):
+            yield from _below("", f"{stage.id}/{path}")
+    machine = state.profile(stage).get("config_path")
+    if isinstance(machine, str) and machine:
+        yield os.path.normpath(machine)
+
+
+def _texts(values: object) -> Iterator[str]:
+    if isinstance(values, list):
+        yield from (value for value in values if isinstance(value, str) and value)
+
+
+def _is_script(path: str) -> bool:
+    return PurePosixPath(path).suffix.lower() in _ENDINGS
+
+
+def _paths(command: object, folder: str) -> Iterator[str]:
+    """Yield the words of a command that may be files below the root, which it names from a folder.
+
+    A job's command runs in a copy of its stage's folder.
+    """
+    for word in _WORDS.findall(command) if isinstance(command, str) else ():
+        if "/" in word or "." in word:
+            yield from _below(folder, word)
+
+
+def _below(folder: str, word: str) -> Iterator[str]:
+    path = os.path.normpath(os.path.join(folder, word))  # noqa: PTH118 - names, and no files yet
+    if not path.startswith(("/", "..")) and path != "." and "\0" not in path:
+        yield path

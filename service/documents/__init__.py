@@ -1,0 +1,1 @@
+"""Documents of others: read with limits, and with the place of what is wrong."""

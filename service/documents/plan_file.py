@@ -1,0 +1,166 @@
+"""Reading a plan: JSON, YAML or TOML, with the line and column of what is wrong in it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from eventstore.regular import NotRegular, read_regular
+from lifecycle.errors import InvalidPlan
+from service.documents.bounds import LARGEST, excess
+from service.errors import NotFound, UnreadablePlan
+
+
+def read_plan(source: str) -> Any:
+    """Return the decoded plan; ``-`` is standard input (JSON or YAML).
+
+    Raises `NotFound`, `UnreadablePlan`, or `InvalidPlan` for a value that the log cannot carry.
+    """
+    plan = decode(source, _text(source))
+    problems = list(_unportable(plan, ""))
+    if problems:
+        raise InvalidPlan(problems)
+    return plan
+
+
+def decode(source: str, text: str) -> Any:
+    """Decode by the name's ending: ``.toml``, ``.yaml``, ``.yml``; anything else is JSON.
+
+    Raises `UnreadablePlan`, also for a document that is too deep or too large.
+    """
+    suffix = Path(source).suffix.lower()
+    if suffix == ".toml":
+        return _toml(source, text)
+    if suffix in (".yaml", ".yml") or (source == "-" and not text.lstrip().startswith(("{", "["))):
+        return _yaml(source, text)
+    return decode_json(source, text)
+
+
+def _text(source: str) -> str:
+    try:
+        raw = _bytes(source)
+        if len(raw) > LARGEST:
+            why = f"expected {LARGEST >> 20} MiB at most, found more"
+            raise UnreadablePlan(source, "plan", why, None, None)
+        return raw.decode("utf-8-sig")
+    except NotRegular as error:
+        raise UnreadablePlan(source, "plan", str(error.strerror), None, None) from error
+    except FileNotFoundError:
+        raise NotFound(f"no plan at {source}; expected a JSON, YAML or TOML file") from None
+    except IsADirectoryError:
+        raise NotFound(f"{source} is a folder; expected a JSON, YAML or TOML file") from None
+    except UnicodeDecodeError as error:
+        raise UnreadablePlan(source, "UTF-8", f"byte {error.start}", None, None) from error
+
+
+def _bytes(source: str) -> bytes:
+    """Return what the plan holds, no more of it than tells that it is too long.
+
+    A descriptor that the caller's shell opened may be a pipe, whose other end is the caller's.
+    """
+    if source == "-":
+        piped: bytes = sys.stdin.buffer.read(LARGEST + 1)
+        return piped
+    if source.startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/")):
+        with Path(source).open("rb") as file:
+            return file.read(LARGEST + 1)
+    return read_regular(source, LARGEST)
+
+
+def decode_json(source: str, text: str) -> Any:
+    """Return the JSON value; NaN and duplicate keys are refused."""
+    try:
+        found = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+    except json.JSONDecodeError as error:
+        raise UnreadablePlan(source, "JSON", error.msg, error.lineno, error.colno) from error
+    except (ValueError, RecursionError) as error:
+        raise UnreadablePlan(source, "JSON", str(error), None, None) from error
+    return _bounded(source, "JSON", found)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice!r} appears twice in one object")
+    return found
+
+
+def _bounded(source: str, kind: str, value: Any) -> Any:
+    why = excess(value)
+    if why is not None:
+        raise UnreadablePlan(source, kind, why, None, None)
+    return value
+
+
+def _toml(source: str, text: str) -> Any:
+    try:
+        return _plain(_bounded(source, "TOML", tomllib.loads(text)))
+    except RecursionError as error:
+        raise UnreadablePlan(source, "TOML", str(error), None, None) from error
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
+        line, column = (int(place[1]), int(place[2])) if place else _end(text)
+        why = re.sub(r" \(at .*\)$", "", str(error))
+        raise UnreadablePlan(source, "TOML", why, line, column) from error
+
+
+def _end(text: str) -> tuple[int, int]:
+    lines = text.splitlines() or [""]
+    return len(lines), len(lines[-1]) + 1
+
+
+def _yaml(source: str, text: str) -> Any:
+    import yaml  # only where a plan is YAML
+
+    from service.documents.strict_yaml import load
+
+    try:
+        return _plain(_bounded(source, "YAML", load(text)))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
+        raise UnreadablePlan(source, "YAML", error.problem or "?", line, column) from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UnreadablePlan(source, "YAML", str(error), None, None) from error
+
+
+def _plain(value: Any) -> Any:
+    """Return the value with dates as ISO text, as JSON would have them."""
+    if isinstance(value, dict):
+        return {str(key): _plain(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return [_plain(child) for child in value]
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+def _unportable(value: Any, place: str) -> Iterator[str]:
+    """Say of each value below ``place`` that does not read back as it was written."""
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from _unportable(key, f"{place}: a key")
+            yield from _unportable(child, f"{place}.{key}" if place else key)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _unportable(child, f"{place}[{index}]")
+    elif isinstance(value, str) and not value.isprintable():
+        yield from _no_text(value, place)
+    elif isinstance(value, int) and not -(2**63) <= value < 2**64:
+        yield f"{place}: the number {value!r:.40} has more than 64 bits; write it as text"
+
+
+def _no_text(value: str, place: str) -> Iterator[str]:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        yield f"{place}: not text that UTF-8 can carry (a surrogate at character {error.start})"

@@ -1,0 +1,217 @@
+"""Foreign changes that wait for a decision: those on the disk, and those that are kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lifecycle.errors import Refused
+from lifecycle.payload import models as p
+from lifecycle.state.workflow import Drift
+from projections.files import state_document
+from projections.files.document_diff import FieldDifference, applied
+from projections.files.progress_log import joined
+from service.errors import NotFound
+from service.files.drift import line_differences, recordable, state_differences
+from service.files.drift_commands import Adoption, Launched, adoption
+from service.files.external_lines import notes
+from service.files.inspection import FilesInspection
+from service.files.pending_lines import whole
+from service.files.workflow_files import LOG, STATE
+from service.reading.log import WorkflowLog
+from service.root.disk import content_of
+from service.root.root import Root
+from service.root.sync import read_sync
+
+if TYPE_CHECKING:
+    from lifecycle.payload.models import Payload
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A foreign version of a file.
+
+    ``detected`` is the version of its ``drift.detected``, None where nobody recorded it yet;
+    ``base`` the version the file had shown. ``kind`` as there, or ``appended``.
+    """
+
+    file: str
+    kind: str
+    base: int
+    found: bytes | None
+    detected: int | None = None
+    kept_as: str | None = None
+
+
+class ForeignChanges:
+    """The foreign changes of one root. Nothing here writes."""
+
+    def __init__(self, root: Root, log: WorkflowLog) -> None:
+        self.root = root
+        self.log = log
+        self._files = FilesInspection(root, log)
+
+    def waiting(self, file: str | None = None) -> list[Foreign]:
+        """Return what waits for a decision, the oldest first; ``file`` names the one asked for."""
+        kept = [self._kept(drift) for drift in self.log.current().drifts]
+        return [f for f in (*kept, *self._on_disk()) if file in (None, f.file)]
+
+    def _kept(self, drift: Drift) -> Foreign:
+        found = content_of(self.root.below(drift.kept_as))
+        if found is None:
+            raise NotFound(
+                f"{drift.kept_as} is missing: the version of {drift.file} that was detected at "
+                f"version {drift.version} was kept there. `wfctl drift revert` dismisses it.",
+                path=drift.kept_as,
+            )
+        return Foreign(drift.file, drift.kind, drift.base, found, drift.version, drift.kept_as)
+
+    def _on_disk(self) -> list[Foreign]:
+        return [found for found in (self._state(), self._log()) if found is not None]
+
+    def _state(self) -> Foreign | None:
+        sync = read_sync(self.root.sync_file)
+        found = self._files.foreign_state(sync.files.get(STATE))
+        if found is None:
+            return None
+        base = sync.version(STATE) or self.log.current().head
+        if found == b"" and content_of(self.root.below(STATE)) is None:
+            return Foreign(STATE, "missing", base, None)
+        readable = state_differences(self.log.current(base), found) is not None
+        return Foreign(STATE, "changed" if readable else "unreadable", base, found)
+
+    def _log(self) -> Foreign | None:
+        sync = read_sync(self.root.sync_file)
+        found = content_of(self.root.below(LOG))
+        base = sync.version(LOG)
+        if found is None:
+            return Foreign(LOG, "missing", base, None)
+        if not self._files.log_is_intact(sync):
+            return Foreign(LOG, "changed", base, found)
+        appended = b"".join(part.content for part in self._files.appended(sync))
+        return Foreign(LOG, "appended", base, appended) if appended else None
+
+    def explained(self, change: Foreign) -> list[dict[str, Any]]:
+        """Return what differs, a field or a run of lines each."""
+        if change.found is None or change.kind == "unreadable":
+            return []
+        if change.kind == "appended":
+            return [
+                {"field": "the end", "kind": "added", "old": None, "new": note.text}
+                for note in notes(self._files.appended(read_sync(self.root.sync_file)))
+            ]
+        if change.file == LOG:
+            return [
+                {"field": f"line {run['line']}", **run}
+                for run in line_differences(self._log_at(change.base), change.found)
+            ]
+        return [_explained(difference) for difference in self.differences(change)]
+
+    def differences(self, change: Foreign) -> list[FieldDifference]:
+        """Return what differs between a foreign state and the one that the file had shown."""
+        return state_differences(self.log.current(change.base), change.found or b"") or []
+
+    def _log_at(self, version: int) -> bytes:
+        return joined(whole(self.log.steps(upto=version)).pieces)
+
+    def adoption(
+        self, change: Foreign, only: list[str], evidence: str | None, launched: Launched
+    ) -> Adoption:
+        """Return what the change is as commands, of the fields ``only`` where some are named.
+
+        ``launched`` looks for what bears out that a stage was launched by hand.
+        Raises `Refused` where something in it cannot be adopted, `NotFound` for a field that did
+        not change.
+        """
+        if change.found is None or change.kind == "unreadable":
+            raise Refused(
+                f"{change.file} is {change.kind}: there is nothing in it to adopt. "
+                "`wfctl drift revert` goes on with the file as the log has it.",
+                file=change.file,
+            )
+        if change.file == LOG:
+            lines = self._lines(change)
+            return Adoption(commands=lines, at=[None] * len(lines))
+        return self._state_adoption(change, only, evidence, launched)
+
+    def _lines(self, change: Foreign) -> list[Payload]:
+        runs = line_differences(self._log_at(change.base), change.found or b"")
+        texts = [line for run in runs for line in run["new"] if line.strip()]
+        return [p.NoteLogged(text=text[:20_000]) for text in texts]
+
+    def _state_adoption(
+        self, change: Foreign, only: list[str], evidence: str | None, launched: Launched
+    ) -> Adoption:
+        listed = list(_as_deep_as(only, self.differences(change)))
+        chosen = [d for d in listed if not only or _named(d, only)]
+        unmatched = [name for name in only if not any(_named(d, [name]) for d in listed)]
+        if unmatched:
+            raise NotFound(
+                f"{', '.join(unmatched)} did not change; changed: "
+                f"{', '.join(d.name for d in listed) or 'nothing'}",
+                fields=unmatched,
+            )
+        base = state_document.document(self.log.current(change.base))
+        found = json.loads(change.found or b"")
+        if only:
+            found = applied(base, found, chosen)
+        result = adoption(self.log.current(), base, found, chosen, evidence, launched)
+        if result.impossible:
+            raise _impossible(change.file, result.impossible)
+        result.left += [d.name for d in listed if d not in chosen]
+        return result
+
+
+def _impossible(file: str, reasons: dict[str, str]) -> Refused:
+    lines = "\n".join(f"  - {name}: {why}" for name, why in reasons.items())
+    return Refused(
+        f"not everything that was changed in {file} can be adopted:\n{lines}\n"
+        "`wfctl drift adopt --only FIELD` adopts a part, `wfctl drift revert` nothing.",
+        file=file,
+        problems=reasons,
+    )
+
+
+def _as_deep_as(names: list[str], listed: Iterable[FieldDifference]) -> Iterator[FieldDifference]:
+    """Take apart an object that came or went where a name leads into it."""
+    for one in listed:
+        value = one.new if one.kind == "added" else one.old if one.kind == "removed" else None
+        inside = any(name.startswith(f"{one.name}.") for name in names)
+        if not (inside and one.path and isinstance(value, dict)):
+            yield one
+            continue
+        parts = (one._replace(path=(*one.path, key)) for key in value)
+        keys = [
+            part._replace(new=value[part.path[-1]])
+            if one.kind == "added"
+            else part._replace(old=value[part.path[-1]])
+            for part in parts
+        ]
+        yield from _as_deep_as(names, keys)
+
+
+def _named(difference: FieldDifference, names: list[str]) -> bool:
+    return any(difference.name == name or difference.name.startswith(f"{name}.") for name in names)
+
+
+def _explained(difference: FieldDifference) -> dict[str, Any]:
+    shown = recordable(difference)
+    return {
+        "field": difference.name,
+        "kind": difference.kind,
+        "old": shown["old"],
+        "new": shown["new"],
+    }
+
+
+def closing(change: Foreign, result: Adoption) -> list[Payload]:
+    """Return the command that closes an adopted drift, none where nobody recorded it yet."""
+    if change.detected is None:
+        return []
+    return [
+        p.DriftAdopted(
+            file=change.file, detected=change.detected, unknown=result.unknown, left=result.left
+        )
+    ]

@@ -1,0 +1,170 @@
+"""Looking at the files without touching them: nothing is written, no lock is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from eventstore.regular import NotRegular
+from lifecycle.state.workflow import Drift, Workflow
+from projections.files import progress_log, state_document
+from projections.files.progress_log import Piece, joined
+from service.files.external_lines import Foreign, align
+from service.files.log_file import look
+from service.files.pending_lines import trail, was_written, whole
+from service.reading.log import WorkflowLog, newest
+from service.root.below import OutsideRoot
+from service.root.disk import content_of
+from service.root.root import Root
+from service.root.sync import Sync, Synced, caught_up, digest
+
+STATE = state_document.FILE_NAME
+LOG = progress_log.FILE_NAME
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A file that is not what the log says; ``kind``: missing, behind, or changed."""
+
+    file: str
+    kind: str
+    expected: bytes
+    found: bytes | None
+
+
+class FilesInspection:
+    """``workflow-state.json`` and ``progress.log`` of one root, to be looked at."""
+
+    def __init__(self, root: Root, log: WorkflowLog) -> None:
+        self.root = root
+        self.log = log
+
+    def differences(self) -> list[Difference]:
+        """Compare the files with the log, whole, folded from its first event.
+
+        Others may write meanwhile. Each file is held to a version between the log's head before it
+        was read and the one after: the log is read last, so it has all that the file can show.
+        """
+        sync, since = self._caught_up()
+        found = {name: content_of(self.root.below(name)) for name in (STATE, LOG)}
+        all_ = whole(self.log.steps())
+        if all_.state is None:
+            return []
+        compared = (
+            self._state_difference(sync.files.get(STATE), found[STATE], all_.state, since),
+            _log_difference(sync.files.get(LOG), found[LOG], all_.pieces, since),
+        )
+        return [difference for difference in compared if difference is not None]
+
+    def _caught_up(self) -> tuple[Sync, int]:
+        """Return what is remembered of the files, and the version that they are to show."""
+        last = newest(self.log.store, self.log.stream)
+        sync = caught_up(self.root.sync_file, (STATE, LOG), last)
+        return sync, last.version if last is not None else 0
+
+    def _state_difference(
+        self, left: Synced | None, found: bytes | None, state: Workflow, since: int
+    ) -> Difference | None:
+        expected = state_document.render(state)
+        if found is None:
+            return Difference(STATE, "missing", expected, None)
+        if found == expected or was_written(self.log, max(since - 1, 0), found):
+            return None
+        kind = "changed" if self._is_foreign(left, found) else "behind"
+        return Difference(STATE, kind, expected, found)
+
+    def stale(self, state: Workflow) -> list[str]:
+        """Say of each file whether it is missing, changed by somebody else, or behind the log.
+
+        And which changes are kept until somebody decides, as of ``state``.
+        """
+        sync, version = self._caught_up()
+        looks = {
+            STATE: lambda: self._of_state(sync.files.get(STATE)),
+            LOG: lambda: self._of_log(sync),
+        }
+        texts = {name: _told(look) for name, look in looks.items()}
+        for name, text in texts.items():
+            if text is None and sync.version(name) < version:
+                texts[name] = "is behind the log; the next write command brings it up to date"
+        now = [f"{name} {text}" for name, text in texts.items() if text is not None]
+        return [*now, *(_waiting(drift) for drift in state.drifts)]
+
+    def _of_state(self, left: Synced | None) -> str | None:
+        found = self.foreign_state(left)
+        if found is None:
+            return None
+        if found == b"" and not self.root.below(STATE).exists():
+            return "is missing; the next write command writes it anew"
+        return "was changed by somebody else; `wfctl drift show` says how"
+
+    def foreign_state(self, left: Synced | None) -> bytes | None:
+        """Return a ``workflow-state.json`` that wfctl did not write, empty where it is missing."""
+        found = content_of(self.root.below(STATE))
+        if found is None:
+            return b""
+        return found if self._is_foreign(left, found) else None
+
+    def _is_foreign(self, left: Synced | None, found: bytes) -> bool:
+        if left is not None and left.sha256 == digest(found):
+            return False
+        return not was_written(self.log, left.version if left else 0, found)
+
+    def _of_log(self, sync: Sync) -> str | None:
+        left = sync.files.get(LOG)
+        view = look(self.root.below(LOG), left, thorough=True)
+        if view.mark is None:
+            return "is missing; the next write command writes it anew"
+        if not view.intact:
+            return "was changed by somebody else; `wfctl drift show` says how"
+        if not view.tail:
+            return None
+        count = len(self.appended(sync))
+        if not count:
+            return None
+        return f"has {count} lines of somebody else's; the next write command records them"
+
+    def log_is_intact(self, sync: Sync) -> bool:
+        """Whether ``progress.log`` begins with every byte that was left in it."""
+        return look(self.root.below(LOG), sync.files.get(LOG), thorough=True).intact
+
+    def appended(self, sync: Sync) -> list[Foreign]:
+        """Return what somebody else appended to ``progress.log`` and nobody recorded yet."""
+        left = sync.files.get(LOG)
+        view = look(self.root.below(LOG), left, thorough=True)
+        pending = trail(self.log, sync.version(LOG), None, sync.version(LOG)).pieces
+        fresh = left.fresh if left is not None else True
+        return align(view.tail, fresh, pending, sync.version(LOG)).foreign if view.intact else []
+
+
+def _log_difference(
+    left: Synced | None, found: bytes | None, pieces: Sequence[Piece], since: int
+) -> Difference | None:
+    expected = joined(pieces)
+    if found is None:
+        return Difference(LOG, "missing", expected, None)
+    if found == expected:
+        return None
+    known = [number for number, part in enumerate(pieces, 1) if part.recorded <= since]
+    begins = expected.startswith(found)
+    if begins and len(found) >= len(joined(pieces[: max(known, default=0)])):
+        return None
+    is_behind = begins and (left is None or left.shows(found))
+    return Difference(LOG, "behind" if is_behind else "changed", expected, found)
+
+
+def _waiting(drift: Drift) -> str:
+    return (
+        f"{drift.file}: a version of somebody else's ({drift.kind}), found at version "
+        f"{drift.version}, is kept as {drift.kept_as}; `wfctl drift show`, then adopt or revert it"
+    )
+
+
+def _told(look: Callable[[], str | None]) -> str | None:
+    """Return what a look at a file told, or why there could be none."""
+    try:
+        return look()
+    except OutsideRoot as error:
+        return f"cannot be looked at: {error.message}"
+    except NotRegular as error:
+        return f"cannot be looked at: {error.strerror}"

@@ -1,0 +1,256 @@
+"""The files that people and agents read, brought up to date from the log.
+
+Written after the commit, under the root's lock, never an older version over a newer one. What
+somebody else wrote is never lost: it is looked for before anything is written, kept or recorded,
+and only then are the files written. A crash between any two of these steps leaves what the next
+write command takes up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from errno import EBUSY
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from eventstore.errors import EventStoreError
+from lifecycle.payload import models as p
+from lifecycle.state.workflow import Workflow
+from projections.files import progress_log, state_document
+from projections.files.progress_log import joined
+from service.errors import FilesBehind, RootBusy
+from service.files import drift
+from service.files.external_lines import align, notes
+from service.files.log_file import LogView, joined_up, left_now, look
+from service.files.pending_lines import Trail, trail, was_written, whole
+from service.reading.log import WorkflowLog
+from service.root.below import OutsideRoot
+from service.root.disk import append, content_of, locked, mark_of, restore, write_over, write_whole
+from service.root.root import Root
+from service.root.sync import Sync, Synced, digest, read_sync, write_sync
+
+if TYPE_CHECKING:
+    from lifecycle.payload.models import Payload
+
+STATE = state_document.FILE_NAME
+LOG = progress_log.FILE_NAME
+
+#: How often what others wrote in between is taken in before giving up.
+_ROUNDS = 100
+
+Record: TypeAlias = "Callable[[Sequence[Payload]], None]"
+"""Records what was found, as facts that no rule refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a look at the files says: what to record first, else what to write.
+
+    ``restored``: what ``progress.log`` must hold instead of what it does hold.
+    """
+
+    news: list[Payload]
+    missing: bytes
+    restored: bytes | None
+    view: LogView
+    state: bytes | None
+
+
+class WorkflowFiles:
+    """``workflow-state.json`` and ``progress.log`` of one root."""
+
+    def __init__(self, root: Root, log: WorkflowLog, record: Record) -> None:
+        self.root = root
+        self.log = log
+        self._record = record
+
+    @property
+    def state_path(self) -> Path:
+        """``workflow-state.json``."""
+        return self.root.below(STATE)
+
+    @property
+    def log_path(self) -> Path:
+        """``progress.log``."""
+        return self.root.below(LOG)
+
+    def take_in(self) -> int:
+        """Record what others did to the files since; return how many events that took.
+
+        Costs a look at two files where nobody did anything.
+        """
+        sync = read_sync(self.root.sync_file)
+        if self._untouched(sync):
+            return 0
+        return self.bring_up_to_date()
+
+    def _untouched(self, sync: Sync) -> bool:
+        log, state = sync.files.get(LOG), sync.files.get(STATE)
+        if log is None or state is None:
+            return self.log.store.head(self.log.stream) is None
+        try:
+            mark = mark_of(self.log_path.stat())
+        except FileNotFoundError:
+            return False
+        found = content_of(self.state_path)
+        return mark == log.mark and found is not None and digest(found) == state.sha256
+
+    def bring_up_to_date(self, known: Workflow | None = None) -> int:
+        """Make the files show the log's head; return how many events of others' doing it took.
+
+        ``known``: a state before the head, to fold on from. Raises `FilesBehind` where the disk
+        does not let it; the log holds everything then.
+        """
+        try:
+            with locked(self.root.lock):
+                return self._settle(known)
+        except (OSError, EventStoreError, RootBusy, OutsideRoot) as error:
+            head = self.log.store.head(self.log.stream)
+            raise FilesBehind(head.version if head else 0, error) from error
+
+    def _settle(self, known: Workflow | None) -> int:
+        recorded = 0
+        for _ in range(_ROUNDS):
+            sync = read_sync(self.root.sync_file)
+            after = min(sync.version(LOG), sync.version(STATE))
+            start = known if known is not None and known.head == after else None
+            shown = trail(self.log, after, start, sync.version(LOG))
+            if shown.state is None:
+                return recorded
+            found = self._findings(sync, shown, shown.state)
+            if found.news:
+                self._record(found.news)
+                recorded += len(found.news)
+                known = None
+            elif self._write(sync, shown.state, found):
+                return recorded
+        raise OSError(EBUSY, "others keep writing to the files", str(self.root.path))
+
+    def _findings(self, sync: Sync, shown: Trail, state: Workflow) -> Findings:
+        view = look(self.log_path, sync.files.get(LOG))
+        fresh = sync.files[LOG].fresh if LOG in sync.files else True
+        laid = align(view.tail, fresh, shown.pieces, sync.version(LOG))
+        news: list[Payload] = []
+        restored = None
+        damaged = not view.intact or laid.lost
+        known = shown.detected.get(LOG, [])
+        if damaged or known:
+            # Up to what counts as shown then: a newer line would be appended once more.
+            expected = joined(whole(self.log.steps(upto=state.head)).pieces)
+            if damaged or self._is_half_mended(expected, known):
+                restored = expected
+                news += self._damage(sync, known, expected)
+        if restored is None:
+            news += notes(laid.foreign)
+        found = content_of(self.state_path)
+        news += self._foreign_state(sync, shown, state, found)
+        return Findings(news, laid.missing, restored, view, found)
+
+    def _damage(
+        self, sync: Sync, known: Sequence[str | None], expected: bytes
+    ) -> list[p.DriftDetected]:
+        """Return what to record of a ``progress.log`` that was changed before its end."""
+        found = content_of(self.log_path)
+        if _name(found) in known or self._is_half_mended(expected, known):
+            return []
+        return [drift.of_log(self.root, sync.version(LOG), expected, found)]
+
+    def _is_half_mended(self, expected: bytes, known: Sequence[str | None]) -> bool:
+        found = content_of(self.log_path)
+        return drift.is_half_mended(self.root, LOG, found, expected, known)
+
+    def _foreign_state(
+        self, sync: Sync, shown: Trail, state: Workflow, found: bytes | None
+    ) -> list[p.DriftDetected]:
+        """Return what to record of a ``workflow-state.json`` that somebody else changed."""
+        entry = sync.files.get(STATE)
+        if _name(found) in shown.detected.get(STATE, []) or self._is_ours(entry, state, found):
+            return []
+        base = state if entry is None else self.log.current(entry.version)
+        return [drift.of_state(self.root, base, found)]
+
+    def _is_ours(self, entry: Synced | None, state: Workflow, found: bytes | None) -> bool:
+        if found is None:
+            return entry is None
+        if entry is not None and entry.sha256 == digest(found):
+            return True
+        if found == state_document.render(state):
+            return True
+        return was_written(self.log, entry.version if entry is not None else 0, found)
+
+    def _write(self, sync: Sync, state: Workflow, found: Findings) -> bool:
+        """Write what is missing; False where others wrote in between."""
+        log = self._write_log(sync, state, found)
+        content = state_document.render(state)
+        if log is None or not self._write_state(content, found.state):
+            return False
+        entry = Synced(self.log.stream, state.head, len(content), digest(content))
+        new = sync.having(LOG, log).having(STATE, entry)
+        new = replace(new, head=self._anchor())
+        if new != sync:
+            write_sync(self.root.sync_file, new)
+        return True
+
+    def _write_log(self, sync: Sync, state: Workflow, found: Findings) -> Synced | None:
+        before = sync.files.get(LOG) or Synced(self.log.stream, 0, 0, digest(b""))
+        if found.restored is not None:
+            before = Synced(self.log.stream, 0, 0, digest(b""))
+            mark = restore(self.log_path, found.restored, found.view.mark)
+            view, added = LogView(True, b"", found.restored, mark), b""
+        else:
+            view, added, mark = found.view, found.missing, found.view.mark
+            if added:
+                mark = append(self.log_path, added, view.mark)
+        if mark is None:
+            return None
+        return joined_up(self.log_path, left_now(before, view, added, state.head, mark))
+
+    def _write_state(self, content: bytes, found: bytes | None) -> bool:
+        return found == content or write_over(self.state_path, content, found)
+
+    def _anchor(self) -> dict[str, Any]:
+        head = self.log.store.head(self.log.stream)
+        if head is None:
+            return {}
+        return {"stream": self.log.stream, "version": head.version, "hash": head.hash}
+
+    def rebuild(self) -> list[str]:
+        """Make every file what the log says, from its first event; return those that changed.
+
+        What others changed in them is kept, what they appended is recorded.
+        """
+        before = {name: content_of(self.root.below(name)) for name in (STATE, LOG)}
+        with locked(self.root.lock):
+            self._mend(whole(self.log.steps()), before)
+            self._settle(None)
+        return [n for n, content in before.items() if content_of(self.root.below(n)) != content]
+
+    def _mend(self, all_: Trail, found: dict[str, bytes | None]) -> None:
+        """Overwrite what is not the log's, and forget what was remembered of the files."""
+        self._mend_log(all_)
+        if all_.state is not None and found[STATE] != state_document.render(all_.state):
+            self._keep(STATE, found[STATE])
+            write_whole(self.state_path, state_document.render(all_.state))
+        self.root.sync_file.unlink(missing_ok=True)
+
+    def _mend_log(self, all_: Trail) -> None:
+        left = read_sync(self.root.sync_file).files.get(LOG)
+        for _ in range(_ROUNDS):
+            view = look(self.log_path, left, thorough=True)
+            found = content_of(self.log_path)
+            if view.intact and not align(found or b"", True, all_.pieces, 0).lost:
+                return
+            self._keep(LOG, found)
+            if restore(self.log_path, joined(all_.pieces), view.mark) is not None:
+                return
+        raise OSError(EBUSY, "others keep writing to the files", str(self.log_path))
+
+    def _keep(self, name: str, found: bytes | None) -> None:
+        left = read_sync(self.root.sync_file).files.get(name)
+        if found is not None and (left is None or left.sha256 != digest(found)):
+            drift.keep(self.root, name, found)
+
+
+def _name(found: bytes | None) -> str | None:
+    return None if found is None else digest(found)

@@ -1,0 +1,1 @@
+"""Questions to the history: who, why, since when, and whether it is whole."""

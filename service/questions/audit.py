@@ -1,0 +1,256 @@
+"""Questions to the history of amendments: who decided what, and who tried to get round it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from eventstore.errors import UnsoundLog
+from eventstore.event import RecordedEvent
+from eventstore.store import Refusal
+from lifecycle.fold.amendments import rewired_fields, takes_effect
+from lifecycle.fold.foldable import SET_ASIDE
+from lifecycle.state.workflow import Amendment, Workflow
+from lifecycle.words.document import DEFINITIONAL
+from projections.files.state_document import FILE_NAME
+from projections.words.amendments import told
+from service.files.drift import state_differences
+from service.files.inspection import FilesInspection
+from service.questions.integrity import check_integrity
+from service.questions.refusals import refusals_by
+from service.reading.log import At, WorkflowLog
+from service.root.root import Root
+from service.root.sync import read_sync
+
+#: Refusals that say somebody asked for what only a person may decide, or for what is not so now.
+_BY_CONSENT = frozenset(
+    {"needs_consent", "impact_changed", "stale_amendment"}
+    | {"submission_drift", "submission_changed"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An amendment with who proposed and who decided it. Times are UTC.
+
+    ``change`` says what it changes, and behind it what its proposer calls it (`told`).
+    """
+
+    id: str
+    type: str
+    stage: str | None
+    fields: list[str]
+    change: str
+    state: str
+    description: str
+    reason: str | None
+    proposed_at: str
+    proposed_by: str | None
+    decided_at: str | None
+    decided_by: str | None
+    policy: str | None
+    signer: str | None
+    version: int | None
+    affected: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Bypass:
+    """An attempt to get round consent, and why it came to nothing.
+
+    ``kind``: refused, ineffective (recorded, and counts for nothing), edited (a file), altered
+    (the log), pinned (another log than this login knows). ``version`` is the event's.
+    """
+
+    kind: str
+    at: str | None
+    actor: str | None
+    what: str
+    why: str
+    version: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return asdict(self)
+
+
+def records(log: WorkflowLog, at: At = None) -> list[Record]:
+    """Return every amendment in the order of its proposal, as of a moment."""
+    proposed: dict[str, RecordedEvent] = {}
+    decided: dict[str, RecordedEvent] = {}
+    state: Workflow | None = None
+    for event, state in log.steps(upto=at):
+        named = event.data.get("amendment")
+        if event.type == "amendment.proposed":
+            proposed.setdefault(str(named), event)
+        elif event.type in ("amendment.approved", "amendment.rejected"):
+            amendment = state.amendments.get(str(named))
+            if amendment is not None and event.type.endswith(amendment.status):
+                decided.setdefault(str(named), event)
+    found = state.amendments.values() if state is not None else ()
+    return [_record(a, proposed.get(a.id), decided.get(a.id)) for a in found]
+
+
+def _record(
+    amendment: Amendment, proposed: RecordedEvent | None, decided: RecordedEvent | None
+) -> Record:
+    proof = (decided.data.get("proof") or {}) if decided is not None else {}
+    return Record(
+        id=amendment.id,
+        type=amendment.kind,
+        stage=amendment.stage,
+        fields=_fields(amendment),
+        change=told(amendment),
+        state=amendment.status,
+        description=amendment.description,
+        reason=amendment.reason,
+        proposed_at=amendment.proposed_at,
+        proposed_by=_who(proposed),
+        decided_at=amendment.decided_at,
+        decided_by=_who(decided),
+        policy=proof.get("policy"),
+        signer=proof.get("signer"),
+        version=amendment.version,
+        affected=amendment.invalidated_stages,
+    )
+
+
+def _fields(amendment: Amendment) -> list[str]:
+    found: list[str] = []
+    for field, change in amendment.changes.items():
+        keyed = isinstance(change, dict) and not {"old", "new"} & set(change)
+        found += [f"{field}.{key}" for key in change] if keyed else [field]
+    for stage, change in amendment.rewired.items():
+        found += [f"{stage}.{name}" for name in rewired_fields(change)]
+    return found
+
+
+def _who(event: RecordedEvent | None) -> str | None:
+    return f"{event.actor.kind}:{event.actor.name}" if event is not None else None
+
+
+def bypasses(root: Root, log: WorkflowLog, at: At = None) -> list[Bypass]:
+    """Return every attempt to get round consent: in the log, at the command line, in the files.
+
+    As of a moment those that are recorded: how files and chain looked then, nobody knows.
+    """
+    refused = (_of_refusal(r) for r in refusals_by(log, at) if _concerns(r))
+    if at is not None:
+        return [*refused, *_of_log(log, at)]
+    return [*_of_pin(log), *_of_chain(root, log), *refused, *_of_log(log), *_of_file(root, log)]
+
+
+def _of_pin(log: WorkflowLog) -> Iterator[Bypass]:
+    why = log.approvals.pin_objection()
+    if why is not None:
+        yield Bypass("pinned", None, None, "the log as a whole", why)
+
+
+def _of_chain(root: Root, log: WorkflowLog) -> Iterator[Bypass]:
+    for finding in check_integrity(root, log):
+        if finding.kind == "set_aside":
+            continue  # `_of_log` lists it
+        at = f"version {finding.version}" if finding.version is not None else "the database"
+        what = f"{at}: {finding.kind}"
+        yield Bypass("altered", None, None, what, finding.message, finding.version)
+
+
+def _concerns(refusal: Refusal) -> bool:
+    if refusal.code == "amendment_decided":
+        return False  # a person who agrees twice gets round nothing
+    return refusal.code in _BY_CONSENT or "amendment.approved" in refusal.command.split(",")
+
+
+def _of_refusal(refusal: Refusal) -> Bypass:
+    return Bypass("refused", refusal.at, refusal.actor, refusal.command, refusal.message)
+
+
+def _of_log(log: WorkflowLog, at: At = None) -> Iterator[Bypass]:
+    known: set[str] = set()
+    for event, state in _sound_steps(log, at):
+        why = _ineffective(log, event, state, known)
+        if event.type == "claim.overruled" and why is None:
+            yield _of_overruling(event, state)
+        elif why is not None:
+            what = event.data["type"] if event.type == SET_ASIDE else event.type
+            yield Bypass("ineffective", event.recorded_at, _who(event), what, why, event.version)
+        elif event.type == "drift.detected":
+            yield from _of_drift(event)
+
+
+def _sound_steps(log: WorkflowLog, at: At) -> Iterator[tuple[RecordedEvent, Workflow]]:
+    """Yield the steps up to the first row that is not in its place; `_of_chain` tells of that."""
+    with suppress(UnsoundLog):
+        yield from log.steps(upto=at)
+
+
+def _ineffective(
+    log: WorkflowLog, event: RecordedEvent, state: Workflow, known: set[str]
+) -> str | None:
+    """Return why an event changed nothing, None for one that did or need not."""
+    if event.type == SET_ASIDE:
+        return str(event.data["why"])
+    if event.type == "amendment.approved":
+        return log.approvals.objection(event)
+    if event.type == "amendment.proposed":
+        again = event.data["amendment"] in known
+        known.add(event.data["amendment"])
+        return (
+            "the id was given before; a second proposal of it counts for nothing" if again else None
+        )
+    if not takes_effect(state, event):
+        return "no approved amendment covers it"
+    return None
+
+
+def _of_overruling(event: RecordedEvent, state: Workflow) -> Bypass:
+    from service.writing.overruling import objection  # loads the rules of consent
+
+    data = event.data
+    what = f"{data['stage']} {data['attempt']}: {data['verdict']} called {data['claim']}"
+    against = objection(state, event)
+    why = f"{data['approved_by']}: {data['reason']}" if against is None else against
+    return Bypass("overruled", event.recorded_at, _who(event), what, why, event.version)
+
+
+def _of_drift(event: RecordedEvent) -> Iterator[Bypass]:
+    touched = [
+        ".".join(str(step) for step in (d.get("stage"), *d["path"]) if step is not None)
+        for d in event.data.get("differences", [])
+        if isinstance(d.get("path"), list) and _is_definitional(d["path"])
+    ]
+    if touched:
+        what = f"{event.data['file']}: {', '.join(touched)}"
+        why = "edited by hand; the log decides, and the file was written anew"
+        yield Bypass("edited", event.recorded_at, None, what, why, event.version)
+
+
+def _of_file(root: Root, log: WorkflowLog) -> Iterator[Bypass]:
+    """An edit of the state's file that no write command has come across yet.
+
+    Where the log itself was altered nothing can be said of the file.
+    """
+    with suppress(UnsoundLog):
+        yield from _of_state_file(root, log)
+
+
+def _of_state_file(root: Root, log: WorkflowLog) -> Iterator[Bypass]:
+    left = read_sync(root.sync_file).files.get(FILE_NAME)
+    found = FilesInspection(root, log).foreign_state(left)
+    if not found:
+        return
+    listed = state_differences(log.current(), found)
+    touched = [d.name for d in listed or () if _is_definitional(d.path)]
+    if touched or listed is None:
+        what = f"{FILE_NAME}: {', '.join(touched) or 'unreadable'}"
+        yield Bypass("edited", None, None, what, "edited by hand; the log decides")
+
+
+def _is_definitional(path: Sequence[Any]) -> bool:
+    return not path or path[0] in DEFINITIONAL or path[0] in ("amendments", "version", "stages")

@@ -1,0 +1,178 @@
+"""Who changed a field: the event that gave it its value, and all who had a part in that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from eventstore.event import RecordedEvent
+from lifecycle.state.workflow import Workflow
+from projections.files import fields, state_document
+from projections.files.fields import ABSENT, Path
+from service.errors import NotFound
+from service.questions.audit import Record, records
+from service.reading.log import At, WorkflowLog
+
+#: What an event may hold that says why, the most telling first.
+_REASONS = ("reason", "error", "fix", "evidence", "detail", "text")
+#: What an event may hold to prove it.
+_EVIDENCE = ("evidence", "checks", "facts", "outputs", "exit_code", "verdict", "kept_as", "source")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One field's newest change: the event, the value before it, and the value since.
+
+    ``cause`` is the version of the event that it followed from, in the same append.
+    """
+
+    path: Path
+    event: RecordedEvent
+    old: Any
+    new: Any
+    cause: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """A change with all who had a part in it."""
+
+    change: Change
+    amendment: Record | None
+
+    @property
+    def why(self) -> str | None:
+        """The reason that was given."""
+        if self.amendment is not None:
+            return self.amendment.reason or self.amendment.description
+        data = self.change.event.data
+        return next((str(data[key]) for key in _REASONS if data.get(key)), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values; times are UTC."""
+        change, event, agreed = self.change, self.change.event, self.amendment
+        return {
+            "field": fields.spelt(change.path),
+            "value": _json(change.new),
+            "is_there": change.new is not ABSENT,
+            "old": _json(change.old),
+            "was_there": change.old is not ABSENT,
+            "version": event.version,
+            "event_id": event.event_id,
+            "type": event.type,
+            "cause": change.cause,
+            "occurred_at": event.occurred_at,
+            "recorded_at": event.recorded_at,
+            "actor": f"{event.actor.kind}:{event.actor.name}",
+            "session": event.session,
+            "why": self.why,
+            "evidence": {k: v for k in _EVIDENCE if (v := event.data.get(k)) not in (None, [], {})},
+            "amendment": agreed.id if agreed is not None else None,
+            "proposed_by": agreed.proposed_by if agreed is not None else None,
+            "proposed_at": agreed.proposed_at if agreed is not None else None,
+            "agreed_by": (agreed.signer or agreed.decided_by) if agreed is not None else None,
+            "agreed_at": agreed.decided_at if agreed is not None else None,
+            "policy": agreed.policy if agreed is not None else None,
+            "proof": event.data.get("proof"),
+        }
+
+
+def _json(value: Any) -> Any:
+    return None if value is ABSENT else value
+
+
+def blame(log: WorkflowLog, name: str, at: At = None) -> list[Blame]:
+    """Return, for a field, a group of fields or a whole stage, each field's newest change.
+
+    A field that is not there any more is blamed on what took it away. Raises `NotFound` for one
+    that never was.
+    """
+    state = log.current(at)
+    known = fields.tree(state_document.document(state))
+    path = fields.path_of(known, name)
+    found = _changes(log, path, at)
+    if not found:
+        there = fields.at(known, path[:-1])
+        names = ", ".join(there if isinstance(there, dict) else known)
+        raise NotFound(f"no field {name!r} at any time; here are: {names}", field=name)
+    agreed = {record.id: record for record in records(log, at)} if _any_agreed(found) else {}
+    return [Blame(change, agreed.get(_amendment(change.event) or "")) for change in found]
+
+
+def _any_agreed(changes: list[Change]) -> bool:
+    return any(_amendment(change.event) for change in changes)
+
+
+def _amendment(event: RecordedEvent) -> str | None:
+    return event.data.get("amendment") or event.data.get("superseded_by")
+
+
+def _changes(log: WorkflowLog, path: Path, at: At) -> list[Change]:
+    history = FieldHistory(path)
+    for event, state in log.steps(upto=at):
+        history.see(event, state)
+    there = [change for change in history.changes.values() if change.new is not ABSENT]
+    return there or list(history.changes.values())
+
+
+class FieldHistory:
+    """The newest change of every field below a path, as a history is gone through."""
+
+    def __init__(self, path: Path) -> None:
+        self.changes: dict[Path, Change] = {}
+        self._path = path
+        self._part = b""
+        self._value = b""
+        self._command = ""
+        self._ids: dict[str, int] = {}
+
+    def see(self, event: RecordedEvent, state: Workflow) -> None:
+        """Take in an event, with the state after it."""
+        self._note(event)
+        before, self._value = self._value, self._spelt(event, state)
+        if before == self._value:
+            return
+        old, new = _read(before), _read(self._value)
+        for path in dict(fields.leaves(old)) | dict(fields.leaves(new)):
+            self._compare(path, fields.at(old, path), fields.at(new, path), event)
+
+    def _compare(self, below: Path, old: Any, new: Any, event: RecordedEvent) -> None:
+        if same(old, new):
+            return
+        path = self._path + below
+        self.changes.pop(path, None)  # so that the order stays that of the changes
+        if not (isinstance(new, dict) and new):
+            cause = self._ids.get(event.causation_id or "")
+            self.changes[path] = Change(path, event, old, new, cause)
+
+    def _spelt(self, event: RecordedEvent, state: Workflow) -> bytes:
+        """Return what the document shows at the path as JSON, nothing where it shows nothing."""
+        name, *below = self._path
+        part = state_document.part(state, name, ABSENT)
+        if state.source is None:
+            value = fields.at(part, tuple(below))
+            return b"" if value is ABSENT else orjson.dumps(value)
+        spelling = b"" if part is ABSENT else orjson.dumps(part)
+        if spelling == self._part and event.type != "state.imported":
+            return self._value
+        self._part = spelling
+        shown = fields.at(fields.tree(state_document.document(state)), self._path)
+        return b"" if shown is ABSENT else orjson.dumps(shown)
+
+    def _note(self, event: RecordedEvent) -> None:
+        if event.command_id != self._command:
+            self._command, self._ids = event.command_id, {}
+        self._ids[event.event_id] = event.version
+
+
+def _read(spelling: bytes) -> Any:
+    return orjson.loads(spelling) if spelling else ABSENT
+
+
+def same(old: Any, new: Any) -> bool:
+    """Whether two values are written the same: 1, 1.0 and true are not."""
+    if old is ABSENT or new is ABSENT:
+        return old is new
+    return orjson.dumps(old) == orjson.dumps(new)

@@ -1,0 +1,66 @@
+"""Is the log whole? The chain, the order, and that every event can be read and folded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from eventstore.chain import Link
+from eventstore.errors import EventStoreError
+from eventstore.verification import Finding
+from lifecycle.errors import LifecycleError
+from lifecycle.fold.foldable import newest_aside
+from service.reading.log import WorkflowLog
+from service.root.root import Root
+from service.root.sync import read_sync
+
+#: What may be said of an event that stands in its place.
+_SOUND = frozenset({"set_aside", "unclaimed"})
+
+
+def check_integrity(root: Root, log: WorkflowLog) -> list[Finding]:
+    """Return everything wrong with the workflow's stream, the first bad version first.
+
+    ``sync.json`` is the anchor outside the chain: only with it is a cut tail seen.
+    """
+    found = list(log.store.verify(log.stream, anchors=_anchors(root, log)))
+    found = with_unfoldable(found, _unreadable(log))
+    return [*found, *_of_tables(root, log)] if all(one.kind in _SOUND for one in found) else found
+
+
+def _of_tables(root: Root, log: WorkflowLog) -> Iterator[Finding]:
+    from service.sql.tables_check import check_tables  # loads the tables of the history
+
+    return check_tables(root.address, log)
+
+
+def with_unfoldable(found: list[Finding], folding: Iterable[Finding]) -> list[Finding]:
+    """Return what is wrong with a stream, with what the fold of it says; in order of version.
+
+    An event that is sound in its place may mean nothing in the state there, whether or not its
+    command is claimed. Where the rows are not sound, there is nothing to fold.
+    """
+    if any(one.kind not in _SOUND for one in found):
+        return found
+    known = {one.version for one in found if one.kind == "set_aside"}
+    more = [one for one in folding if one.version not in known]
+    return sorted([*found, *more], key=lambda one: one.version or 0)
+
+
+def _anchors(root: Root, log: WorkflowLog) -> dict[str, Link]:
+    head = read_sync(root.sync_file).head
+    if head.get("stream") != log.stream:
+        return {}
+    return {log.stream: Link(head["version"], head["hash"])}
+
+
+def _unreadable(log: WorkflowLog) -> Iterator[Finding]:
+    version = 0
+    try:
+        for event, state in log.steps():
+            version = event.version
+            aside = newest_aside(state, version)
+            if aside is not None:
+                why = f"{aside['type']!r:.80} counts for nothing: {aside['why']}"
+                yield Finding(log.stream, version, event.position, "set_aside", why)
+    except (EventStoreError, LifecycleError) as error:
+        yield Finding(log.stream, version + 1, None, error.code, error.message)

@@ -1,0 +1,195 @@
+"""``--at`` and ``--known-at``: a point in the history, by what was so or by what was recorded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from eventstore.event import RecordedEvent
+from lifecycle.fold import imported
+from service.errors import InvalidOption
+from service.root.clock import system_clock, utc_text
+
+#: No stream grows longer, and no engine counts further.
+_LAST = 2**63 - 1
+_SESSION = "session:"
+_AGO = re.compile(r"(\d{1,9}|an?) +(second|minute|hour|day|week)s? +ago")
+_NAMED = {"now": timedelta(), "yesterday": timedelta(days=1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point in the history; every part that is given narrows what is seen.
+
+    ``version`` is the last one seen, ``session`` the one whose end ends the view. ``so_by`` and
+    ``known_by`` are UTC times in the log's form: what was so, and what was recorded by then.
+    """
+
+    version: int | None = None
+    so_by: str | None = None
+    known_by: str | None = None
+    session: int | None = None
+
+    def __str__(self) -> str:
+        parts = {
+            "version": self.version,
+            "session": self.session,
+            "at": self.so_by,
+            "known at": self.known_by,
+        }
+        return ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
+
+    def seen(self, events: Iterator[RecordedEvent]) -> Iterator[RecordedEvent]:
+        """Yield, in version order, those of a stream's events that the two times let through.
+
+        Raises `InvalidOption` for a session, which only `WorkflowLog.resolved` makes a version.
+        """
+        if self.session is not None:
+            raise InvalidOption(
+                "expected a version or a time: a session is a moment of the staged workflow only",
+                session=self.session,
+            )
+        if self.known_by is not None:
+            events = what_was_known(events, self.known_by)
+        return what_was_so(events, self.so_by) if self.so_by is not None else events
+
+
+def parse_moment(
+    at: str | None, known_at: str | None = None, now: datetime | None = None
+) -> Moment:
+    """Return the view that ``--at`` and ``--known-at`` name together.
+
+    Each is a version (``12``), a time, ``@{2 hours ago}`` or ``session:3``; a time without offset
+    is local. Raises `InvalidOption`.
+    """
+    so = _parsed(at, now) if at is not None else Moment()
+    known = _parsed(known_at, now) if known_at is not None else Moment()
+    versions = [moment.version for moment in (so, known) if moment.version is not None]
+    sessions = [moment.session for moment in (so, known) if moment.session is not None]
+    return Moment(min(versions, default=None), so.so_by, known.so_by, min(sessions, default=None))
+
+
+def _parsed(text: str, now: datetime | None) -> Moment:
+    try:
+        if text.isdecimal():
+            return Moment(version=min(int(text), _LAST))
+        if text.startswith(_SESSION):
+            return Moment(session=min(int(text.removeprefix(_SESSION)), _LAST))
+        return Moment(so_by=utc_text(_time(text, now or system_clock())))
+    except (ValueError, OverflowError):
+        raise InvalidOption(
+            "expected a version (12), an ISO 8601 time (2026-03-31T14:00:00+02:00), a time ago "
+            f"(@{{2 hours ago}}, @{{yesterday}}) or a session (session:3), found {text!r}",
+            value=text,
+        ) from None
+
+
+def _time(text: str, now: datetime) -> datetime:
+    if not (text.startswith("@{") and text.endswith("}")):
+        return datetime.fromisoformat(text)
+    words = " ".join(text[2:-1].split())
+    if words in _NAMED:
+        return now - _NAMED[words]
+    ago = _AGO.fullmatch(words)
+    if ago is None:
+        return datetime.fromisoformat(words)
+    number = int(ago[1]) if ago[1].isdecimal() else 1
+    return now - timedelta(**{f"{ago[2]}s": number})
+
+
+def what_was_so(events: Iterable[RecordedEvent], moment: str) -> Iterator[RecordedEvent]:
+    """Yield, in version order, the events that were so by ``moment``.
+
+    No event counts before what it rests on: the first event of the stream and the import that
+    came with it, the event before it of its stage (of the workflow, where it names none), its
+    cause, what the amendment it names had come to, and the approval that made its stage.
+    """
+    since = Since()
+    return (event for event in events if since.of(event) <= moment)
+
+
+class Since:
+    """From when each event of a stream counts, asked one after another from the first."""
+
+    def __init__(self) -> None:
+        self._first = ""
+        self._command = ""
+        self._latest: dict[str, str] = {}
+        self._caused: dict[str, str] = {}
+        self._made: dict[str, str] = {}
+
+    def of(self, event: RecordedEvent) -> str:
+        """Return the time (UTC, the log's form) from which the event counts."""
+        if event.command_id != self._command:
+            self._command, self._caused = event.command_id, {}
+        bases = [self._latest.get(name, "") for name in _bases(event)]
+        cause = self._caused.get(event.causation_id or "", "")
+        since = max(event.occurred_at, self._first, cause, *bases)
+        self._first = self._first or since
+        self._caused[event.event_id] = since
+        self._latest.update(dict.fromkeys(self._ends(event), since))
+        return since
+
+    def _ends(self, event: RecordedEvent) -> Iterator[str]:
+        """Yield what later events will rest on because of this one."""
+        yield from _bases(event, own=True)
+        amendment = event.data.get("amendment")
+        if event.type == "amendment.proposed" and event.data.get("insert"):
+            self._made[str(amendment)] = event.data["insert"]["id"]
+        elif event.type == "amendment.approved" and amendment in self._made:
+            yield f"stage {self._made[amendment]}"
+
+
+def _bases(event: RecordedEvent, *, own: bool = False) -> Iterator[str]:
+    """Yield the names of what an event rests on, or (``own``) is a part of itself."""
+    data = event.data
+    yield f"stage {data.get('stage')}"
+    amendment = data.get("amendment") or data.get("superseded_by")
+    if amendment is not None:
+        yield f"amendment {amendment}"
+    if own == (event.type in imported.TYPES):
+        yield "import"
+
+
+def what_was_known(events: Iterable[RecordedEvent], moment: str) -> Iterator[RecordedEvent]:
+    """Yield the events that were recorded by ``moment``: all up to the first that was not.
+
+    An event that a clock set back gave too early a time was known only after the one before it.
+    """
+    latest = ""
+    for event in events:
+        late = event.recorded_at < latest and latest >= moment
+        if late or event.recorded_at > moment:
+            return
+        latest = max(latest, event.recorded_at)
+        yield event
+
+
+def session_end(events: Iterable[RecordedEvent], number: int) -> int | None:
+    """Return the last version of a session, None where the log does not know it.
+
+    A session that nobody ended lasts until the next one begins, one of an imported log until
+    the import is over.
+    """
+    last: int | None = None
+    is_imported = False
+    for event in events:
+        began = _began(event)
+        is_over = is_imported and event.type not in imported.TYPES
+        if last is not None and (is_over or began not in (None, number)):
+            return last
+        if began == number or last is not None:
+            last, is_imported = event.version, event.type in imported.TYPES
+        if last is not None and event.type == "session.ended":
+            return last
+    return last
+
+
+def _began(event: RecordedEvent) -> int | None:
+    if event.type == "session.started":
+        return int(event.data["number"])
+    if event.type == "line.imported" and event.data.get("session") is not None:
+        return int(event.data["session"])
+    return None

@@ -1,0 +1,1 @@
+"""The root of a workflow on the disk: found, locked, written safely."""

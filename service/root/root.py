@@ -1,0 +1,204 @@
+"""A workflow root: the folder that holds ``.wfctl/``, found as git finds ``.git``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from eventstore.address import SERVERS, is_server, public, without_login
+from service.errors import InvalidOption, NoRoot
+from service.root.below import below
+from service.root.trust import require_trusted
+
+MARKER = ".wfctl"
+#: What the stream of a staged workflow begins with; its id follows.
+WORKFLOW = "workflow-"
+#: The journals a log on SQLite may have; without a choice the file system decides.
+JOURNALS = ("wal", "truncate")
+_SQLITE = "sqlite:///"
+
+
+class RootIs(StrEnum):
+    """What happened to a root that is not where it was."""
+
+    MOVED = "moved"
+    COPIED = "copied"
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The paths of one workflow root.
+
+    ``url`` names the log where it is kept elsewhere; ``journal`` is ``wal`` or ``truncate`` where
+    it is not to be chosen by the file system.
+    """
+
+    path: Path
+    #: Not in the representation, as it may hold a password.
+    url: str | None = field(default=None, repr=False)
+    journal: str | None = None
+
+    @property
+    def folder(self) -> Path:
+        """``.wfctl/``."""
+        return self.path / MARKER
+
+    def below(self, path: str) -> Path:
+        """Return where a path relative to the root is; raises `OutsideRoot` where it is not."""
+        return below(self.path, path)
+
+    @property
+    def address(self) -> Path | str:
+        """The log's file, or the URL of its database on a server.
+
+        A relative path in a URL is taken from the root. Raises `InvalidOption` for a URL of
+        another kind.
+        """
+        if self.url is None:
+            return self.folder / "events.db"
+        return address_of(self.url, self.path)
+
+    @property
+    def config_file(self) -> Path:
+        """``config.toml``: workflow id, database URL, policies."""
+        return self.folder / "config.toml"
+
+    @property
+    def sync_file(self) -> Path:
+        """``sync.json``: the last version and digest of each file written."""
+        return self.folder / "sync.json"
+
+    @property
+    def lock(self) -> Path:
+        """The lock under which the root's files are written."""
+        return self.folder / "lock"
+
+    @property
+    def drift(self) -> Path:
+        """Where foreign versions of files are kept."""
+        return self.folder / "drift"
+
+
+def address_of(url: str, start: Path) -> Path | str:
+    """Return the path or the server's URL that a database URL names.
+
+    A relative path is taken from ``start``. Raises `InvalidOption` for a URL of another kind.
+    """
+    if is_server(url):
+        return url
+    if not url.startswith(_SQLITE) or url == _SQLITE:
+        kind = url.partition(":")[0]
+        raise InvalidOption(
+            f"expected a database URL {_SQLITE}PATH or {SERVERS[0]}USER@HOST/DATABASE, found one "
+            f"of the kind {kind!r}",
+            kind=kind,
+        )
+    return start / url.removeprefix(_SQLITE)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What ``config.toml`` holds; ``workflow`` is None in a root that has only machines."""
+
+    workflow: str | None
+    database_url: str | None = field(default=None, repr=False)
+    journal: str | None = None
+    #: Who is told of decisions, failures and the end: a command line, or an address of the web.
+    notify: str | None = None
+
+    @property
+    def stream(self) -> str:
+        """The stream of the staged workflow."""
+        return f"{WORKFLOW}{self.workflow or ''}"
+
+
+def find_root(start: Path) -> Root:
+    """Return the nearest root at or above ``start``; raises `NoRoot`."""
+    here = start.resolve()
+    for folder in (here, *here.parents):
+        if (folder / MARKER / "config.toml").is_file():
+            below(folder, MARKER)  # another root's folder may be what a link leads to
+            return Root(folder)
+    raise NoRoot(here)
+
+
+def read_config(root: Root) -> Config:
+    """Return the root's configuration; raises `InvalidOption` naming what is wrong in it."""
+    import tomllib
+
+    try:
+        values: dict[str, Any] = tomllib.loads(root.config_file.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidOption(f"{root.config_file}: not valid TOML: {error}") from error
+    workflow, url = values.get("workflow"), values.get("database_url")
+    journal = values.get("journal")
+    named = isinstance(workflow, str) or (workflow is None and values.get("machines") is True)
+    if not named or not isinstance(url, str | None):
+        raise InvalidOption(
+            f'{root.config_file}: expected workflow = "…" and perhaps database_url = "…", both '
+            f"text, found workflow = {workflow!r} and a {type(url).__name__}"
+        )
+    if journal not in (None, *JOURNALS):
+        raise InvalidOption(
+            f"{root.config_file}: expected journal = one of {', '.join(JOURNALS)}, "
+            f"found {journal!r}"
+        )
+    notify = values.get("notify")
+    if not isinstance(notify, str | None):
+        raise InvalidOption(
+            f'{root.config_file}: expected notify = "CMD or URL", found a {type(notify).__name__}'
+        )
+    return Config(workflow, url, journal, notify)
+
+
+def open_root(start: Path, url: str | None, journal: str | None = None) -> tuple[Root, Config]:
+    """Return the nearest root and its configuration; what is given goes before what it says.
+
+    Raises `UntrustedDatabase` where it names a database that nobody of this login agreed to.
+    """
+    root = find_root(start)
+    config = read_config(root)
+    if not url:
+        require_trusted(config.database_url, root.path)
+    found = replace(root, url=url or config.database_url, journal=journal or config.journal)
+    return found, config
+
+
+def kept(url: str | None) -> str | None:
+    """Return the URL as it may be written down: without a password, and without one's own login.
+
+    git keeps the configuration with the root, and another login uses it as itself.
+    """
+    if url is None or not is_server(url):
+        return url
+    import os
+    import pwd
+
+    try:
+        return without_login(public(url), pwd.getpwuid(os.geteuid()).pw_name)
+    except KeyError:  # a login without an entry, as in a container
+        return public(url)
+
+
+def config_text(config: Config) -> str:
+    """Return the text of ``config.toml``; a password is no part of it."""
+    named = kept(config.database_url)
+    url = f"database_url = {_toml(named)}\n" if named else ""
+    journal = f"journal = {_toml(config.journal)}\n" if config.journal else ""
+    workflow = f"workflow = {_toml(config.workflow)}" if config.workflow else "machines = true"
+    notify = f"notify = {_toml(config.notify)}\n" if config.notify else ""
+    return f"# written by wfctl init\n{workflow}\n{url}{journal}{notify}"
+
+
+def _toml(text: str) -> str:
+    """Return a text as a basic string of TOML, which no character in it can end."""
+    return '"' + "".join(_escaped(letter) for letter in text) + '"'
+
+
+def _escaped(letter: str) -> str:
+    if letter in '"\\':
+        return f"\\{letter}"
+    # A surrogate can stand in no TOML file, escaped or not.
+    return f"\\U{ord(letter):08x}" if not letter.isprintable() else letter

@@ -1,0 +1,1 @@
+"""The history as tables, and questions to them in SQL."""

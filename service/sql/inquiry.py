@@ -1,0 +1,123 @@
+"""SQL over the history: the documented views as of a moment, for reading only.
+
+The views are made anew for one connection, in its temporary schema, over the rows that the log
+makes. The stored tables are hidden behind tables of the same names: whoever has SQL on the database
+can write those, and what they hold is no answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from sqlalchemy import BigInteger, Double, Table, Text
+
+from projections.history.rows import Key, Row
+from projections.history.tables import VIEWS, columns_of, history, view
+from service.errors import SqlRefused
+from service.reading.log import At, WorkflowLog
+from service.sql.tables import HistoryTables
+
+#: The first word of a statement, comments before it; each is passed over once (``?>``, ``*+``).
+_OPENING = re.compile(r"(?:[\s(]|--[^\n]*|(?>/\*.*?\*/))*+([a-z]+)\b", re.IGNORECASE | re.DOTALL)
+
+#: How both engines spell the types of the history's columns.
+_TYPES = {Text: "TEXT", BigInteger: "BIGINT", Double: "DOUBLE PRECISION"}
+
+
+class Answer(NamedTuple):
+    """The names of the columns, and the rows."""
+
+    columns: list[str]
+    rows: Iterator[Sequence[Any]]
+
+
+class Desk(Protocol):
+    """A connection at which questions are asked; what it makes, it makes for itself alone."""
+
+    @property
+    def dialect(self) -> str:
+        """``sqlite`` or ``postgresql``."""
+        ...
+
+    def make(self, statement: str) -> None:
+        """Carry out a statement of ours, before any question."""
+        ...
+
+    def fill(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Put rows into a temporary table."""
+        ...
+
+    def one(self, statement: str) -> Any:
+        """Return the first column of the first row of a statement of ours, None without any."""
+        ...
+
+    def ask(self, sql: str, parameters: dict[str, Any], seconds: float) -> Answer:
+        """Return what one reading statement yields; from the first on, nothing can be written.
+
+        Parameters are spelt ``:name``. Raises `SqlRefused`, `SqlWrong`, `SqlTooLong`.
+        """
+        ...
+
+    def close(self) -> None:
+        """Forget everything."""
+        ...
+
+
+def expect_reading(sql: str, words: frozenset[str]) -> None:
+    """Raise `SqlRefused` for a statement that begins with none of the words of those that read."""
+    opening = _OPENING.match(sql)
+    if opening is None or opening[1].upper() not in words:
+        raise SqlRefused(repr(" ".join(sql.split())[:60]))
+
+
+@contextmanager
+def inquiry(address: Path | str, log: WorkflowLog, at: At = None) -> Iterator[Desk]:
+    """Open a desk whose views show one workflow's history, up to a moment."""
+    tables = HistoryTables(address, log)
+    desk = _desk(address)
+    try:
+        _show(desk, tables, at)
+        yield desk
+    finally:
+        desk.close()
+
+
+def _desk(address: Path | str) -> Desk:
+    if isinstance(address, Path):
+        from service.sql.sqlite import SqliteDesk
+
+        return SqliteDesk(address)
+    from service.sql.postgres import PostgresDesk
+
+    return PostgresDesk(address)
+
+
+def _show(desk: Desk, tables: HistoryTables, at: At) -> None:
+    """Make the tables, of the desk alone and by the names of the stored ones, and the views."""
+    seen = _head(desk, tables.log.stream) if at is None else at
+    for table in VIEWS.values():
+        desk.make(f"CREATE TEMPORARY TABLE {table.name} ({', '.join(_declared(table))})")
+    for rows in tables.folded(seen):
+        for name, found in rows.items():
+            desk.fill(name, _values(found, columns_of(history.tables[name])))
+    for name in VIEWS:
+        desk.make(f"CREATE TEMPORARY VIEW {name} AS {view(name, desk.dialect)}")
+
+
+def _head(desk: Desk, stream: str) -> int | None:
+    """Return the last version as the desk sees it, from its first look on for good."""
+    name = stream.replace("'", "''")
+    found = desk.one(f"SELECT max(version) FROM events WHERE stream = '{name}'")
+    return found if isinstance(found, int) else None
+
+
+def _declared(table: Table) -> Iterator[str]:
+    return (f"{column.name} {_TYPES[type(column.type)]}" for column in table.columns)
+
+
+def _values(rows: dict[Key, Row], columns: Sequence[str]) -> list[list[Any]]:
+    return [[row.get(column) for column in columns] for row in rows.values()]

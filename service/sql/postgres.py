@@ -1,0 +1,138 @@
+"""Questions to a log on a PostgreSQL server: in a transaction that reads only, cut off in time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Timer
+from typing import Any
+
+import psycopg
+
+from eventstore.postgres.connection import connect, meaning
+from service.errors import SqlRefused, SqlTooLong, SqlWrong
+from service.sql.inquiry import Answer, expect_reading
+from service.sql.unprivileged import handed_over, make_role, may_all
+
+_CHUNK = 1000
+_PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
+#: What a question may begin with.
+_READS = frozenset({"SELECT", "WITH", "VALUES", "TABLE"})
+# SQLSTATE, as in appendix A of PostgreSQL's manual: query_canceled; read_only_sql_transaction,
+# insufficient_privilege, feature_not_supported; and the classes of data, syntax and limits.
+_CANCELED = "57014"
+_REFUSED = frozenset({"25006", "42501", "0A000"})
+_WRONG = frozenset({"22", "42", "54"})
+#: Where the server refuses several statements in one; a fault of syntax it finds elsewhere.
+_PARSING = "exec_parse_message"
+
+
+class PostgresDesk:
+    """See `Desk`."""
+
+    dialect = "postgresql"
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._connection = connect(address)
+        self.make("BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE")
+        self._may_all = may_all(self._connection)
+        self._guarded = False
+        self._cursors = 0
+
+    def make(self, statement: str) -> None:
+        """See `Desk`."""
+        self._execute(statement)
+
+    def one(self, statement: str) -> Any:
+        """See `Desk`."""
+        row = self._execute(statement).fetchone()
+        return row[0] if row is not None else None
+
+    def fill(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        """See `Desk`."""
+        copied = f"COPY {table} FROM STDIN"
+        with self._connection.cursor().copy(copied) as copy:
+            for row in rows:
+                copy.write_row(row)
+
+    def ask(self, sql: str, parameters: dict[str, Any], seconds: float) -> Answer:
+        """See `Desk`."""
+        expect_reading(sql, _READS)
+        self._guard()
+        self._cursors += 1
+        name = f"answer_{self._cursors}"
+        self.make(f"SET LOCAL statement_timeout = {max(1, round(seconds * 1000))}")
+        with self._in_time(seconds):
+            names = self._declare(name, self._filled(sql, parameters))
+            first = self._fetch(name)
+        columns = names or [column.name for column in first.description or ()]
+        return Answer(columns, self._rows(name, first.fetchall(), seconds))
+
+    def _filled(self, sql: str, parameters: dict[str, Any]) -> str:
+        if not parameters:
+            return sql
+        spelt = _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
+        return psycopg.ClientCursor(self._connection).mogrify(spelt, parameters)
+
+    def _declare(self, name: str, sql: str) -> list[str] | None:
+        """Declare a cursor, which takes one statement that reads; return names it cannot tell."""
+        names = None
+        if self._may_all:
+            sql, names = handed_over(self._connection, sql)
+        # Binary goes by the protocol that refuses a second statement, such as a COMMIT.
+        statement = f"DECLARE {name} NO SCROLL CURSOR FOR {sql}"
+        self._connection.cursor().execute(statement.encode(), binary=True)
+        return names
+
+    def _rows(self, name: str, rows: list[Any], seconds: float) -> Iterator[Sequence[Any]]:
+        while rows:
+            yield from rows
+            with self._in_time(seconds):
+                rows = self._fetch(name).fetchall()
+
+    def _fetch(self, name: str) -> psycopg.Cursor[tuple[Any, ...]]:
+        return self._execute(f"FETCH {_CHUNK} FROM {name}")
+
+    def _execute(self, statement: str) -> psycopg.Cursor[tuple[Any, ...]]:
+        return self._connection.execute(statement)
+
+    def _guard(self) -> None:
+        """From here on nothing but reading; what was made before is this connection's alone."""
+        if not self._guarded:
+            if self._may_all:
+                make_role(self._connection)
+            self.make("SET TRANSACTION READ ONLY")
+            self._guarded = True
+
+    @contextmanager
+    def _in_time(self, seconds: float) -> Iterator[None]:
+        """Cut off what takes too long from here too: a question can change the server's limit."""
+        timer = Timer(seconds, self._connection.cancel)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except psycopg.Error as error:
+            raise self._meaning(error, seconds) from error
+        finally:
+            timer.cancel()
+
+    def _meaning(self, error: psycopg.Error, seconds: float) -> Exception:
+        state = error.sqlstate or ""
+        if state == _CANCELED:
+            return SqlTooLong(seconds)
+        if state in _REFUSED or error.diag.source_function == _PARSING:
+            return SqlRefused(f"one of which the database says: {_first_line(error)}")
+        if state[:2] in _WRONG:
+            return SqlWrong(_first_line(error))
+        return meaning(error, self.address, seconds)
+
+    def close(self) -> None:
+        """See `Desk`."""
+        self._connection.close()
+
+
+def _first_line(error: psycopg.Error) -> str:
+    return str(error).strip().partition("\n")[0]

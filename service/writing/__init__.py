@@ -1,0 +1,1 @@
+"""The write path: the only place from which a log grows."""

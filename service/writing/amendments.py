@@ -1,0 +1,230 @@
+"""Amendments decided: what a person is asked, and how the answer is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from eventstore.errors import WrongExpectedVersion
+from eventstore.event import Actor
+from lifecycle.errors import ImpactChanged, NeedsConsent, Refused
+from lifecycle.payload import models as p
+from lifecycle.rules.amendments import check_fits, pending
+from lifecycle.rules.impact import Impact, impact_of
+from lifecycle.state.workflow import Amendment, Workflow
+from service.consent import proof as consent
+from service.consent.scripts import scripts_after
+from service.errors import FilesBehind
+from service.root.clock import utc_text
+from service.writing.workflow_service import Outcome, Service, WriteOptions
+
+#: How often an approval is bound anew because somebody appended what does not matter to it.
+_REBINDINGS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is asked: an amendment, its impact, and the head that both were read at."""
+
+    state: Workflow
+    amendment: Amendment
+    impact: Impact
+    head: str
+    kept: Mapping[str, int]
+    #: The files that the definition runs, as they are now: path → SHA-256 in hex.
+    scripts: Mapping[str, str]
+
+    @property
+    def subject(self) -> str:
+        """What is agreed to, by its name."""
+        return self.amendment.id
+
+    @property
+    def signers(self) -> list[str]:
+        """Who may agree by a signature."""
+        return self.state.signers
+
+    @property
+    def digest(self) -> str:
+        """By which all that was shown is known again: the amendment itself, and its impact."""
+        return consent.shown_digest(self.state, self.amendment, self.impact, self.scripts)
+
+    @property
+    def statement(self) -> bytes:
+        """What is agreed to, as canonical JSON: this is what is signed."""
+        return consent.statement_of(
+            self.state, self.amendment, self.impact, self.head, self.scripts
+        )
+
+
+class Consenter(Protocol):
+    """A person's agreement under one policy."""
+
+    def ask(self, question: Question) -> bool:
+        """Say whether the person agrees; raises `NeedsConsent` where nobody can be asked."""
+
+    def prove(self, question: Question) -> dict[str, Any] | None:
+        """Return the proof for a question that was agreed to; None where it holds no longer."""
+
+
+def question_of(service: Service, id_: str) -> Question:
+    """Return what is asked of a pending amendment, as things stand now.
+
+    Raises `UnknownAmendment`, `AmendmentDecided`, `StaleAmendment`.
+    """
+    state = service.state()
+    amendment = pending(state, id_)
+    check_fits(state, amendment)
+    kept = kept_folders(service.root.path, state)
+    impact = impact_of(state, amendment, kept, utc_text(service.clock()))
+    scripts = scripts_after(service.root.path, state, amendment)
+    return Question(state, amendment, impact, _hash_at(service, state.head), kept, scripts)
+
+
+def _hash_at(service: Service, version: int) -> str:
+    """Return the hash of the event that the state ends with: the head it was read at."""
+    events = service.log.store.read(service.log.stream, after=version - 1, upto=version)
+    return next(events).hash
+
+
+def kept_folders(root: Path, state: Workflow) -> dict[str, int]:
+    """Return by stage the highest K of its kept folders, ``stage-2.vK``, where there is one."""
+    found: dict[str, int] = {}
+    for path in root.glob("*.v*"):
+        stage, _, number = path.name.rpartition(".v")
+        if stage in state.stages and number.isdecimal():
+            found[stage] = max(found.get(stage, 0), int(number))
+    return found
+
+
+def approve(
+    service: Service,
+    id_: str,
+    consenter: Consenter,
+    options: WriteOptions,
+    agreed: str | None = None,
+) -> Outcome | None:
+    """Record the approval and all that follows; None where the person did not agree.
+
+    ``agreed`` is the digest of what was shown elsewhere. Raises `ImpactChanged` where
+    the workflow moved on and the impact is another now, `NeedsConsent` where the proof would not
+    count; either is kept as a refusal.
+    """
+    options = replace(options, content={"approve": id_})
+    first = service.first_answer(options)
+    if first is not None:
+        return first
+    try:
+        return _approve(service, id_, consenter, options, agreed)
+    except (Refused, NeedsConsent) as refusal:
+        service.record_refusal([p.AmendmentApproved(amendment=id_)], refusal)
+        raise
+
+
+def _approve(
+    service: Service,
+    id_: str,
+    consenter: Consenter,
+    options: WriteOptions,
+    agreed: str | None,
+) -> Outcome | None:
+    shown = question_of(service, id_)
+    _same_impact(shown, agreed)
+    if options.expected_version not in (None, shown.state.head):
+        raise WrongExpectedVersion(
+            service.log.stream, int(options.expected_version or 0), shown.state.head
+        )
+    if not consenter.ask(shown):
+        return None
+    for _ in range(_REBINDINGS):
+        _take_in(service)
+        now = question_of(service, id_)
+        _same_impact(now, shown.digest)
+        try:
+            return _append(service, now, consenter, options)
+        except WrongExpectedVersion:
+            if options.expected_version is not None:
+                raise
+    raise WrongExpectedVersion(service.log.stream, shown.state.head, service.state().head)
+
+
+def _take_in(service: Service) -> None:
+    """Record what others did to the files first: it would come between the head and the proof."""
+    # What the disk refuses here it refuses again once the approval is recorded, and is told.
+    with suppress(FilesBehind):
+        service.files.take_in()
+
+
+def _same_impact(question: Question, agreed: str | None) -> None:
+    if agreed is not None and question.digest != agreed:
+        raise ImpactChanged(question.amendment.id, agreed, question.digest)
+
+
+def _append(
+    service: Service, question: Question, consenter: Consenter, options: WriteOptions
+) -> Outcome:
+    proof = consenter.prove(question)
+    if proof is None:
+        raise ImpactChanged(question.amendment.id, "another head", question.head)
+    command = _command(question, proof)
+    _would_count(service, question, command)
+    exact = replace(options, expected_version=question.state.head, exact=True)
+    outcome = service.handle(command, options=exact)
+    _pin(service, outcome.state)
+    return outcome
+
+
+def _command(question: Question, proof: dict[str, Any]) -> p.AmendmentApproved:
+    kept = {stage: k for stage, k in question.kept.items() if stage in question.impact.affected}
+    return p.AmendmentApproved(
+        amendment=question.amendment.id,
+        version=question.state.version + 1,
+        invalidated_stages=list(question.impact.affected),
+        approved_by=str(proof.get("signer") or proof.get("by") or "user"),
+        proof=proof,
+        kept=kept,
+        scripts=dict(question.scripts),
+    )
+
+
+def _would_count(service: Service, question: Question, command: p.AmendmentApproved) -> None:
+    """Raise `NeedsConsent` for a proof that would be recorded and count for nothing."""
+    planned = consent.Planned(
+        data=command.as_json(),
+        prev_hash=question.head,
+        actor=service.actor,
+        occurred_at=utc_text(service.clock()),
+    )
+    why = service.log.approvals.pin_objection() or consent.objection(question.state, planned)
+    if why is not None:
+        raise NeedsConsent(
+            f"the approval of {question.amendment.id} would not count: {why}. Nothing was written.",
+            amendment=question.amendment.id,
+            why=why,
+        )
+
+
+def plan_approval(service: Service, id_: str, options: WriteOptions) -> Outcome:
+    """Return what an approval would record; nobody is asked and nothing is written."""
+    command = _command(question_of(service, id_), {"policy": "none: a dry run"})
+    return service.handle(command, options=options)
+
+
+def check_person(actor: Actor, id_: str) -> None:
+    """Raise `NeedsConsent` for an actor that is no person."""
+    if actor.kind == "agent":
+        raise NeedsConsent(
+            f"{id_} is a person's decision and {actor.kind}:{actor.name} is none: expected a user "
+            "at a terminal, or a signature.",
+            amendment=id_,
+            actor=f"{actor.kind}:{actor.name}",
+        )
+
+
+def _pin(service: Service, state: Workflow) -> None:
+    """Pin what the person agreed to, where consent is by signature or was."""
+    if state.consent == "signature" or service.log.approvals.is_pinned():
+        service.log.approvals.pin(state)

@@ -1,0 +1,188 @@
+"""Making a root: the folder, the database, the first event, the files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from eventstore.errors import WrongExpectedVersion
+from eventstore.event import Actor
+from eventstore.private import make_folder
+from eventstore.store import EventStore
+from lifecycle.payload import models as p
+from projections.files.state_document import FILE_NAME as STATE
+from service.errors import InvalidOption, RootExists, WorkflowExists
+from service.reading.log import WorkflowLog
+from service.root.clock import Clock
+from service.root.disk import sync_folder, write_whole
+from service.root.root import MARKER, Config, Root, config_text, kept, read_config
+from service.root.sync import Sync, Synced, digest, write_sync
+from service.root.trust import require_trusted, trust
+from service.writing.workflow_service import Outcome, Service, WriteOptions, plan_writes
+
+#: Below ``.wfctl``: the files that a workflow was made from, byte for byte.
+IMPORTED = "imported"
+_IGNORE = b"*\n!.gitignore\n!config.toml\n"
+
+Connect = Callable[[Root], EventStore]
+"""Opens the log of a root for writing, made first where it is not there."""
+
+
+def initialise(
+    root: Root,
+    command: p.WorkflowCreated,
+    *,
+    connect: Connect,
+    actor: Actor,
+    clock: Clock,
+    options: WriteOptions,
+    source: bytes | None = None,
+) -> Outcome:
+    """Make the root and its workflow; what an interrupted init left is taken up.
+
+    ``source``: the plan was the root's own ``workflow-state.json``, which held this: it is kept in
+    ``.wfctl/imported/``, and the state is written in its place.
+
+    Raises `RootExists` where a workflow is here already, `WorkflowExists` where the log has one
+    of this id from elsewhere, unless ``options.command_id`` names the very command that made it.
+    """
+    if options.dry_run:
+        refuse_second(root)
+        expect_nothing(_stream(command), options)
+        return plan_writes(None, [command], options, clock)
+    return make_root(
+        root,
+        str(command.document["workflow_id"]),
+        lambda service: _create(service, command, options, source),
+        connect=connect,
+        actor=actor,
+        clock=clock,
+        options=options,
+    )
+
+
+def _stream(command: p.WorkflowCreated) -> str:
+    return Config(str(command.document["workflow_id"])).stream
+
+
+def _create(
+    service: Service, command: p.WorkflowCreated, options: WriteOptions, source: bytes | None
+) -> Outcome:
+    if source is not None and service.first_answer(options) is None:
+        folder = service.root.folder / IMPORTED
+        folder.mkdir(exist_ok=True)
+        write_whole(folder / STATE, source)
+        sync_folder(service.root.folder)
+        claim_state(service, source)
+    outcome = service.handle(command, options=options)
+    if outcome.state.consent == "signature":
+        service.log.approvals.pin(outcome.state)
+    return outcome
+
+
+def claim_state(service: Service, content: bytes) -> None:
+    """Let ``workflow-state.json``, which holds this, be gone on with: it is none of drift."""
+    entry = Synced(service.log.stream, 0, len(content), digest(content))
+    write_sync(service.root.sync_file, Sync().having(STATE, entry))
+
+
+def make_root(
+    root: Root,
+    workflow: str,
+    write: Callable[[Service], Outcome],
+    *,
+    connect: Connect,
+    actor: Actor,
+    clock: Clock,
+    options: WriteOptions,
+) -> Outcome:
+    """Make the root's folder, log and configuration, then let ``write`` begin the workflow.
+
+    Raises `RootExists` as `initialise` does.
+    """
+    root = as_configured(root)
+    prepare_folder(root)
+    store = connect(root)
+    try:
+        log = _new_log(root, Config(workflow, root.url, root.journal), store, options)
+        return write(Service(root, log, actor, clock))
+    finally:
+        store.close()
+
+
+def expect_nothing(stream: str, options: WriteOptions) -> None:
+    """Raise `WrongExpectedVersion` where a stream that is to begin was expected to have begun."""
+    if options.expected_version:
+        raise WrongExpectedVersion(stream, options.expected_version, 0)
+
+
+def prepare_folder(root: Root) -> None:
+    """Make the folder of a root that is none yet; `configure` makes it one."""
+    root.below(MARKER)
+    if not root.config_file.exists():
+        make_folder(root.folder)
+        write_whole(root.folder / ".gitignore", _IGNORE)
+
+
+def configure(root: Root, workflow: str | None) -> Config:
+    """Write down which workflow the root has, and where its log is."""
+    config = Config(workflow, root.url, root.journal)
+    _write_config(root, config)
+    return config
+
+
+def _write_config(root: Root, config: Config) -> None:
+    """Write down where the log is; who named a server for it agreed to that server."""
+    trust(kept(config.database_url), root.path)
+    write_whole(root.config_file, config_text(config).encode())
+
+
+def as_configured(root: Root) -> Root:
+    """Return the root with its log where its configuration says, if it has one."""
+    if not root.config_file.exists():
+        return root
+    config = read_config(root)
+    # The same place, and perhaps the password that is not written down.
+    if kept(root.url) == kept(config.database_url):
+        url = root.url
+    else:
+        require_trusted(config.database_url, root.path)
+        url = config.database_url
+    return replace(root, url=url, journal=root.journal or config.journal)
+
+
+def _new_log(root: Root, config: Config, store: EventStore, options: WriteOptions) -> WorkflowLog:
+    here = read_config(root) if root.config_file.exists() else config
+    log = WorkflowLog(store, here.stream, root.path)
+    if log.state() is None:
+        _write_config(root, config)
+        return WorkflowLog(store, config.stream, root.path)
+    if options.command_id is not None:
+        return log
+    if root.config_file.exists():
+        raise RootExists(root.path, here.workflow)
+    raise WorkflowExists(str(here.workflow), str(kept(root.url)))
+
+
+def refuse_second(root: Root) -> None:
+    """Raise `RootExists` where a workflow is here already."""
+    workflow = read_config(root).workflow if root.config_file.exists() else None
+    if workflow is not None:
+        raise RootExists(root.path, workflow)
+
+
+def root_at(path: Path, url: str | None = None, journal: str | None = None) -> Root:
+    """Return the root to be made at ``path``; raises `InvalidOption` where it is no folder.
+
+    ``url`` names the database where the log is to be kept elsewhere, ``journal`` its journal.
+    """
+    if not path.is_dir():
+        raise InvalidOption(f"{path} is not a folder; make it first, or name another with --root")
+    return Root(path.resolve(), url, journal)
+
+
+def init_options(options: WriteOptions, plan: Any, **settings: str | None) -> WriteOptions:
+    """Return the options with the plan as what the command is told apart by."""
+    return replace(options, content={"init": plan, **settings})

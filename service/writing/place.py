@@ -1,0 +1,106 @@
+"""Where a root is, and whether it is still the one that its log was written for.
+
+The same path on the same host is the same root, whatever its inode: a restored backup has
+another. The same path and inode are the same root, whatever the host calls itself: a network
+folder seen from another machine, a container. Anything else was moved or copied, and only
+somebody who knows can say which.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from service.errors import RootElsewhere
+from service.reading.log import WorkflowLog
+from service.root.disk import content_of, write_whole
+from service.root.root import Root, RootIs
+
+Identity = dict[str, Any]
+"""``path``, ``device``, ``inode`` and ``host`` of a root; empty where nobody wrote it down."""
+
+
+def identity(root: Path) -> Identity:
+    """Return what tells a root from its copy: path, device and inode, host."""
+    status = root.stat()
+    return {
+        "path": str(root.resolve()),
+        "device": status.st_dev,
+        "inode": status.st_ino,
+        "host": os.uname().nodename,
+    }
+
+
+def known_identity(root: Root, log: WorkflowLog) -> Identity:
+    """Return where the root was said to be last: by somebody, else by the log's first event."""
+    said = said_identity(root)
+    if said:
+        return said
+    first = next(iter(log.store.read(log.stream, upto=1)), None)
+    return dict(first.data.get("root") or {}) if first is not None else {}
+
+
+def said_identity(root: Root) -> Identity:
+    """Return where somebody said that the root is; empty where nobody did."""
+    said = _said(root)
+    return dict(said["identity"]) if said else {}
+
+
+def check_place(root: Root, known: Identity) -> None:
+    """Raise `RootElsewhere` where the root is not the one that is known."""
+    here = identity(root.path)
+    if known and not is_same(known, here):
+        raise RootElsewhere(known, here)
+
+
+def is_same(known: Identity, here: Identity) -> bool:
+    """Whether two identities are of one root."""
+    if known.get("path") != here["path"]:
+        return False
+    return any(known.get(key) == here[key] for key in ("host", "inode"))
+
+
+def adopt(root: Root, known: Identity, how: RootIs) -> None:
+    """Write down that the root is here now, and whether what was begun there is its own."""
+    said = _said(root)
+    former = [*said.get("formerly", []), _place(known)] if how is RootIs.MOVED else []
+    record = {"format": 1, "is": how.value, "identity": identity(root.path), "formerly": former}
+    original = _place(known) if how is RootIs.COPIED else said.get("copy_of")
+    record |= {"copy_of": original} if original else {}
+    write_whole(_file(root), json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
+
+
+def add_former(root: Root, here: Identity, places: Iterable[tuple[str, str]]) -> None:
+    """Write down further places at which the root was, each a path and a host."""
+    said = _said(root)
+    former = [*said.get("formerly", []), *({"path": path, "host": host} for path, host in places)]
+    record = {"format": 1, "is": RootIs.MOVED.value, **said, "identity": here, "formerly": former}
+    write_whole(_file(root), json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
+
+
+def was_here(root: Root, path: str | None, host: str | None) -> bool:
+    """Whether the root was at this path of this host before it was moved here."""
+    return {"path": path, "host": host} in _said(root).get("formerly", [])
+
+
+def original_of(root: Root) -> str | None:
+    """Return path and host of the root that this one is a copy of; None where it is none."""
+    original = _said(root).get("copy_of")
+    return f"{original['path']} on {original['host']}" if original else None
+
+
+def _place(known: Identity) -> dict[str, Any]:
+    return {"path": known.get("path"), "host": known.get("host")}
+
+
+def _file(root: Root) -> Path:
+    return root.folder / "root.json"
+
+
+def _said(root: Root) -> dict[str, Any]:
+    content = content_of(_file(root))
+    found: dict[str, Any] = {} if content is None else json.loads(content)
+    return found
