@@ -82,19 +82,17 @@ if TYPE_CHECKING:
 
 #: Module of a family → the names that it defines.
 _FAMILIES = {
-    "payload_amendment": "AmendmentApproved AmendmentProposed AmendmentRejected AmendmentType",
-    "payload_base": (
-        "AmendmentId AttemptId AttemptPayload Document Payload StageId StagePayload Text"
-    ),
-    "payload_drift": "DriftAdopted DriftDetected DriftKind DriftReverted UnknownField",
-    "payload_stage": (
+    "amendment": "AmendmentApproved AmendmentProposed AmendmentRejected AmendmentType",
+    "base": ("AmendmentId AttemptId AttemptPayload Document Payload StageId StagePayload Text"),
+    "drift": "DriftAdopted DriftDetected DriftKind DriftReverted UnknownField",
+    "stage": (
         "AttemptObserved AttemptRelaunched AttemptStarted AttemptStopped AttemptLeft Category "
         "ChangedFile Check CheckpointRecorded ClaimOverruled FileDigest LeftFile LeftoversFreed "
         "OutputsArchived OutputsRecorded ResultsAdopted ResultsChanged StageBlocked "
         "StageCompleted StageComputed StageFailed StageInvalidated StageLaunched "
         "StagePrepared StageReadied StageRetried StageSkipped"
     ),
-    "payload_workflow": (
+    "workflow": (
         "CostCharged ExitReason LineImported NoteLogged SessionEnded SessionStarted "
         "StateImported WorkflowCompleted WorkflowCreated WorkflowImported "
         "WorkflowReopened"
@@ -110,5 +108,5 @@ if not TYPE_CHECKING:  # a type checker is to see the names above, and no others
         home = _HOMES.get(name)
         if home is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(f"lifecycle.{home}"), name)
+        found = globals()[name] = getattr(import_module(f"lifecycle.payload.{home}"), name)
         return found

@@ -1,8 +1,8 @@
 """Does the data of an event have the shape of its type? Asked of everything that is read.
 
 The models of `lifecycle.payload.models` say what may be written, and take longer to load than most
-commands to run. What their JSON Schemas say is kept in `lifecycle.payload.shapes`, which a test holds equal
-to them, and is asked here.
+commands to run. What their JSON Schemas say is kept in `lifecycle.payload.shapes`, which a test
+holds equal to them, and is asked here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Contradictions: where what is so and what was said of it do not fit together.
 
-Each goes by one finding (see `reconciler.briefing.denials`) or by the state alone, and by times that were
-recorded, never by a clock.
+Each goes by one finding (see `reconciler.briefing.denials`) or by the state alone, and by times
+that were recorded, never by a clock.
 """
 
 from __future__ import annotations

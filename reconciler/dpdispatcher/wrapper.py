@@ -389,7 +389,7 @@ _ASIDE = 'ln -sfn /dev/null "$attempt/dpdispatcher.log"\n    env -C "$attempt" '
 
 def _hidden(attempt: Attempt, dpdisp: Path) -> str:
     """Return how output gets into the log without the connection settings."""
-    far = Path(__file__).parent / "far"
+    far = Path(__file__).parents[1] / "far"
     scripts = [str(far / "start.py"), str(far / "connection.py")]
     words = [*program.interpreter(dpdisp), *scripts, str(attempt.submission)]
     # It ends with what it reads, and must not hold the monitor's lock until then.
@@ -397,7 +397,7 @@ def _hidden(attempt: Attempt, dpdisp: Path) -> str:
 
 
 def _script(name: str) -> str:
-    return (Path(__file__).parent / "far" / name).read_text(encoding="utf-8")
+    return (Path(__file__).parents[1] / "far" / name).read_text(encoding="utf-8")
 
 
 def _remembering(dpdisp: Path) -> str:
@@ -405,14 +405,14 @@ def _remembering(dpdisp: Path) -> str:
     if not any("python" in word for word in python):
         # A program of the user's own stands before DPDispatcher: whose modules it has is unknown.
         return "true"
-    return shlex.join([*python, str(Path(__file__).parent / "far" / "remember.py")])
+    return shlex.join([*python, str(Path(__file__).parents[1] / "far" / "remember.py")])
 
 
 def _watching(attempt: Attempt) -> dict[str, object]:
     names = (attempt.workflow, attempt.stage, attempt.name, *attempt.outputs)
     return {
         "python": shlex.quote(sys.executable),
-        "modules": _quoted(Path(__file__).resolve().parents[1]),
+        "modules": _quoted(Path(__file__).resolve().parents[2]),
         "names": shlex.join(names),
         "over": int(Watched.OVER),
         "collected": int(Watched.COLLECTED),

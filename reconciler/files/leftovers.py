@@ -30,7 +30,7 @@ from service.root.disk import write_whole
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
-_KEEP = Path(__file__).parent / "far" / "keep.sh"
+_KEEP = Path(__file__).parents[1] / "far" / "keep.sh"
 #: Bytes that are brought from another machine where nobody says how many may be.
 _FAR_LIMIT = 10**8
 #: What says so, in the parameters of a stage or in its backend profile.

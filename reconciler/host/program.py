@@ -60,7 +60,7 @@ def starting(program: Path, ends: Path | None = None) -> list[str]:
     python = interpreter(program)
     if not any("python" in Path(word).name for word in python):
         return [str(program)]
-    script = Path(__file__).parent / "far" / "start.py"
+    script = Path(__file__).parents[1] / "far" / "start.py"
     flags = [] if ends is None else ["--ends", str(ends)]
     return [*python, str(script), *flags, str(program)]
 

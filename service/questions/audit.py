@@ -210,7 +210,7 @@ def _ineffective(
 
 
 def _of_overruling(event: RecordedEvent, state: Workflow) -> Bypass:
-    from service.writing.overruling import objection  # loads the rules of consent
+    from service.consent.overruling import objection  # loads the rules of consent
 
     data = event.data
     what = f"{data['stage']} {data['attempt']}: {data['verdict']} called {data['claim']}"

@@ -7,21 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eventstore.codec import canonical, digest
 from lifecycle.errors import NeedsConsent
 from lifecycle.payload import models as p
-from service.consent import proof as consent
+from service.consent.overruling import statement_of
 from service.errors import FilesBehind
 
 if TYPE_CHECKING:
-    from eventstore.event import RecordedEvent
     from lifecycle.state.workflow import Workflow
     from service.writing.workflow_service import Service
-
-#: The form of the statement; another one would be recorded with the claims that it is of.
-_FORM = 1
-#: What is signed of a claim beside the workflow, its policy and the head.
-_SIGNED = ("stage", "attempt", "claim", "verdict", "reason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +40,7 @@ class Question:
     @property
     def statement(self) -> bytes:
         """What is agreed to, as canonical JSON: this is what is signed."""
-        return _statement(self.state, self.claim, self.head)
+        return statement_of(self.state, self.claim, self.head)
 
     @property
     def text(self) -> str:
@@ -66,19 +59,6 @@ class Consenter(Protocol):
 
     def prove(self, question: Question) -> dict[str, Any] | None:
         """Return the proof for a question that was agreed to; None where it holds no longer."""
-
-
-def _statement(state: Workflow, data: Mapping[str, Any], head: str) -> bytes:
-    claim = {name: data[name] for name in _SIGNED}
-    return canonical(
-        {
-            "claim": claim,
-            "form": _FORM,
-            "head": head,
-            "policy": state.consent,
-            "workflow": state.id,
-        }
-    )
 
 
 def overruled(
@@ -100,14 +80,3 @@ def overruled(
         raise NeedsConsent(f"{question.subject}: nothing was agreed to, and nothing was recorded.")
     by = str(proof.get("signer") or proof.get("by") or "user")
     return p.ClaimOverruled(**claim, approved_by=by, proof=proof), state.head
-
-
-def objection(state: Workflow, event: RecordedEvent) -> str | None:
-    """Return why the proof of a recorded claim does not hold, None where it does."""
-    proof = event.data["proof"]
-    if proof.get("policy") != state.consent:
-        return f"its proof is for the policy {proof.get('policy')}; in force is {state.consent}"
-    statement = _statement(state, event.data, event.prev_hash)
-    if proof.get("statement") != digest(statement):
-        return "its proof was given for another claim or head"
-    return consent.by_policy(state, event, proof, statement)

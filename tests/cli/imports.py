@@ -85,7 +85,16 @@ class Loaded:
 
 
 ROOMS = frozenset(
-    {"cli", "eventstore", "lifecycle", "migrations", "projections", "reconciler", "service"}
+    {
+        "agents",
+        "cli",
+        "eventstore",
+        "lifecycle",
+        "migrations",
+        "projections",
+        "reconciler",
+        "service",
+    }
 )
 _OF_PYTHON = sys.stdlib_module_names
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-import cli.program.app
+from cli.program.app import build
 from cli.program.completion import candidates
 from cli.program.examples import EXAMPLES
 from cli.program.manual import _commands
@@ -24,7 +24,7 @@ from tests.cli.support import HERE, Place, call
 
 def program() -> Any:
     """Return the tree of commands."""
-    return cli.app.build().__self__  # type: ignore[attr-defined]
+    return build().__self__  # type: ignore[attr-defined]
 
 
 NAMES = [name for name, _ in _commands(program())]

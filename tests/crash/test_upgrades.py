@@ -18,7 +18,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 #: The release before the one that wfctl is installed with; its files have other fields.
 EARLIER = "1.0.3"
-ROOMS = ("cli", "eventstore", "lifecycle", "migrations", "projections", "reconciler", "service")
+ROOMS = (
+    "agents",
+    "cli",
+    "eventstore",
+    "lifecycle",
+    "migrations",
+    "projections",
+    "reconciler",
+    "service",
+)
 WAITS = "until [ -e ../../../../../../go ]; do sleep 0.05; done; echo 1 > out.txt"
 
 

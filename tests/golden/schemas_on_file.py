@@ -14,7 +14,7 @@ from projections.files.schemas import file_name, schemas
 
 _HERE = Path(__file__).resolve().parents[2]
 FOLDER = _HERE / "docs" / "schema"
-SHAPES = _HERE / "lifecycle" / "shapes.py"
+SHAPES = _HERE / "lifecycle/payload/shapes.py"
 _HEAD = '''"""The shapes of events' data, written by `python -m tests.golden.schemas_on_file`."""
 
 SHAPES = r"""'''

@@ -13,7 +13,7 @@ from lifecycle.payload.base import AttemptPayload, Payload, StagePayload
 from lifecycle.payload.event_types import OF_MACHINES, STAGED, VERSIONS
 from lifecycle.rules.schema import model_of
 
-FAMILIES = ("payload_amendment", "payload_drift", "payload_stage", "payload_workflow")
+FAMILIES = ("amendment", "drift", "stage", "workflow")
 BASES = (Payload, StagePayload, AttemptPayload)
 
 
@@ -38,7 +38,7 @@ def test_an_event_type_is_in_the_table_as_its_model_says(type_: str) -> None:
 
 def test_every_model_is_in_the_table() -> None:
     """One that is not could be written and never read."""
-    staged = [model for name in FAMILIES for model in defined_in(f"lifecycle.{name}")]
+    staged = [model for name in FAMILIES for model in defined_in(f"lifecycle.payload.{name}")]
     assert sorted(staged) == sorted(known.model for known in STAGED.values())
     machines = list(defined_in(of_machines.__name__))
     assert sorted(machines) == sorted(known.model for known in OF_MACHINES.values())
@@ -47,7 +47,7 @@ def test_every_model_is_in_the_table() -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_a_family_defines_is_found_among_the_payloads(family: str) -> None:
     """Under the name that it has there."""
-    for name, found in defined_in(f"lifecycle.{family}").items():
+    for name, found in defined_in(f"lifecycle.payload.{family}").items():
         assert getattr(payload, name) is found
 
 

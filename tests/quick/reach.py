@@ -8,6 +8,7 @@ from typing import Protocol
 
 #: The rooms, and the tests themselves.
 PACKAGES = (
+    "agents",
     "cli",
     "eventstore",
     "lifecycle",

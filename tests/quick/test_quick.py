@@ -46,7 +46,7 @@ def test_the_nearest_tests_are_the_first() -> None:
     ("path", "expected"),
     [
         ("service/root/sync.py", {"service.root.sync"}),
-        ("service/query.sql", {"service.root.sync", "service.files.workflow_files"}),
+        ("service/root/query.sql", {"service.root.sync"}),
         ("docs/cli.md", set()),
         ("Makefile", set()),
         ("service/gone.py", set()),
