@@ -51,6 +51,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "machine": (PORCELAIN, "cli.commands.machine.group:build"),
     "list": (PORCELAIN, "cli.commands.listing:list_"),
     "mcp": (PORCELAIN, "cli.commands.mcp:mcp"),
+    "agent": (PORCELAIN, "cli.commands.agent.group:build"),
     "demo": (PORCELAIN, "cli.demo.command:demo"),
     "help": (PORCELAIN, "cli.program.topics:help_"),
     "completion": (PORCELAIN, "cli.program.completion:completion"),
@@ -63,11 +64,24 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "__complete": ("", "cli.program.completion:complete"),
 }
 _GROUPS = frozenset(
-    {"amend", "audit", "db", "drift", "machine", "plan", "runner", "session", "stage", "witness"}
+    {
+        "agent",
+        "amend",
+        "audit",
+        "db",
+        "drift",
+        "machine",
+        "plan",
+        "runner",
+        "session",
+        "stage",
+        "witness",
+    }
 )
 
 #: Group → a table of its commands, each of which is loaded where it is called.
 _TABLES = {
+    "agent": "cli.commands.agent.group:COMMANDS",
     "audit": "cli.commands.audit.group:COMMANDS",
     "machine": "cli.commands.machine.group:COMMANDS",
 }

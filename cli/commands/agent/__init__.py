@@ -1,0 +1,1 @@
+"""The commands of ``wfctl agent``: what makes a client of an agent know wfctl."""

@@ -1,0 +1,44 @@
+// The hooks of wfctl for opencode: the brief at each start and compaction, and the guard on files.
+// A courtesy: wfctl sees every hand edit, by whatever way it came (`wfctl drift show`).
+import { spawnSync } from "node:child_process"
+import { dirname, join } from "node:path"
+import { fileURLToPath } from "node:url"
+
+const hooks = join(dirname(fileURLToPath(import.meta.url)), "..", "wfctl", "hooks")
+
+const run = (directory, words, input) =>
+  spawnSync("sh", words, { cwd: directory, input: JSON.stringify(input), encoding: "utf8", timeout: 30000 })
+
+const told = (directory, event) => {
+  const done = run(directory, [join(hooks, "hook.sh"), event, "opencode"], { cwd: directory })
+  try {
+    return JSON.parse(done.stdout).hookSpecificOutput.additionalContext
+  } catch {
+    return ""
+  }
+}
+
+// Session → its brief, asked for once: a text that changed with each call would cost the cache.
+const briefs = new Map()
+
+const brief = (directory, session) => {
+  if (!briefs.has(session)) briefs.set(session, told(directory, "session-start"))
+  return briefs.get(session)
+}
+
+export const Wfctl = async ({ directory }) => ({
+  "tool.execute.before": async (input, output) => {
+    const { filePath, command, patchText } = output.args ?? {}
+    const given = filePath ? { file_path: filePath } : { command: command ?? patchText ?? "" }
+    const done = run(directory, [join(hooks, "guard.sh")], { cwd: directory, tool_input: given })
+    if (done.status === 2) throw new Error(done.stderr)
+  },
+  "experimental.chat.system.transform": async (input, output) => {
+    const text = brief(directory, input.sessionID)
+    if (text) output.system.push(text)
+  },
+  "experimental.session.compacting": async (input, output) => {
+    run(directory, [join(hooks, "hook.sh"), "before-compact", "opencode"], { cwd: directory })
+    briefs.delete(input.sessionID)
+  },
+})

@@ -1,0 +1,166 @@
+"""The plugin in Claude Code itself, without a person, against a model on loopback."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.support import HERE, Place
+from tests.face.model import Block, Model, calls, model, says
+from tests.need import NO_CLIENT, need, need_programs
+
+pytestmark = [pytest.mark.long, pytest.mark.slow]
+
+PACKAGE = "@anthropic-ai/claude-code"
+#: Enough of a talk for a client to have something to compact.
+LONG = "The walk has 400 steps and its end lies 31 sites from its start. " * 1000
+
+
+@pytest.fixture(scope="session")
+def claude(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The client from npm, installed once for all workers."""
+    need_programs("npm", "node")
+    place = tmp_path_factory.getbasetemp().parent / "claude"
+    place.mkdir(exist_ok=True)
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "tried").exists():
+            (place / "tried").touch()
+            _install(place)
+    found = [p for p in place.glob(f"node_modules/{PACKAGE}-*/claude") if os.access(p, os.X_OK)]
+    need(bool(found), f"{NO_CLIENT}: {PACKAGE}")
+    return found[0]
+
+
+def _install(place: Path) -> None:
+    """Install the client; where the registry is out of reach, leave it."""
+    line = ["npm", "install", "--no-audit", "--no-fund", "--fetch-retries=0"]
+    with suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            [*line, "--prefix", str(place), PACKAGE], capture_output=True, timeout=90, check=False
+        )
+
+
+class Talk:
+    """Calls of the client in a folder, one session after another."""
+
+    def __init__(self, program: Path, folder: Path, environ: dict[str, str]) -> None:
+        self._program = program
+        self._folder = folder
+        self._environ = environ
+        self.session: str | None = None
+        self.events: list[dict[str, Any]] = []
+        self.debug = ""
+
+    def say(self, prompt: str, *blocks: Block) -> Model:
+        """Give the client a prompt, and its model these answers; go on with the last session."""
+        log = self._folder.parent / "debug"
+        log.unlink(missing_ok=True)
+        line = [str(self._program), "-p", prompt, "--permission-mode", "bypassPermissions"]
+        line += ["--output-format", "stream-json", "--verbose", "--debug-file", str(log)]
+        line += ["--resume", self.session] if self.session else []
+        with model(*blocks) as heard:
+            done = subprocess.run(
+                line,
+                cwd=self._folder,
+                env={**self._environ, "ANTHROPIC_BASE_URL": heard.url},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+        assert done.returncode == 0, (done.stdout[-2000:], done.stderr[-2000:])
+        self.events = [json.loads(one) for one in done.stdout.splitlines()]
+        self.session = self.events[-1]["session_id"]
+        self.debug = log.read_text()
+        return heard
+
+    @property
+    def hooks(self) -> list[str]:
+        """What hooks were called, by name."""
+        return [e["hook_name"] for e in self.events if e.get("subtype") == "hook_response"]
+
+    @property
+    def results(self) -> str:
+        """What the tools answered."""
+        return json.dumps([e["message"]["content"] for e in self.events if e["type"] == "user"])
+
+
+@pytest.fixture
+def talk(claude: Path, root: Place, home: Path, tmp_path: Path) -> Talk:
+    """A client with the plugin, in a folder with a stage in hand."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "wfctl").write_text(
+        f'#!/bin/sh\nPYTHONPATH={HERE} exec {sys.executable} -m cli.main "$@"\n'
+    )
+    (programs / "wfctl").chmod(0o755)
+    root.call("stage", "prepare", "stage-1")
+    # In a project, a person first answers whether they trust the folder and its server.
+    assert root.call("agent", "install", "claude").code == 0
+    environ = {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "HOME": str(home),
+        "ANTHROPIC_API_KEY": "none",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "IS_SANDBOX": "1",
+    }
+    return Talk(claude, root.path, environ)
+
+
+def test_its_own_check_takes_the_plugin(claude: Path, talk: Talk, home: Path) -> None:
+    """`claude plugin validate` finds nothing."""
+    plugin = home / ".claude/skills/wfctl"
+    done = subprocess.run(
+        [claude, "plugin", "validate", plugin],
+        env=talk._environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_hand_edit_is_denied_a_tool_answers_and_a_stop_is_asked_once(
+    talk: Talk, root: Place
+) -> None:
+    """In one session, with the brief in its first request."""
+    before = (root.path / "progress.log").read_bytes()
+    heard = talk.say(
+        "go on",
+        calls("Bash", command="echo done >> progress.log", description="finish"),
+        calls("Bash", command="sleep 10", description="the server may be slow to start"),
+        calls("mcp__plugin_wfctl_wfctl__brief"),
+        says("done"),
+        says("done"),
+    )
+    assert "From wfctl, which keeps the state" in heard.text_of(0)
+    assert "`wfctl note TEXT`" in talk.results
+    assert (root.path / "progress.log").read_bytes() == before
+    assert "See it melt." in talk.results
+    assert talk.results.count("nobody who comes next would know") == 1
+    assert len(heard.heard) == 5
+
+
+def test_the_brief_is_there_after_each_way_to_lose_a_context(talk: Talk, root: Place) -> None:
+    """Startup, resume, compaction, which also leaves a word, and clear."""
+    talk.say("go on", says(LONG), says(LONG))
+    assert talk.hooks == ["SessionStart:startup"]
+    for _ in range(2):
+        heard = talk.say("and now?", says(LONG))
+        assert talk.hooks == ["SessionStart:resume"]
+        assert "From wfctl" in heard.text_of(0)
+    talk.say("/compact")
+    assert any("context is compacted (manual)" in note for note in root.notes())
+    assert "SessionStart:compact" in talk.debug
+    talk.say("/clear")
+    assert talk.hooks[-1] == "SessionStart:clear"
