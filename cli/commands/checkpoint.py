@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.frame.checkpoints import signed_now, write_new
 from cli.frame.workspace import Reading, reading
 from cli.terminal.output import say
-from service.errors import AlreadyThere, InvalidOption
+from service.errors import InvalidOption
 
 if TYPE_CHECKING:
     from service.proofs.note import Note
@@ -61,18 +62,6 @@ def checkpoint(
         workflow.output.result(data, lambda: str(data["checkpoint"]).removesuffix("\n"))
 
 
-def signed_now(workflow: Reading, stream: str) -> Signed:
-    """Return a checkpoint of a stream as it stands; raises `CheckpointDenied`, `UnsoundLog`."""
-    from service.proofs.checkpoint import first_hash, origin_of
-    from service.proofs.judging import require_same_log
-    from service.proofs.signing import sign
-
-    first = first_hash(workflow.log.store, stream)
-    if first is not None:
-        require_same_log(workflow.root, stream, origin_of(stream, first))
-    return sign(workflow.log.store, stream, workflow.root.path)
-
-
 def stream_of(workflow: Reading, machine: str | None) -> str:
     """Return the stream of the workflow, or of a machine; raises `StateNotFound`."""
     if machine is None:
@@ -118,12 +107,3 @@ def _kept(
         data["tag"] = tag(workflow.root, signed.checkpoint, whole)
         say(f"wfctl: tagged as {data['tag']}; it shows something once it is pushed elsewhere")
     return data
-
-
-def write_new(file: Path, content: bytes) -> None:
-    """Write a file that is not there yet; raises `AlreadyThere`."""
-    try:
-        with file.open("xb") as opened:
-            opened.write(content)
-    except FileExistsError as error:
-        raise AlreadyThere(file) from error

@@ -1,4 +1,4 @@
-"""The checkpoints that are found, held against the logs of a root; for ``fsck`` and ``verify``."""
+"""Checkpoints for several commands: one signed now, and all that are found held against the log."""
 
 from __future__ import annotations
 
@@ -7,10 +7,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cli.frame.workspace import Reading
+from service.errors import AlreadyThere
 
 if TYPE_CHECKING:
     from service.proofs.judging import Judged
     from service.proofs.kept import Kept
+    from service.proofs.signing import Signed
+
+
+def signed_now(workflow: Reading, stream: str) -> Signed:
+    """Return a checkpoint of a stream as it stands; raises `CheckpointDenied`, `UnsoundLog`."""
+    from service.proofs.checkpoint import first_hash, origin_of
+    from service.proofs.judging import require_same_log
+    from service.proofs.signing import sign
+
+    first = first_hash(workflow.log.store, stream)
+    if first is not None:
+        require_same_log(workflow.root, stream, origin_of(stream, first))
+    return sign(workflow.log.store, stream, workflow.root.path)
 
 
 def judged(
@@ -65,3 +79,12 @@ def lines_of(found: Judged) -> list[str]:
     """Return what people are told of checkpoints."""
     agree = [f"{found.agree} checkpoints agree"] if found.agree else []
     return [*agree, *(f"passed over: {one}" for one in found.passed_over)]
+
+
+def write_new(file: Path, content: bytes) -> None:
+    """Write a file that is not there yet; raises `AlreadyThere`."""
+    try:
+        with file.open("xb") as opened:
+            opened.write(content)
+    except FileExistsError as error:
+        raise AlreadyThere(file) from error

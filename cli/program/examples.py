@@ -85,6 +85,7 @@ EXAMPLES: dict[str, str] = {
     "witness serve": "wfctl witness serve --port 8460",
     "witness cosign": "wfctl witness cosign request.txt",
     "witness show": "wfctl witness show",
+    "prove": "wfctl prove stage-3.outputs/fit.json fit.tlog-proof",
     "note": 'wfctl note "restarted the node"',
     "watch": "wfctl watch",
     "export": "wfctl export report report.html",

@@ -45,6 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pin": (PORCELAIN, "cli.commands.pin:pin"),
     "checkpoint": (PORCELAIN, "cli.commands.checkpoint:checkpoint"),
     "witness": (PORCELAIN, "cli.commands.witness:build"),
+    "prove": (PORCELAIN, "cli.commands.prove:prove"),
     "note": (PORCELAIN, "cli.commands.append:note"),
     "watch": (PORCELAIN, "cli.commands.watch:watch"),
     "export": (PORCELAIN, "cli.commands.export:export"),
