@@ -79,6 +79,7 @@ EXAMPLES: dict[str, str] = {
     "drift show": "wfctl drift show",
     "drift adopt": "wfctl drift adopt workflow-state.json",
     "drift revert": "wfctl drift revert workflow-state.json",
+    "consent setup": "wfctl consent setup --name pi@example.org",
     "pin": "wfctl pin",
     "checkpoint": "wfctl checkpoint --git-tag && git push --tags",
     "witness watch": "wfctl witness watch melt.public-key",

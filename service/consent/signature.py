@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from service.errors import ServiceError
 
@@ -34,7 +35,9 @@ def sign(statement: bytes, key: Path) -> str:
     public one; raises `SignatureFailed`.
     """
     with _files(statement=statement) as folder:
-        done = _keygen("-Y", "sign", "-q", "-f", str(key), "-n", NAMESPACE, f"{folder}/statement")
+        done = run_keygen(
+            "-Y", "sign", "-q", "-f", str(key), "-n", NAMESPACE, f"{folder}/statement"
+        )
         if done.returncode != 0:
             raise SignatureFailed(
                 f"ssh-keygen did not sign with {key}: {_said(done)}. Expected a private key, or a "
@@ -47,7 +50,7 @@ def sign(statement: bytes, key: Path) -> str:
 def signer_of(signature: str, signers: Sequence[str]) -> str | None:
     """Return the first allowed signer whose key made the signature, None where there is none."""
     with _files(signature=signature.encode(), signers=_lines(signers)) as folder:
-        found = _keygen(
+        found = run_keygen(
             "-Y", "find-principals", "-s", f"{folder}/signature", "-f", f"{folder}/signers"
         )
     names = found.stdout.decode(errors="replace").splitlines()
@@ -65,7 +68,7 @@ def objection(
     with _files(signature=signature.encode(), signers=_lines(signers)) as folder:
         places = ("-f", f"{folder}/signers", "-s", f"{folder}/signature")
         who = ("-I", signer, "-n", NAMESPACE, "-O", f"verify-time={moment}")
-        done = _keygen("-Y", "verify", *places, *who, statement=statement)
+        done = run_keygen("-Y", "verify", *places, *who, statement=statement)
     return None if done.returncode == 0 else f"the signature does not hold: {_said(done)}"
 
 
@@ -85,20 +88,34 @@ def _program() -> str | None:
     return shutil.which("ssh-keygen", path=_PLACES) or shutil.which("ssh-keygen")
 
 
-def _keygen(*arguments: str, statement: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def run_keygen(*arguments: str, statement: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Run ssh-keygen to its end and return what it said; raises `SignatureFailed`."""
+    return subprocess.run(
+        [_found(), *arguments],
+        input=statement,
+        env={**os.environ, "LC_ALL": "C"},
+        capture_output=True,
+        check=False,
+    )
+
+
+def started_keygen(*arguments: str, stdout: IO[str]) -> int:
+    """Let ssh-keygen talk to the person at the terminal; return its exit code.
+
+    Raises `SignatureFailed` where it is not installed.
+    """
+    done = subprocess.run([_found(), *arguments], stdout=stdout, check=False)
+    return done.returncode
+
+
+def _found() -> str:
     program = _program()
     if program is None:
         raise SignatureFailed(
             "consent by signature needs ssh-keygen, which was not found; install OpenSSH's client "
             "(Debian: apt install openssh-client)."
         )
-    return subprocess.run(
-        [program, *arguments],
-        input=statement,
-        env={**os.environ, "LC_ALL": "C"},
-        capture_output=True,
-        check=False,
-    )
+    return program
 
 
 def _said(done: subprocess.CompletedProcess[bytes]) -> str:

@@ -1,0 +1,181 @@
+"""``wfctl consent setup``: from no key at all to a policy under which only a signature counts."""
+
+from __future__ import annotations
+
+import getpass
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.frame.consent import consenter_of
+from cli.frame.options import DryRun
+from cli.frame.workspace import settings_of, writing
+from cli.settings import actor_of
+from cli.terminal.output import Output, say
+from lifecycle.errors import NeedsConsent
+from lifecycle.state.workflow import Workflow
+from service.consent import keys
+from service.errors import NoRoot
+from service.writing.amendments import check_person
+from service.writing.workflow_service import Service
+
+_POLICY = "signature"
+_WHY = "only a signature shall count, so that nobody can agree in a person's name"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A key, the line that allows it, and the file that the line is in."""
+
+    key: Path
+    line: str
+    signers: Path
+    made: bool
+
+
+def build() -> typer.Typer:
+    """Return the group of commands."""
+    group = typer.Typer(help="How a person agrees.", no_args_is_help=True)
+    # A group of one command would stand for that command.
+    group.callback()(_group)
+    group.command("setup")(setup)
+    return group
+
+
+def _group() -> None:
+    """How a person agrees."""
+
+
+def setup(
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who signs; else login@host.")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A key that you have; its .pub beside it.")
+    ] = None,
+    hardware: Annotated[
+        bool, typer.Option("--hardware", help="Make a key on a FIDO device, which wants a touch.")
+    ] = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Make your key and the signers' file, and let only signatures count here.
+
+    For a person at a terminal: ssh-keygen asks for a passphrase, then the change of policy is shown
+    and agreed to under the policy in force. Again, it takes what is there.
+    """
+    settings = settings_of(context)
+    actor = actor_of(settings)
+    check_person(actor, "how a person agrees")
+    own = name or f"{getpass.getuser()}@{platform.node()}"
+    prepared = _prepared(own, key, hardware=hardware, dry_run=dry_run)
+    _explain(prepared)
+    try:
+        with writing(context, dry_run) as (service, output):
+            data = _decided(service, prepared, dry_run)
+    except NoRoot:
+        output, data = Output(settings), {"workflow": None, "policy": None}
+    told = {
+        "dry_run": dry_run,
+        "key": str(prepared.key),
+        "made": prepared.made,
+        "signers": str(prepared.signers),
+        "signer": prepared.line,
+        **data,
+    }
+    output.result(told, lambda: _text(told))
+
+
+def _prepared(name: str, key: Path | None, *, hardware: bool, dry_run: bool) -> Prepared:
+    """Find or make the key, and allow it."""
+    path = key or keys.folder() / "signing-key"
+    signers = keys.folder() / "signers"
+    made = key is None and not path.exists()
+    keys.signer_line(name, "")  # a name that cannot be one is told before a passphrase is asked
+    if dry_run and made:
+        return Prepared(path, f"{name} …", signers, made=True)
+    if made:
+        say(f"wfctl: making your key at {path}; choose a passphrase that no program has")
+        keys.make_key(path, name, hardware=hardware)
+    line = keys.signer_line(name, keys.public_of(path))
+    if not dry_run:
+        keys.allow(signers, line)
+    return Prepared(path, line, signers, made)
+
+
+def _explain(prepared: Prepared) -> None:
+    """Say what keeps programs of this login from signing with the key, or that nothing does."""
+    if not prepared.key.exists():
+        return
+    if keys.needs_touch(prepared.line.partition(" ")[2]):
+        say("wfctl: the key is on a device: each signature wants a touch, which no program gives")
+    elif prepared.key.suffix == ".pub":
+        say("wfctl: the SSH agent signs: add the key with `ssh-add -c`, so that it asks each time")
+    elif keys.is_open(prepared.key):
+        say(
+            f"wfctl: warning: {prepared.key} has no passphrase: every program of this login can "
+            f"sign with it. `ssh-keygen -p -f {prepared.key}` sets one"
+        )
+    else:
+        say(
+            "wfctl: the passphrase is asked for at each signature. Do not add the key to an SSH "
+            "agent without `ssh-add -c`: the agent would sign for every program that asks"
+        )
+
+
+def _decided(service: Service, prepared: Prepared, dry_run: bool) -> dict[str, Any]:
+    """Propose the policy and ask for consent to it, unless it is so already."""
+    state = service.state()
+    found = {"workflow": state.id, "policy": state.consent}
+    if state.consent == _POLICY and prepared.line in state.signers:
+        return found
+    if dry_run:
+        return {**found, "would_be": _POLICY}
+    id_ = _proposed(service, state, prepared.line)
+    _agreed(service, id_, prepared.key)
+    return {**found, "policy": service.state().consent, "amendment": id_}
+
+
+def _proposed(service: Service, state: Workflow, line: str) -> str:
+    from cli.frame.proposal import Asked, command_of
+    from service.writing.workflow_service import WriteOptions
+
+    lines = [*state.signers, *([line] if line not in state.signers else [])]
+    wanted = {"consent": _POLICY, "signers": lines}
+    command = command_of(state, Asked(reason=_WHY, settings=wanted))
+    outcome = service.handle(command, options=WriteOptions())
+    return next(str(e.data["amendment"]) for e in outcome.events if e.type == command.type)
+
+
+def _agreed(service: Service, id_: str, key: Path) -> None:
+    from service.writing import amendments as decisions
+    from service.writing.workflow_service import WriteOptions
+
+    policy = service.state().consent
+    consenter = consenter_of(policy, service.actor, key if policy == _POLICY else None, None)
+    if decisions.approve(service, id_, consenter, WriteOptions()) is None:
+        raise NeedsConsent(
+            f"the policy stays {policy}: n was typed. `wfctl amend approve {id_}` asks again, "
+            f"`wfctl amend reject {id_}` closes it.",
+            amendments=[id_],
+        )
+
+
+def _text(told: dict[str, Any]) -> str:
+    lines = [f"key {told['key']}{' (new)' if told['made'] else ''}"]
+    lines += [f"signers {told['signers']}: {told['signer']}"]
+    if told["workflow"] is None:
+        lines += [f"next: wfctl init PLAN --consent {_POLICY} --signers {told['signers']}"]
+    else:
+        policy = told.get("would_be") or told["policy"]
+        lines += [
+            f"{told['workflow']}: consent {'would be' if told['dry_run'] else 'is'} by {policy}"
+        ]
+        lines += [f"from now on: wfctl amend approve AMENDMENT --key {told['key']}"]
+    lines += [
+        f"a new machine: wfctl machine init … --consent {_POLICY} --signers {told['signers']}"
+    ]
+    return "\n".join(lines)
