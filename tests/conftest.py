@@ -20,9 +20,10 @@ from tests.need import is_strict, unmet
 from tests.order import slow_first
 from tests.rounds import shorten
 from tests.server import Server, started
-from tests.times import lines, memory_line, memory_peak, totals
+from tests.times import dearest, lines, memory_line, memory_peak, spent, totals
 
 PEAKS = pytest.StashKey[dict[str, int]]()
+SPENT = pytest.StashKey[float]()
 
 # Hundreds of processes are started, and each would compile the whole program anew; pytest too would
 # take every file apart again.
@@ -67,6 +68,9 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let `make` ask for what the tests of each kind took, and for no more than some time."""
     parser.addoption("--totals", action="store_true", help="print the seconds of each kind of test")
+    parser.addoption(
+        "--dearest", type=int, default=10, help="of the tests, how many `--totals` names"
+    )
     parser.addoption("--until", type=float, help="skip what is not begun by then, a Unix time")
 
 
@@ -92,6 +96,18 @@ def pytest_collection_finish() -> None:
     """Let no search for garbage go through what was collected, which stays to the end."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep with each part of a test what it took of the processor."""
+    report = yield
+    before, now = item.config.stash.get(SPENT, 0.0), spent()
+    item.config.stash[SPENT] = now
+    report.processor = now - before if before else 0.0  # type: ignore[attr-defined]
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -130,6 +146,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if terminalreporter.config.getoption("--totals", default=False):
         terminalreporter.section("each kind of test")
         for line in lines(totals(_reports(terminalreporter))):
+            terminalreporter.write_line(line)
+        number = terminalreporter.config.getoption("--dearest")
+        for line in dearest(_reports(terminalreporter), number):
             terminalreporter.write_line(line)
         peaks = terminalreporter.config.stash.get(PEAKS, {"pytest": memory_peak()})
         terminalreporter.write_line(memory_line(peaks))

@@ -50,6 +50,8 @@ class Warm:
     """The process that commands are forked from."""
 
     def __init__(self) -> None:
+        #: Seconds of the processor that commands took.
+        self.spent = 0.0
         self._environ = _at_start(os.environ)
         self._own, other = socket.socketpair()
         with other:
@@ -85,7 +87,9 @@ class Warm:
                     self._ask(json.dumps(request).encode(), files)
                 finally:
                     os.close(telling)
-                return Ended(_code(answer, timeout), _text(out), _text(err))
+                code, seconds = _end(answer, timeout)
+                self.spent += seconds
+                return Ended(code, _text(out), _text(err))
 
     def _ask(self, request: bytes, files: list[int]) -> None:
         passed = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))
@@ -117,20 +121,25 @@ def _at_start(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _code(answer: IO[bytes], timeout: float) -> int:
-    """Read who the command is, and then how it ended; kill it where it takes too long."""
+def _end(answer: IO[bytes], timeout: float) -> tuple[int, float]:
+    """Read who the command is, then its exit code and its seconds; kill it where it hangs."""
     pid = int(answer.read(16).decode())
     ready, _, _ = select.select([answer], [], [], timeout)
     if not ready:
         os.kill(pid, signal.SIGKILL)
         raise subprocess.TimeoutExpired(["wfctl"], timeout)
-    return int(answer.read(16).decode())
+    return int(answer.read(16).decode()), float(answer.read(16).decode())
 
 
 @cache
 def _warm() -> Warm:
     """Return the one of this process, started when it is needed first."""
     return Warm()
+
+
+def spent() -> float:
+    """Return the seconds of the processor that all forked commands have taken."""
+    return _warm().spent if _warm.cache_info().currsize else 0.0
 
 
 def run(
@@ -213,8 +222,9 @@ def _watch(files: array.array[int], *request: Any) -> NoReturn:
         _be(files, *request)
     os.write(told, f"{pid:16}".encode())
     os.close(go)
-    _, status = os.waitpid(pid, 0)
-    os.write(told, f"{os.waitstatus_to_exitcode(status):16}".encode())
+    _, status, used = os.wait4(pid, 0)
+    seconds = used.ru_utime + used.ru_stime
+    os.write(told, f"{os.waitstatus_to_exitcode(status):16}{seconds:16.3f}".encode())
     os._exit(0)
 
 
