@@ -20,6 +20,7 @@ EXAMPLES: dict[str, str] = {
     "logs": "wfctl logs stage-2 --follow",
     "clean": "wfctl clean --older-than 7d",
     "list": "wfctl list",
+    "inbox": "wfctl inbox approve 4711 --key ~/.config/wfctl/signing-key",
     "mcp": "wfctl mcp --socket ~/wfctl.sock",
     "agent install": "wfctl agent install claude --project",
     "agent uninstall": "wfctl agent uninstall claude --project",

@@ -52,6 +52,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": (PORCELAIN, "cli.commands.export:export"),
     "machine": (PORCELAIN, "cli.commands.machine.group:build"),
     "list": (PORCELAIN, "cli.commands.listing:list_"),
+    "inbox": (PORCELAIN, "cli.commands.inbox:inbox"),
     "mcp": (PORCELAIN, "cli.commands.mcp:mcp"),
     "agent": (PORCELAIN, "cli.commands.agent.group:build"),
     "demo": (PORCELAIN, "cli.demo.command:demo"),

@@ -1,0 +1,201 @@
+"""``wfctl inbox``: what waits for a person in all workflows of this login, answered by number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.frame import impact as words
+from cli.frame.workspace import Reading, reading_of, settings_of
+from cli.settings import Settings, actor_of
+from cli.terminal.output import Output
+from lifecycle.errors import LifecycleError
+from lifecycle.machines.machine import Machine
+from lifecycle.state.workflow import Workflow
+from projections.screens.inbox import Asked, numbered
+from projections.screens.waits import Wait, waits
+from service.errors import InvalidOption, NotFound
+from service.root.known_roots import known_roots
+
+Record = dict[str, Any]
+
+
+class Answer(StrEnum):
+    """What a person does of something that waits."""
+
+    APPROVE = "approve"
+    REJECT = "reject"
+    ANSWER = "answer"
+    STATEMENT = "statement"
+
+
+#: Answer → the option that a person's words go to, if it takes any.
+_WORDS = {Answer.REJECT: "--reason", Answer.ANSWER: "--evidence"}
+
+
+def inbox(
+    context: typer.Context,
+    answer: Annotated[
+        Answer | None,
+        typer.Argument(metavar="[ANSWER]", help=f"{', '.join(Answer)}; else all is listed."),
+    ] = None,
+    number: Annotated[
+        int | None, typer.Argument(metavar="[NUMBER]", help="Of what, as the list numbers it.")
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Why it is rejected, or what was seen.")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Sign with this SSH key (or its .pub).")
+    ] = None,
+    signature: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A signature of the statement.")
+    ] = None,
+    choice: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Of an approval that chooses: which.")
+    ] = None,
+) -> None:
+    """What waits for a person in all workflows and machines of this login, with its impact.
+
+    approve, reject, answer and statement do what the commands of the workflow itself do, by the
+    same consent.
+    """
+    settings = settings_of(context)
+    found = numbered(list(_all(replace(settings, root=None, database_url=None))))
+    if answer is None:
+        data = [one.to_dict(its) for its, one in found.items()]
+        Output(settings).result(data, lambda: "\n".join(map(_line, data)) or "nothing waits")
+        return
+    if number not in found:
+        raise NotFound(
+            f"expected a number of what waits ({', '.join(map(str, found)) or 'nothing does'}), "
+            f"found {number}; `wfctl inbox` lists it"
+        )
+    given = {"--key": key, "--signature": signature, "--choice": choice}
+    line = _answered(found[number], answer, text, given)
+    raise typer.Exit(_carried_out(settings, found[number], line))
+
+
+def _answered(one: Asked, answer: Answer, text: str | None, given: Record) -> list[str]:
+    """Return the command line that gives an answer; raises `InvalidOption`."""
+    line = one.lines.get(answer.value)
+    if line is None:
+        raise InvalidOption(
+            f"{one.kind} {one.subject}: expected {' or '.join(sorted(one.lines)) or 'no answer'}, "
+            f"found {answer.value}"
+        )
+    option = _WORDS.get(answer)
+    if option is None and text is not None:
+        raise InvalidOption(f"--text goes with reject and answer; found {answer.value}")
+    if answer is Answer.ANSWER and text is None:
+        raise InvalidOption("an answer says what was seen: give --text TEXT")
+    more = [f"{option}={text}"] if option and text is not None else []
+    return [*line, *more, *(f"{name}={value}" for name, value in given.items() if value)]
+
+
+def _carried_out(settings: Settings, one: Asked, line: list[str]) -> int:
+    from cli.main import run
+
+    actor = [f"--actor={settings.actor}"] if settings.actor is not None else []
+    everywhere = [f"--root={one.root}", f"--output={settings.format.value}", *actor]
+    return run([*everywhere, *line])
+
+
+def _all(settings: Settings) -> Iterator[Asked]:
+    """Yield what waits in each root; of one that cannot be read `wfctl list` says why."""
+    for root in known_roots():
+        try:
+            with reading_of(replace(settings, root=root)) as workflow:
+                found = [*_of_workflow(workflow, settings), *_of_machines(workflow)]
+        except Exception:  # noqa: BLE001, S112 - it has its line in `wfctl list`
+            continue
+        yield from found
+
+
+def _of_workflow(workflow: Reading, settings: Settings) -> Iterator[Asked]:
+    if workflow.config.workflow is None:
+        return
+    state = workflow.state()
+    for wait in waits(state):
+        text, mark = wait.text, wait.text
+        if wait.kind == "amendment":
+            text, mark = _impact(workflow, settings, state, wait)
+        yield Asked(
+            root=str(workflow.root.path),
+            kind=wait.kind,
+            subject=wait.subject,
+            text=text,
+            lines=_lines(wait),
+            mark=mark,
+            of=state.id,
+        )
+
+
+def _impact(workflow: Reading, settings: Settings, state: Workflow, wait: Wait) -> tuple[str, str]:
+    """Return what a proposal would do, and the digest of what it is, whatever its impact is."""
+    from eventstore.codec import canonical, digest
+    from service.consent.proof import content_of
+    from service.writing.amendments import question_of
+    from service.writing.workflow_service import Service
+
+    mark = digest(canonical(content_of(state.amendments[wait.subject])))
+    try:
+        service = Service(workflow.root, workflow.log, actor_of(settings))
+        question = question_of(service, wait.subject)
+    except LifecycleError as error:  # it fits the workflow no longer
+        return f"{wait.text}; {error.message}", mark
+    return f"{wait.text}; impact: {'; '.join(words.consequences(question.impact))}", mark
+
+
+def _lines(wait: Wait) -> dict[str, list[str]]:
+    if wait.kind == "amendment":
+        return {
+            "approve": ["amend", "approve", wait.subject],
+            "reject": ["amend", "reject", wait.subject],
+            "statement": ["amend", "show", wait.subject, "--statement"],
+        }
+    if wait.kind == "drift":
+        return {
+            "approve": ["drift", "adopt", wait.subject],
+            "reject": ["drift", "revert", wait.subject],
+        }
+    if wait.kind == "judgement":
+        return {"answer": ["stage", "complete", wait.subject]}
+    return {}
+
+
+def _of_machines(workflow: Reading) -> Iterator[Asked]:
+    from projections.machines.next_actions import machine_actions
+    from service.machines import evidence, place
+    from service.machines.log import MachineLog
+
+    store, root = workflow.log.store, workflow.root
+    for id_ in place.ids(root, store):
+        machine = MachineLog(store, id_, root.path).current()
+        looked = set() if machine.is_final else machine.definition.files_looked_at(machine.phase)
+        for action in machine_actions(machine, evidence.look(root.path, looked)):
+            if action.verb == "approve":
+                yield _approval(str(root.path), machine, str(action.target), action.reason)
+
+
+def _approval(root: str, machine: Machine, approval: str, text: str) -> Asked:
+    line = ["machine", "approve", machine.id, approval]
+    return Asked(
+        root=root,
+        kind="approval",
+        subject=f"{machine.id} {approval}",
+        text=text,
+        lines={"approve": line, "statement": [*line, "--statement"]},
+        mark=machine.visit.entered_at,
+        of=machine.id,
+    )
+
+
+def _line(one: Record) -> str:
+    answers = f" ({', '.join(one['answers'])})" if one["answers"] else ""
+    return f"{one['number']:<6} {one['of']}  {one['kind']} {one['subject']}: {one['text']}{answers}"
