@@ -90,6 +90,7 @@ EXAMPLES: dict[str, str] = {
     "prove": "wfctl prove stage-3.outputs/fit.json fit.tlog-proof",
     "note": 'wfctl note "restarted the node"',
     "watch": "wfctl watch",
+    "serve": "wfctl serve --workflows ~/workflows",
     "export": "wfctl export report report.html",
     "machine init": "wfctl machine init login --type feature",
     "machine import": "wfctl machine import .agent/state.json",

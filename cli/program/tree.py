@@ -49,6 +49,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "prove": (PORCELAIN, "cli.commands.prove:prove"),
     "note": (PORCELAIN, "cli.commands.append:note"),
     "watch": (PORCELAIN, "cli.commands.watch:watch"),
+    "serve": (PORCELAIN, "cli.commands.serve:serve"),
     "export": (PORCELAIN, "cli.commands.export:export"),
     "machine": (PORCELAIN, "cli.commands.machine.group:build"),
     "list": (PORCELAIN, "cli.commands.listing:list_"),

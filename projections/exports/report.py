@@ -53,7 +53,7 @@ def _context(state: Workflow, facts: Facts, spans: Spans) -> dict[str, Any]:
         "state": state,
         "facts": facts,
         "spans": spans,
-        "counts": _counts(state),
+        "counts": counts(state),
         "next": next_actions(state),
         "colors": Markup(palette.variables(":root")),  # ours, escaped where it was made
         "graph": Markup(graph(state)),  # ours, escaped where it was made
@@ -65,7 +65,7 @@ def _context(state: Workflow, facts: Facts, spans: Spans) -> dict[str, Any]:
     }
 
 
-def _counts(state: Workflow) -> list[tuple[str, int]]:
+def counts(state: Workflow) -> list[tuple[str, int]]:
     """Return how many stages stand where, in the order of the protocol."""
     statuses = [stage.status for stage in state.stages.values()]
     return [(s.value, statuses.count(s)) for s in Status if s in statuses]

@@ -1,0 +1,119 @@
+// Keeps an open page to its workflow. Without it every page is a whole snapshot.
+"use strict";
+
+const live = document.documentElement.dataset.changes;
+const said = document.getElementById("said");
+let source = null;
+let wait = 1000;
+let timer = 0;
+let busy = false;
+let again = false;
+
+function say(text) {
+  if (said && said.textContent !== text) said.textContent = text;
+}
+
+// Only a page that is seen holds a connection: a browser has six of them for each server.
+function connect() {
+  clearTimeout(timer);
+  if (!live || source || document.hidden) return;
+  source = new EventSource(live);
+  source.addEventListener("open", () => { wait = 1000; say("live"); });
+  source.addEventListener("change", refresh);
+  source.addEventListener("error", lost);
+}
+
+function lost() {
+  say("looking for the server");
+  if (source && source.readyState !== EventSource.CLOSED) return;
+  leave();
+  timer = setTimeout(connect, wait);
+  wait = Math.min(wait * 2, 30000);
+}
+
+function leave() {
+  clearTimeout(timer);
+  if (source) source.close();
+  source = null;
+}
+
+async function refresh() {
+  if (busy) { again = true; return; }
+  busy = true;
+  try {
+    const answer = await fetch(location.href, { cache: "no-store" });
+    if (answer.ok) replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
+  } catch {
+    // The server is away; the next change that it tells of brings the page up to date.
+  }
+  setTimeout(() => { busy = false; if (again) { again = false; refresh(); } }, 200);
+}
+
+// Takes over each part that differs; what somebody opened, and where the focus is, stays.
+function replace(fresh) {
+  document.title = fresh.title;
+  const focused = document.activeElement && document.activeElement.id;
+  for (const part of document.querySelectorAll("[data-live]")) {
+    const other = fresh.getElementById(part.id);
+    if (!other || other.innerHTML === part.dataset.was) continue;
+    part.dataset.was = other.innerHTML;
+    const open = new Set([...part.querySelectorAll("details[open][id]")].map((one) => one.id));
+    part.replaceChildren(...other.childNodes);
+    for (const id of open) {
+      const one = document.getElementById(id);
+      if (one) one.open = true;
+    }
+  }
+  if (focused && document.activeElement.id !== focused) {
+    const one = document.getElementById(focused);
+    if (one) one.focus({ preventScroll: true });
+  }
+  dress();
+}
+
+function dress() {
+  for (const code of document.querySelectorAll("code.command:not([data-dressed])")) {
+    code.dataset.dressed = "yes";
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "copy";
+    button.textContent = "Copy";
+    button.setAttribute("aria-label", "Copy the command " + code.textContent);
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(code.textContent);
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = "Copy"; }, 1500);
+    });
+    code.after(button);
+  }
+  const last = document.querySelectorAll("pre.tail");
+  for (const one of last) one.scrollTop = one.scrollHeight;
+  age();
+}
+
+function age() {
+  for (const one of document.querySelectorAll("time[data-since]")) {
+    const seconds = Math.max(0, Math.floor((Date.now() - Date.parse(one.dataset.since)) / 1000));
+    if (Number.isNaN(seconds)) continue;
+    const minutes = Math.floor(seconds / 60);
+    const hours = Math.floor(minutes / 60);
+    one.textContent = hours ? `${hours} h ${minutes % 60} min`
+      : minutes ? `${minutes} min ${seconds % 60} s` : `${seconds} s`;
+  }
+}
+
+const slider = document.getElementById("slider");
+if (slider) {
+  const shown = document.getElementById("at");
+  slider.addEventListener("input", () => { shown.value = slider.value; });
+  slider.addEventListener("change", () => { slider.form.requestSubmit(); });
+}
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) { leave(); } else if (live) { refresh(); connect(); }
+});
+addEventListener("pagehide", leave);
+addEventListener("pageshow", connect);
+setInterval(age, 1000);
+dress();
+if (live) say("looking for the server");
+connect();

@@ -1,0 +1,352 @@
+"""The pages: from a workflow and what was asked for to HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from eventstore.event import RecordedEvent
+from lifecycle.state.budget import budget_of
+from lifecycle.state.workflow import Attempt, Stage, Workflow
+from pages import finding, render
+from pages.previews import previews
+from pages.request import Request
+from pages.shelf import Entry, Shelf, record
+from projections.exports.graph_svg import drawing as graph
+from projections.exports.state_spans import state_spans
+from projections.exports.timeline_svg import drawing as timeline
+from projections.files.document_diff import differences
+from projections.files.state_document import document
+from projections.screens.next_actions import NextAction, next_actions
+from projections.screens.waits import Wait, waits
+from service.errors import NotFound
+from service.files.surroundings import surroundings
+from service.reading.log import WorkflowLog
+from service.reading.moment import parse_moment
+from service.reading.selection import Selection
+
+#: Stages of a page, events of a page, lines beside a workflow, attempts of a stage, differences.
+_STAGES, _EVENTS, _LINES, _ATTEMPTS, _DIFFERENCES = 250, 100, 15, 20, 100
+#: Running stages whose lines are shown.
+_TAILS = 8
+#: Stages up to which a picture of all of them is drawn.
+_DRAWN = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A workflow opened for one request: ``then`` is the state at ``?at=``, else that of now."""
+
+    shelf: Shelf
+    entry: Entry
+    log: WorkflowLog
+    request: Request
+    now: Workflow
+    then: Workflow
+
+    @property
+    def is_now(self) -> bool:
+        """Whether no moment was named."""
+        return self.request.text("at") is None
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What every page of a workflow shows."""
+        return {
+            "entry": self.entry,
+            "state": self.then,
+            "now": self.now,
+            "at": self.request.text("at"),
+            "is_live": self.is_now,
+            "values": dict(self.request.values),
+        }
+
+
+def looked(shelf: Shelf, entry: Entry, log: WorkflowLog, request: Request) -> Look:
+    """Return the workflow as the request wants to see it; raises as `WorkflowLog.current`."""
+    now = shelf.state(entry, log)
+    at = request.text("at")
+    then = now if at is None else log.current(parse_moment(at))
+    return Look(shelf, entry, log, request, now, then)
+
+
+def listing(shelf: Shelf) -> bytes:
+    """Return the list: what waits for a person first, then what failed, what runs, the newest."""
+    records = [_record(shelf, entry) for entry in shelf.refresh()]
+    records.sort(key=lambda one: one["updated"], reverse=True)
+    records.sort(key=lambda one: one["urgency"])
+    return render.page("list.html.j2", records=records, is_live=True, commands=_commands)
+
+
+def _record(shelf: Shelf, entry: Entry) -> dict[str, Any]:
+    try:
+        with entry.open() as log:
+            return record(entry, shelf.state(entry, log))
+    except Exception as error:  # noqa: BLE001 - one that is broken hides no other
+        return record(entry, None, str(getattr(error, "message", error))[:300])
+
+
+def workflow(look: Look) -> bytes:
+    """Return the page of a workflow, now or at a moment with what differs from now."""
+    state, first = look.then, look.request.number("stages") or 0
+    stale, deviations = _freshness(look)
+    every = list(state.stages.values())
+    return render.page(
+        "workflow.html.j2",
+        **look.common,
+        counts=_counts(state),
+        waits=[(wait, _commands(look.entry, wait)) for wait in waits(state)],
+        next=_next(look),
+        tails=look.shelf.running(look.entry, look.log, state, _TAILS) if look.is_now else {},
+        running=[stage for stage in every if stage.open_attempt is not None],
+        stages=every[first : first + _STAGES],
+        first=first,
+        more=first + _STAGES if first + _STAGES < len(every) else None,
+        stale=stale,
+        deviations=deviations,
+        budget=budget_of(state),
+        graph=_drawn(graph, state),
+        timeline=Markup(timeline(state_spans(state))) if len(every) <= _DRAWN else "",
+        lines=_newest(look, state.head + 1, _LINES).events,
+        differences=[] if look.is_now else _differences(look)[:_DIFFERENCES],
+    )
+
+
+def _drawn(draw: Callable[[Workflow], str], state: Workflow) -> str:
+    return Markup(draw(state)) if len(state.stages) <= _DRAWN else ""
+
+
+def _counts(state: Workflow) -> list[tuple[str, int]]:
+    from projections.exports.report import counts
+
+    return counts(state)
+
+
+def _freshness(look: Look) -> tuple[dict[str, list[str]], list[str]]:
+    if not look.is_now or look.entry.root is None:
+        return {}, []
+    return look.shelf.sight.stale(look.entry.root, look.now)
+
+
+def _next(look: Look) -> list[NextAction]:
+    """Return what leads on, each with the root that it is for."""
+    if not look.is_now:
+        return []
+    root = look.entry.root
+    found = next_actions(look.now, surroundings(root, look.now)) if root else next_actions(look.now)
+    return [one._replace(command=_rooted(look.entry, one.command)) for one in found[:_STAGES]]
+
+
+def _rooted(entry: Entry, command: str) -> str:
+    return f"{entry.command}{command.removeprefix('wfctl')}"
+
+
+def _commands(entry: Entry, wait: Wait) -> list[str]:
+    """Return the commands that a person decides with."""
+    match wait.kind:
+        case "amendment":
+            lines = [f"amend approve {wait.subject}", f"amend reject {wait.subject}"]
+        case "drift":
+            lines = ["drift show"]
+        case "judgement":
+            lines = [f'stage complete {wait.subject} --evidence "TEXT"']
+        case _:
+            lines = ["reconcile"]
+    return [f"{entry.command} {line}" for line in lines]
+
+
+def _newest(look: Look, before: int, most: int) -> finding.Found:
+    return finding.newest(look.log, before, most, lambda _: True)
+
+
+def _differences(look: Look) -> list[Any]:
+    return differences(document(look.then), document(look.now))
+
+
+def stage(look: Look) -> bytes:
+    """Return the page of a stage: attempts, evidence, parameters and who set them, files."""
+    found = look.then.stage(look.request.parts[3])
+    shown = found.attempts[-_ATTEMPTS:][::-1]
+    root = look.entry.root
+    newest = found.attempt
+    stale, _ = _freshness(look)
+    return render.page(
+        "stage.html.j2",
+        **look.common,
+        stage=found,
+        attempts=shown,
+        older=len(found.attempts) - len(shown),
+        judged=_judgements(look, found, shown),
+        setters=_setters(look.then, found),
+        stale=stale.get(found.id, []),
+        tail=look.shelf.running(look.entry, look.log, look.then, len(look.then.stages)).get(
+            found.id, ""
+        )
+        if look.is_now and found.open_attempt is not None
+        else "",
+        results=previews(root, found.results),
+        inputs=previews(root, newest.inputs if newest else ()),
+        dependents=[one for one in look.then.stages.values() if found.id in one.depends_on],
+        next=[one for one in _next(look) if found.id in str(one).split()],
+        waits=[(w, _commands(look.entry, w)) for w in waits(look.then) if w.subject == found.id],
+    )
+
+
+_JUDGED = ("stage.completed", "stage.failed")
+
+
+def _judgements(look: Look, stage: Stage, shown: list[Attempt]) -> dict[str, dict[str, Any]]:
+    """Return by attempt the checks and the words with which it was judged, of those shown."""
+    ended = {attempt.id for attempt in shown if not attempt.is_open}
+    last = shown[0].id if shown else ""
+    found: dict[str, dict[str, Any]] = {}
+    before: int | None = look.then.head + 1
+
+    def fits(event: RecordedEvent) -> bool:
+        return event.type in _JUDGED and event.data.get("stage") == stage.id
+
+    while before is not None and not ended <= set(found):
+        events, before = finding.newest(look.log, before, _ATTEMPTS, fits, [stage.id])
+        for event in events:
+            found.setdefault(str(event.data.get("attempt") or last), event.data)
+    return found
+
+
+def _setters(state: Workflow, stage: Stage) -> dict[str, str]:
+    """Return by parameter who set it: the plan, or the last amendment that changed it."""
+    found = dict.fromkeys(map(str, stage.parameters), "the plan")
+    for amendment in state.amendments.values():
+        changed = amendment.changes.get("parameters") if amendment.status == "approved" else None
+        if stage.id in amendment.targets and isinstance(changed, dict):
+            by = f"{amendment.id}, approved by {amendment.approved_by or 'a person'}"
+            found.update(dict.fromkeys(map(str, changed), by))
+    return found
+
+
+_FILTERS = ("type", "stage", "actor", "session", "status", "amendment", "since", "until", "grep")
+
+
+def history(look: Look) -> bytes:
+    """Return a page of events, the newest first, of those that the filters let through."""
+    request = look.request
+    wanted = Selection(
+        types=_listed(request.text("type")),
+        stages=_listed(request.text("stage")),
+        actor=request.text("actor"),
+        session=request.number("session"),
+        status=request.text("status"),
+        amendment=request.text("amendment"),
+        since=_bound(look, "since"),
+        until=_bound(look, "until"),
+    )
+    grep = request.text("grep")
+    before = min(request.number("before") or look.then.head + 1, look.then.head + 1)
+
+    def fits(event: RecordedEvent) -> bool:
+        return wanted.fits(event) and (grep is None or finding.holds(event, grep))
+
+    found = finding.newest(look.log, before, _EVENTS, fits, list(_needles(request)))
+    given = {name: request.text(name) for name in _FILTERS if request.text(name)}
+    older = {**given, "at": request.text("at"), "before": found.before} if found.before else None
+    return render.page(
+        "history.html.j2", **look.common, found=found.events, older=older, filters=_FILTERS,
+        before=before, is_first=before > look.then.head,
+    )  # fmt: skip
+
+
+def _needles(request: Request) -> Iterator[str]:
+    """Yield letters that the text of every event that fits has."""
+    for name in ("stage", "amendment", "grep"):
+        text = request.text(name)
+        if text is not None and "," not in text:
+            yield text
+
+
+def _listed(text: str | None) -> tuple[str, ...]:
+    return tuple(part for part in (text or "").replace(",", " ").split() if part)
+
+
+def _bound(look: Look, name: str) -> Any:
+    text = look.request.text(name)
+    return look.log.resolved(parse_moment(text)) if text is not None else None
+
+
+def amendments(look: Look) -> bytes:
+    """Return the amendments: what changes, the impact of what is pending, consent of the rest."""
+    pending = {one.id: _impact(look, one) for one in look.then.pending_amendments}
+    every = list(look.then.amendments.values())[::-1]
+    return render.page(
+        "amendments.html.j2", **look.common, amendments=every, impact=pending,
+        decisions=_decisions(look), commands=_commands,
+        waits={w.subject: w for w in waits(look.then) if w.kind == "amendment"},
+    )  # fmt: skip
+
+
+def _impact(look: Look, amendment: Any) -> list[str]:
+    if look.entry.root is None or not look.is_now:
+        return []
+    return look.shelf.sight.impact(look.entry.root, look.now, amendment)
+
+
+def _decisions(look: Look) -> dict[str, dict[str, Any]]:
+    """Return by amendment who proposed and who decided it, as far back as one page looks."""
+    if not look.then.amendments:
+        return {}
+    found = finding.newest(
+        look.log, look.then.head + 1, 4 * len(look.then.amendments) + 20,
+        lambda event: event.type.startswith("amendment."), ["amendment."],
+    )  # fmt: skip
+    told: dict[str, dict[str, Any]] = {}
+    for event in reversed(found.events):
+        one = told.setdefault(str(event.data.get("amendment")), {})
+        role = "proposed" if event.type == "amendment.proposed" else "decided"
+        one.setdefault(role, event)
+    return told
+
+
+def search(look: Look) -> bytes:
+    """Return the stages, amendments and events that hold a text."""
+    text = look.request.text("q")
+    stages: list[Stage] = []
+    found = finding.Found([], None)
+    if text is not None:
+        wanted = text.casefold()
+        stages = [one for one in look.then.stages.values() if _speaks(one, wanted)]
+        before = min(look.request.number("before") or look.then.head + 1, look.then.head + 1)
+        found = finding.newest(
+            look.log, before, _EVENTS, lambda event: finding.holds(event, text), [text]
+        )
+    older = {"q": text, "at": look.request.text("at"), "before": found.before}
+    return render.page(
+        "search.html.j2", **look.common, q=text or "", stages=stages[:_STAGES],
+        found=found.events, older=older if found.before else None,
+    )  # fmt: skip
+
+
+def _speaks(stage: Stage, wanted: str) -> bool:
+    parts = (stage.id, stage.name, stage.success_criteria, stage.last_error, stage.parameters,
+             stage.inputs, stage.outputs)  # fmt: skip
+    return wanted in "\n".join(render.flat(part or "") for part in parts).casefold()
+
+
+_PAGES: dict[str, Callable[[Look], bytes]] = {
+    "": workflow,
+    "history": history,
+    "amendments": amendments,
+    "search": search,
+}
+
+
+def page_of(look: Look) -> bytes:
+    """Return the page that a path below a workflow's own names; raises `NotFound`."""
+    parts = look.request.parts[2:]
+    if len(parts) == 2 and parts[0] == "stage":
+        return stage(look)
+    with suppress(KeyError):
+        if len(parts) == 1:
+            return _PAGES[parts[0]](look)
+    raise NotFound(f"no page {look.request.path!r:.200}; the list leads to all there are")
