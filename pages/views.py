@@ -110,14 +110,15 @@ def workflow(look: Look) -> bytes:
         deviations=deviations,
         budget=budget_of(state),
         graph=_drawn(graph, state),
-        timeline=Markup(timeline(state_spans(state))) if len(every) <= _DRAWN else "",
+        timeline=_drawn(lambda one: timeline(state_spans(one)), state),
         lines=_newest(look, state.head + 1, _LINES).events,
         differences=[] if look.is_now else _differences(look)[:_DIFFERENCES],
     )
 
 
 def _drawn(draw: Callable[[Workflow], str], state: Workflow) -> str:
-    return Markup(draw(state)) if len(state.stages) <= _DRAWN else ""
+    """Return a picture as markup of ours; of too many stages none."""
+    return Markup(render.shown(draw(state))) if len(state.stages) <= _DRAWN else ""
 
 
 def _counts(state: Workflow) -> list[tuple[str, int]]:

@@ -39,6 +39,7 @@ FORBIDDEN = {
     "runner",
     "export",
     "watch",
+    "serve",
 }
 FORBIDDEN_OPTIONS = {
     "--actor",

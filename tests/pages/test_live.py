@@ -1,0 +1,201 @@
+"""The pages in a real browser, used as a person would."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from tests.cli.support import Place, call, write_plan
+from tests.need import need_programs
+from tests.pages.support import PATIENCE, Served, served
+
+#: What a page may take to show what happened, ten times the aim.
+SOON = 5000.0
+PATHS = ("", "history", "amendments", "search?q=stage", "stage/stage-2", "?at=9")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium, without a window."""
+    need_programs("chromium")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"),
+            args=["--no-sandbox", "--disable-background-networking"],
+        )
+        yield started
+        started.close()
+
+
+def entered(browser: Browser, pages: Served, **options: Any) -> tuple[BrowserContext, Page]:
+    """Return a browser that came in as this login did, on a page yet to be opened."""
+    context = browser.new_context(**options)
+    name, _, value = pages.cookie.partition("=")
+    context.add_cookies([{"name": name, "value": value, "url": f"http://127.0.0.1:{pages.port}"}])
+    return context, context.new_page()
+
+
+def made(folder: Path, stages: list[dict[str, Any]]) -> Place:
+    """Return a new workflow of these stages."""
+    root = folder / "root"
+    root.mkdir()
+    plan = {"workflow_id": "live-2026-03-31", "purpose": "See it live.", "stages": stages}
+    assert call("--root", str(root), "init", str(write_plan(folder, plan))).code == 0
+    return Place(root)
+
+
+@pytest.mark.slow
+def test_a_page_shows_what_happens_and_asks_nobody_else(browser: Browser, tmp_path: Path) -> None:
+    """Opened by the address that was said; an event is there by itself; no request leaves."""
+    place = made(tmp_path, [{"id": "stage-1", "name": "Build"}])
+    with served(tmp_path, "--root", str(place.path)) as pages:
+        page = browser.new_context().new_page()
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(f"http://127.0.0.1:{pages.port}/?token={pages.addresses()[-1][1]}")
+        page.get_by_role("link", name="live-2026-03-31").click()
+        expect(page.locator("#said")).to_have_text("live")
+        place.done("note", "<b>here</b> it is")
+        expect(page.locator("#lines")).to_contain_text("<b>here</b> it is", timeout=SOON)
+        place.done("stage", "prepare", "stage-1")
+        expect(page.locator("#stages")).to_contain_text("preparing", timeout=SOON)
+        assert {url.split("/")[2] for url in asked} == {f"127.0.0.1:{pages.port}"}
+        page.context.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_person_follows_a_run_through_a_restart_to_its_end(
+    browser: Browser, tmp_path: Path, width: int
+) -> None:
+    """What runs with its last lines, a killed server, the end, why it failed, and the past."""
+    go, stop = tmp_path / "go", tmp_path / "stop"
+    wait = f"while [ ! -e {go} ]; do echo a line $((n+=1)); sleep 0.1; done"
+    stages: list[dict[str, Any]] = [
+        {"id": "stage-1", "name": "Wait", "parameters": {"command": wait}},
+        {
+            "id": "stage-2", "name": "Fail", "depends_on": ["stage-1"],
+            "parameters": {"command": f"while [ ! -e {stop} ]; do sleep 0.1; done; exit 3"},
+        },
+    ]  # fmt: skip
+    place = made(tmp_path, stages)
+    assert place.call("dispatch", "stage-1").code == 0
+    with served(tmp_path, "--root", str(place.path)) as first:
+        port = first.port
+        context, page = entered(browser, first, viewport={"width": width, "height": 844})
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page.goto(f"http://127.0.0.1:{port}/w/live-2026-03-31/")
+        expect(page.locator("#running pre")).to_contain_text("a line 3", timeout=3 * SOON)
+        first.process.kill()
+        expect(page.locator("#said")).to_have_text("looking for the server", timeout=SOON)
+        go.touch()
+        assert place.call("wait", "stage-1").code == 0
+        assert place.call("stage", "complete", "stage-1", "--evidence", "seen").code == 0
+    with served(tmp_path, "--root", str(place.path), port=port):
+        expect(page.locator("#stages")).to_contain_text("completed", timeout=8 * SOON)
+        expect(page.locator("#said")).to_have_text("live")
+        assert place.call("dispatch", "stage-2").code == 0
+        expect(page.locator("#running")).to_contain_text("stage-2", timeout=SOON)
+        stop.touch()
+        place.call("wait", "stage-2")
+        expect(page.locator("#stages")).to_contain_text("failed", timeout=SOON)
+        page.locator("#stages").get_by_role("link", name="stage-2").click()
+        expect(page.locator("#stage")).to_contain_text("Why it failed")
+        expect(page.locator("#stage")).to_contain_text("exit 3")
+        page.locator("button.copy").first.click()
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert copied.startswith("wfctl --root ")
+        page.goto(f"http://127.0.0.1:{port}/w/live-2026-03-31/")
+        page.locator("#at").fill("2")
+        page.get_by_role("button", name="Show").click()
+        expect(page.locator("main")).to_contain_text("What differs from now")
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        context.close()
+
+
+@pytest.mark.long
+def test_everybody_can_use_the_pages(browser: Browser, half_way: Place, tmp_path: Path) -> None:
+    """axe-core finds nothing serious; each page fits, by day and by night, without a script too."""
+    axe = (files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
+    with served(tmp_path, "--root", str(half_way.path)) as pages:
+        base = f"http://127.0.0.1:{pages.port}"
+        for width, scheme in ((390, "dark"), (1280, "light"), (2560, "dark")):
+            context, page = entered(
+                browser, pages, bypass_csp=True, color_scheme=scheme,
+                viewport={"width": width, "height": 900},
+            )  # fmt: skip
+            for path in ("/", *(f"/w/melt-2026-03-31/{one}" for one in PATHS)):
+                page.goto(base + path)
+                page.evaluate(axe)
+                found = page.evaluate("axe.run()")["violations"]
+                grave = [one["id"] for one in found if one["impact"] in ("serious", "critical")]
+                assert grave == [], (path, json.dumps(found)[:2000])
+                assert page.evaluate("document.documentElement.scrollWidth") == width, path
+            context.close()
+        context, page = entered(browser, pages, java_script_enabled=False)
+        page.goto(f"{base}/w/melt-2026-03-31/")
+        expect(page.locator("#said")).to_have_text("a snapshot")
+        page.get_by_role("link", name="History").click()
+        expect(page.locator("#events")).to_contain_text("exit 137")
+        context.close()
+
+
+@pytest.mark.long
+def test_a_page_is_read_by_the_keys_alone(
+    browser: Browser, half_way: Place, tmp_path: Path
+) -> None:
+    """The first key leads past what every page has; what is opened stays open as events come."""
+    place = made(tmp_path, [{"id": "stage-1", "name": "Build"}])
+    place.done("note", "one")
+    with served(tmp_path, "--root", str(place.path)) as pages:
+        context, page = entered(browser, pages)
+        page.goto(f"http://127.0.0.1:{pages.port}/w/live-2026-03-31/")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "To the content"
+        page.locator("#lines summary").first.focus()
+        page.keyboard.press("Enter")
+        opened = page.locator("#lines details[open]").get_attribute("id")
+        expect(page.locator("#said")).to_have_text("live")
+        place.done("note", "two")
+        expect(page.locator("#lines")).to_contain_text("two", timeout=SOON)
+        assert page.locator(f"#{opened}").get_attribute("open") is not None
+        context.close()
+
+
+@pytest.mark.long
+def test_fifty_pages_are_told_of_one_event(half_way: Place, tmp_path: Path) -> None:
+    """Each stream hears of it; the server stays small."""
+    import socket
+
+    place = made(tmp_path, [{"id": "stage-1", "name": "Build"}])
+    with served(tmp_path, "--root", str(place.path)) as pages:
+        streams = []
+        for _ in range(50):
+            asked = socket.create_connection(("127.0.0.1", pages.port), PATIENCE)
+            line = "GET /w/live-2026-03-31/changes HTTP/1.1\r\nHost: localhost\r\n"
+            asked.sendall(f"{line}Cookie: {pages.cookie}\r\n\r\n".encode())
+            streams.append(asked)
+        for asked in streams:
+            _until(asked, b"event: change")
+        place.done("note", "all of you")
+        for asked in streams:
+            _until(asked, b"event: change")
+            asked.close()
+        status = Path(f"/proc/{pages.process.pid}/status").read_text()
+        resident = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+        assert int(resident.split()[1]) < 10 * 60_000
+
+
+def _until(asked: Any, text: bytes) -> None:
+    found, end = b"", time.monotonic() + PATIENCE
+    while text not in found:
+        assert time.monotonic() < end, found
+        found += asked.recv(65536)
