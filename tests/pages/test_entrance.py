@@ -21,7 +21,11 @@ from tests.pages.support import PATIENCE, Served, running, served, started
 NOBODY = 65534
 #: Asks for the list over a Unix socket and prints what comes back.
 _ASK = """
-import socket, sys
+import os, socket, sys
+if len(sys.argv) > 2:
+    os.setgroups([])
+    os.setgid(int(sys.argv[2]))
+    os.setuid(int(sys.argv[2]))
 asked = socket.socket(socket.AF_UNIX)
 asked.connect(sys.argv[1])
 asked.sendall(b"GET / HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n")
@@ -41,10 +45,9 @@ def short() -> Iterator[Path]:
 
 
 def _asked(path: Path, user: int | None = None) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-I", "-c", _ASK, str(path)]
-    return subprocess.run(
-        line, capture_output=True, text=True, user=user, timeout=PATIENCE, check=False
-    )
+    more = [] if user is None else [str(user)]
+    line = [sys.executable, "-I", "-c", _ASK, str(path), *more]
+    return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def test_an_address_lets_one_browser_in(half_way: Place, tmp_path: Path) -> None:
