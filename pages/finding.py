@@ -11,6 +11,8 @@ from service.reading.log import WorkflowLog
 
 #: Versions that are read at once, and versions that one page looks through at most.
 _PIECE, _FAR = 1000, 20_000
+#: Begins a needle that is sought in any case; no text of an event holds it unescaped.
+_FOLDED = "\0"
 
 
 class Found(NamedTuple):
@@ -25,19 +27,19 @@ def newest(
     before: int,
     most: int,
     fits: Callable[[RecordedEvent], bool],
-    needles: Sequence[str] = (),
+    needles: Sequence[Sequence[str]] = (),
 ) -> Found:
     """Return at most ``most`` events below version ``before`` that fit.
 
-    ``needles`` are letters that the text of each has, in any case: what lacks one is not decoded.
+    Of each group of ``needles`` the text of an event has one at least (`quoted`, `written`): what
+    has none is not decoded.
     """
     found: list[RecordedEvent] = []
-    wanted = [_written(needle) for needle in needles]
     end = before - 1
     last = max(end - _FAR, 0)
     while end > last:
         start = max(end - _PIECE, last)
-        for event in reversed(list(_held(log, start, end, wanted))):
+        for event in reversed(list(_held(log, start, end, needles))):
             if fits(event):
                 found.append(event)
             if len(found) == most:
@@ -46,20 +48,29 @@ def newest(
     return Found(found, end + 1 if end else None)
 
 
-def _held(log: WorkflowLog, start: int, end: int, wanted: Sequence[str]) -> Iterator[RecordedEvent]:
-    """Yield the events of a piece that have all needles, each held to its place in the chain."""
-    if not wanted:
+def _held(
+    log: WorkflowLog, start: int, end: int, needles: Sequence[Sequence[str]]
+) -> Iterator[RecordedEvent]:
+    """Yield the events of a piece that have a needle of each group, each held to its place."""
+    if not needles:
         yield from log.store.read(log.stream, after=start, upto=end)
         return
+    is_lower = any(needle.startswith(_FOLDED) for group in needles for needle in group)
+    groups = [[needle.removeprefix(_FOLDED) for needle in group] for group in needles]
     for version, raw in enumerate(log.store.raw(log.stream, after=start, upto=end), start + 1):
-        text = raw.text.casefold()
-        if all(needle in text for needle in wanted):
+        text = raw.text.casefold() if is_lower else raw.text
+        if all(any(needle in text for needle in group) for group in groups):
             yield from log.store.read(log.stream, after=version - 1, upto=version)
 
 
-def _written(needle: str) -> str:
-    """Return a needle as JSON holds it."""
-    return json.dumps(needle, ensure_ascii=False)[1:-1].casefold()
+def quoted(value: str) -> str:
+    """Return the needle of a whole value, such as an id or a type."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def written(part: str) -> str:
+    """Return the needle of a part of a text, in any case."""
+    return _FOLDED + quoted(part)[1:-1].casefold()
 
 
 def holds(event: RecordedEvent, text: str) -> bool:

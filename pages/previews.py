@@ -12,18 +12,10 @@ from typing import Any
 
 from eventstore.regular import opened
 from lifecycle.state.workflow import Workflow
+from projections.files.summary import FIGURES
 from service.errors import NotFound
 from service.root.below import OutsideRoot, below
 
-#: Suffix → type of a figure that browsers draw.
-FIGURES = {
-    ".png": "image/png",
-    ".jpg": "image/jpeg",
-    ".jpeg": "image/jpeg",
-    ".gif": "image/gif",
-    ".webp": "image/webp",
-    ".svg": "image/svg+xml",
-}
 _TABLES = {".csv": ",", ".tsv": "\t"}
 #: Bytes of a figure that is sent, of text that is shown, and of a file that is digested at a look.
 _LARGEST, _TEXT, _DIGESTED = 32 << 20, 16 << 10, 32 << 20

@@ -202,7 +202,8 @@ _JUDGED = ("stage.completed", "stage.failed")
 
 def _judgements(look: Look, stage: Stage, shown: list[Attempt]) -> dict[str, dict[str, Any]]:
     """Return by attempt the checks and the words with which it was judged, of those shown."""
-    ended = {attempt.id for attempt in shown if not attempt.is_open}
+    ended = {attempt.id for attempt in shown if attempt.outcome in ("completed", "failed")}
+    needles = [[finding.quoted(type_) for type_ in _JUDGED], [finding.quoted(stage.id)]]
     last = shown[0].id if shown else ""
     found: dict[str, dict[str, Any]] = {}
     before: int | None = look.then.head + 1
@@ -211,7 +212,7 @@ def _judgements(look: Look, stage: Stage, shown: list[Attempt]) -> dict[str, dic
         return event.type in _JUDGED and event.data.get("stage") == stage.id
 
     while before is not None and not ended <= set(found):
-        events, before = finding.newest(look.log, before, _ATTEMPTS, fits, [stage.id])
+        events, before = finding.newest(look.log, before, _ATTEMPTS, fits, needles)
         for event in events:
             found.setdefault(str(event.data.get("attempt") or last), event.data)
     return found
@@ -259,12 +260,16 @@ def history(look: Look) -> bytes:
     )  # fmt: skip
 
 
-def _needles(request: Request) -> Iterator[str]:
-    """Yield letters that the text of every event that fits has."""
-    for name in ("stage", "amendment", "grep"):
-        text = request.text(name)
-        if text is not None and "," not in text:
-            yield text
+def _needles(request: Request) -> Iterator[list[str]]:
+    """Yield groups of letters of which the text of every event that fits has one."""
+    grep, amendment = request.text("grep"), request.text("amendment")
+    stages, types = _listed(request.text("stage")), _listed(request.text("type"))
+    if grep is not None:
+        yield [finding.written(grep)]
+    else:
+        yield from ([finding.quoted(one) for one in group] for group in (stages,) if group)
+        yield from ([finding.quoted(amendment)],) if amendment else ()
+        yield from ([finding.quoted(one)[:-1].rstrip("*") for one in types],) if types else ()
 
 
 def _listed(text: str | None) -> tuple[str, ...]:
@@ -299,7 +304,7 @@ def _decisions(look: Look) -> dict[str, dict[str, Any]]:
         return {}
     found = finding.newest(
         look.log, look.then.head + 1, 4 * len(look.then.amendments) + 20,
-        lambda event: event.type.startswith("amendment."), ["amendment."],
+        lambda event: event.type.startswith("amendment."), [[finding.quoted("amendment.")[:-1]]],
     )  # fmt: skip
     told: dict[str, dict[str, Any]] = {}
     for event in reversed(found.events):
@@ -319,7 +324,11 @@ def search(look: Look) -> bytes:
         stages = [one for one in look.then.stages.values() if _speaks(one, wanted)]
         before = min(look.request.number("before") or look.then.head + 1, look.then.head + 1)
         found = finding.newest(
-            look.log, before, _EVENTS, lambda event: finding.holds(event, text), [text]
+            look.log,
+            before,
+            _EVENTS,
+            lambda event: finding.holds(event, text),
+            [[finding.written(text)]],
         )
     older = {"q": text, "at": look.request.text("at"), "before": found.before}
     return render.page(

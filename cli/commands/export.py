@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from hashlib import sha256
@@ -72,7 +72,25 @@ def source_of(workflow: Reading, when: Moment | None, format_: ExportFormat) -> 
         found = log.store.raw(log.stream)
         return islice(found, upto.version)
 
-    return Source(lambda: log.steps(upto=upto), raw, lambda: log.current(upto))
+    root = workflow.root.path
+    return Source(
+        lambda: log.steps(upto=upto),
+        raw,
+        lambda: log.current(upto),
+        content=lambda one: _as_recorded(root, one),
+    )
+
+
+def _as_recorded(root: Path, one: Mapping[str, Any]) -> bytes | None:
+    """Return a file on record, None where it is not here any more or another."""
+    from eventstore.regular import read_regular
+    from service.root.below import OutsideRoot, below
+
+    try:
+        content = read_regular(below(root, str(one["path"])), int(one["size"]))
+    except (OSError, OutsideRoot, KeyError, ValueError):
+        return None
+    return content if sha256(content).hexdigest() == one.get("sha256") else None
 
 
 def _head(workflow: Reading) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import PurePosixPath
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -15,24 +17,55 @@ from lifecycle.state.workflow import Attempt, Stage, Workflow
 from projections.drawing import palette
 from projections.exports.facts import Facts
 from projections.exports.graph_svg import drawing as graph
-from projections.exports.source import Source
+from projections.exports.source import Source, Steps
 from projections.exports.spans import SpanFold, Spans
 from projections.exports.timeline_svg import drawing as timeline
+from projections.files.method import environment_of, inputs_of, ran_on
+from projections.files.results import Result, gathered
+from projections.files.sessions import sessions
+from projections.files.summary import FIGURES, Summary, is_figure, summarised
 from projections.screens.next_actions import next_actions
 from projections.words import amendments as amendment_words
 from projections.words.times import utc_seconds
 
+#: Bytes of one figure that a report holds, and of all of them.
+_FIGURE, _ALL_FIGURES = 2 << 20, 8 << 20
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def export(source: Source) -> Iterator[str]:
     """Yield the page of everything up to the source's end."""
-    facts, spans = Facts(), SpanFold()
-    for event, state in source.steps():
-        facts.add(event, state)
-        spans.add(event, state)
+    facts, spans, found = Facts(), SpanFold(), dict[str, Result]()
+
+    def steps() -> Steps:
+        for event, state in gathered(source.steps(), found):
+            facts.add(event, state)
+            spans.add(event, state)
+            yield event, state
+
+    told = sessions(steps())
     template = _environment().get_template("report.html.j2")
-    return template.generate(**_context(source.state(), facts, spans.found))
+    state = source.state()
+    summary = summarised(state, found)
+    own = {"summary": summary, "figures": _figures(source, summary), "sessions": told}
+    return template.generate(**_context(state, facts, spans.found), **own)
+
+
+def _figures(source: Source, summary: Summary) -> dict[str, str]:
+    """Return by path the figures that came out, each as an address that holds it."""
+    found: dict[str, str] = {}
+    room = _ALL_FIGURES
+    for one in summary.outcomes:
+        for output in one.outputs:
+            path = str(output["path"])
+            if not is_figure(path) or output.get("size", 0) > min(room, _FIGURE):
+                continue
+            content = source.content(output)
+            if content is not None:
+                room -= len(content)
+                kind = FIGURES[PurePosixPath(path).suffix.lower()]
+                found[path] = f"data:{kind};base64,{b64encode(content).decode()}"
+    return found
 
 
 def _environment() -> Environment:
@@ -60,8 +93,12 @@ def _context(state: Workflow, facts: Facts, spans: Spans) -> dict[str, Any]:
         "timeline": Markup(timeline(spans)),  # ours, escaped where it was made
         "lasted": _lasted(spans.first, spans.last),
         "took": _took,
+        "between": _lasted,
         "fields": _fields,
         "judgement": facts.judgements.get,
+        "inputs_of": inputs_of,
+        "ran_on": ran_on,
+        "environment_of": environment_of,
     }
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from eventstore.event import RecordedEvent
 from eventstore.store import Raw
@@ -16,18 +17,24 @@ Steps = Iterator[tuple[RecordedEvent, Workflow]]
 """Events in order, each with the state after it: one object, changed from step to step."""
 
 
+def _nothing(_: Mapping[str, Any]) -> bytes | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """One stream up to a moment. Each call starts anew from the first event.
 
     ``raw`` yields the events as they were hashed; ``state`` is the state at the end. ``license``
-    is what somebody says of it, a URI or words.
+    is what somebody says of it, a URI or words. ``content`` returns the bytes of a file on record,
+    None where it is not here or not as recorded.
     """
 
     steps: Callable[[], Steps]
     raw: Callable[[], Iterator[Raw]]
     state: Callable[[], Workflow]
     license: str | None = None
+    content: Callable[[Mapping[str, Any]], bytes | None] = _nothing
 
 
 def touched(event: RecordedEvent, state: Workflow) -> list[str]:

@@ -11,17 +11,18 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from projections.exports.spans import Mark, Span, Spans
 
-#: Attempts of a stage, and amendments.
-_ATTEMPTS, _AMENDMENTS = 40, 200
+#: Attempts of all stages, and amendments.
+_ATTEMPTS, _AMENDMENTS = 600, 200
 
 
 def state_spans(state: Workflow) -> Spans:
     """Return phases and marks; a time that somebody typed in an imported file is left out."""
     found = Spans(first=state.created, last=state.updated)
     found.names = {stage.id: stage.name for stage in state.stages.values()}
+    most = max(_ATTEMPTS // max(len(state.stages), 1), 2)
     for stage in state.stages.values():
-        found.spans += _phases(stage)
-        found.marks += _ends(stage)
+        found.spans += _phases(stage, most)
+        found.marks += _ends(stage, most)
     for amendment in list(state.amendments.values())[-_AMENDMENTS:]:
         found.spans.append(_wait(amendment))
     found.spans = [span for span in found.spans if _is_time(span.start) and _is_time(span.end)]
@@ -41,8 +42,8 @@ def _is_time(text: str | None) -> bool:
     return text is None or (len(text) == len(_NEVER) and text.endswith("Z"))
 
 
-def _phases(stage: Stage) -> Iterator[Span]:
-    for attempt in stage.attempts[-_ATTEMPTS:]:
+def _phases(stage: Stage, most: int) -> Iterator[Span]:
+    for attempt in stage.attempts[-most:]:
         yield Span(stage.id, "compute", attempt.started_at, attempt.ended_at)
     newest = stage.attempt
     if newest is None or newest.ended_at is None:
@@ -53,8 +54,8 @@ def _phases(stage: Stage) -> Iterator[Span]:
         yield Span(stage.id, "verify", newest.ended_at, max(newest.ended_at, stage.completed_at))
 
 
-def _ends(stage: Stage) -> Iterator[Mark]:
-    for attempt in stage.attempts[-_ATTEMPTS:]:
+def _ends(stage: Stage, most: int) -> Iterator[Mark]:
+    for attempt in stage.attempts[-most:]:
         if attempt.ended_at is not None and attempt.outcome == "failed":
             yield Mark(stage.id, "failed", attempt.ended_at, f"{attempt.id} failed")
     if stage.status is Status.COMPLETED and stage.completed_at:

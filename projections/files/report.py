@@ -9,10 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 
 from lifecycle.state.workflow import Attempt, Stage, Workflow
+from projections.files.method import commands_of, environment_of, inputs_of, ran_on
 from projections.files.results import Result
 from projections.files.sessions import SessionRecord
+from projections.files.summary import Outcome, Summary, is_figure, summarised
 from projections.words.times import utc_seconds
 
 #: What begins a tag, an entity, a link, an image or code.
@@ -34,7 +37,9 @@ def render(told: Told) -> bytes:
     """Return the report as UTF-8 Markdown."""
     parts = (
         _head(told),
+        _summary(summarised(told.state, told.results)),
         _overview(told.state),
+        _method(told),
         *(_stage(told, stage) for stage in told.state.stages.values()),
         _amendments(told.amendments),
         _sessions(told.sessions),
@@ -59,6 +64,50 @@ def _head(told: Told) -> Iterator[str]:
         f"last stage completed {utc_seconds(end) or 'never'}"
         f" ({_duration(state.created, end)})"
     )
+
+
+def _summary(found: Summary) -> Iterator[str]:
+    yield "## Summary"
+    yield ""
+    yield f"{_line(found.standing)}"
+    if found.outcomes:
+        yield ""
+    for one in found.outcomes:
+        said = f": {_line(one.said)}" if one.said else ""
+        yield f"- **{_line(one.stage.name)}** ({_line(one.stage.id)}){said} ({_line(one.trust)})"
+        yield from _figures(one)
+    yield ""
+    yield "Look twice:" if found.doubts else "Nothing is stale, changed or undecided in the log."
+    yield from (f"- {_line(one)}" for one in found.doubts)
+    yield ""
+    yield "A person decided:" if found.decisions else "Nothing was for a person to decide."
+    yield from (f"- {_line(one)}" for one in found.decisions)
+
+
+def _figures(one: Outcome) -> Iterator[str]:
+    """Yield the figures among the outputs, as they lie in the root."""
+    for output in one.outputs:
+        path = str(output["path"])
+        if is_figure(path):
+            yield f"  ![{_line(path)}](</{quote(path)}>)"
+
+
+def _method(told: Told) -> Iterator[str]:
+    yield "## Method"
+    yield ""
+    yield "| stage | command | other parameters | inputs | ran on |"
+    yield "|---|---|---|---|---|"
+    for stage in told.state.stages.values():
+        command, others = commands_of(stage)
+        inputs = ", ".join(f"{_cell(one)}" for one in inputs_of(stage)) or "-"
+        shown = ", ".join(f"{_cell(name)} = {_cell(value)}" for name, value in others) or "-"
+        yield (
+            f"| {_cell(stage.id)} | {_cell(command) or '-'} | {shown} | {inputs} | "
+            f"{_cell(ran_on(stage)) or '-'} |"
+        )
+    for name, value in environment_of(told.sessions):
+        yield ""
+        yield f"{_line(name)}: {_line(value)}"
 
 
 def _overview(state: Workflow) -> Iterator[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from lifecycle.state.workflow import Workflow
 from projections.files.sessions import Acted
@@ -22,11 +22,22 @@ class Result:
 def results(steps: Iterable[tuple[Acted, Workflow]]) -> dict[str, Result]:
     """Return by stage its newest completion, and all that went wrong and was put right."""
     found: dict[str, Result] = {}
-    for event, _ in steps:
+    for _ in gathered(steps, found):
+        pass
+    return found
+
+
+Step = TypeVar("Step", bound=tuple[Acted, Workflow])
+
+
+def gathered(steps: Iterable[Step], found: dict[str, Result]) -> Iterator[Step]:
+    """Yield the steps on, with what they say taken into ``found``: for whoever reads them too."""
+    for step in steps:
+        event = step[0]
         stage = event.data.get("stage")
         if event.type in _TAKEN and isinstance(stage, str):
             _take_in(found.setdefault(stage, Result()), event)
-    return found
+        yield step
 
 
 def _take_in(result: Result, event: Acted) -> None:

@@ -1,0 +1,126 @@
+"""What a report begins with: what was asked, what came out, how sure it is, what people decided.
+
+Facts alone, from the state and the log; the report as Markdown and the one as HTML spell them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Stage, Workflow
+from projections.files.results import Result
+from projections.words.amendments import summary as changes_of
+
+#: Suffix → type of a figure that browsers draw.
+FIGURES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+    ".svg": "image/svg+xml",
+}
+
+
+def is_figure(path: str) -> bool:
+    """Whether a path is that of a figure, by its suffix."""
+    return PurePosixPath(path).suffix.lower() in FIGURES
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came out of a completed stage, in whose words, by which checks."""
+
+    stage: Stage
+    said: str
+    judged_by: str | None
+    checks: int
+    outputs: list[dict[str, Any]]
+
+    @property
+    def trust(self) -> str:
+        """On what it is called verified."""
+        if self.checks:
+            return f"{self.checks} checks passed" if self.checks > 1 else "1 check passed"
+        return f"on the word of {self.judged_by or 'whoever completed it'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The beginning of a report; ``outcomes`` has those first on which no other stage rests."""
+
+    asked: str
+    standing: str
+    outcomes: list[Outcome]
+    doubts: list[str]
+    decisions: list[str]
+
+
+def summarised(state: Workflow, results: Mapping[str, Result]) -> Summary:
+    """Return what the state and the results by stage say."""
+    needed = {id_ for stage in state.stages.values() for id_ in stage.depends_on}
+    done = [stage for stage in state.stages.values() if stage.status is Status.COMPLETED]
+    last = [stage for stage in done if stage.id not in needed]
+    rest = [stage for stage in done if stage.id in needed]
+    return Summary(
+        asked=state.purpose or "not said",
+        standing=_standing(state, len(done)),
+        outcomes=[_outcome(stage, results.get(stage.id, Result())) for stage in [*last, *rest]],
+        doubts=list(_doubts(state, results)),
+        decisions=list(_decisions(state)),
+    )
+
+
+def _standing(state: Workflow, done: int) -> str:
+    every = len(state.stages)
+    if state.is_finished:
+        skipped = every - done
+        left_out = f", {skipped} skipped" if skipped else ""
+        return f"All {done} stages are completed and verified{left_out}."
+    failed = [stage.id for stage in state.stages.values() if stage.status is Status.FAILED]
+    told = f"; failed: {', '.join(failed)}" if failed else ""
+    return f"Not finished: {done} of {every} stages are completed{told}."
+
+
+def _outcome(stage: Stage, result: Result) -> Outcome:
+    found = result.completed or {}
+    return Outcome(
+        stage,
+        found.get("evidence") or found.get("detail") or "",
+        found.get("judged_by") or result.completed_by,
+        len([check for check in found.get("checks", []) if check.get("passed", True)]),
+        stage.results or found.get("outputs", []),
+    )
+
+
+def _doubts(state: Workflow, results: Mapping[str, Result]) -> Iterator[str]:
+    """Yield why a reader should look twice; nothing where all is as it should be."""
+    for stage in state.stages.values():
+        yield from _doubts_of(stage, results.get(stage.id, Result()))
+    for drift in state.drifts:
+        yield f"{drift.file} was changed by hand, and nobody decided on it"
+    for amendment in state.pending_amendments:
+        yield f"{amendment.id} waits for a person"
+    for aside in state.set_aside:
+        yield f"version {aside['version']} of the log counts for nothing: {aside['why']}"
+
+
+def _doubts_of(stage: Stage, result: Result) -> Iterator[str]:
+    for one in stage.changed:
+        yield f"{stage.id}: {one['path']} is not as recorded ({one['kind']} since)"
+    for _, kind, text in result.troubles:
+        if kind == "adopted":
+            yield f"{stage.id}: results taken over as they are: {text}"
+    if stage.status is Status.INVALIDATED:
+        yield f"{stage.id}: what it had computed counts no longer"
+
+
+def _decisions(state: Workflow) -> Iterator[str]:
+    for amendment in state.amendments.values():
+        if amendment.status != "proposed":
+            by = f" by {amendment.approved_by}" if amendment.approved_by else ""
+            yield f"{amendment.id} {amendment.status}{by}: {changes_of(amendment)}"
