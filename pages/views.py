@@ -197,6 +197,8 @@ def stage(look: Look) -> bytes:
     )
 
 
+#: Looks back for the judgements of a stage, each as far as `finding.newest` goes.
+_LOOKS = 2
 _JUDGED = ("stage.completed", "stage.failed")
 
 
@@ -211,7 +213,9 @@ def _judgements(look: Look, stage: Stage, shown: list[Attempt]) -> dict[str, dic
     def fits(event: RecordedEvent) -> bool:
         return event.type in _JUDGED and event.data.get("stage") == stage.id
 
-    while before is not None and not ended <= set(found):
+    for _ in range(_LOOKS):
+        if before is None or ended <= set(found):
+            break
         events, before = finding.newest(look.log, before, _ATTEMPTS, fits, needles)
         for event in events:
             found.setdefault(str(event.data.get("attempt") or last), event.data)
