@@ -77,6 +77,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Keep temporary files in memory; workers are started with the same place."""
+    # What is collected stays to the end: a search for garbage meanwhile finds none.
+    gc.disable()
     remove = stay_in_memory()
     if remove is not None:
         config.add_cleanup(remove)
@@ -96,6 +98,7 @@ def pytest_collection_finish() -> None:
     """Let no search for garbage go through what was collected, which stays to the end."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,7 +11,7 @@ from hypothesis import is_hypothesis_test, settings
 
 #: Set to `all`, each property is tried on as many examples as it asks for.
 VARIABLE = "WFCTL_EXAMPLES"
-_FEWEST, _PART = 5, 4
+_FEWEST, _PART = 5, 10
 
 
 def some(number: int) -> int:
@@ -26,6 +26,18 @@ def rounds(values: Sequence[Any], few: int) -> list[Any]:
     return [
         pytest.param(value, marks=pytest.mark.long if number < few else pytest.mark.soak)
         for number, value in enumerate(values)
+    ]
+
+
+def first(values: Sequence[Any], now: int = 1) -> list[Any]:
+    """Return the cases of a dear test for `parametrize`: after the first ones, they are long.
+
+    A case of several values is a tuple.
+    """
+    cases = [value if isinstance(value, tuple) else (value,) for value in values]
+    return [
+        pytest.param(*case, marks=[pytest.mark.long] * (number >= now))
+        for number, case in enumerate(cases)
     ]
 
 

@@ -11,6 +11,7 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.screens.watch_view import frame, graph
 from tests.cli.support import PLAN, Place, call, write_plan
+from tests.rounds import first
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=UTC)
 SCREEN = 24
@@ -27,7 +28,7 @@ def wide(folder: Path, count: int) -> Place:
     return Place(folder)
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(4000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", first([40, 4000]))
 def test_the_status_of_many_stages_fits_a_screen(tmp_path: Path, count: int) -> None:
     """Counts, what failed and what is at work, and what is next."""
     place = wide(tmp_path, count)

@@ -11,6 +11,7 @@ import pytest
 from tests.cluster.support import Sshd, init, let_go, traced, waiting, write_machine
 from tests.crash.support import PATIENCE, Workflow, ending, until
 from tests.crash.victims import Victim, strike
+from tests.rounds import first
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +46,7 @@ def late(folder: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("batch_type", "context_type"),
-    [("Slurm", "LocalContext"), ("Shell", "SSHContext")],
+    first([("Shell", "SSHContext"), ("Slurm", "LocalContext")]),
 )
 @pytest.mark.usefixtures("slurm")
 def test_a_late_submission_computes_nothing_a_second_time(

@@ -11,12 +11,13 @@ from tests.cluster.test_ssh import machine
 from tests.crash.outliving import outlive, solvers, solving, through
 from tests.crash.support import Workflow
 from tests.crash.victims import Victim, strike
+from tests.rounds import first
 
 pytestmark = pytest.mark.slow
 CHECK = "grep -qx 1 stage-1/out.txt"
 
 
-@pytest.mark.parametrize("batch_type", ["Shell", "Slurm"])
+@pytest.mark.parametrize("batch_type", first(["Shell", "Slurm"]))
 def test_what_it_left_on_another_machine_is_brought_back_and_counts(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, slurm: Slurm, batch_type: str
 ) -> None:
@@ -30,7 +31,7 @@ def test_what_it_left_on_another_machine_is_brought_back_and_counts(
     assert len(solvers(workflow)) == 1
 
 
-@pytest.mark.parametrize("watched", [True, False])
+@pytest.mark.parametrize("watched", first([True, False]))
 def test_what_it_left_on_a_scheduler_counts(workflow: Workflow, watched: bool) -> None:
     """Its scheduler has ended the job, and the command computes on in its folder."""
     path = write_machine(workflow, {"batch_type": "Slurm", "context_type": "LocalContext"})

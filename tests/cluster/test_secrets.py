@@ -11,6 +11,7 @@ import pytest
 
 from tests.cluster.support import PROMPT, Sshd, init, traced, write_machine
 from tests.crash.support import Workflow
+from tests.rounds import first
 
 pytestmark = pytest.mark.slow
 PLANTED = {
@@ -116,7 +117,7 @@ WRONG: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize(
     "wrong",
-    [*WRONG[:2], *(pytest.param(one, marks=pytest.mark.long) for one in WRONG[2:])],
+    first(WRONG),
     ids=lambda wrong: next(iter(wrong)),
 )
 def test_a_machine_that_does_not_work_tells_no_secret(

@@ -20,6 +20,7 @@ from tests.cluster.support import (
 )
 from tests.crash.support import PATIENCE, Workflow, ending, until
 from tests.crash.victims import Victim, strike
+from tests.rounds import first
 
 pytestmark = pytest.mark.slow
 HERE = {"batch_type": "Slurm", "context_type": "LocalContext", "remote_root": "."}
@@ -73,7 +74,7 @@ def test_a_partition_that_does_not_exist_is_a_refusal(workflow: Workflow) -> Non
     assert workflow.trace() == []
 
 
-@pytest.mark.parametrize("victim", [Victim.MONITOR, Victim.SESSION])
+@pytest.mark.parametrize("victim", first([Victim.SESSION, Victim.MONITOR]))
 def test_a_job_outlives_whoever_watches_it(workflow: Workflow, victim: Victim) -> None:
     """The job runs on in Slurm, and another monitor brings its result back."""
     prepared(workflow, waiting(workflow))

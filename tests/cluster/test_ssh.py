@@ -23,6 +23,7 @@ from tests.cluster.support import (
 )
 from tests.crash.support import PATIENCE, Workflow, ending, until
 from tests.crash.victims import Victim, strike
+from tests.rounds import first
 
 pytestmark = pytest.mark.slow
 ONCE = ["w-far/stage-1/att-0001"]
@@ -47,7 +48,7 @@ def check_completed(workflow: Workflow, trace: list[str]) -> None:
     assert workflow.trace() == trace
 
 
-@pytest.mark.parametrize("batch_type", ["Shell", "Slurm"])
+@pytest.mark.parametrize("batch_type", first(["Slurm", "Shell"]))
 def test_a_stage_runs_over_ssh(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str
 ) -> None:
@@ -63,7 +64,7 @@ def test_a_stage_runs_over_ssh(
     assert Path(found["work_dir"]).name == found["submission_hash"]
 
 
-@pytest.mark.parametrize("batch_type", ["Shell", "Slurm"])
+@pytest.mark.parametrize("batch_type", first(["Shell", "Slurm"]))
 def test_a_far_machine_that_is_gone_for_a_while_costs_nothing(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, slurm: Slurm, batch_type: str
 ) -> None:

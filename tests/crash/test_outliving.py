@@ -11,6 +11,7 @@ from tests.crash.aftermath import recover
 from tests.crash.outliving import noted, outlive, shells_above, solvers, solving, through
 from tests.crash.support import Workflow, until
 from tests.crash.victims import Victim, kill, strike
+from tests.rounds import first
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +28,7 @@ def begin(workflow: Workflow, *, watched: bool, **parameters: Any) -> int:
     return solver
 
 
-@pytest.mark.parametrize("watched", [True, False])
+@pytest.mark.parametrize("watched", first([True, False]))
 def test_what_it_left_counts_where_a_command_tells_that_it_is_right(
     workflow: Workflow, watched: bool
 ) -> None:
@@ -39,7 +40,7 @@ def test_what_it_left_counts_where_a_command_tells_that_it_is_right(
     assert solvers(workflow) == [solver]
 
 
-@pytest.mark.parametrize("watched", [True, False])
+@pytest.mark.parametrize("watched", first([True, False]))
 def test_a_person_says_where_nothing_tells_whether_it_ended_well(
     workflow: Workflow, watched: bool
 ) -> None:

@@ -51,7 +51,7 @@ def test_a_session_without_tmux_survives_its_death_too(workflow: Workflow, tmp_p
         pytest.param(0.6, Victim.SESSION, marks=pytest.mark.long),
         pytest.param(1.2, Victim.ORCHESTRATOR, marks=pytest.mark.long),
         (1.2, Victim.SESSION),
-        (2.0, Victim.ORCHESTRATOR),
+        pytest.param(2.0, Victim.ORCHESTRATOR, marks=pytest.mark.long),
         pytest.param(2.0, Victim.SESSION, marks=pytest.mark.long),
     ],
 )
