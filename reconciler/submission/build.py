@@ -41,7 +41,7 @@ _LOCK = 'exec 9>>"$wfctl_job.lock" && flock -w 10 9 || exit 75'
 #: The file systems of clusters may know no locks; there the claim alone keeps a copy out.
 _SHARED_LOCK = (
     'exec 9>>"$wfctl_job.lock"; flock -w 10 -E 76 9; '
-    'case $? in 0) ;; 76) exit 75 ;; *) : > "$wfctl_job.unlocked" ;; esac'
+    'case $? in 0) ;; 76) exit 75 ;; *) (set -C; : > "$wfctl_job.unlocked") ;; esac'
 )
 #: A signal ends a waiting shell with the exit code of whatever it ran last. By those of faults a
 #: command ends its own shell.
@@ -51,14 +51,16 @@ _SIGNALS = (
 
 #: Records the job's own exit code, even where no monitor is left to see it. DPDispatcher's script
 #: makes any failure of a command an exit code of 1, and of a task that was killed before it could
-#: tell of its command 1 or 0, by which of its shells was hit.
+#: tell of its command 1 or 0, by which of its shells was hit. The record is made in a new file
+#: whose name nobody can know before, so that no link which lies there is written through.
 _ENDED = (
     f'wfctl_ended() {{ code=$?; [ ! -e "$wfctl_job.killed" ] || code={KILLED}; '
     'for wfctl_task in "$wfctl_job".task.*; do '
     f'[ "$code" -gt 1 ] || [ ! -e "$wfctl_task" ] || code={KILLED}; done; '
+    'wfctl_new=$(mktemp "$wfctl_job.exit.XXXXXXXXXXXX") && '
     '{ echo "$code"; echo "$WFCTL_ATTEMPT $(date -u +%Y-%m-%dT%H:%M:%S.%6NZ)"; } '
-    '> "$wfctl_job.exit.tmp" && sync "$wfctl_job.exit.tmp" && '
-    'mv "$wfctl_job.exit.tmp" "$wfctl_job.exit"; }'
+    '> "$wfctl_new" && chmod =rw "$wfctl_new" && sync "$wfctl_new" && '
+    'mv -T "$wfctl_new" "$wfctl_job.exit"; }'
 )
 #: Says where the job runs and which process it is.
 _CLAIM = (
@@ -290,17 +292,23 @@ def _attempt_resources(
     return {"group_size": 1, **resources, "envs": envs, "prepend_script": own}
 
 
+def _new(command: str, path: str) -> str:
+    """Return a command whose output goes to a new file; a link in its place is not followed."""
+    return f'(set -C; {command} > "{path}") 2> /dev/null'
+
+
 def _watched(task: Any) -> Any:
     """Return a task that tells while it is at work, and of its being killed; it ends as before."""
     if not isinstance(task, dict) or not isinstance(task.get("command"), str):
         return task
     # On lines of its own, since a command may end with a comment.
     told = (
-        f': > "$wfctl_job.task.$BASHPID"; (\n{task["command"]}\n); wfctl_code=$?; '
-        f'[ "$wfctl_code" -ne {KILLED} ] || : > "$wfctl_job.killed"; '
+        'wfctl_own="$wfctl_job.task.$BASHPID"; '
+        f"{_new(':', '$wfctl_own')}; (\n{task['command']}\n); wfctl_code=$?; "
+        f'[ "$wfctl_code" -ne {KILLED} ] || {_new(":", "$wfctl_job.killed")}; '
         '[ "$wfctl_code" = 0 ] || [ -e "$wfctl_job.code" ] || '
-        'echo "$wfctl_code" > "$wfctl_job.code"; '
-        'rm -f "$wfctl_job.task.$BASHPID"; exit "$wfctl_code"'
+        + _new('echo "$wfctl_code"', "$wfctl_job.code")
+        + '; rm -f "$wfctl_own"; exit "$wfctl_code"'
     )
     return {**task, "command": told}
 

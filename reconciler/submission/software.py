@@ -92,7 +92,7 @@ def _versions(given: Mapping[str, Any]) -> Iterator[str]:
     if "container" in given:
         told.append('echo "apptainer: $("$wfctl_apptainer" --version)"')
         told.append(f"{_image(given['container'])}")
-    yield f'{{ {"; ".join(told)}; }} > "$wfctl_job.environment" 2> /dev/null || :'
+    yield f'(set -C; {{ {"; ".join(told)}; }} > "$wfctl_job.environment") 2> /dev/null || :'
 
 
 def _image(image: str) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.adversary.test_submission import PLAN
 from tests.amendments.support import make
+from tests.reconciler.support import until
 
 pytestmark = pytest.mark.slow
 
@@ -34,3 +36,29 @@ def test_no_link_is_written_through(name: str, there: bool, tmp_path: Path) -> N
     assert answer.code in (0, 1, 5, 6), answer
     assert outside.exists() == there
     assert not there or outside.read_text() == "mine\n"
+
+
+#: The command waits until the links are laid.
+WAITING: dict[str, Any] = {
+    **PLAN["stages"][0],
+    "parameters": {"command": "touch begun; until [ -e go ]; do sleep 0.05; done; {}"},
+}
+#: What the shell of a job writes beside its lock.
+WRITTEN = ("exit", "exit.tmp", "code", "killed")
+
+
+@pytest.mark.parametrize(("command", "code"), [("echo 5 > out.txt", 0), ("exit 3", 5)])
+def test_the_shell_of_a_job_writes_through_no_link(command: str, code: int, tmp_path: Path) -> None:
+    """Laid while the command computes, under every name that can be known before."""
+    text = str(WAITING["parameters"]["command"]).format(command)
+    stage = {**WAITING, "parameters": {"command": text}}
+    place = make(tmp_path / "root", "--consent", "trust", plan={**PLAN, "stages": [stage]})
+    place.done("dispatch", "stage-1")
+    until(lambda: list(place.path.glob("stage-1/.attempts/**/begun")))
+    [begun] = place.path.glob("stage-1/.attempts/**/begun")
+    [lock] = place.path.glob("stage-1/.attempts/**/job-*.lock")
+    for name in WRITTEN:
+        lock.with_suffix(f".{name}").symlink_to(tmp_path / "outside")
+    begun.with_name("go").touch()
+    until((place.path / "stage-1/DPDISP_DONE").exists)
+    assert not (tmp_path / "outside").exists()
