@@ -18,7 +18,7 @@ from tests.crash import table
 from tests.memory import stay_in_memory
 from tests.need import is_strict, unmet
 from tests.order import slow_first
-from tests.rounds import shorten
+from tests.rounds import shorten, tries_all
 from tests.server import Server, started
 from tests.times import dearest, lines, memory_line, memory_peak, spent, totals
 
@@ -43,6 +43,19 @@ def _own_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("configuration")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _logs_are_behaviours(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Hold every log that a test leaves to the protocol, where all examples are tried."""
+    yield
+    folder = request.node.funcargs.get("tmp_path")
+    if folder is None or not tries_all() or request.node.get_closest_marker("forged"):
+        return
+    from tests.behaviours import breaches  # few runs need it
+
+    found = list(breaches(folder))
+    assert not found, found
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,14 @@ VARIABLE = "WFCTL_EXAMPLES"
 _FEWEST, _PART = 5, 10
 
 
+def tries_all() -> bool:
+    """Whether this run is for all examples, as that of `make crash` is."""
+    return os.environ.get(VARIABLE) == "all"
+
+
 def some(number: int) -> int:
     """Return how many of so many examples are tried now."""
-    if os.environ.get(VARIABLE) == "all":
+    if tries_all():
         return number
     return min(number, max(_FEWEST, number // _PART))
 

@@ -181,6 +181,9 @@ def fsck(
         list[str] | None,
         typer.Option(metavar="KEY", help="A key whose checkpoints count too, or a file of it."),
     ] = None,
+    protocol: Annotated[
+        bool, typer.Option("--protocol", help="Say too whether the log could have come about.")
+    ] = False,
 ) -> None:
     """Check the chain, the order, every event, and every checkpoint that is found (exit 7)."""
     from cli.frame.checkpoints import judged, lines_of, told_of
@@ -192,6 +195,10 @@ def fsck(
         machines, theirs = check_machines(workflow.root, workflow.log.store)
         held = judged(workflow, machines, checkpoint or (), witness or (), public_key or ())
         found = [*check_integrity(workflow.root, workflow.log), *theirs, *held.findings]
+        if protocol and not found:
+            from service.reading.behaviour import check_behaviour  # no other command needs it
+
+            found = check_behaviour(workflow.log)
         findings = [finding._asdict() for finding in found]
         version = head.version if head is not None else 0
         text = "\n".join(map(_finding, findings))

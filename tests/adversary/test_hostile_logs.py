@@ -16,6 +16,8 @@ from tests.cli.support import Place as Root
 from tests.rounds import rounds
 from tests.server import Server
 
+pytestmark = pytest.mark.forged
+
 READS = (
     ("status",),
     ("show", "stage-1"),

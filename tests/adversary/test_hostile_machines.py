@@ -14,6 +14,8 @@ from tests.cli.support import Place, tree
 from tests.rounds import rounds
 from tests.server import Server
 
+pytestmark = pytest.mark.forged
+
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIX3iC0pV0p0rL5eG5f4mJj6ZyY0mF5e0k1m6vC2m3aX"
 READS = (
     ("machine", "get", "wf"),

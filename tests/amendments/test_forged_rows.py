@@ -10,6 +10,8 @@ import pytest
 from tests.amendments.forgery import APPROVAL, Row, proof, statement
 from tests.amendments.support import LONGER, Keys, Place, sign
 
+pytestmark = pytest.mark.forged
+
 Forge = Callable[[Place, Keys, Path], Row]
 
 

@@ -140,6 +140,7 @@ def test_a_policy_is_changed_by_consent_under_the_old_one(signed: Place, keys: K
     assert "consent is by trust" in signed.call("status").out
 
 
+@pytest.mark.forged
 def test_a_policy_changed_without_consent_is_not_changed(signed: Place) -> None:
     """A row that makes it trust, and one that trusts in it: neither counts."""
     signed.propose("--set", "consent=trust", "--reason", "quick")

@@ -101,6 +101,7 @@ def test_an_agent_by_its_environment_is_refused(place: Place) -> None:
     assert answer.code == 6
 
 
+@pytest.mark.forged
 def test_a_row_by_an_agent_does_not_count(place: Place) -> None:
     """The fold holds what the prompt holds, as far as the row itself tells."""
     before = place.definition()

@@ -1,0 +1,61 @@
+"""The promises of consent: nothing definitional changes that a person did not agree to."""
+
+from __future__ import annotations
+
+from lifecycle.protocol.standing import START, Amendment, Broken, Data, Stage, Standing, hold
+
+
+def proposed(log: Standing, event: Data) -> None:
+    """An amendment is proposed once."""
+    id_ = event["data"]["amendment"]
+    hold(id_ not in log.amendments, "consent", f"{id_} was proposed before")
+    log.amendments[id_] = Amendment(event["data"])
+
+
+def decided(log: Standing, event: Data) -> None:
+    """An amendment is decided once, and approved by a person."""
+    found = log.amendments.get(event["data"]["amendment"])
+    if found is None or found.status != "proposed":
+        raise Broken("consent", "what is decided was not proposed, or was decided before")
+    found.status = "rejected"
+    if event["type"] == "amendment.approved":
+        by_a_person(log, event)
+        log.changes += 1
+        hold(event["data"]["version"] == log.changes, "consent", "its number was given before")
+        found.status = "approved"
+        _apply(log, found.data)
+        named = {found.data.get("stage"), *found.data.get("also", [])} - {None}
+        found.reach = frozenset({*named, *event["data"]["invalidated_stages"]})
+
+
+def by_a_person(log: Standing, event: Data) -> None:
+    """Raise `Broken` without a proof that the policy in force could take."""
+    proof = event["data"].get("proof") or {}
+    hold(proof.get("policy") == log.consent, "consent", f"no proof for the policy {log.consent}")
+    bound = isinstance(proof.get("statement"), str) and len(proof["statement"]) == len(START)
+    hold(bound, "consent", "its proof is bound to no statement")
+    agent = log.consent == "terminal" and event["actor"]["kind"] == "agent"
+    hold(not agent, "consent", "an agent cannot agree")
+    signed = log.consent != "signature" or bool(proof.get("signature") and proof.get("signer"))
+    hold(signed, "consent", "it is not signed")
+
+
+def _apply(log: Standing, amendment: Data) -> None:
+    new = amendment.get("insert")
+    if new is not None:
+        hold(new["id"] not in log.stages, "consent", f"there is a {new['id']} already")
+        log.stages[new["id"]] = Stage(list(new.get("depends_on") or []))
+    changes = amendment.get("changes") or {}
+    if amendment.get("stage") is None:
+        log.consent = changes.get("consent", {}).get("new", log.consent)
+    elif "depends_on" in changes:
+        log.stages[amendment["stage"]].needs = changes["depends_on"]["new"]
+    for stage, change in (amendment.get("rewired") or {}).items():
+        log.stages[stage].needs = change["new"]
+
+
+def require_agreed(log: Standing, event: Data, id_: str | None) -> None:
+    """Raise `Broken` unless an approved amendment reaches the stage of the event."""
+    found, stage = log.amendments.get(id_ or ""), event["data"]["stage"]
+    if found is None or found.status != "approved" or stage not in found.reach:
+        raise Broken("consent", f"no approved amendment lets this become of {stage}")

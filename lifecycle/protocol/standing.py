@@ -1,0 +1,131 @@
+"""What the events of a log add up to, as far as the protocol asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+Data: TypeAlias = Mapping[str, Any]
+
+#: The statuses in which an attempt may be under way.
+ACTIVE = frozenset({"preparing", "running", "post_processing"})
+_ACTORS = frozenset({"user", "agent", "reconciler", "runner", "import"})
+START = "0" * 64
+
+
+class Breach(NamedTuple):
+    """The first event that cannot be: its version, the promise it breaks, and how."""
+
+    version: int
+    promise: str
+    message: str
+
+
+class Broken(Exception):
+    """An event that cannot be, and the promise it breaks."""
+
+    def __init__(self, promise: str, message: str) -> None:
+        super().__init__(message)
+        self.promise = promise
+
+
+def hold(held: bool, promise: str, message: str) -> None:
+    """Raise `Broken` unless it is so."""
+    if not held:
+        raise Broken(promise, message)
+
+
+@dataclass
+class Attempt:
+    """One run of a stage; open until its end is recorded."""
+
+    id: str
+    mode: str
+    is_open: bool = True
+    diagnostic: bool = False
+    action: str | None = None
+    #: The jobs it was launched with, None before.
+    jobs: list[str] | None = None
+
+
+@dataclass
+class Stage:
+    """What a stage needs, and where it stands."""
+
+    needs: list[str]
+    status: str = "pending"
+    retries: int = 0
+    attempts: list[Attempt] = field(default_factory=list)
+
+    @property
+    def open(self) -> Attempt | None:
+        """The attempt under way."""
+        return self.attempts[-1] if self.attempts and self.attempts[-1].is_open else None
+
+
+@dataclass
+class Amendment:
+    """What was proposed, what became of it, and the stages that its approval reaches."""
+
+    data: Data
+    status: str = "proposed"
+    reach: frozenset[str] = frozenset()
+
+
+@dataclass
+class Standing:
+    """What the events so far add up to."""
+
+    stages: dict[str, Stage] = field(default_factory=dict)
+    amendments: dict[str, Amendment] = field(default_factory=dict)
+    drifts: dict[int, str] = field(default_factory=dict)
+    consent: str = "terminal"
+    changes: int = 1
+    sessions: int | None = 0
+    in_session: bool = False
+    is_completed: bool = False
+    import_end: int = 0
+
+
+@dataclass
+class Chain:
+    """The promises of the log itself: ordered, linked, all or none, exactly once."""
+
+    before: str = START
+    stream: str | None = None
+    command: str | None = None
+    commands: set[str] = field(default_factory=set)
+    events: set[str] = field(default_factory=set)
+
+    def take(self, event: Data, hash_: str, number: int) -> None:
+        """Hold the next envelope to its place; ``hash_`` is its own."""
+        version, command = event["version"], event["command_id"]
+        hold(version == number, "ordered", f"expected version {number}, found {version}")
+        hold(self.stream in (None, event["stream"]), "ordered", "it is of another stream")
+        hold(event["prev_hash"] == self.before, "tamper-evident", "it does not follow the last")
+        hold(event["event_id"] not in self.events, "exactly once", "its id was given before")
+        again = command != self.command and command in self.commands
+        hold(not again, "all or none", f"the command {command} was over before")
+        hold(event["actor"]["kind"] in _ACTORS, "ordered", "nobody of that kind acts")
+        self.before, self.stream, self.command = hash_, event["stream"], command
+        self.commands.add(command)
+        self.events.add(event["event_id"])
+
+
+def describe(log: Standing, document: Data, takes_over: bool) -> None:
+    """Take a document as it stands; what is under way in an imported one has an attempt."""
+    log.stages = {one["id"]: _described(one, takes_over) for one in document["stages"]}
+    log.is_completed = document.get("workflow_status") == "completed"
+    log.changes = document.get("version") or 1
+    records = document.get("amendments") or []
+    log.amendments = {one["id"]: Amendment(one, "of another") for one in records}
+
+
+def _described(one: Data, takes_over: bool) -> Stage:
+    stage = Stage(list(one.get("depends_on") or []), one.get("status") or "pending")
+    stage.retries = one.get("retry_count") or 0
+    waits = stage.status == "preparing" and one.get("running_process") is None
+    if takes_over and stage.status in ACTIVE and not waits:
+        stage.attempts = [Attempt("att-0001", "tmux", stage.status != "post_processing")]
+    return stage

@@ -1,0 +1,35 @@
+"""Logs that a test leaves, held to the protocol by the checker that knows none of our rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from cli.frame.workspace import SCHEMA
+from eventstore.engine import open_log
+from eventstore.errors import EventStoreError
+from eventstore.store import EventStore
+from lifecycle.protocol.behaviour import first_breach
+from service.root.clock import system_instant
+
+
+def breaches(folder: Path) -> Iterator[str]:
+    """Yield, of each sound log of a workflow below a folder, the first event that cannot be."""
+    for path in sorted(folder.rglob("events.db")):
+        try:
+            store = open_log(path, schema=SCHEMA, clock=system_instant, read_only=True)
+        except EventStoreError:
+            continue  # it is no log, or was damaged for the test
+        try:
+            yield from (f"{path.relative_to(folder)}: {found}" for found in _of_store(store))
+        finally:
+            store.close()
+
+
+def _of_store(store: EventStore) -> Iterator[str]:
+    for stream in store.streams():
+        if not stream.startswith("workflow-") or any(store.verify(stream)):
+            continue
+        found = first_breach((event.body, event.hash) for event in store.read(stream))
+        if found is not None:
+            yield f"{stream}: {found}"
