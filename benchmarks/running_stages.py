@@ -29,7 +29,8 @@ from service.reading.log import WorkflowLog
 from service.root.clock import new_id, system_clock, utc_text
 from service.writing.initialise import initialise, root_at
 from service.writing.place import identity
-from service.writing.workflow_service import Planned, Service, WriteOptions
+from service.writing.stream_writer import Planned, WriteOptions
+from service.writing.workflow_service import Service
 
 _ACTOR = Actor("user", "bench")
 _PROFILE = {"type": "local", "config": {"batch_type": "Shell", "context_type": "LocalContext"}}

@@ -15,7 +15,8 @@ from reconciler.host.stage_locks import held, held_if_free
 from service.errors import RootBusy
 from service.root.clock import utc_text
 from service.root.disk import locked
-from service.writing.workflow_service import Outcome, Service, WriteOptions
+from service.writing.stream_writer import WriteOptions
+from service.writing.workflow_service import Outcome, Service
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload

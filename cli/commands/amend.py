@@ -28,7 +28,8 @@ from reconciler.control.ending_attempts import stop_all
 from service.errors import InvalidOption
 from service.root.clock import utc_text
 from service.writing import amendments as decisions
-from service.writing.workflow_service import Outcome, Service, WriteOptions
+from service.writing.stream_writer import WriteOptions
+from service.writing.workflow_service import Outcome, Service
 
 Ids = Annotated[
     list[str], typer.Argument(metavar="AMENDMENT...", help="Their ids, such as amend-1.")

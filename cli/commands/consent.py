@@ -141,7 +141,7 @@ def _decided(service: Service, prepared: Prepared, dry_run: bool) -> dict[str, A
 
 def _proposed(service: Service, state: Workflow, line: str) -> str:
     from cli.frame.proposal import Asked, command_of
-    from service.writing.workflow_service import WriteOptions
+    from service.writing.stream_writer import WriteOptions
 
     lines = [*state.signers, *([line] if line not in state.signers else [])]
     wanted = {"consent": _POLICY, "signers": lines}
@@ -152,7 +152,7 @@ def _proposed(service: Service, state: Workflow, line: str) -> str:
 
 def _agreed(service: Service, id_: str, key: Path) -> None:
     from service.writing import amendments as decisions
-    from service.writing.workflow_service import WriteOptions
+    from service.writing.stream_writer import WriteOptions
 
     policy = service.state().consent
     consenter = consenter_of(policy, service.actor, key if policy == _POLICY else None, None)

@@ -9,7 +9,7 @@ import typer
 
 from cli.frame.options import CommandId, DryRun, ExpectedVersion, Stage, write_options
 from service.errors import InvalidOption
-from service.writing.workflow_service import WriteOptions
+from service.writing.stream_writer import WriteOptions
 
 if TYPE_CHECKING:
     from reconciler.verdict.diagnosis import Diagnosis

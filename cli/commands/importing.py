@@ -16,7 +16,7 @@ from cli.frame.writes import foreseen
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output
 from service.errors import InvalidOption
-from service.writing.workflow_service import WriteOptions
+from service.writing.stream_writer import WriteOptions
 
 if TYPE_CHECKING:
     from service.adoption.adopt import Adoption

@@ -18,7 +18,8 @@ from cli.terminal.output import Output, say
 if TYPE_CHECKING:
     from lifecycle.state.workflow import Workflow
     from service.root.root import Root
-    from service.writing.workflow_service import Outcome, WriteOptions
+    from service.writing.stream_writer import WriteOptions
+    from service.writing.workflow_service import Outcome
 
 
 class Consent(StrEnum):

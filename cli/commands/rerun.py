@@ -24,7 +24,8 @@ from reconciler.control.ending_attempts import stop_all
 from reconciler.files.freshness import deviations, stale
 from service.errors import InvalidOption
 from service.writing import amendments as decisions
-from service.writing.workflow_service import Outcome, WriteOptions
+from service.writing.stream_writer import WriteOptions
+from service.writing.workflow_service import Outcome
 
 #: Of these something was computed, or is.
 _BEGUN = ACTIVE | {Status.COMPLETED, Status.FAILED}

@@ -13,7 +13,7 @@ from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
 from cli.frame.workspace import engine, reading
 from cli.terminal.output import Output
 from service.errors import InvalidOption
-from service.writing.workflow_service import WriteOptions
+from service.writing.stream_writer import WriteOptions
 
 if TYPE_CHECKING:
     from reconciler.loop.ending import Ended

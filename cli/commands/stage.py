@@ -16,7 +16,7 @@ from lifecycle.payload import models as p
 from lifecycle.rules.schema import payload_of
 
 if TYPE_CHECKING:
-    from service.writing.workflow_service import WriteOptions
+    from service.writing.stream_writer import WriteOptions
 
 _CATEGORIES = "input, resource, scheduler, missing_output, software, unknown"
 Attempt = Annotated[

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from service.writing.workflow_service import WriteOptions
+    from service.writing.stream_writer import WriteOptions
 
 Stage = Annotated[str, typer.Argument(help="Id of the stage, such as stage-2.", metavar="STAGE")]
 DryRun = Annotated[
@@ -50,6 +50,6 @@ def write_options(
     dry_run: bool, command_id: str | None, expected_version: int | None
 ) -> WriteOptions:
     """Return what every write takes."""
-    from service.writing.workflow_service import WriteOptions  # only writes wait for it
+    from service.writing.stream_writer import WriteOptions
 
     return WriteOptions(command_id, expected_version, dry_run)

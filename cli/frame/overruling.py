@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from reconciler.control.claims import Claims
     from reconciler.control.finding import Finding
     from service.writing.overruling import Question
-    from service.writing.workflow_service import WriteOptions
+    from service.writing.stream_writer import WriteOptions
 
 Overrule = Annotated[
     str | None,

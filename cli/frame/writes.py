@@ -13,7 +13,8 @@ from projections.files.progress_log import message
 if TYPE_CHECKING:
     from cli.frame.overruling import Overruling
     from lifecycle.payload.models import Payload
-    from service.writing.workflow_service import Outcome, WriteOptions
+    from service.writing.stream_writer import WriteOptions
+    from service.writing.workflow_service import Outcome
 
 #: What is said of a computation, and what it left can deny.
 _CLAIMS = frozenset({"stage.computed", "stage.completed"})

@@ -15,7 +15,7 @@ from reconciler.verdict.table import Action
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
-    from service.writing.workflow_service import WriteOptions
+    from service.writing.stream_writer import WriteOptions
 
 #: What says that something of an attempt is at work.
 _ALIVE = frozenset({Action.WAIT, Action.ATTACH})

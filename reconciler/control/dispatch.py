@@ -35,8 +35,9 @@ from reconciler.submission.diagnostic import diagnostic_of, kept_diagnostic
 from reconciler.submission.parameters import environment
 from service.consent.scripts import scripts_of
 from service.root.below import OutsideRoot, below
+from service.writing.stream_writer import WriteOptions
 from service.writing.undecided import check_edits
-from service.writing.workflow_service import Outcome, WriteOptions
+from service.writing.workflow_service import Outcome
 
 #: Seconds that a launch may take to say what its submission is called.
 _FACTS_WITHIN = 20.0

@@ -18,7 +18,8 @@ from reconciler.host.locks import is_held
 from reconciler.host.machines import Host
 from reconciler.records import traces
 from service.writing.place import was_here
-from service.writing.workflow_service import Outcome, WriteOptions
+from service.writing.stream_writer import WriteOptions
+from service.writing.workflow_service import Outcome
 
 
 class NotStopped(Refused):

@@ -12,7 +12,8 @@ from reconciler.attempt.paths import Attempt
 from reconciler.context import Jobs
 from reconciler.records import traces
 from reconciler.submission import build as submission
-from service.writing.workflow_service import Outcome, WriteOptions
+from service.writing.stream_writer import WriteOptions
+from service.writing.workflow_service import Outcome
 
 
 def retry(

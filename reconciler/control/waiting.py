@@ -13,7 +13,8 @@ from reconciler.control.dispatch import dispatch
 from reconciler.control.finding import Finding, in_flight, is_in_flight, look, newest_attempt
 from reconciler.control.reconcile import reconcile
 from reconciler.verdict.table import Action
-from service.writing.workflow_service import Outcome, WriteOptions
+from service.writing.stream_writer import WriteOptions
+from service.writing.workflow_service import Outcome
 
 #: Seconds between two monitors of an attempt whose monitors keep dying.
 _LONGEST_PAUSE = 60.0

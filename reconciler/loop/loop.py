@@ -34,7 +34,7 @@ from reconciler.loop.loop_options import PAUSE, Orders
 from reconciler.loop.tries import tries_of
 from reconciler.verdict.table import Action
 from reconciler.verification.verify import settle
-from service.writing.workflow_service import WriteOptions
+from service.writing.stream_writer import WriteOptions
 
 #: What helps a stage that says nothing to run.
 _AGENT = (

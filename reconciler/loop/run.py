@@ -21,8 +21,9 @@ from reconciler.loop.loop_options import Orders
 from reconciler.loop.session import begin, check_report
 from service.consent.doubts import doubts_of
 from service.errors import InvalidOption
+from service.writing.stream_writer import WriteOptions
 from service.writing.undecided import check_edits
-from service.writing.workflow_service import Outcome, WriteOptions
+from service.writing.workflow_service import Outcome
 
 #: Characters of what comes next that the log is told.
 _NEXT = 1_000

@@ -23,7 +23,8 @@ from reconciler.errors import EnvironmentNotReady
 from reconciler.files.pinned import check_pinned
 from reconciler.loop import init_script as environment
 from service.errors import AlreadyThere
-from service.writing.workflow_service import Outcome, WriteOptions
+from service.writing.stream_writer import WriteOptions
+from service.writing.workflow_service import Outcome
 
 #: Lines of the log, and commits, that a session is shown.
 _LINES = 20

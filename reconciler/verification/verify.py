@@ -22,7 +22,8 @@ from reconciler.submission.parameters import environment
 from reconciler.verdict.diagnosis import of_checks
 from reconciler.verification.log_lines import scan
 from reconciler.verification.output_checks import Found, check
-from service.writing.workflow_service import Outcome, WriteOptions
+from service.writing.stream_writer import WriteOptions
+from service.writing.workflow_service import Outcome
 
 #: Characters of a verify command's output that a check keeps.
 _TAIL = 2_000

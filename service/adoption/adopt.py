@@ -24,7 +24,8 @@ from service.writing.initialise import (
     refuse_second,
 )
 from service.writing.place import identity
-from service.writing.workflow_service import Outcome, Service, WriteOptions, planned_state
+from service.writing.stream_writer import WriteOptions
+from service.writing.workflow_service import Outcome, Service, planned_state
 
 
 @dataclass(frozen=True, slots=True)

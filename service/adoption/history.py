@@ -17,7 +17,7 @@ from service.adoption.finding import Finding
 from service.adoption.log_entries import Entry, common_start, runs
 from service.adoption.typed_time import parse_time
 from service.adoption.versions import LOG, STATE, Sources, Version
-from service.writing.workflow_service import Planned
+from service.writing.stream_writer import Planned
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload

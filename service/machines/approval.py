@@ -21,7 +21,7 @@ from service.machines.evidence import look
 from service.machines.service import MachineOutcome, MachineService
 from service.root.clock import utc_text
 from service.writing.amendments import check_person
-from service.writing.workflow_service import WriteOptions
+from service.writing.stream_writer import WriteOptions
 
 #: How often an approval is bound anew because somebody appended in between.
 _REBINDINGS = 20

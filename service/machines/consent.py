@@ -83,16 +83,16 @@ class Judge:
         self.accepted: set[str] = set()
         self.refused: dict[int, str] = {}
         self.state: Machine | None = None
+        self._latest = ""
         self._pins = Approvals(store, stream, root)
 
     def judged(self, events: Iterator[RecordedEvent]) -> Iterator[RecordedEvent]:
         """Yield the events, each approval judged in the state before it."""
-        latest = ""
         for event in events:
             self.accepted.clear()
-            latest = max(latest, event.recorded_at)
+            self._latest = max(self._latest, event.recorded_at)
             if event.type == APPROVED and self.state is not None:
-                self._judge(event, self.state, latest)
+                self._judge(event, self.state, self._latest)
             elif event.type == TRANSITIONED and self.state is not None:
                 self._judge_way(event, self.state)
             yield event

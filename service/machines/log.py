@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from eventstore.chain import START, Link
 from eventstore.event import RecordedEvent
 from eventstore.store import EventStore
 from lifecycle.machines.errors import StateNotFound
@@ -27,13 +28,41 @@ class MachineLog:
         self.machine = machine
         self.stream = PREFIX + machine
         self.root = root
+        self._judge = Judge(store, self.stream, root)
+        self._folded: Machine | None = None
+        self._end = START
 
     def state(self, at: At = None) -> Machine | None:
-        """Return the state now or as it was, None where there was none."""
+        """Return the state now or as it was, None where there was none; not to be changed."""
+        if at is None:
+            return self._now()
         found: Machine | None = None
         for _, state in self.steps(upto=at):
             found = state
         return found
+
+    def _now(self) -> Machine | None:
+        """Fold what came since the last look, if that still is where the log stood then."""
+        head = self.store.head(self.stream)
+        if head is None or (head.version, head.hash) == self._end:
+            return self._folded if head is not None else None
+        if not self._stands():
+            self._judge = Judge(self.store, self.stream, self.root)
+            self._folded, self._end = None, START
+        draft = self._folded.draft() if self._folded is not None else None
+        events = self.store.read(self.stream, after=self._end.version)
+        for event, state in self._steps(draft, events, self._judge):
+            self._folded, self._end = state, Link(event.version, event.hash)
+        return self._folded
+
+    def _stands(self) -> bool:
+        """Whether the event at which the last look ended is there as it was."""
+        if self._folded is None:
+            return False
+        found = next(
+            self.store.raw(self.stream, after=self._end.version - 1, upto=self._end.version), None
+        )
+        return found is not None and found.hash == self._end.hash
 
     def current(self, at: At = None) -> Machine:
         """Return the state now or as it was; raises `StateNotFound`, `NotFound`.
@@ -72,20 +101,21 @@ class MachineLog:
         The state is one object, changed from step to step.
         """
         judge = Judge(self.store, self.stream, self.root)
-        for event, state in self._folded(judge, upto):
+        for event, state in self._steps(None, self._events(upto), judge):
             if event.version > after:
                 yield event, state
 
-    def _folded(self, judge: Judge, upto: At) -> Iterator[tuple[RecordedEvent, Machine]]:
-        events = judge.judged(self._events(upto))
-        for event, state in steps(None, events, judge.accepted):
+    def _steps(
+        self, draft: Machine | None, events: Iterator[RecordedEvent], judge: Judge
+    ) -> Iterator[tuple[RecordedEvent, Machine]]:
+        for event, state in steps(draft, judge.judged(events), judge.accepted):
             judge.state = state
             yield as_folded(event, state), state
 
     def ineffective(self) -> dict[int, str]:
         """Return the approvals that count for nothing: version → why."""
         judge = Judge(self.store, self.stream, self.root)
-        for _ in self._folded(judge, None):
+        for _ in self._steps(None, self._events(None), judge):
             pass
         return judge.refused
 

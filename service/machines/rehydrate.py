@@ -16,7 +16,7 @@ from service.machines.service import MachineOutcome, MachineService
 from service.root.clock import utc_text
 from service.root.disk import content_of
 from service.root.root import Root
-from service.writing.workflow_service import WriteOptions
+from service.writing.stream_writer import WriteOptions
 
 #: Each round carries out what the one before it made due.
 _ROUNDS = 20

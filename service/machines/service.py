@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
 
-from eventstore.codec import canonical, digest
 from eventstore.errors import WrongExpectedVersion
 from eventstore.event import Actor, NewEvent, RecordedEvent
-from eventstore.store import Claim, Expected, Refusal
+from eventstore.store import Claim, Expected
 from lifecycle.errors import LifecycleError, NeedsConsent
 from lifecycle.machines.decide import after, decide
 from lifecycle.machines.definition import trusted
@@ -33,12 +32,27 @@ from service.machines.evidence import look, output_at
 from service.machines.files import MachineFiles
 from service.machines.log import MachineLog, machines_in
 from service.machines.place import first_event
-from service.root.clock import Clock, new_id, system_clock, utc_text
+from service.root.clock import Clock, system_clock, utc_text
 from service.root.root import Root, RootIs
-from service.writing.place import adopt, identity, is_same, said_identity
-from service.writing.workflow_service import CONFLICT_RETRIES, WriteOptions, own_id
+from service.writing.place import (
+    Identity,
+    adopt,
+    check_place,
+    identity,
+    is_same,
+    said_identity,
+)
+from service.writing.stream_writer import (
+    PLAIN,
+    StreamWriter,
+    Subject,
+    WriteOptions,
+    own_id,
+    with_outside_changes,
+)
 
-_PLAIN = WriteOptions()
+#: What a machine's stream begins with.
+_BEGIN = ("machine.created", "machine.imported")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +75,8 @@ class MachineService:
         self.log = log
         self.actor = actor
         self.clock = clock
-        self.files = MachineFiles(root, log, self._record_found)
+        self._writer = StreamWriter(log.store, log.stream, actor, clock)
+        self.files = MachineFiles(root, log, self._writer.record_found)
 
     def state(self) -> Machine:
         """Return the state now; raises `StateNotFound`."""
@@ -84,28 +99,35 @@ class MachineService:
 
         Raises `RootElsewhere` where nobody says.
         """
-        first = first_event(self.log.store, self.log.machine)
-        begun = (first.data.get("root") or {}) if first is not None else {}
-        known = said_identity(self.root) or begun
         here = identity(self.root.path)
-        if not known or is_same(known, here):
+        if not self._known or is_same(self._known, here):
             return
         if how is None:
-            raise RootElsewhere(known, here)
-        adopt(self.root, known, how)
+            raise RootElsewhere(self._known, here)
+        adopt(self.root, self._known, how)
+        self._known = here
 
-    def handle(self, *commands: Payload, options: WriteOptions = _PLAIN) -> MachineOutcome:
+    @cached_property
+    def _known(self) -> Identity:
+        first = first_event(self.log.store, self.log.machine)
+        begun = (first.data.get("root") or {}) if first is not None else {}
+        return said_identity(self.root) or begun
+
+    def handle(self, *commands: Payload, options: WriteOptions = PLAIN) -> MachineOutcome:
         """Carry out the commands, all or nothing, and bring the files up to date.
 
         Raises what the rules raise (and records the refusal), `VersionConflict`,
-        `CommandConflict`, `FilesBehind`.
+        `CommandConflict`, `FilesBehind`, `RootElsewhere`.
         """
+        if not (options.dry_run or any(command.type in _BEGIN for command in commands)):
+            # An id that is another root's is told by the rules, as taken.
+            check_place(self.root, self._known)
         first = self.first_answer(options, *commands)
         if first is not None:
             return first
-        claim = Claim(options.command_id or new_id(), _content(commands, options))
+        claim = self._writer.claim(commands, options)
         if not (options.dry_run or options.exact):
-            options = self._with_outside_changes(options)
+            options = with_outside_changes(self.files.take_in, options)
         try:
             return self._decided(commands, claim, options)
         except (MachineError, NeedsConsent) as refusal:
@@ -125,35 +147,12 @@ class MachineService:
             actions = machine_actions(state, self.evidence(state))
             refusal.data["next_actions"] = [action._asdict() for action in actions]
 
-    def _with_outside_changes(self, options: WriteOptions) -> WriteOptions:
-        """Record what others did to the files before the command, so that it stands in order."""
-        recorded = 0
-        # What the disk refuses here it refuses again once the command is recorded, and is told.
-        with suppress(FilesBehind):
-            recorded = self.files.take_in()
-        if options.expected_version is None or not recorded:
-            return options
-        return replace(options, expected_version=options.expected_version + recorded)
-
-    def _record_found(self, facts: Sequence[Payload]) -> None:
-        """Record what was found in the files: it is so, whatever the rules say."""
-        finder = MachineService(self.root, self.log, Actor("reconciler", self.actor.name))
-        claim = Claim(new_id(), _content(facts, _PLAIN))
-        self.log.store.append(
-            self.log.stream,
-            finder.new_events(facts, utc_text(self.clock()), claim.command_id),
-            expected=Expected.STREAM_EXISTS,
-            claim=claim,
-        )
-
     def first_answer(self, options: WriteOptions, *commands: Payload) -> MachineOutcome | None:
         """Return what a command of this id and content did before, None where it is new.
 
         Raises `CommandConflict` where the id was used for something else.
         """
-        if options.command_id is None or options.dry_run:
-            return None
-        first = self.log.store.claimed(Claim(options.command_id, _content(commands, options)))
+        first = self._writer.first_answer(commands, options)
         if first is None:
             return None
         self.files.bring_up_to_date()
@@ -162,23 +161,17 @@ class MachineService:
     def _decided(
         self, commands: Sequence[Payload], claim: Claim, options: WriteOptions
     ) -> MachineOutcome:
-        head = 0
-        for _ in range(CONFLICT_RETRIES):
-            before = self.log.state()
-            head = before.head if before is not None else 0
-            if options.expected_version not in (None, head):
-                raise WrongExpectedVersion(self.log.stream, options.expected_version or 0, head)
-            at = options.occurred_at or utc_text(self.clock())
-            planned, state = self._planned(before, commands, at)
-            if options.dry_run or not planned:
-                return MachineOutcome((), planned, state)
-            events = self.new_events(planned, at, own_id(claim, options))
-            try:
-                return self._append(head, events, MachineOutcome((), planned, state), claim)
-            except WrongExpectedVersion:
-                if options.expected_version is not None:
-                    raise
-        raise WrongExpectedVersion(self.log.stream, head, head + 1)
+        at = options.occurred_at or utc_text(self.clock())
+
+        def plan(before: Machine | None) -> MachineOutcome:
+            return MachineOutcome((), *self._planned(before, commands, at))
+
+        def append(before: Machine | None, due: MachineOutcome) -> MachineOutcome:
+            events = self.new_events(due.planned, at, own_id(claim, options))
+            return self._append(before.head if before is not None else 0, events, due, claim)
+
+        subject = Subject(plan, append, self.log.state)
+        return self._writer.decided(subject, self.log.state(), options)
 
     def _planned(
         self, before: Machine | None, commands: Sequence[Payload], at: str
@@ -187,7 +180,7 @@ class MachineService:
         state = before
         planned: list[Payload] = []
         for command in commands:
-            if state is None and command.type not in ("machine.created", "machine.imported"):
+            if state is None and command.type not in _BEGIN:
                 raise StateNotFound(self.log.machine, list(machines_in(self.log.store)))
             files = self._evidence_for(state, command)
             decided = decide(state, self._completed(command, state), at, files)
@@ -243,40 +236,9 @@ class MachineService:
         self, planned: Sequence[Payload], at: str, first_id: str | None = None
     ) -> list[NewEvent]:
         """Return the events to append, as this caller's; the first gets ``first_id``, if any."""
-        ids = [first_id or new_id(), *(new_id() for _ in planned[1:])]
-        return [
-            NewEvent(
-                event_id=id_,
-                type=payload.type,
-                schema_version=payload.schema_version,
-                data=payload.model_dump(mode="json"),
-                actor=self.actor,
-                session=None,
-                causation_id=ids[0] if id_ != ids[0] else None,
-                correlation_id=ids[0],
-                occurred_at=at,
-            )
-            for id_, payload in zip(ids, planned, strict=True)
-        ]
+        timed = tuple((payload, at) for payload in planned)
+        return self._writer.new_events(timed, [None] * len(timed), first_id)
 
     def record_refusal(self, commands: Sequence[Payload], refusal: LifecycleError) -> None:
         """Keep a refusal for audit; it is no event."""
-        self.log.store.record_refusal(
-            Refusal(
-                at=utc_text(self.clock()),
-                stream=self.log.stream,
-                actor=f"{self.actor.kind}:{self.actor.name}",
-                command=",".join(command.type for command in commands),
-                code=refusal.code,
-                message=refusal.message,
-                data=refusal.data,
-            )
-        )
-
-
-def _content(commands: Sequence[Payload], options: WriteOptions) -> str:
-    """Return the digest of what is asked; actor and time are no part of it."""
-    asked: Any = options.content
-    if asked is None:
-        asked = [[command.type, command.model_dump(mode="json")] for command in commands]
-    return digest(canonical(asked))
+        self._writer.record_refusal(commands, refusal)

@@ -19,7 +19,8 @@ from service.consent import proof as consent
 from service.consent.scripts import scripts_after
 from service.errors import FilesBehind
 from service.root.clock import utc_text
-from service.writing.workflow_service import Outcome, Service, WriteOptions
+from service.writing.stream_writer import WriteOptions
+from service.writing.workflow_service import Outcome, Service
 
 #: How often an approval is bound anew because somebody appended what does not matter to it.
 _REBINDINGS = 20

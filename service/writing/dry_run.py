@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lifecycle.state.workflow import Workflow
 from projections.files import progress_log, state_document
-from service.writing.workflow_service import Planned
+from service.writing.stream_writer import Planned
 
 
 def files_shown(planned: Planned, state: Workflow) -> list[str]:

@@ -20,7 +20,8 @@ from service.root.disk import sync_folder, write_whole
 from service.root.root import MARKER, Config, Root, config_text, kept, read_config
 from service.root.sync import Sync, Synced, digest, write_sync
 from service.root.trust import require_trusted, trust
-from service.writing.workflow_service import Outcome, Service, WriteOptions, plan_writes
+from service.writing.stream_writer import WriteOptions
+from service.writing.workflow_service import Outcome, Service, plan_writes
 
 #: Below ``.wfctl``: the files that a workflow was made from, byte for byte.
 IMPORTED = "imported"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
-from eventstore.codec import canonical, digest
-from eventstore.errors import EventStoreError, WrongExpectedVersion
+from eventstore.errors import EventStoreError
 from eventstore.event import Actor, NewEvent, RecordedEvent
-from eventstore.store import Claim, Expected, Refusal
+from eventstore.store import Claim, Expected
 from lifecycle.errors import LifecycleError, NeedsConsent, NoWorkflow, Refused
 from lifecycle.event import Fact
 from lifecycle.fold.evolve import evolve
@@ -21,7 +19,7 @@ from lifecycle.state.workflow import Workflow
 from service.errors import FilesBehind, RootElsewhere
 from service.files.workflow_files import WorkflowFiles
 from service.reading.log import FOLD_EVERY, WorkflowLog
-from service.root.clock import Clock, new_id, system_clock, utc_text
+from service.root.clock import Clock, system_clock, utc_text
 from service.root.root import Root, RootIs
 from service.writing.place import (
     Identity,
@@ -33,38 +31,18 @@ from service.writing.place import (
     known_identity,
     was_here,
 )
+from service.writing.stream_writer import (
+    PLAIN,
+    Planned,
+    StreamWriter,
+    Subject,
+    WriteOptions,
+    own_id,
+    with_outside_changes,
+)
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
-
-#: How often a decision is taken anew because somebody else appended in between.
-CONFLICT_RETRIES = 50
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """What every write takes.
-
-    ``occurred_at`` is when it was so (UTC, the log's form), now where it is None.
-    ``occurred_each`` says so of each command by itself, where they differ.
-    """
-
-    command_id: str | None = None
-    expected_version: int | None = None
-    dry_run: bool = False
-    occurred_at: str | None = None
-    occurred_each: tuple[str | None, ...] = ()
-    #: What the command is told apart by where it is not its payloads.
-    content: Any = None
-    #: A state that the caller has: what is decided in it counts where nothing came after it, and
-    #: is decided anew in the newest state where something did.
-    known: Workflow | None = None
-    #: The version expected is the head that the command is bound to: nothing may come between.
-    exact: bool = False
-
-
-Planned: TypeAlias = "tuple[tuple[Payload, str], ...]"
-"""Payloads to be recorded, each with when it was so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +65,8 @@ class Service:
         self.log = log
         self.actor = actor
         self.clock = clock
-        self.files = WorkflowFiles(root, log, self._record_found)
+        self._writer = StreamWriter(log.store, log.stream, actor, clock)
+        self.files = WorkflowFiles(root, log, self._writer.record_found)
 
     def acting_as(self, kind: str) -> Service:
         """Return this service with the same caller in another role: reconciler, runner."""
@@ -132,7 +111,7 @@ class Service:
             hosts = ", ".join(dict.fromkeys(host for _, host in others))
             self.handle(p.NoteLogged(text=f"Root moved from {hosts} to {here['host']}"))
 
-    def handle(self, *commands: Payload, options: WriteOptions = WriteOptions()) -> Outcome:
+    def handle(self, *commands: Payload, options: WriteOptions = PLAIN) -> Outcome:
         """Carry out the commands, all or nothing, and bring the files up to date.
 
         Raises what the rules raise (and records the refusal), `WrongExpectedVersion`,
@@ -143,9 +122,9 @@ class Service:
         first = self.first_answer(options, *commands)
         if first is not None:
             return first
-        claim = Claim(options.command_id or new_id(), _content(commands, options))
+        claim = self._writer.claim(commands, options)
         if not (options.dry_run or options.exact):
-            options = self._with_outside_changes(options)
+            options = with_outside_changes(self.files.take_in, options)
         try:
             return self._decided(commands, claim, options)
         except (Refused, NeedsConsent) as refusal:
@@ -153,38 +132,13 @@ class Service:
                 self.record_refusal(commands, refusal)
             raise
 
-    def _with_outside_changes(self, options: WriteOptions) -> WriteOptions:
-        """Record what others did to the files before the command, so that it stands in order.
-
-        The version that the caller expects moves by as much: the workflow itself did not change.
-        """
-        recorded = 0
-        # What the disk refuses here it refuses again once the command is recorded, and is told.
-        with suppress(FilesBehind):
-            recorded = self.files.take_in()
-        if options.expected_version is None or not recorded:
-            return options
-        return replace(options, expected_version=options.expected_version + recorded)
-
-    def _record_found(self, facts: Sequence[Payload]) -> None:
-        """Record what was found in the files: it is so, whatever the rules say."""
-        at = utc_text(self.clock())
-        finder = self.acting_as("reconciler")
-        claim = Claim(new_id(), _content(facts, WriteOptions()))
-        self.log.store.append(
-            self.log.stream,
-            finder.new_events(None, tuple((fact, at) for fact in facts), claim.command_id),
-            expected=Expected.STREAM_EXISTS,
-            claim=claim,
-        )
-
     def take_over(self, planned: Planned, options: WriteOptions) -> Outcome:
         """Record a history of another's keeping as the beginning of this stream.
 
         No rule decides on it: it was so. Raises `WrongExpectedVersion` where the stream is not
         empty, `FilesBehind`.
         """
-        claim = Claim(options.command_id or new_id(), _content((), options))
+        claim = self._writer.claim((), options)
         return self._append(None, planned, claim, options)
 
     def first_answer(self, options: WriteOptions, *commands: Payload) -> Outcome | None:
@@ -192,9 +146,7 @@ class Service:
 
         Raises `CommandConflict` where the id was used for something else.
         """
-        if options.command_id is None or options.dry_run:
-            return None
-        first = self.log.store.claimed(Claim(options.command_id, _content(commands, options)))
+        first = self._writer.first_answer(commands, options)
         if first is None:
             return None
         self.files.bring_up_to_date()
@@ -209,20 +161,16 @@ class Service:
             raise
 
     def _decided(self, commands: Sequence[Payload], claim: Claim, options: WriteOptions) -> Outcome:
-        before = options.known or self.log.state()
-        for _ in range(CONFLICT_RETRIES):
-            self._check_version(before, options)
+        def plan(before: Workflow | None) -> Outcome:
             outcome = self._placed(plan_writes(before, commands, options, self.clock))
             self._check_person(before, outcome.planned)
-            if options.dry_run or not outcome.planned:
-                return outcome
-            try:
-                return self._append(before, outcome.planned, claim, options)
-            except WrongExpectedVersion:
-                if options.expected_version is not None:
-                    raise
-                before = self.log.state()
-        raise WrongExpectedVersion(self.log.stream, before.head if before else 0, _head(self.log))
+            return outcome
+
+        def append(before: Workflow | None, outcome: Outcome) -> Outcome:
+            return self._append(before, outcome.planned, claim, options)
+
+        subject = Subject(plan, append, self.log.state)
+        return self._writer.decided(subject, options.known or self.log.state(), options)
 
     def _placed(self, outcome: Outcome) -> Outcome:
         """Give the report of a workflow that is completed now a place at which nothing lies."""
@@ -251,11 +199,6 @@ class Service:
             f"{self.actor.name} is none; expected a user (--actor user:NAME off a terminal).",
             stage=stage,
         )
-
-    def _check_version(self, before: Workflow | None, options: WriteOptions) -> None:
-        found = before.head if before is not None else 0
-        if options.expected_version is not None and options.expected_version != found:
-            raise WrongExpectedVersion(self.log.stream, options.expected_version, found)
 
     def _append(
         self, before: Workflow | None, planned: Planned, claim: Claim, options: WriteOptions
@@ -302,37 +245,11 @@ class Service:
 
         The first of them gets ``first_id``, where there is one.
         """
-        ids = [first_id or new_id(), *(new_id() for _ in planned[1:])]
-        return [
-            NewEvent(
-                event_id=id_,
-                type=payload.type,
-                schema_version=payload.schema_version,
-                data=payload.as_json(),
-                actor=self.actor,
-                session=session,
-                causation_id=ids[0] if id_ != ids[0] else None,
-                correlation_id=ids[0],
-                occurred_at=at,
-            )
-            for id_, session, (payload, at) in zip(
-                ids, _sessions(before, planned), planned, strict=True
-            )
-        ]
+        return self._writer.new_events(planned, _sessions(before, planned), first_id)
 
     def record_refusal(self, commands: Sequence[Payload], refusal: LifecycleError) -> None:
         """Keep a refusal for audit; it is no event."""
-        self.log.store.record_refusal(
-            Refusal(
-                at=utc_text(self.clock()),
-                stream=self.log.stream,
-                actor=f"{self.actor.kind}:{self.actor.name}",
-                command=",".join(command.type for command in commands),
-                code=refusal.code,
-                message=refusal.message,
-                data=refusal.data,
-            )
-        )
+        self._writer.record_refusal(commands, refusal)
 
 
 def _sessions(before: Workflow | None, planned: Planned) -> Iterator[int | None]:
@@ -350,11 +267,6 @@ def _sessions(before: Workflow | None, planned: Planned) -> Iterator[int | None]
         yield session
         if payload.type == "session.ended":
             session = None
-
-
-def _head(log: WorkflowLog) -> int:
-    head = log.store.head(log.stream)
-    return head.version if head is not None else 0
 
 
 def plan_writes(
@@ -380,19 +292,3 @@ def planned_state(planned: Planned) -> Workflow:
     if state is None:
         raise NoWorkflow("nothing was planned")
     return state
-
-
-def own_id(claim: Claim, options: WriteOptions) -> str | None:
-    """Return the id of a command's first event: the command's, unless the caller named that.
-
-    So a command of one event takes one entry in the log, and `events` shows one id for both.
-    """
-    return claim.command_id if options.command_id is None else None
-
-
-def _content(commands: Sequence[Payload], options: WriteOptions) -> str:
-    """Return the digest of what is asked; actor and time are no part of it."""
-    if options.content is not None:
-        return digest(canonical(options.content))
-    asked: list[Any] = [[command.type, command.as_json()] for command in commands]
-    return digest(canonical(asked))

@@ -25,7 +25,8 @@ from service.reading.log import WorkflowLog
 from service.root.clock import new_id, system_clock, utc_text
 from service.writing.initialise import initialise, root_at
 from service.writing.place import identity
-from service.writing.workflow_service import Service, WriteOptions
+from service.writing.stream_writer import WriteOptions
+from service.writing.workflow_service import Service
 from tests.crash.support import until
 from tests.scheduler.cluster import Cluster
 from tests.scheduler.monitor import Monitor, Submitter

@@ -16,7 +16,7 @@ from lifecycle.errors import NeedsConsent
 from lifecycle.machines.payload import MachineApproved
 from service.machines import approval as decisions
 from service.machines.service import MachineOutcome, MachineService
-from service.writing.workflow_service import WriteOptions
+from service.writing.stream_writer import WriteOptions
 
 _WORDING = Wording(
     told=lambda question: question.text,

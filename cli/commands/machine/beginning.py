@@ -31,7 +31,7 @@ from service.machines.service import MachineService
 from service.root.clock import system_clock, utc_text
 from service.root.root import Root
 from service.writing.place import identity
-from service.writing.workflow_service import WriteOptions
+from service.writing.stream_writer import WriteOptions
 
 
 def init(

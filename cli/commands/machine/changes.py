@@ -22,7 +22,7 @@ from lifecycle.machines import payload as p
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.payload.base import Payload
 from lifecycle.words.misfit import problem
-from service.writing.workflow_service import WriteOptions
+from service.writing.stream_writer import WriteOptions
 
 
 def update(

@@ -13,7 +13,7 @@ from projections.machines.documents import rendered
 from projections.machines.history import message
 from projections.machines.next_actions import MachineAction, machine_actions
 from service.machines.service import MachineOutcome, MachineService
-from service.writing.workflow_service import WriteOptions
+from service.writing.stream_writer import WriteOptions
 
 #: The most bytes that the answer to a write takes; what more there is, other commands show.
 ANSWER = 1_024

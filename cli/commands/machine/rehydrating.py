@@ -25,7 +25,7 @@ from service.machines.service import MachineService
 from service.root.clock import system_clock, utc_text
 from service.root.root import Root
 from service.writing.amendments import check_person
-from service.writing.workflow_service import WriteOptions
+from service.writing.stream_writer import WriteOptions
 
 Document = dict[str, Any]
 
