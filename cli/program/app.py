@@ -15,6 +15,9 @@ from cli.version import VERSION
 from service.errors import InvalidOption
 from service.root.root import RootIs
 
+#: Commands that print tables, and so CSV.
+_TABLES = frozenset({"audit", "compare"})
+
 
 def _everywhere(
     context: typer.Context,
@@ -59,8 +62,8 @@ def _everywhere(
         _print_version()
     if context.invoked_subcommand is None:
         raise InvalidOption("expected a command; `wfctl --help` lists them")
-    if output is Format.CSV and context.invoked_subcommand != "audit":
-        raise InvalidOption("expected text, json or jsonl after -o: csv is for `wfctl audit` only")
+    if output is Format.CSV and context.invoked_subcommand not in _TABLES:
+        raise InvalidOption("expected text, json or jsonl after -o: csv is for audit and compare")
     folder = Path(root) if root is not None else None
     context.obj = Settings(
         folder,

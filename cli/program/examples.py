@@ -65,6 +65,7 @@ EXAMPLES: dict[str, str] = {
     "blame": "wfctl blame stage-2.parameters.tolerance",
     "why": "wfctl why stage-4",
     "diff": "wfctl diff session:1 session:2",
+    "compare": "wfctl compare stage-2/att-0001 stage-2/att-0002",
     "audit amendments": "wfctl audit amendments --stage stage-2",
     "audit bypasses": "wfctl audit bypasses",
     "audit transitions": "wfctl audit transitions --stage stage-2 -o csv",

@@ -29,7 +29,7 @@ TOPICS: dict[str, tuple[str, str]] = {
         "text, json, jsonl, csv, and how an answer is kept short",
         """\
 -o json prints one envelope on stdout: success, data, next_actions, _meta; on one line
-where no terminal is. -o jsonl prints bare records, a line each. audit prints csv too.
+where no terminal is. -o jsonl prints bare records, a line each. audit and compare print csv.
 --brief N of rehydrate, log, events, why and blame fits the answer into N tokens of four
 bytes and leaves out what is empty. Talk goes to stderr; --log-level debug says all.""",
     ),

@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "blame": (PORCELAIN, "cli.commands.blame:blame"),
     "why": (PORCELAIN, "cli.commands.why:why"),
     "diff": (PORCELAIN, "cli.commands.diff:diff"),
+    "compare": (PORCELAIN, "cli.commands.compare:compare"),
     "audit": (PORCELAIN, "cli.commands.audit.group:build"),
     "verify": (PORCELAIN, "cli.commands.verify:verify"),
     "clean": (PORCELAIN, "cli.commands.clean:clean"),

@@ -1,0 +1,107 @@
+"""Attempts, moments and workflows side by side: parameters, times, outputs by their digests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from lifecycle.state.workflow import Attempt, Stage, Workflow
+from projections.files.sessions import Acted
+
+KINDS = ("parameter", "measure", "output")
+
+
+@dataclass(slots=True)
+class Side:
+    """One of what is compared: by kind, name → value. An output's value is its SHA-256."""
+
+    name: str
+    values: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A name, and its value on each side, None where a side has none."""
+
+    kind: str
+    name: str
+    values: tuple[Any, ...]
+
+    @property
+    def is_same(self) -> bool:
+        """Whether all sides have it, and the same."""
+        return all(value == self.values[0] and value is not None for value in self.values)
+
+
+def rows(sides: Sequence[Side]) -> list[Row]:
+    """Return a row for each name that a side has: parameters first, then measures, outputs."""
+    names = dict.fromkeys(key for side in sides for key in side.values)
+    ordered = sorted(names, key=lambda key: KINDS.index(key[0]))
+    return [Row(*key, tuple(side.values.get(key) for side in sides)) for key in ordered]
+
+
+def side_of_state(name: str, state: Workflow) -> Side:
+    """Return a whole workflow as it is in a state: each value under its stage's id."""
+    side = Side(name)
+    for stage in state.stages.values():
+        _put(side, "parameter", stage.parameters, f"{stage.id}.")
+        _put(side, "measure", _measures(stage), f"{stage.id}.")
+        _put(side, "output", {one["path"]: one["sha256"] for one in stage.results})
+    _put(side, "measure", {"status": state.workflow_status or "active", "plan": state.version})
+    return side
+
+
+def side_of_attempt(
+    name: str, steps: Iterable[tuple[Acted, Workflow]], stage: str, attempt: str
+) -> Side | None:
+    """Return an attempt with the parameters that it ran with; None where there is no such one."""
+    side = None
+    for event, state in steps:
+        if event.data.get("stage") != stage:
+            continue
+        if event.type == "attempt.started" and event.data.get("attempt") == attempt:
+            side = Side(name)
+            _put(side, "parameter", state.stages[stage].parameters)
+        if side is None:
+            continue
+        _put(side, "measure", _ended(state.stages[stage], attempt))
+        if event.type == "stage.completed" and _of_newest(event, state.stages[stage]) == attempt:
+            outputs = event.data.get("outputs", [])
+            _put(side, "output", {one["path"]: one["sha256"] for one in outputs})
+    return side
+
+
+def _of_newest(event: Acted, stage: Stage) -> str | None:
+    newest = stage.attempt
+    named: str | None = event.data.get("attempt")
+    return named or (newest.id if newest is not None else None)
+
+
+def _put(side: Side, kind: str, found: Mapping[str, Any], prefix: str = "") -> None:
+    side.values.update({(kind, f"{prefix}{name}"): value for name, value in found.items()})
+
+
+def _measures(stage: Stage) -> dict[str, Any]:
+    newest = stage.attempt
+    told = {"status": stage.status.value, "attempts": len(stage.attempts)}
+    return {**told, "seconds": _seconds(newest)} if newest is not None else told
+
+
+def _ended(stage: Stage, attempt: str) -> dict[str, Any]:
+    found = next((one for one in stage.attempts if one.id == attempt), None)
+    if found is None:
+        return {}
+    told = {"outcome": found.outcome or "under way", "exit code": found.exit_code,
+            "host": found.host, "seconds": _seconds(found)}  # fmt: skip
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _seconds(attempt: Attempt) -> float | None:
+    """Return how long an attempt took; None while it is under way, or where a time is none."""
+    try:
+        began = datetime.fromisoformat(attempt.started_at)
+        return round((datetime.fromisoformat(attempt.ended_at or "") - began).total_seconds(), 1)
+    except (TypeError, ValueError):
+        return None
