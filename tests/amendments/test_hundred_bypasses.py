@@ -1,0 +1,95 @@
+"""A hundred tries to get round consent by signature: none takes effect, and all are told."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.amendments.forgery import statement
+from tests.amendments.support import LONGER, Keys, Place, sign
+from tests.amendments.test_forged_rows import FORGERIES
+from tests.cli.terminal import answered
+from tests.rounds import rounds
+
+pytestmark = pytest.mark.slow
+
+TRIES = 100
+Try = Callable[[Place, Keys, Path], None]
+
+
+def _row(place: Place, keys: Keys, folder: Path) -> None:
+    forge = FORGERIES[len(place.bypasses()) % len(FORGERIES)]
+    place.write_row("amendment.approved", forge(place, keys, folder))
+
+
+def _edited_row(place: Place, keys: Keys, folder: Path) -> None:
+    place.write_row("stage.skipped", {"stage": "stage-3", "amendment": "amend-1"})
+
+
+def _plumbing(place: Place, keys: Keys, folder: Path) -> None:
+    data = json.dumps({"amendment": "amend-1", "approved_by": "user"})
+    answer = place.call("--actor", "user:pi", "append", "amendment.approved", "--data", data)
+    assert answer.code == 6, answer
+
+
+def _without_key(place: Place, keys: Keys, folder: Path) -> None:
+    assert place.call("--actor", "user:pi", "amend", "approve", "amend-1").code == 6
+
+
+def _agents_key(place: Place, keys: Keys, folder: Path) -> None:
+    line = ("--actor", "agent:x", "amend", "approve", "amend-1", "--key", str(keys.stranger))
+    assert place.call(*line).code == 6
+
+
+def _strangers_signature(place: Place, keys: Keys, folder: Path) -> None:
+    made = sign(statement(place), keys.stranger, folder)
+    assert place.call("amend", "approve", "amend-1", "--signature", str(made)).code == 6
+
+
+def _own_terminal(place: Place, keys: Keys, folder: Path) -> None:
+    line = ("--root", str(place.path), "--actor", "user:pi", "amend", "approve", "amend-1")
+    assert answered("y\n", *line)[0] == 6
+
+
+#: Each with how often it is tried among ten.
+TRIED: tuple[tuple[Try, int], ...] = (
+    (_row, 4),
+    (_edited_row, 1),
+    (_plumbing, 1),
+    (_without_key, 1),
+    (_agents_key, 1),
+    (_strangers_signature, 1),
+    (_own_terminal, 1),
+)
+
+
+def stages(place: Place) -> Any:
+    """Return what is defined, and how far it has come."""
+    version, _, found = place.definition()
+    return version, found
+
+
+@pytest.mark.parametrize("seed", rounds(range(5), 1))
+def test_none_of_a_hundred_tries_takes_effect(
+    signed: Place, keys: Keys, tmp_path: Path, seed: int
+) -> None:
+    """The definition stays what it was, and the audit has a line for each."""
+    signed.finish("stage-1")
+    signed.propose(*LONGER)
+    before = stages(signed)
+    tried = [one for one, often in TRIED for _ in range(often * TRIES // 10)]
+    random.Random(seed).shuffle(tried)
+    told = 0
+    for number, one in enumerate(tried):
+        folder = tmp_path / f"try-{number}"
+        folder.mkdir()
+        one(signed, keys, folder)
+        told, known = len(signed.bypasses()), told
+        assert told > known, one
+        assert stages(signed) == before, one
+    assert told >= TRIES
