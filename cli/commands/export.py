@@ -16,7 +16,7 @@ import typer
 from cli.frame.options import At, KnownAt
 from cli.frame.workspace import Reading, moment, reading
 from cli.settings import Format
-from cli.terminal.output import harmless
+from cli.terminal.output import harmless, say
 from projections.exports.formats import FORMATS, ExportFormat
 from projections.exports.source import Source
 from service.errors import InvalidOption
@@ -133,7 +133,21 @@ def _shown(workflow: Reading, head: int, license_: str | None) -> Shown:
         "report.html": "report",
         ro_crate.FILE: "ro-crate",
     }
-    return {name: partial(_chunks, format_, source) for name, format_ in shown.items()}
+    every = {name: partial(_chunks, format_, source) for name, format_ in shown.items()}
+    return {**every, **_checkpoint(workflow, head)}
+
+
+def _checkpoint(workflow: Reading, head: int) -> Shown:
+    """Return the checkpoint that goes with an archive; none where this login can sign none."""
+    from cli.frame.checkpoints import signed_now
+    from service.proofs.errors import CheckpointDenied
+
+    try:
+        note = signed_now(workflow, workflow.log.stream, head).note
+    except (CheckpointDenied, OSError) as error:
+        say(f"wfctl: no checkpoint goes with the archive: {error}")
+        return {}
+    return {"log.checkpoint": lambda: [str(note).encode()]}
 
 
 def _chunks(format_: str, source: Source) -> Iterator[bytes]:

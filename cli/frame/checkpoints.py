@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from service.proofs.signing import Signed
 
 
-def signed_now(workflow: Reading, stream: str) -> Signed:
-    """Return a checkpoint of a stream as it stands; raises `CheckpointDenied`, `UnsoundLog`."""
+def signed_now(workflow: Reading, stream: str, upto: int | None = None) -> Signed:
+    """Return a checkpoint of a stream as it stands, or ``upto`` a version.
+
+    Raises `CheckpointDenied`, `UnsoundLog`.
+    """
     from service.proofs.checkpoint import first_hash, origin_of
     from service.proofs.judging import require_same_log
     from service.proofs.signing import sign
@@ -24,7 +27,7 @@ def signed_now(workflow: Reading, stream: str) -> Signed:
     first = first_hash(workflow.log.store, stream)
     if first is not None:
         require_same_log(workflow.root, stream, origin_of(stream, first))
-    return sign(workflow.log.store, stream, workflow.root.path)
+    return sign(workflow.log.store, stream, workflow.root.path, upto)
 
 
 def judged(

@@ -44,8 +44,8 @@ class _Grown:
     link: Link
 
 
-def sign(store: EventStore, stream: str, root: Path) -> Signed:
-    """Return a checkpoint of all events of a stream, signed with this login's key.
+def sign(store: EventStore, stream: str, root: Path, upto: int | None = None) -> Signed:
+    """Return a checkpoint of all events of a stream, signed with this login's key; or ``upto`` one.
 
     Raises `UnsoundLog` where the log is not sound, and `CheckpointDenied` where it did not grow
     from what this login signed, or pinned in ``root``, before.
@@ -59,10 +59,17 @@ def sign(store: EventStore, stream: str, root: Path) -> Signed:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locked(path.with_suffix(".lock")):
         grown = _grown_on(store, stream, _remembered(path))
-        checkpoint = Checkpoint(origin, grown.tree.size, grown.tree.root())
-        signer = log_signer(origin)
-        note = Note(str(checkpoint), (signer.signed(str(checkpoint)),))
-        _remember(path, grown, note)
+        signed = _signed(origin, grown.tree)
+        _remember(path, grown, signed.note)
+    if upto is None or upto == grown.tree.size:
+        return signed
+    # It is a beginning of the log that was just held to what was signed before.
+    return _signed(origin, _extended(store, stream, _Grown(Frontier(), START), upto).tree)
+
+
+def _signed(origin: str, tree: Frontier) -> Signed:
+    checkpoint, signer = Checkpoint(origin, tree.size, tree.root()), log_signer(origin)
+    note = Note(str(checkpoint), (signer.signed(str(checkpoint)),))
     return Signed(checkpoint, note, signer.public)
 
 
@@ -88,7 +95,7 @@ def _require_pinned(root: Path, stream: str, first: str) -> None:
 def _grown_on(store: EventStore, stream: str, before: _Grown) -> _Grown:
     head = store.head(stream)
     end = head.version if head is not None else 0
-    tree, link = before.tree, before.link
+    link = before.link
     if end < link.version:
         raise CheckpointDenied(
             f"expected at least the {link.version} events of which this login signed a checkpoint, "
@@ -98,6 +105,12 @@ def _grown_on(store: EventStore, stream: str, before: _Grown) -> _Grown:
         )
     if link.version:
         _require_link(store, stream, link)
+    return _extended(store, stream, before, end)
+
+
+def _extended(store: EventStore, stream: str, before: _Grown, end: int) -> _Grown:
+    """Return the tree with the events that follow, each held to its place."""
+    tree, link = before.tree, before.link
     read = store.read(stream, after=link, upto=end)
     for event, raw in zip(read, store.raw(stream, after=link.version, upto=end), strict=True):
         text = raw.text.encode("utf-8", "surrogateescape")

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 from hashlib import sha256
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -220,3 +221,21 @@ def test_a_file_that_is_no_checkpoint_is_told_and_passed_over(place: Place, cont
     data = place.done("fsck")
     assert data["checkpoints"]["agree"] == 2
     assert len(data["checkpoints"]["passed_over"]) == 1
+
+
+def test_an_archive_has_a_checkpoint_of_its_log_in_it(place: Place, tmp_path: Path) -> None:
+    """The root that is made from it agrees, and one that lost events does not."""
+    _notes(place, "one", "two")
+    place.done("export", "archive", str(tmp_path / "melt.zip"))
+    key = place.done("checkpoint", "--public-key")["public_key"]
+    with ZipFile(tmp_path / "melt.zip") as archive:
+        archive.extract("log.checkpoint", tmp_path)
+    _notes(place, "later")
+    line = ["--checkpoint", str(tmp_path / "log.checkpoint"), "--public-key", key]
+    assert place.done("fsck", *line)["checkpoints"]["agree"] == 2
+    made = Place(tmp_path / "made")
+    place.done("import", str(tmp_path / "melt.zip"), "--into", str(made.path))
+    os.environ["XDG_STATE_HOME"] += "-of-another"
+    assert made.done("fsck", *line)["checkpoints"]["agree"] == 1
+    _sql(made, "DELETE FROM events WHERE version > 3")
+    assert "cut_tail" in _kinds(made, *line)
