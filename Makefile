@@ -20,7 +20,7 @@ EXAMPLES := build/examples
 # Several targets install into one virtual environment.
 .NOTPARALLEL:
 
-.PHONY: help demo test quick crash soak examples check format bench package clean tools test-tools
+.PHONY: help demo test quick crash soak examples check format bench pictures package clean tools test-tools
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -63,6 +63,9 @@ format: $(VENV)/.dev ## rewrite the code as `make check` wants it
 bench: $(VENV)/.bench ## measure speed beside other event stores
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.postgres
+
+pictures: $(VENV)/.dev tools ## take pictures of the pages and the report, of the demo
+	$(BIN)/python -m tests.pages.pictures build/pictures --readme
 
 package: $(VENV)/.made tools ## build the wheel and run the demo from it, away from the sources
 	rm -rf $(PACKAGE)
