@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -15,7 +16,7 @@ import pytest
 
 from tests.cli.support import HERE, Place
 from tests.face.model import Block, Model, calls, model, says
-from tests.need import NO_CLIENT, need, need_programs
+from tests.need import NO_CLIENT, need
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 
@@ -27,7 +28,7 @@ LONG = "The walk has 400 steps and its end lies 31 sites from its start. " * 100
 @pytest.fixture(scope="session")
 def claude(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The client from npm, installed once for all workers."""
-    need_programs("npm", "node")
+    need(shutil.which("npm") is not None, f"{NO_CLIENT}: {PACKAGE}, as there is no npm")
     place = tmp_path_factory.getbasetemp().parent / "claude"
     place.mkdir(exist_ok=True)
     with (place / "lock").open("w") as lock:
