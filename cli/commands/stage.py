@@ -137,6 +137,9 @@ def complete(
     evidence: Annotated[
         str | None, typer.Option(metavar="TEXT", help="What shows that the criteria hold.")
     ] = None,
+    or_fail: Annotated[
+        bool, typer.Option("--or-fail", help="Where a check fails, record the stage as failed.")
+    ] = False,
     overrule: Overrule = None,
     key: Key = None,
     dry_run: DryRun = False,
@@ -150,13 +153,12 @@ def complete(
     from reconciler.verification.verify import complete as verify_and_complete
 
     # What its checks find is no part of what was asked for, and may differ the second time.
-    options = replace(
-        write_options(dry_run, command_id, expected_version),
-        content={"complete": stage, "evidence": evidence},
-    )
+    asked = {"complete": stage, "evidence": evidence, **({"or_fail": True} if or_fail else {})}
+    options = replace(write_options(dry_run, command_id, expected_version), content=asked)
     with engine(context, dry_run) as (jobs, output):
         claims = claims_of(jobs, overruling_of(overrule, key), options)
-        tell(output, verify_and_complete(jobs, stage, evidence, options, claims), options)
+        outcome = verify_and_complete(jobs, stage, evidence, options, claims, or_fail=or_fail)
+        tell(output, outcome, options)
 
 
 def fail(

@@ -135,7 +135,8 @@ def _amendment(stage: Stage, change: str, why: str, *needs: str) -> NextAction:
 
 def _verified(stage: Stage) -> NextAction:
     attempt = stage.attempt
-    complete = f"wfctl stage complete {stage.id}"
+    # Its checks are not known yet: recorded is how they end, and a failed check is no refusal.
+    complete = f"wfctl stage complete {stage.id} --or-fail"
     if attempt is not None and attempt.outdated_by is not None:
         why = f"computed before {attempt.outdated_by}"
         return NextAction(

@@ -154,10 +154,13 @@ def complete(
     evidence: str | None,
     options: WriteOptions,
     claims: Claims | None = None,
+    *,
+    or_fail: bool = False,
 ) -> Outcome:
     """Verify the stage and record it as completed; the rules refuse it where a check failed.
 
     ``claims`` says who may overrule the evidence that a job of it is at work; nobody without.
+    ``or_fail``: where a check failed, the stage is recorded as failed with its checks.
     """
     first = jobs.service.first_answer(options)
     if first is not None:
@@ -169,26 +172,30 @@ def complete(
     upheld = (claims or Claims(jobs)).over(id_)
     found = verify(jobs, stage)
     _needs_no_judge(stage, found, evidence)
-    completed = _completed(jobs, stage, found, evidence)
+    failed = or_fail and bool(found.problems)
+    ended = _failed(stage, found) if failed else _completed(jobs, stage, found, evidence)
     if upheld is None:
-        return jobs.service.handle(completed, options=options)
-    return jobs.service.handle(upheld[0], completed, options=bound(options, upheld[1]))
+        return jobs.service.handle(ended, options=options)
+    return jobs.service.handle(upheld[0], ended, options=bound(options, upheld[1]))
 
 
 def settle(jobs: Jobs, stage: Stage) -> None:
     """Verify a stage in post_processing and record how it ended."""
     found = verify(jobs, stage)
     if found.problems:
-        error = f"verification failed: {found.problems}"
-        checks = list(found.checks)
-        category, because = of_checks(checks)
-        failure = p.StageFailed(stage=stage.id, error=error, checks=checks)
-        known = {"category": category, "because": because}
-        jobs.record(failure.model_copy(update=known))
+        jobs.record(_failed(stage, found))
         return
     _needs_no_judge(stage, found, None)
     _shows_something(stage, found)
     jobs.record(_completed(jobs, stage, found, None))
+
+
+def _failed(stage: Stage, found: Verification) -> p.StageFailed:
+    error = f"verification failed: {found.problems}"
+    checks = list(found.checks)
+    category, because = of_checks(checks)
+    failure = p.StageFailed(stage=stage.id, error=error, checks=checks)
+    return failure.model_copy(update={"category": category, "because": because})
 
 
 def _completed(

@@ -6,14 +6,52 @@ place of those in capitals, and calls it. It is killed and paused on the way.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.rounds import first, rounds
-from tests.sessions.followed import followed
+from tests.sessions.followed import WORDS, followed
+from tests.sessions.support import events, stage, statuses, workflow
 
 pytestmark = pytest.mark.slow
+
+
+CRITERIA = {"success_criteria": "The film is flat."}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "fields"),
+    [
+        ({}, {}),
+        ({}, CRITERIA),
+        ({"verify": "false"}, {}),
+    ],
+    ids=["by its outputs", "with criteria for a judge", "with a check of its own"],
+)
+def test_what_was_computed_and_fails_its_checks_is_led_to_failed(
+    tmp_path: Path, parameters: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    """No loop is there to verify: the next action ends the stage, where its checks fail too."""
+    place = workflow(tmp_path, stage(1, parameters=parameters, **fields))
+    place.done("dispatch", "stage-1")
+    place.done("wait", "stage-1")
+    (place.path / "stage-1" / "out.txt").write_text("")
+    assert statuses(place) == ["post_processing"]
+    assert place.json("stage", "complete", "stage-1", "--evidence", "so it is").code == 5
+    assert statuses(place) == ["post_processing"]
+
+    [action] = place.json("status").envelope["next_actions"]
+    words = shlex.split(action["command"])[1:]
+    assert place.json(*(WORDS.get(word, word) for word in words)).code == 0
+
+    assert statuses(place) == ["failed"]
+    [failed] = events(place, "stage.failed")
+    assert not all(check["passed"] for check in failed["data"]["checks"])
+    after = place.json("status").envelope["next_actions"]
+    assert "wfctl stage retry stage-1 --fix TEXT" in [one["command"] for one in after]
 
 
 @pytest.mark.parametrize("seed", first([1, 2]))
