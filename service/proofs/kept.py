@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from eventstore.regular import read_regular
 from service.errors import NotFound
 from service.proofs.checkpoint import Checkpoint
 from service.proofs.errors import UnreadableNote
@@ -50,8 +51,8 @@ def keep(root: Root, checkpoint: Checkpoint, note: Note) -> tuple[Path, Note]:
 
 def _with_earlier(path: Path, note: Note) -> Note:
     try:
-        earlier = read_note(path.read_bytes())
-    except (FileNotFoundError, UnreadableNote):
+        earlier = read_note(_content(path))
+    except UnreadableNote:
         return note
     if earlier.text != note.text:
         return note
@@ -62,7 +63,15 @@ def _with_earlier(path: Path, note: Note) -> Note:
 def kept_files(root: Root) -> Iterator[Kept]:
     """Yield what lies in ``.wfctl/checkpoints/``."""
     for path in sorted(root.below(".wfctl/checkpoints").glob(f"*{_END}")):
-        yield Kept(str(path.relative_to(root.path)), path.read_bytes())
+        yield Kept(str(path.relative_to(root.path)), _content(path))
+
+
+def _content(path: Path) -> bytes:
+    """Return what a file holds; nothing of what is no file, or cannot be read: it is told then."""
+    try:
+        return read_regular(path)
+    except OSError:
+        return b""
 
 
 def tag(root: Root, checkpoint: Checkpoint, note: Note) -> str:
@@ -99,13 +108,14 @@ def _name(checkpoint: Checkpoint) -> str:
 def _git(
     folder: Path, *arguments: str, text: str = ""
 ) -> subprocess.CompletedProcess[bytes] | None:
-    # A caller's GIT_DIR would lead to another repository than the root's.
-    environ = {key: value for key, value in os.environ.items() if not key.startswith("GIT_DIR")}
+    # A caller's GIT_DIR and its like would lead to another repository than the root's.
+    who = ("GIT_AUTHOR_", "GIT_COMMITTER_")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") or k.startswith(who)}
     try:
         return subprocess.run(
             ["git", "-C", str(folder), *_ALONE, *arguments],
             input=text.encode(),
-            env={**environ, "LC_ALL": "C"},
+            env={**kept, "LC_ALL": "C"},
             capture_output=True,
             check=False,
         )

@@ -239,3 +239,13 @@ def test_an_archive_has_a_checkpoint_of_its_log_in_it(place: Place, tmp_path: Pa
     assert made.done("fsck", *line)["checkpoints"]["agree"] == 1
     _sql(made, "DELETE FROM events WHERE version > 3")
     assert "cut_tail" in _kinds(made, *line)
+
+
+def test_what_is_no_file_among_the_checkpoints_holds_nobody_up(place: Place) -> None:
+    """A pipe and a folder are told, and not waited for."""
+    place.done("checkpoint")
+    os.mkfifo(place.path / ".wfctl" / "checkpoints" / "pipe.checkpoint")
+    (place.path / ".wfctl" / "checkpoints" / "folder.checkpoint").mkdir()
+    data = place.done("fsck")
+    assert data["checkpoints"]["agree"] == 2
+    assert len(data["checkpoints"]["passed_over"]) == 2
