@@ -1,4 +1,10 @@
-"""What can be wrong with a tool call before a command runs."""
+"""What can be wrong with a tool call before a command runs.
+
+ToolCallError
+├── WrongArguments      arguments that the tool does not take
+├── UnfitArguments      arguments that do not go together
+└── OutsideFolder       a root that this server does not serve
+"""
 
 from __future__ import annotations
 

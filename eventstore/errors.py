@@ -17,6 +17,7 @@ EventStoreError
 │   ├── NewerDatabase
 │   ├── OlderDatabase
 │   ├── StoreDamaged
+│   ├── ForeignRule          a trigger or rule that wfctl did not make
 │   └── StoreUnreachable     the server does not answer, or does not let us in
 ├── DamagedEvent             a stored event is no envelope
 ├── UnsoundLog               a row is not what was recorded in its place

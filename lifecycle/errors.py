@@ -3,6 +3,7 @@
 LifecycleError
 ├── InvalidPlan               a plan that cannot become a workflow
 ├── InvalidPayload            data that does not fit its event type
+├── UnknownEventType          no such event type
 ├── UnknownStage              no such stage
 ├── Refused                   the rules do not allow it
 │   ├── IllegalTransition     not a transition of the table
@@ -10,6 +11,7 @@ LifecycleError
 │   ├── AttemptMismatch       not the attempt that is under way
 │   ├── RetryLimitReached     no retry left
 │   ├── NothingToBuildFrom    a submission to be built anew, of a stage without a command
+│   ├── MissingEvidence       a claim without what would show it
 │   ├── AlreadyExists         a second workflow in one stream
 │   ├── NoWorkflow            nothing was created yet
 │   ├── InvalidAmendment      a proposal that reaches too far, or changes nothing

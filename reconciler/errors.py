@@ -21,7 +21,27 @@ ReconcilerError
 ├── AgentMissing             no program of the name that an agent was given by
 ├── AgentNotStarted          the agent's program is there, and cannot be run
 ├── EnvironmentNotReady      init.sh did not exit 0
-└── LaunchFailed             the monitor ended before it took up its work
+├── LaunchFailed             the monitor ended before it took up its work
+└── UnusableName             a name that no folder of an attempt can have
+
+Of one module each, beside the code that raises them:
+
+ReconcilerError
+└── KeptFolderTaken          no room to keep a stage's folder (files/kept_folders.py)
+
+Refused, by the rules of the job side
+├── NoStageCommand           nothing to launch (control/dispatch.py)
+├── TooMuchBeside            more files beside a command than can be sent (files/unnamed_inputs.py)
+├── ClaimDenied              the evidence says otherwise (control/claims.py)
+├── NotStopped               jobs that were told to end and go on (control/ending_attempts.py)
+└── StrangerAtWork           a job that the log knows nothing of (control/strangers.py)
+
+NeedsConsent, of the rules
+├── SubmissionDrift          a submission that is not what was agreed to (submission/agreed.py)
+├── SubmissionChanged        a submission that is not the recorded one (submission/agreed.py)
+├── ScriptsChanged           scripts that are not those agreed to (files/pinned.py)
+├── ChangedResult            a result that is not what was verified (files/freshness.py)
+└── StaleStages              results that rest on what changed since (files/freshness.py)
 
 Each carries a stable ``code``, its ``message``, and its values in ``data``.
 """

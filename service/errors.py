@@ -10,10 +10,24 @@ ServiceError
 ├── RootElsewhere     a root that is not where it was
 ├── InvalidOption     a value that cannot be what it should be
 ├── FilesBehind       recorded, but the files could not be brought up to date
+├── NotFound          no such version, session or thing that was asked for
 ├── SqlRefused        a question in SQL that would do more than read
 ├── SqlWrong          a question in SQL that the database does not understand
 ├── SqlTooLong        a question in SQL that took longer than it may
 └── RootBusy          another process holds the root for too long
+
+Of one module each, beside the code that raises them:
+
+ServiceError
+├── OutsideRoot        a path that leads out of the root (root/below.py)
+├── UntrustedDatabase  a database that this login did not agree to (root/trust.py)
+├── UnreadablePins     pins that cannot be read (consent/pins.py)
+├── SignatureFailed    ssh-keygen made no signature (consent/signature.py)
+├── UnusableArchive    an archive that is not what its manifest says (handover/manifest.py)
+└── those of machines and of proofs, in machines/errors.py and proofs/errors.py
+
+NeedsConsent, of the rules
+└── UndecidedEdit      a hand edit that only a person may decide on (writing/undecided.py)
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""The errors of the use cases of machines."""
+"""The errors of the use cases of machines.
+
+ServiceError
+├── VersionConflict       the machine is not at the version that the caller expects
+├── UnimportableMachine   a file that cannot be taken over as a machine
+├── LockHeld              the protocol's own lock is held for too long
+└── LockLost              the protocol's own lock was broken by somebody else
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""What can be wrong with a note, a checkpoint or a proof."""
+"""What can be wrong with a note, a checkpoint or a proof.
+
+ServiceError
+├── UnreadableNote      not a signed note
+├── UnverifiedNote      no signature of a key that is known
+├── CheckpointDenied    a log that is not the one that was signed
+├── ProofRejected       a proof that does not hold
+└── NotWitnessed        no cosignature of a witness
+"""
 
 from __future__ import annotations
 

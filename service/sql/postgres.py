@@ -12,7 +12,7 @@ import psycopg
 
 from eventstore.postgres.connection import connect, meaning
 from service.errors import SqlRefused, SqlTooLong, SqlWrong
-from service.sql.inquiry import Answer, expect_reading
+from service.sql.desk import Answer, expect_reading
 from service.sql.unprivileged import handed_over, make_role, may_all
 
 _CHUNK = 1000

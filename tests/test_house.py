@@ -1,0 +1,87 @@
+"""The limits of the code, and the drawn trees of errors: what `make check` cannot say."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+HERE = Path(__file__).resolve().parents[1]
+ROOMS = (
+    "lifecycle",
+    "eventstore",
+    "projections",
+    "migrations",
+    "service",
+    "reconciler",
+    "agents",
+    "pages",
+    "cli",
+)
+FILE_LINES, FUNCTION_LINES, USUAL_LINES = 500, 60, 10
+TREES = (
+    "EventStoreError",
+    "LifecycleError",
+    "ReconcilerError",
+    "ServiceError",
+    "ToolCallError",
+)
+
+
+def sources() -> Iterator[Path]:
+    """Yield the files of the program."""
+    for room in ROOMS:
+        yield from sorted((HERE / room).rglob("*.py"))
+
+
+def functions(path: Path) -> Iterator[tuple[str, int]]:
+    """Yield the functions of a file with their number of lines."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{path.relative_to(HERE)}: {node.name}", (node.end_lineno or 0) - node.lineno + 1
+
+
+def test_no_file_is_longer_than_can_be_read_at_once() -> None:
+    """Split by what the parts know, never by length alone."""
+    lines = {path: len(path.read_text("utf-8").splitlines()) for path in sources()}
+    assert {str(path): count for path, count in lines.items() if count >= FILE_LINES} == {}
+
+
+def test_functions_are_small() -> None:
+    """The usual one has fewer than ten lines, the longest sixty."""
+    found = dict(one for path in sources() for one in functions(path))
+    assert {name: count for name, count in found.items() if count > FUNCTION_LINES} == {}
+    assert median(found.values()) < USUAL_LINES
+
+
+def errors_by_room() -> dict[str, set[str]]:
+    """Return the names of the public error classes of each room."""
+    bases: dict[str, tuple[str, set[str]]] = {}
+    for path in sources():
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                room = path.relative_to(HERE).parts[0]
+                bases[node.name] = room, {ast.unparse(base) for base in node.bases}
+    found = set(TREES)
+    while more := {name for name, (_, own) in bases.items() if own & found} - found:
+        found |= more
+    return {
+        room: {name for name in found if bases[name][0] == room and not name.startswith("_")}
+        for room in ROOMS
+    }
+
+
+def drawn_in(room: str) -> str:
+    """Return the trees that a room's files of errors draw."""
+    pages = sorted((HERE / room).rglob("errors.py"))
+    return "\n".join(ast.get_docstring(ast.parse(page.read_text("utf-8"))) or "" for page in pages)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_error_stands_in_the_drawn_tree_of_its_room(room: str) -> None:
+    """Whoever handles errors reads the tree, and not all files."""
+    drawn = drawn_in(room)
+    assert {name for name in errors_by_room()[room] if name not in drawn} == set()
