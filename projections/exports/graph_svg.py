@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.drawing import palette
 from projections.drawing.layout import Layout, Point, layout
-from projections.drawing.svg import element, text, title, wrapped
+from projections.drawing.svg import element, shortened, text, title, wrapped
 from projections.exports.source import Source
 
 _WIDTH, _HEIGHT = 224, 78
 _ACROSS, _DOWN = 24, 44
 _MARGIN = 12
+#: Stages with the same neighbours that are drawn one by one; more are one card.
+_MOST = 12
+#: What a card of many stages is coloured by: what wants a look first.
+_URGENT = (Status.FAILED, Status.RUNNING, Status.POST_PROCESSING, Status.PREPARING,
+           Status.INVALIDATED, Status.READY, Status.PENDING, Status.SKIPPED,
+           Status.COMPLETED)  # fmt: skip
 #: Columns of a name that fit on a card, in the widest of the usual fonts.
 _NAME = 22
 
@@ -35,8 +43,15 @@ def export(source: Source) -> Iterator[str]:
 
 
 def drawing(state: Workflow) -> str:
-    """Return the ``svg`` element of a state."""
-    places = layout({stage.id: stage.depends_on for stage in state.stages.values()})
+    """Return the ``svg`` element of a state; stages that stand alike in a wide fan are one card."""
+    fans = _fans(state)
+    first_of = {stage.id: fan[0].id for fan in fans for stage in fan}
+    places = layout(
+        {
+            fan[0].id: list(dict.fromkeys(first_of.get(one, one) for one in fan[0].depends_on))
+            for fan in fans
+        }
+    )
     width = places.width * (_WIDTH + _ACROSS) - _ACROSS + 2 * _MARGIN
     height = places.height * (_HEIGHT + _DOWN) - _DOWN + 2 * _MARGIN
     counts = f"{len(state.stages)} stages of {state.id}"
@@ -45,7 +60,7 @@ def drawing(state: Workflow) -> str:
         element("style", palette.variables(".wf-graph") + _STYLE),
         element("rect", width=width, height=height, class_="ground"),
         *(_edge(points) for points in places.edges.values()),
-        *(_card(stage, _corner(places, stage)) for stage in state.stages.values()),
+        *(_drawn(fan, _corner(places, fan[0])) for fan in fans),
     ]
     return element(
         "svg",
@@ -62,6 +77,55 @@ def drawing(state: Workflow) -> str:
 def _corner(places: Layout, stage: Stage) -> Point:
     x, y = places.nodes[stage.id]
     return _MARGIN + x * (_WIDTH + _ACROSS), _MARGIN + y * (_HEIGHT + _DOWN)
+
+
+def _fans(state: Workflow) -> list[list[Stage]]:
+    """Return the stages card by card: alone, or with those of the same neighbours if many."""
+    dependents: dict[str, list[str]] = {id_: [] for id_ in state.stages}
+    for stage in state.stages.values():
+        for one in stage.depends_on:
+            dependents.setdefault(one, []).append(stage.id)
+    alike: dict[tuple[tuple[str, ...], ...], list[Stage]] = {}
+    for stage in state.stages.values():
+        key = (tuple(sorted(stage.depends_on)), tuple(sorted(dependents[stage.id])))
+        alike.setdefault(key, []).append(stage)
+    found: list[list[Stage]] = []
+    for group in alike.values():
+        found += [group] if len(group) > _MOST else [[stage] for stage in group]
+    order = {id_: place for place, id_ in enumerate(state.stages)}
+    return sorted(found, key=lambda fan: order[fan[0].id])
+
+
+def _drawn(fan: list[Stage], corner: Point) -> str:
+    return _card(fan[0], corner) if len(fan) == 1 else _folded(fan, corner)
+
+
+def _folded(fan: list[Stage], corner: Point) -> str:
+    """Return one card for many stages: how many stand where, in words and as a bar."""
+    x, y = corner
+    counts = Counter(stage.status for stage in fan)
+    told = [(status, counts[status]) for status in _URGENT if counts[status]]
+    words = [f"{count} {status.value.replace('_', '-')}" for status, count in told]
+    color = f"var(--{told[0][0].value})"
+    name = f"{len(fan)} stages"
+    ids = shortened(f"{fan[0].id} to {fan[-1].id}", _NAME + 6)
+    counted = shortened(" · ".join(words), _NAME + 8)
+    parts = [
+        title(f"{name}, {fan[0].id} to {fan[-1].id}: {', '.join(words)}"),
+        element("rect", x=x + 5, y=y + 5, width=_WIDTH, height=_HEIGHT, rx=8, class_="card",
+                stroke="var(--line)"),
+        element("rect", x=x, y=y, width=_WIDTH, height=_HEIGHT, rx=8, class_="card", stroke=color),
+        text(name, x=x + 16, y=y + 22, class_="name"),
+        text(ids, x=x + 16, y=y + 38, class_="note", fill="var(--soft)"),
+        text(counted, x=x + 16, y=y + 54, class_="note", fill=color),
+    ]  # fmt: skip
+    left = x + 16.0
+    for status, count in told:
+        width = (_WIDTH - 32) * count / len(fan)
+        parts.append(element("rect", x=left, y=y + 62, width=width, height=6,
+                             fill=f"var(--{status.value})"))  # fmt: skip
+        left += width
+    return element("g", "".join(parts), class_="stages", data_stages=str(len(fan)))
 
 
 def _card(stage: Stage, corner: Point) -> str:

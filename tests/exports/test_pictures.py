@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from projections.drawing.layout import layout
 from projections.drawing.svg import columns, shortened, text, wrapped
-from tests.cli.support import Place
+from tests.cli.support import Place, call, write_plan
 from tests.exports.support import text_of
 from tests.exports.world import PLAN
 from tests.need import need_programs
@@ -30,6 +30,28 @@ def test_the_graph_shows_every_stage_with_its_status(told: Place) -> None:
     for id_, title in shown.items():
         assert title is not None
         assert title.endswith(statuses[str(id_)])
+
+
+def test_a_wide_fan_is_one_card_that_counts(tmp_path: Path) -> None:
+    """Root and sink stay in sight; a failed member colours the card and is told of."""
+    ends = [f"stage-{number}" for number in range(2, 38)]
+    stages = [
+        {"id": "stage-1", "name": "Root"},
+        *({"id": one, "name": "Member", "depends_on": ["stage-1"]} for one in ends),
+        {"id": "stage-38", "name": "Sink", "depends_on": ends},
+    ]
+    root = tmp_path / "root"
+    root.mkdir()
+    plan = write_plan(tmp_path, {"workflow_id": "fan-2026-03-31", "stages": stages})
+    assert call("--root", str(root), "init", str(plan)).code == 0
+    place = Place(root)
+    place.done("stage", "prepare", "stage-1")
+    drawn = ET.fromstring(text_of(place, "svg"))
+    assert float(drawn.get("width", "0")) < 600
+    (fan,) = (g for g in drawn.iter(f"{SVG}g") if g.get("data-stages") == "36")
+    assert fan.findtext(f"{SVG}title") == "36 stages, stage-2 to stage-37: 36 pending"
+    cards = [g.get("data-stage") for g in drawn.iter(f"{SVG}g") if g.get("data-stage")]
+    assert cards == ["stage-1", "stage-38"]
 
 
 def test_the_timeline_shows_phases_failures_and_amendments(half_way: Place) -> None:
