@@ -50,7 +50,7 @@ def end(state: Workflow, command: p.SessionEnded) -> Decision:
         raise NotFinished(unfinished)
     if command.reason == "budget_exhausted" and _is_affordable(state):
         raise BudgetLeft(state.session.cost, budget_of(state))
-    if command.reason in ("blocked", "budget_exhausted") and state.is_finished:
+    if command.reason != "completed" and state.is_finished:
         raise NothingLeft(command.reason)
     return [*_reasons(state, command), command]
 

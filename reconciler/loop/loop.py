@@ -163,6 +163,8 @@ class Loop:
         return late or self.asked.signal is not None
 
     def _given_up(self, state: Workflow, flying: list[Stage]) -> Ended:
+        if state.is_finished:
+            return ending.completed(state)
         why = "somebody asked it to stop" if self.asked.signal else "its time is up"
         for stage in flying:
             text = "async job still running. Ending session for session-resume."
