@@ -36,7 +36,7 @@ def test_plain():
 """
 
 
-@pytest.mark.parametrize(("said", "expected"), [("", 10), ("all", 40)])
+@pytest.mark.parametrize(("said", "expected"), [("", 5), ("all", 40)])
 def test_a_property_is_tried_on_as_many_examples_as_are_asked_for(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, said: str, expected: int
 ) -> None:

@@ -23,6 +23,8 @@ from service.reading.selection import Selection
 if TYPE_CHECKING:
     from eventstore.event import RecordedEvent
     from service.reading.moment import Moment
+#: So many findings say what is wrong; of a damaged log each row may be one.
+_SHOWN = 100
 
 
 def events(
@@ -184,6 +186,7 @@ def fsck(
     protocol: Annotated[
         bool, typer.Option("--protocol", help="Say too whether the log could have come about.")
     ] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Every finding, not the first 100.")] = False,
 ) -> None:
     """Check the chain, the order, every event, and every checkpoint that is found (exit 7)."""
     from cli.frame.checkpoints import judged, lines_of, told_of
@@ -199,21 +202,27 @@ def fsck(
             from service.reading.behaviour import check_behaviour  # no other command needs it
 
             found = check_behaviour(workflow.log)
-        findings = [finding._asdict() for finding in found]
+        more = 0 if all_ else max(0, len(found) - _SHOWN)
+        findings = [finding._asdict() for finding in found[: len(found) - more]]
         version = head.version if head is not None else 0
-        text = "\n".join(map(_finding, findings))
+        text = "\n".join([*map(_finding, findings), *_left_out(more)])
         theirs_told = (f"clean: {id_}: {n} events, chain whole" for id_, n in machines.items())
         told = [_clean(version), *theirs_told, *lines_of(held)]
         data = {
             "events": version,
             "head": head.hash if head else None,
             "findings": findings,
+            **({"findings_left_out": more} if more else {}),
             "machines": machines,
             "checkpoints": told_of(held),
         }
         workflow.output.result(data, lambda: text or "\n".join(told))
     if findings:
         raise typer.Exit(FINDINGS)
+
+
+def _left_out(more: int) -> list[str]:
+    return [f"and {more} more: `wfctl fsck --all`"] if more else []
 
 
 def _clean(version: int) -> str:

@@ -32,6 +32,7 @@ from eventstore.postgres.append import (
 )
 from eventstore.postgres.connection import ServerConnection
 from eventstore.postgres.driver import psycopg
+from eventstore.postgres.own_rules import foreign_rules, require_own_rules
 from eventstore.reading import Reader
 from eventstore.store import (
     Appended,
@@ -100,6 +101,7 @@ class PostgresStore:
         self._clock = clock
         self._read_only = read_only
         self._closed = False
+        self._rules_are_ours = False
         self._sql = _statements()
         self._head: tuple[str, Link] | None = None
 
@@ -130,6 +132,9 @@ class PostgresStore:
     def _require_writable(self) -> None:
         if self._read_only or self._closed:
             raise StoreClosed("closed" if self._closed else "open for reading only")
+        if not self._rules_are_ours:
+            require_own_rules(self._fetch, self.address)
+            self._rules_are_ours = True
 
     def _append(
         self,
@@ -323,6 +328,9 @@ class PostgresStore:
     ) -> Iterator[Finding]:
         """See EventStore."""
         try:
+            for rule in foreign_rules(self._fetch):
+                message = f"expected the triggers and tables that wfctl made, found {rule}"
+                yield Finding(stream, None, None, "foreign_rule", message)
             yield from findings(self, self._schema, stream, anchors or {})
         except StoreDamaged as error:
             yield Finding(stream, None, None, "engine", error.reason)

@@ -9,6 +9,8 @@ import pytest
 
 from tests.adversary.raw import connected
 from tests.cli.support import Place, tree, write_plan
+from tests.cli.test_server import made
+from tests.server import Server
 
 RULES = {
     "swallows events": "CREATE TRIGGER t BEFORE INSERT ON events BEGIN SELECT RAISE(IGNORE); END",
@@ -82,3 +84,50 @@ def test_a_trigger_that_is_gone_stops_nobody(place: Place) -> None:
     """Ours guard against slips; a log that was changed is told by its chain."""
     put_in(place)
     place.done("note", "x")
+
+
+SWALLOW = (
+    "CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$"
+)
+EACH = "BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION swallow()"
+ON_A_SERVER = {
+    "trigger": (SWALLOW, f"CREATE TRIGGER t {EACH}"),
+    "name of ours": (
+        SWALLOW,
+        "DROP TRIGGER events_no_update ON events",
+        f"CREATE TRIGGER events_no_update {EACH}",
+    ),
+    "rule": ("CREATE RULE r AS ON INSERT TO events DO INSTEAD NOTHING",),
+    "policy": (
+        "ALTER TABLE events ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY p ON events USING (version < 3) WITH CHECK (true)",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("statements", ON_A_SERVER.values(), ids=ON_A_SERVER)
+def test_on_a_server_too_nobody_else_decides_over_appended_rows(
+    server: Server, tmp_path: Path, statements: tuple[str, ...]
+) -> None:
+    """Made by whoever owns the tables: no write is acknowledged, and fsck tells."""
+    url = server.log()
+    place = made(tmp_path, url)
+    place.done("note", "heard")
+    server.sql(*statements, url=url)
+    answer = place.json("note", "x")
+    assert (answer.code, answer.error["code"]) == (7, "foreign_rule"), answer
+    assert place.notes() == ["heard"]
+    answer = place.json("fsck")
+    assert answer.code == 7
+    assert "foreign_rule" in {one["kind"] for one in answer.data["findings"]}
+
+
+def test_of_many_findings_the_first_are_printed_and_the_rest_counted(place: Place) -> None:
+    """Whoever has SQL on the log fills nobody's screen."""
+    put_in(place, *(RULES["swallows events"].replace(" t ", f" t{n} ") for n in range(130)))
+    answer = place.json("fsck")
+    assert (answer.code, len(answer.data["findings"])) == (7, 100)
+    assert answer.data["findings_left_out"] == 30
+    assert len(place.json("fsck", "--all").data["findings"]) == 130
+    assert place.call("fsck").out.splitlines()[-1] == "and 30 more: `wfctl fsck --all`"
