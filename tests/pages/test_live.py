@@ -117,6 +117,7 @@ def test_a_person_follows_a_run_through_a_restart_to_its_end(
         page.locator("#at").fill("2")
         page.get_by_role("button", name="Show").click()
         expect(page.locator("main")).to_contain_text("What differs from now")
+        page.wait_for_load_state("load")  # before its style is there it is as wide as it likes
         assert page.evaluate("document.documentElement.scrollWidth") == width
         context.close()
 
