@@ -77,14 +77,14 @@ def call_of(command: str) -> dict[str, Any] | None:
     for tool in TOOLS.values():
         for action, routes in tool.routes.items():
             for route in routes:
-                arguments = _read(route, words[1:])
+                arguments = _read(route, words[1:], tool.flags)
                 if arguments is not None:
                     named = {"action": action} if action is not None else {}
                     return {"tool": tool.name, "arguments": {**named, **arguments}}
     return None
 
 
-def _read(route: Route, words: list[str]) -> dict[str, Any] | None:
+def _read(route: Route, words: list[str], flags: frozenset[str]) -> dict[str, Any] | None:
     """Return the fields that a command line of this route holds; None where it is of another."""
     count = len(route.words)
     if tuple(words[:count]) != route.words:
@@ -98,6 +98,8 @@ def _read(route: Route, words: list[str]) -> dict[str, Any] | None:
         option, equals, value = word.partition("=")
         if not word.startswith("-"):
             by_place.append(word)
+        elif names.get(word) in flags:
+            found[names[word]] = True
         elif option not in names or not (equals or rest):
             return None
         else:

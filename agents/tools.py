@@ -71,6 +71,11 @@ class Tool(NamedTuple):
     decided_by: str = ""
 
     @property
+    def flags(self) -> frozenset[str]:
+        """Its fields that are true or are left out."""
+        return frozenset(name for name, said in self.own.items() if said is FLAG)
+
+    @property
     def schema(self) -> Schema:
         """JSON Schema of its arguments."""
         taken: set[str] = set().union(*(r.fields for some in self.routes.values() for r in some))
@@ -354,7 +359,11 @@ WRITING = (
             "wait": (Route(("wait",), ("stage",), {"seconds": "--timeout"}),),
             "verify": (Route(("stage", "verify"), ("stage",)),),
             "complete": (
-                Route(("stage", "complete"), ("stage",), {"evidence": "--evidence", **_WRITE}),
+                Route(
+                    ("stage", "complete"),
+                    ("stage",),
+                    {"evidence": "--evidence", "or_fail": "--or-fail", **_WRITE},
+                ),
             ),
             "retry": (Route(("stage", "retry"), ("stage",), {"fix": "--fix", **_WRITE}, ("fix",)),),
             "fail": (
@@ -370,7 +379,14 @@ WRITING = (
                 Route(
                     ("logs",),
                     ("stage",),
-                    {"attempt": "--attempt", "err": "--err", "lines": "--lines"},
+                    {"attempt": "--attempt", "task": "--task", "err": "--err", "lines": "--lines"},
+                ),
+            ),
+            "tasks": (
+                Route(
+                    ("tasks",),
+                    ("stage",),
+                    {"failed": "--failed", "where": "--where", "lines": "--lines"},
                 ),
             ),
             "outputs": (Route(("stage", "outputs"), ("stage", "paths"), _WRITE, ("paths",)),),
@@ -380,9 +396,13 @@ WRITING = (
             "error": TEXT,
             "category": TEXT,
             "evidence": _said(TEXT, "What shows that criteria in prose hold"),
+            "or_fail": FLAG,
             "seconds": {"type": "integer", "maximum": 100},
             "paths": TEXTS,
             "attempt": TEXT,
+            "task": TEXT,
+            "failed": FLAG,
+            "where": TEXTS,
             "err": FLAG,
             "lines": NUMBER,
         },

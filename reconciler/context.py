@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.sweeps.definition import is_sweep
 from reconciler.errors import AlreadyDriven
 from reconciler.host.locks import is_held
 from reconciler.host.stage_locks import held, held_if_free
@@ -94,7 +95,9 @@ class Jobs:
         known = next((one for one in stage.attempts if one.id == id_), None)
         logs = tuple(f"{stage.id}/{name}" for name in (OUTPUT_LOG, ERROR_LOG))
         of_logs = diagnostic or (known is not None and known.diagnostic)
-        outputs = logs if of_logs else tuple(stage.declared_outputs)
+        # The table of a sweep is made here, once its tasks are over; no job leaves it.
+        left = [] if is_sweep(stage.parameters) else stage.declared_outputs
+        outputs = logs if of_logs else tuple(left)
         if known is None:
             return Attempt(self.root, state.id, stage.id, id_, outputs, new_mark())
         sha256 = known.submission_sha256

@@ -31,6 +31,9 @@ ReconcilerError
 
 Refused, by the rules of the job side
 ├── NoStageCommand           nothing to launch (control/dispatch.py)
+├── NoDiagnosticRun          a stage whose tasks tell why they failed (control/dispatch.py)
+├── ChangedMap               another file of points than was agreed to (sweep/points.py)
+├── UnfitMap                 a map without usable points where it stands (sweep/points.py)
 ├── TooMuchBeside            more files beside a command than can be sent (files/unnamed_inputs.py)
 ├── ClaimDenied              the evidence says otherwise (control/claims.py)
 ├── NotStopped               jobs that were told to end and go on (control/ending_attempts.py)

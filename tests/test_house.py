@@ -37,6 +37,11 @@ def sources() -> Iterator[Path]:
         yield from sorted((HERE / room).rglob("*.py"))
 
 
+def is_made(text: str) -> bool:
+    """Whether a program has written the file, as its first line says."""
+    return "written by `python -m" in text.partition("\n")[0]
+
+
 def functions(path: Path) -> Iterator[tuple[str, int]]:
     """Yield the functions of a file with their number of lines."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -46,7 +51,8 @@ def functions(path: Path) -> Iterator[tuple[str, int]]:
 
 def test_no_file_is_longer_than_can_be_read_at_once() -> None:
     """Split by what the parts know, never by length alone."""
-    lines = {path: len(path.read_text("utf-8").splitlines()) for path in sources()}
+    texts = {path: path.read_text("utf-8") for path in sources()}
+    lines = {path: len(text.splitlines()) for path, text in texts.items() if not is_made(text)}
     assert {str(path): count for path, count in lines.items() if count >= FILE_LINES} == {}
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.options import Stage
-from cli.frame.workspace import engine
+from cli.frame.workspace import engine, reading
 from cli.settings import Format
 from cli.terminal.output import Output, compact, harmless, say
-from service.errors import NotFound
+from service.errors import InvalidOption, NotFound
 
 if TYPE_CHECKING:
     from lifecycle.state.workflow import Stage as Known
@@ -30,6 +30,10 @@ def logs(
         bool, typer.Option("-f", "--follow", help="Go on as the job prints, until it has ended.")
     ] = False,
     err: Annotated[bool, typer.Option("--err", help="What it prints on stderr.")] = False,
+    task: Annotated[
+        str | None,
+        typer.Option("--task", metavar="KEY", help="Of one task of a stage with a map."),
+    ] = None,
     last: Annotated[
         int | None, typer.Option("-n", "--lines", min=0, help="The last N lines.")
     ] = None,
@@ -37,6 +41,9 @@ def logs(
     """What the job of a stage says, here, in a queue or over SSH, while it runs too."""
     from reconciler.control.sayings import followed, saying
 
+    if task is not None:
+        _of_task(context, stage, task, err=err, last=last, odd=follow or attempt is not None)
+        return
     with engine(context, dry_run=True) as (jobs, output):
         state = jobs.service.state()
         known = state.stage(stage)
@@ -51,6 +58,23 @@ def logs(
             else:
                 found = _print(output, about, said, several=len(heard.mouths) > 1)
     _hint(heard, err=err, found=found)
+
+
+def _of_task(
+    context: typer.Context, stage: str, key: str, *, err: bool, last: int | None, odd: bool
+) -> None:
+    """Print what the newest run of one task printed."""
+    if odd:
+        raise InvalidOption("--task takes neither --follow nor --attempt: its newest run is shown")
+    from cli.commands.tasks import printed
+
+    with reading(context) as workflow:
+        path, text = printed(workflow, stage, key, err=err, last=last)
+        output = workflow.output
+        about = {"stage": stage, "task": key, "stream": "err" if err else "log", "path": path}
+        shown = harmless(text) if output.is_terminal else text
+        data = {**about, "text": text}
+        output.result(data, lambda: shown.removesuffix("\n"), state=workflow.state())
 
 
 def _attempt(stage: Known, named: str | None) -> str:

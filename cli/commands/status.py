@@ -15,6 +15,7 @@ from lifecycle.state.hindrance import reason
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage as StageState
 from lifecycle.state.workflow import Workflow
+from lifecycle.sweeps.definition import is_sweep
 from projections.screens.waits import waits
 from projections.words.times import utc_seconds
 from service.consent.doubts import doubts_of
@@ -55,6 +56,7 @@ def status(context: typer.Context, at: At = None, known_at: KnownAt = None) -> N
         is_now = at is None and known_at is None
         files = workflow.files.stale(state) if is_now else []
         found, outdated = _freshness(workflow, state) if is_now else ([], {})
+        told = _tasks(workflow, state, live=is_now)
         doubts = doubts_of(workflow.log.approvals, state) if is_now else []
         journal = journal_of(workflow.root)
         slower = [f"the log has a {journal.mode} journal: {journal.reason}"] if journal else []
@@ -69,7 +71,7 @@ def status(context: typer.Context, at: At = None, known_at: KnownAt = None) -> N
             "status": state.workflow_status or "active",
             "purpose": state.purpose,
             "workflow_version": state.version,
-            "stages": [_summary(stage) for stage in state.stages.values()],
+            "stages": [_summary(stage, told.get(stage.id)) for stage in state.stages.values()],
             "pending_amendments": [a.id for a in state.pending_amendments],
             "copy_of": original,
             "files": files,
@@ -79,7 +81,9 @@ def status(context: typer.Context, at: At = None, known_at: KnownAt = None) -> N
             "consent": {"policy": state.consent, "warnings": doubts},
             "journal": journal._asdict() if journal else None,
         }
-        workflow.output.result(data, lambda: _text(state, notices, workflow.output), state=state)
+        workflow.output.result(
+            data, lambda: _text(state, notices, workflow.output, told), state=state
+        )
 
 
 def _freshness(workflow: Reading, state: Workflow) -> tuple[list[Deviation], dict[str, list[str]]]:
@@ -98,7 +102,7 @@ def _told(outdated: dict[str, list[str]]) -> str:
     return told(outdated)
 
 
-def _summary(stage: StageState) -> dict[str, Any]:
+def _summary(stage: StageState, tasks: dict[str, int] | None) -> dict[str, Any]:
     attempt = stage.attempt
     return {
         "id": stage.id,
@@ -110,10 +114,23 @@ def _summary(stage: StageState) -> dict[str, Any]:
         "attempt": attempt.id if attempt else None,
         "started_at": stage.started_at,
         "completed_at": stage.completed_at,
-    }
+    } | ({"tasks": tasks} if tasks else {})
 
 
-def _text(state: Workflow, notices: list[str], output: Output) -> str:
+def _tasks(workflow: Reading, state: Workflow, *, live: bool) -> dict[str, dict[str, int]]:
+    """Return by stage how many tasks stand where; what runs is looked at where it is ``live``."""
+    stages = [stage for stage in state.stages.values() if is_sweep(stage.parameters)]
+    if not stages:
+        return {}
+    from cli.commands.tasks import counted  # only where a stage has a map
+
+    found = {one.id: counted(workflow, state, one, live=live) for one in stages}
+    return {id_: counts for id_, counts in found.items() if counts is not None}
+
+
+def _text(
+    state: Workflow, notices: list[str], output: Output, told: dict[str, dict[str, int]]
+) -> str:
     lines = [
         (
             f"{output.style(state.id, '1')}  {state.workflow_status or 'active'}, "
@@ -121,7 +138,7 @@ def _text(state: Workflow, notices: list[str], output: Output) -> str:
         )
     ]
     lines += [_clip(state.purpose)] if state.purpose else []
-    lines += _stages(state, output)
+    lines += _stages(state, output, told)
     waiting = waits(state)
     lines += ["waits for a person:"] if waiting else []
     lines += _few((f"  {_clip(str(one))}" for one in waiting), 4)
@@ -138,7 +155,7 @@ def _few(lines: Iterable[str], most: int) -> list[str]:
     return [*every[:most], f"  and {len(every) - most} more (`-o json` has all)"]
 
 
-def _stages(state: Workflow, output: Output) -> list[str]:
+def _stages(state: Workflow, output: Output, told: dict[str, dict[str, int]]) -> list[str]:
     """Return a line for each stage; of more than a screen holds, for those that want a look."""
     stages = list(state.stages.values())
     head = []
@@ -152,7 +169,7 @@ def _stages(state: Workflow, output: Output) -> list[str]:
     for stage in shown:
         status = output.style(f"{stage.status.value:<15}", _COLORS.get(stage.status, "0"))
         name = f"{stage.name[:40]:<{wide}}"
-        line = f"  {stage.id:<{max(width, 9)}} {name}  {status} {_note(state, stage)}"
+        line = f"  {stage.id:<{max(width, 9)}} {name}  {status} {_note(state, stage, told)}"
         lines.append(" ".join(line.splitlines()).rstrip())
     more = len(stages) - len(shown)
     return [*head, *lines, *([f"  and {more} more of these"] if more else [])]
@@ -170,7 +187,11 @@ def _counted(stages: list[StageState]) -> str:
     return f"{len(stages)} stages: {', '.join(known)}"
 
 
-def _note(state: Workflow, stage: StageState) -> str:
+def _note(state: Workflow, stage: StageState, told: dict[str, dict[str, int]]) -> str:
+    if stage.id in told:
+        from projections.words.sweeps import line_of
+
+        return line_of(told[stage.id])
     if stage.status is Status.FAILED:
         return reason(stage)[:100]
     if stage.status is Status.COMPLETED:

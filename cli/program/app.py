@@ -16,7 +16,7 @@ from service.errors import InvalidOption
 from service.root.root import RootIs
 
 #: Commands that print tables, and so CSV.
-_TABLES = frozenset({"audit", "compare"})
+_TABLES = frozenset({"audit", "compare", "tasks", "metrics"})
 
 
 def _everywhere(
@@ -63,7 +63,8 @@ def _everywhere(
     if context.invoked_subcommand is None:
         raise InvalidOption("expected a command; `wfctl --help` lists them")
     if output is Format.CSV and context.invoked_subcommand not in _TABLES:
-        raise InvalidOption("expected text, json or jsonl after -o: csv is for audit and compare")
+        names = ", ".join(sorted(_TABLES))
+        raise InvalidOption(f"expected text, json or jsonl after -o: csv is for {names} only")
     folder = Path(root) if root is not None else None
     context.obj = Settings(
         folder,

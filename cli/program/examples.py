@@ -18,6 +18,8 @@ EXAMPLES: dict[str, str] = {
     "show": "wfctl show stage-2",
     "log": "wfctl log -n 20 --relative",
     "logs": "wfctl logs stage-2 --follow",
+    "tasks": "wfctl tasks stage-2 --failed --where 'T>2'",
+    "metrics": "wfctl metrics stage-2 -o csv",
     "clean": "wfctl clean --older-than 7d",
     "list": "wfctl list",
     "inbox": "wfctl inbox approve 4711 --key ~/.config/wfctl/signing-key",

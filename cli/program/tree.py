@@ -24,6 +24,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": (PORCELAIN, "cli.commands.show:show"),
     "log": (PORCELAIN, "cli.commands.log:log"),
     "logs": (PORCELAIN, "cli.commands.logs:logs"),
+    "tasks": (PORCELAIN, "cli.commands.tasks:tasks"),
+    "metrics": (PORCELAIN, "cli.commands.tasks:metrics"),
     "stage": (PORCELAIN, "cli.commands.stage:build"),
     "dispatch": (PORCELAIN, "cli.commands.dispatch:dispatch"),
     "wait": (PORCELAIN, "cli.commands.dispatch:wait"),

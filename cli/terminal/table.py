@@ -43,6 +43,11 @@ def present(
         output.records(records, lambda _: "", view=view)
 
 
+def print_csv(records: Sequence[Record], names: Sequence[str]) -> None:
+    """Print records to stdout as CSV headed by ``names``, harmless where it is a terminal."""
+    _csv(records, names, sys.stdout.isatty())
+
+
 def _csv(records: Sequence[Record], names: Sequence[str], is_terminal: bool) -> None:
     """Print RFC 4180: values that are no text as JSON, an empty cell for null.
 

@@ -9,6 +9,7 @@ from lifecycle.event import Event
 from lifecycle.state.retry import retry_limit
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Amendment, Stage, Workflow
+from lifecycle.sweeps.definition import basis_of, is_sweep
 from lifecycle.words.document import STAGE_FIELDS
 
 #: Fields whose values are objects; a change names the key inside: field → key → old and new.
@@ -81,8 +82,23 @@ def approve(draft: Workflow, event: Event, accepted: Container[str]) -> None:
     draft.scripts = event.data.get("scripts", {})
     amendment.approved_by = event.data.get("approved_by", "user")
     amendment.invalidated_stages = event.data.get("invalidated_stages", [])
+    keeps = keeps_tasks(draft, amendment)
     apply(draft, amendment)
     _mark(draft, amendment)
+    for target in map(draft.stage, amendment.targets):
+        target.keeps_tasks = keeps
+
+
+def keeps_tasks(draft: Workflow, amendment: Amendment) -> bool:
+    """Say whether tasks that are done go on to count: only points or limits change."""
+    if amendment.kind != "parameter_change" or amendment.stage not in draft.stages:
+        return False
+    stage = draft.stages[amendment.stage]
+    if set(amendment.changes) != {"parameters"} or (stage.keep_as and not stage.keeps_tasks):
+        return False
+    new = _changed(stage.parameters, "parameters", amendment.changes["parameters"])
+    both = is_sweep(stage.parameters) and is_sweep(new)
+    return both and basis_of(stage.parameters) == basis_of(new)
 
 
 def apply(draft: Workflow, amendment: Amendment) -> None:

@@ -18,7 +18,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: The fold's own version: a stored state folded by another is not used.
-REDUCER = 7
+REDUCER = 8
 
 
 def evolve(
@@ -159,6 +159,7 @@ _APPLY: dict[str, Apply] = {
     "attempt.relaunched": stages.relaunched,
     "attempt.stopped": stages.stopped,
     "attempt.left": stages.left,
+    "tasks.observed": stages.tasks_observed,
     "leftovers.freed": stages.freed,
     "outputs.recorded": stages.outputs,
     "outputs.archived": stages.archived,

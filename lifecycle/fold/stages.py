@@ -36,7 +36,7 @@ def attempt_started(draft: Workflow, event: Event) -> None:
     stage = draft.stages[data["stage"]]
     if stage.attempts and stage.attempts[-1].is_open:
         _end(stage.attempts[-1], event, "lost")
-    stage.keep_as = None
+    stage.keep_as, stage.keeps_tasks = None, False
     stage.regenerate = False
     # Nobody declared what an earlier attempt happened to leave.
     stage.outputs, stage.found_outputs = stage.declared_outputs, False
@@ -196,6 +196,22 @@ def stopped(draft: Workflow, event: Event) -> None:
     for attempt in draft.stages[event.data["stage"]].attempts:
         if attempt.id == event.data["attempt"]:
             attempt.stopped_at = event.occurred_at
+
+
+def tasks_observed(draft: Workflow, event: Event) -> None:
+    """Where the tasks of a sweep stand."""
+    data = event.data
+    for attempt in draft.stages[data["stage"]].attempts:
+        if attempt.id == data["attempt"]:
+            known = {name: data.get(name, "") for name in ("done", "failed", "lost", "running")}
+            attempt.tasks = {
+                **known,
+                "total": data["total"],
+                "points": data["points"],
+                "ended": data.get("ended", 0),
+                "failures": data.get("failures", []),
+                "record": data.get("record"),
+            }
 
 
 def left(draft: Workflow, event: Event) -> None:

@@ -43,6 +43,7 @@ STAGED: Mapping[str, EventType] = {
     "attempt.relaunched": EventType("AttemptRelaunched"),
     "attempt.stopped": EventType("AttemptStopped"),
     "attempt.left": EventType("AttemptLeft"),
+    "tasks.observed": EventType("TasksObserved"),
     "leftovers.freed": EventType("LeftoversFreed"),
     "outputs.recorded": EventType("OutputsRecorded", 2),
     "outputs.archived": EventType("OutputsArchived"),

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         Check,
         CheckpointRecorded,
         ClaimOverruled,
+        FailedTask,
         FileDigest,
         LeftFile,
         LeftoversFreed,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
         StageReadied,
         StageRetried,
         StageSkipped,
+        TasksObserved,
     )
     from lifecycle.payload.workflow import (
         CostCharged,
@@ -87,10 +89,11 @@ _FAMILIES = {
     "drift": "DriftAdopted DriftDetected DriftKind DriftReverted UnknownField",
     "stage": (
         "AttemptObserved AttemptRelaunched AttemptStarted AttemptStopped AttemptLeft Category "
-        "ChangedFile Check CheckpointRecorded ClaimOverruled FileDigest LeftFile LeftoversFreed "
+        "ChangedFile Check CheckpointRecorded ClaimOverruled FailedTask FileDigest LeftFile "
+        "LeftoversFreed "
         "OutputsArchived OutputsRecorded ResultsAdopted ResultsChanged StageBlocked "
         "StageCompleted StageComputed StageFailed StageInvalidated StageLaunched "
-        "StagePrepared StageReadied StageRetried StageSkipped"
+        "StagePrepared StageReadied StageRetried StageSkipped TasksObserved"
     ),
     "workflow": (
         "CostCharged ExitReason LineImported NoteLogged SessionEnded SessionStarted "

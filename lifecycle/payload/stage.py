@@ -13,7 +13,11 @@ from lifecycle.payload.base import (
     StagePayload,
     Text,
 )
+from lifecycle.words.misfit import RANGES_PATTERN as RANGES
 from lifecycle.words.naming import KEPT_PATTERN
+
+#: Numbers in few letters, such as 0-99,103.
+Ranges = Annotated[str, StringConstraints(pattern=RANGES)]
 
 
 class StageReadied(StagePayload):
@@ -225,6 +229,36 @@ class AttemptStopped(AttemptPayload):
     type: ClassVar[str] = "attempt.stopped"
     ended: list[str]
     reason: Text
+
+
+class FailedTask(BaseModel):
+    """A task of a sweep that failed: its key, its command's exit code, and why in a line."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    key: str
+    exit_code: int | None = None
+    because: str = ""
+
+
+class TasksObserved(AttemptPayload):
+    """Where the tasks of a sweep stand at one look, each named by its place in the map, from 0.
+
+    What earlier attempts have done of the same definition counts. ``points`` is the digest of the
+    keys that the places are of. ``ended`` tasks came to an end in this attempt, well or not.
+    ``failures`` are the first of those that failed in it.
+    ``record`` is the file that tells of every task of the attempt, once it is over.
+    """
+
+    type: ClassVar[str] = "tasks.observed"
+    total: int
+    points: str
+    done: Ranges = ""
+    failed: Ranges = ""
+    lost: Ranges = ""
+    running: Ranges = ""
+    ended: int = 0
+    failures: list[FailedTask] = []
+    record: FileDigest | None = None
 
 
 class LeftFile(BaseModel):

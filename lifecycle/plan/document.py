@@ -15,6 +15,7 @@ from lifecycle.plan import software
 from lifecycle.plan.fields import unknown_in_stage, unknown_in_workflow
 from lifecycle.state.budget import config_problems
 from lifecycle.state.dependencies import find_cycle
+from lifecycle.sweeps import definition as sweep
 from lifecycle.words.document import (
     STAGE_FIELDS,
     WORKFLOW_FIELDS,
@@ -78,7 +79,7 @@ def create(plan: Any, *, created: str, **facts: Any) -> WorkflowCreated:
     model = _validated(plan)
     problems = [*_unknown(plan), *_graph(model), *_backends(model), *_connections(model)]
     problems += [*config_problems(model.session_config), *_statuses(model), *_outputs(model)]
-    problems += _environments(model)
+    problems += [*_environments(model), *_maps(model)]
     if problems:
         raise InvalidPlan(problems)
     document = _document(model, plan, created)
@@ -99,7 +100,7 @@ def definition_problems(plan: dict[str, Any]) -> list[str]:
         return list(error.data["problems"])
     problems = [*_graph(model), *_backends(model), *_connections(model)]
     problems += [*config_problems(model.session_config), *_outputs(model)]
-    return [*problems, *_environments(model)]
+    return [*problems, *_environments(model), *_maps(model)]
 
 
 def defined_stage(definition: dict[str, Any]) -> dict[str, Any]:
@@ -233,6 +234,23 @@ def _environments(plan: Plan) -> Iterator[str]:
         own = stage.parameters.get("environment")
         for problem in software.problems(own) if isinstance(own, dict) else ():
             yield f"{stage.id}.parameters.environment.{problem}"
+
+
+def _maps(plan: Plan) -> Iterator[str]:
+    """Say what is wrong with stages that are computed for many points."""
+    known = {stage.id: stage for stage in plan.stages}
+    for stage in plan.stages:
+        for problem in sweep.problems(stage.id, stage.parameters, stage.outputs):
+            yield f"{stage.id}.{problem}"
+        if not sweep.is_sweep(stage.parameters):
+            continue
+        given: Any = stage.parameters[sweep.MAP]
+        like = given.get("like")
+        other = known.get(like) if isinstance(like, str) else None
+        if isinstance(like, str) and like not in stage.depends_on:
+            yield f"{stage.id}.parameters.map.like: expected a stage of depends_on, found {like!r}"
+        elif other is not None and not sweep.is_sweep(other.parameters):
+            yield f"{stage.id}.parameters.map.like: {like} has no map"
 
 
 def _backends(plan: Plan) -> list[str]:

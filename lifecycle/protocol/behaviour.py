@@ -267,7 +267,7 @@ _BY_RULE: dict[Callable[[Standing, Data], None], str] = {
     _invalidated: "stage.invalidated stage.skipped",
     _blocked: "stage.blocked",
     _started: "attempt.started",
-    _of_attempt: "attempt.observed attempt.relaunched attempt.stopped attempt.left",
+    _of_attempt: "attempt.observed attempt.relaunched attempt.stopped attempt.left tasks.observed",
     _freed: "leftovers.freed",
     _plain: "outputs.recorded outputs.archived checkpoint.recorded results.adopted results.changed",
     _overruled: "claim.overruled",

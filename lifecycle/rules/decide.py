@@ -49,7 +49,9 @@ def decide(state: Workflow | None, command: Payload, at: str) -> Decision:
 
 #: Nothing ever follows from these by themselves. To look for consequences takes time for each
 #: stage that there is, and a look at the disk records these of as many attempts.
-_QUIET = frozenset({"attempt.observed", "attempt.left", "stage.launched", "stage.computed"})
+_QUIET = frozenset(
+    {"attempt.observed", "attempt.left", "stage.launched", "stage.computed", "tasks.observed"}
+)
 
 
 def decide_all(
@@ -189,6 +191,7 @@ _RULES: dict[str, Callable[[Workflow, Any], Decision]] = {
     "attempt.relaunched": stages.relaunch,
     "attempt.stopped": stages.stop,
     "attempt.left": stages.leave,
+    "tasks.observed": stages.observe_tasks,
     "leftovers.freed": stages.free,
     "outputs.recorded": stages.record_outputs,
     "results.adopted": stages.adopt_results,

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from lifecycle.fold.amendments import apply
+from lifecycle.fold.amendments import apply, keeps_tasks
 from lifecycle.rules.impact import Impact
 from lifecycle.state.dependencies import downstream
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
+from lifecycle.sweeps.definition import MAP
+from lifecycle.sweeps.points import points
 
 #: Seconds of computing below which nobody looks for another way.
 _CHEAP = 60.0
@@ -30,6 +32,9 @@ class Foresight:
     again: tuple[tuple[str, float | None], ...] = ()
     #: Completed stages whose results go on to count.
     results_kept: tuple[str, ...] = ()
+    #: Stage whose points alone change → how many of its tasks go on to count, are computed, and
+    #: are kept aside as their points are no more.
+    tasks: tuple[tuple[str, tuple[int, int, int]], ...] = ()
     #: Other ways to the same end, each in a sentence.
     cheaper: tuple[str, ...] = ()
 
@@ -40,6 +45,7 @@ class Foresight:
             "computed_again": dict(self.again),
             "results_kept": list(self.results_kept),
             "cheaper": list(self.cheaper),
+            "tasks": {id_: _counted(*counts) for id_, counts in self.tasks},
         }
 
 
@@ -56,8 +62,26 @@ def foresee(state: Workflow, amendment: Amendment, impact: Impact) -> Foresight:
         blocked=tuple(id_ for id_ in state.stages if id_ in blocked),
         again=tuple((stage.id, _took(stage)) for stage in stages if stage.id in again),
         results_kept=kept,
+        tasks=tuple(_tasks(state, changed, amendment)),
         cheaper=tuple(_cheaper(state, amendment, impact, blocked)),
     )
+
+
+def _counted(kept: int, computed: int, aside: int) -> dict[str, int]:
+    return {"kept": kept, "computed": computed, "set_aside": aside}
+
+
+def _tasks(
+    state: Workflow, changed: Workflow, amendment: Amendment
+) -> Iterator[tuple[str, tuple[int, int, int]]]:
+    """Yield what becomes of the tasks of a sweep; nothing where a file names its points."""
+    if not keeps_tasks(state, amendment) or amendment.stage is None:
+        return
+    maps = [one.stage(amendment.stage).parameters[MAP] for one in (state, changed)]
+    if any(not ("points" in one or "grid" in one or "zip" in one) for one in maps):
+        return
+    before, after = ({point.key for point in points(one)} for one in maps)
+    yield amendment.stage, (len(before & after), len(after - before), len(before - after))
 
 
 def _blocked(state: Workflow, changed: Workflow, amendment: Amendment) -> set[str]:

@@ -136,7 +136,8 @@ def _recoveries(stage: Stage) -> int:
     """Count the recoveries in the unbroken run of recovered attempts at the end."""
     count = 0
     for attempt in reversed(stage.attempts):
-        if attempt.recovers is None:
+        # Of a sweep only those count in which not one task came to its end.
+        if attempt.recovers is None or (attempt.tasks or {}).get("ended"):
             return count
         count += 1
     return count
@@ -358,6 +359,17 @@ def leave(state: Workflow, command: p.AttemptLeft) -> Decision:
         raise AttemptMismatch(stage.id, newest, command.attempt, "the stage has no such attempt")
     files = [file.model_dump() for file in command.files]
     return [] if attempt.left == files else [command]
+
+
+def observe_tasks(state: Workflow, command: p.TasksObserved) -> Decision:
+    """Record where the tasks of a sweep stand, unless the newest look said the same."""
+    stage = state.stage(command.stage)
+    attempt = next((one for one in stage.attempts if one.id == command.attempt), None)
+    if attempt is None:
+        newest = stage.attempt.id if stage.attempt else None
+        raise AttemptMismatch(stage.id, newest, command.attempt, "the stage has no such attempt")
+    known = command.model_dump(mode="json", exclude={"stage", "attempt"})
+    return [] if attempt.tasks == known else [command]
 
 
 def free(state: Workflow, command: p.LeftoversFreed) -> Decision:

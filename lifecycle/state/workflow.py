@@ -65,6 +65,8 @@ class Attempt:
     inputs: list[dict[str, Any]] = field(default_factory=list)
     #: The files that it left, as `LeftFile` has them.
     left: list[dict[str, Any]] = field(default_factory=list)
+    #: Where the tasks of a sweep stood when they were last looked at, as `TasksObserved` has it.
+    tasks: dict[str, Any] | None = None
 
     @property
     def name(self) -> str:
@@ -126,6 +128,8 @@ class Stage:
     #: How many times its folder was kept as ``stage-N.vK``; the name it is still to be kept under.
     kept: int = 0
     keep_as: str | None = None
+    #: Of a sweep whose points alone have changed: tasks that are done stay where they are.
+    keeps_tasks: bool = False
     #: The submission is to be built anew: what it was built from has changed.
     regenerate: bool = False
     #: What the newest retry put right.

@@ -6,6 +6,9 @@ from typing import Any
 
 from lifecycle.words.naming import KEPT_PATTERN, STAGE_PATTERN
 
+#: Numbers as ranges; `lifecycle.sweeps.ranges` reads and writes them.
+RANGES_PATTERN = r"^$|^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"
+
 #: Pattern of a text → what such a text is.
 _PATTERNS = {
     STAGE_PATTERN: (
@@ -24,6 +27,7 @@ _PATTERNS = {
         "64 of them"
     ),
     r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$": "a number as JSON spells it, such as 1e-4",
+    RANGES_PATTERN: "numbers as ranges, such as 0-99,103",
     r"^[^\r\n]+$": "text of one line",
     r"^[^\x00\r\n]+$": "a path of one line",
 }

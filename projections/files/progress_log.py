@@ -285,6 +285,17 @@ def _left(data: dict[str, Any], state: Workflow) -> str:
     return f"{data['stage']}: {data['attempt']} left {names}{count}{where}"
 
 
+def _tasks(data: dict[str, Any], state: Workflow) -> str | None:
+    if data.get("record") is None:
+        return None  # a look on the way; the state has where it stands
+    from projections.words.sweeps import counts_of  # only where a stage has a map
+
+    counts = counts_of(data)
+    said = [f"{number:,} {name}" for name, number in counts.items() if number and name != "done"]
+    told = ", ".join([f"{counts['done']:,} of {data['total']:,} tasks done", *said])
+    return f"{data['stage']}: {data['attempt']}: {told}"
+
+
 def _outputs(data: dict[str, Any], state: Workflow) -> str:
     return f"{data['stage']}: outputs: {', '.join(data['outputs']) or 'none'}"
 
@@ -406,6 +417,7 @@ _MESSAGES: dict[str, Callable[[dict[str, Any], Workflow], str | None]] = {
     "attempt.relaunched": _relaunched,
     "attempt.stopped": _stopped,
     "attempt.left": _left,
+    "tasks.observed": _tasks,
     "outputs.recorded": _outputs,
     "results.adopted": _adopted,
     "claim.overruled": _overruled,

@@ -47,6 +47,7 @@ def following(
         # Of a command that failed its own exit code and words say more than that it did.
         known = found.name == "TASK_FAILED"
         error = reason_of(attempt) if known else f"{found.reason}: {reason_of(attempt)}"
+        error = found.reason if found.name == "TASKS_FAILED" else error
         failure = _failed(stage, recorded, error)
         commands.append(failure.model_copy(update={"exit_code": _exit_code(finding)}))
     elif found.action is Action.LOST and not can_recover(stage):
@@ -84,9 +85,15 @@ def _computed(
         stage=stage.id,
         attempt=recorded.id,
         exit_code=0,
-        detail=f"{recorded.id}, exit 0",
+        detail=_detail(recorded, finding),
         facts={name: value for name, value in known.items() if value},
     )
+
+
+def _detail(recorded: Recorded, finding: Finding) -> str:
+    if finding.verdict.name == "TASKS_DONE":
+        return f"{recorded.id}: {finding.verdict.reason}"
+    return f"{recorded.id}, exit 0"
 
 
 def _exit_code(finding: Finding) -> int | None:

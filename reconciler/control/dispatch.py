@@ -14,7 +14,8 @@ from lifecycle.payload import models as p
 from lifecycle.plan.software import problems, wanted
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from reconciler.attempt.markers import check_inputs, clear_stale, digests, set_aside
+from lifecycle.sweeps.definition import DONE, is_sweep, table_of
+from reconciler.attempt.markers import Input, check_inputs, clear_stale, digests, set_aside
 from reconciler.attempt.paths import Attempt
 from reconciler.context import Jobs
 from reconciler.control.ending_attempts import stop_all, stop_earlier
@@ -60,6 +61,20 @@ class NoStageCommand(Refused):
         )
 
 
+class NoDiagnosticRun(Refused):
+    """A diagnostic run of a stage whose tasks tell each for itself why they failed."""
+
+    code = "no_diagnostic_run"
+
+    def __init__(self, stage: str) -> None:
+        super().__init__(
+            f"{stage} has a map: what its tasks printed is kept, so no run is needed to see it. "
+            f"`wfctl tasks {stage} --failed` lists those that failed, `wfctl logs {stage} --task "
+            "KEY` shows one.",
+            stage=stage,
+        )
+
+
 def dispatch(
     jobs: Jobs, id_: str, *, sync: bool, options: WriteOptions, diagnostic: bool = False
 ) -> Outcome:
@@ -74,6 +89,8 @@ def dispatch(
     state = jobs.service.state()
     stage = state.stage(id_)
     _check_outputs(jobs, stage)
+    if diagnostic and is_sweep(stage.parameters):
+        raise NoDiagnosticRun(id_)
     mode = _mode(jobs, sync)
     content = {"dispatch": id_, "sync": sync} | ({"diagnostic": True} if diagnostic else {})
     options = replace(options, content=content)
@@ -113,8 +130,10 @@ def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnosti
     check_results(jobs.root, state, stage)
     stop_earlier(jobs, stage)
     check_strangers(jobs, state, stage)
+    state = _closed(jobs, state, id_)
+    stage = state.stage(id_)
     previous = stage.attempt.name if stage.attempt else None
-    kept = _make_room(jobs, stage, previous)
+    kept = _make_room(jobs, state, stage, previous)
     attempt = jobs.attempt(state, stage, _next_id(stage), diagnostic=diagnostic)
     command = _prepared(jobs, state, stage, attempt, mode, diagnostic)
     outcome = jobs.service.handle(command, options=options)
@@ -126,6 +145,18 @@ def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnosti
     check_recorded(recorded)
     launch(jobs, recorded, mode)
     return outcome
+
+
+def _closed(jobs: Jobs, state: Workflow, id_: str) -> Workflow:
+    """Record what became of the tasks of attempts that somebody ended; return the state then."""
+    if not is_sweep(state.stage(id_).parameters):
+        return state
+    from reconciler.sweep import judging  # only where a stage has tasks
+
+    for attempt in judging.unclosed(jobs.root, state, state.stage(id_)):
+        jobs.record(judging.close(jobs.root, state, state.stage(id_), attempt))
+        state = jobs.service.state()
+    return state
 
 
 def _idle(stage: Stage) -> list[Stage]:
@@ -153,13 +184,19 @@ def _prepared(
         raise
 
 
-def _make_room(jobs: Jobs, stage: Stage, previous: str | None) -> bool:
+def _make_room(jobs: Jobs, state: Workflow, stage: Stage, previous: str | None) -> bool:
     """Keep what an amendment made stale, before anything new is written in its place.
 
     Returns whether there is a kept folder now that the log has not told of.
     """
     left = [*stage.outputs, *_left_behind(stage)]
-    kept = stage.keep_as is not None and keep(jobs.root, stage.id, stage.keep_as, left)
+    if stage.keeps_tasks:
+        from reconciler.sweep import removed
+
+        kept = removed.keep(jobs.root, state, stage)
+    else:
+        left += [f"{stage.id}/{DONE}"] if is_sweep(stage.parameters) else []
+        kept = stage.keep_as is not None and keep(jobs.root, stage.id, stage.keep_as, left)
     prepared = f"{stage.id}/submission.json"
     if _is_built_anew(stage) and set_aside(jobs.root, stage.id, prepared, previous):
         jobs.say(f"{prepared} was made for earlier parameters; it is built anew", stage=stage.id)
@@ -169,7 +206,9 @@ def _make_room(jobs: Jobs, stage: Stage, previous: str | None) -> bool:
 def in_the_way(stage: Stage, attempt: Attempt) -> list[str]:
     """Return what earlier attempts wrote where a new one writes, but for what that one reads."""
     read = set(forward(attempt))
-    return [*stage.outputs, *(path for path in stage.left_in_place if path not in read)]
+    tables = table_of(stage.id) if is_sweep(stage.parameters) else ()
+    left = [path for path in stage.left_in_place if path not in read]
+    return list(dict.fromkeys([*stage.outputs, *tables, *left]))
 
 
 def _left_behind(stage: Stage) -> list[str]:
@@ -242,7 +281,10 @@ def prepare(
     carried = None if diagnostic else carry.to_carry(jobs, stage)
     if diagnostic:
         given = kept_diagnostic(attempt, given)
-    sha256 = _carrying(jobs, attempt, given, carried)
+    if is_sweep(stage.parameters):
+        sha256 = _sharing_out(jobs, state, stage, attempt, given, inputs, recovers)
+    else:
+        sha256 = _carrying(jobs, attempt, given, carried)
     own = f"{stage.id}/.attempts/"
     paths = [path for path in forward(attempt) if path not in needed and not path.startswith(own)]
     sent = digests(jobs.root, paths)
@@ -253,6 +295,26 @@ def prepare(
     if carried is not None:
         known |= {"carried": list(carried.files), "carried_from": carried.source}
     return _command(attempt, mode, sha256, **known)
+
+
+def _sharing_out(
+    jobs: Jobs,
+    state: Workflow,
+    stage: Stage,
+    attempt: Attempt,
+    given: dict[str, Any],
+    inputs: Sequence[Input],
+    recovers: str | None,
+) -> str:
+    """Write what the attempt of a sweep submits, with its tasks; return its digest."""
+    from reconciler.sweep.assignment import assigned, drop
+
+    try:
+        sent = assigned(jobs.root, state, stage, attempt, given, inputs, recovers)
+        return jobs.runner.prepare(attempt, sent)
+    except BaseException:
+        drop(attempt)
+        raise
 
 
 def _carrying(
@@ -273,6 +335,10 @@ def _check(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> None:
     """Raise what preparing an attempt of the stage would raise, and write nothing."""
     check_pinned(jobs, state, stage.id)
     check_inputs(jobs.root, _needed(state, stage))
+    if is_sweep(stage.parameters):
+        from reconciler.sweep.points import points_of
+
+        points_of(jobs.root, state, stage)
     given = submission_of(jobs, state, stage, anew=_is_built_anew(stage))
     attempt = jobs.attempt(state, stage, _next_id(stage), diagnostic=diagnostic)
     jobs.runner.check(attempt, diagnostic_of(given) if diagnostic else given)

@@ -10,6 +10,7 @@ from typing import Any
 from lifecycle.rules.stages import can_recover
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.sweeps.definition import is_sweep
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.paths import Attempt
 from reconciler.context import Jobs
@@ -147,6 +148,10 @@ def _finding(
         found = taken_over.verdict_of(evidence, state, stage)
     else:
         found = verdict(evidence)
+    if is_sweep(stage.parameters) and not recorded.taken_over:
+        from reconciler.sweep.judging import judged  # only where a stage has tasks
+
+        found = judged(jobs.root, state, stage, found)
     if found.name == "ELSEWHERE" and was_here(jobs.service.root, recorded.root, recorded.host):
         evidence, found = moved.judged(evidence)
     elif found.name == "ELSEWHERE" and (original := original_of(jobs.service.root)) is not None:

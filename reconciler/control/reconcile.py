@@ -14,6 +14,7 @@ from lifecycle.errors import LifecycleError
 from lifecycle.payload import models as p
 from lifecycle.rules.stages import can_recover
 from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.sweeps.definition import is_sweep
 from reconciler.attempt.markers import clear_stale
 from reconciler.attempt.paths import Attempt
 from reconciler.context import Jobs
@@ -39,7 +40,7 @@ from reconciler.port import Facts, Mode
 from reconciler.submission.software import versions
 from reconciler.verdict.diagnosis import diagnose, diagnosed
 from reconciler.verdict.failure import why
-from reconciler.verdict.table import Action, Verdict
+from reconciler.verdict.table import OF_TASKS, Action, Verdict
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -96,7 +97,9 @@ def _recorded(jobs: Jobs, state: Workflow, findings: Sequence[Finding]) -> set[s
 
 
 def _is_news(stage: Stage, finding: Finding) -> bool:
-    """Whether a finding leads to anything but asking again."""
+    """Whether a finding leads to anything but asking again; of tasks it may at every look."""
+    if is_sweep(stage.parameters) and finding.verdict.action is Action.WAIT:
+        return True
     found, newest = finding.verdict, stage.attempts[-1]
     known = (found.name, found.row, found.reason) == (newest.verdict, newest.row, newest.reason)
     idle = found.action in (Action.WAIT, Action.UNKNOWN)
@@ -106,8 +109,10 @@ def _is_news(stage: Stage, finding: Finding) -> bool:
 def _starts(stage: Stage, finding: Finding) -> bool:
     """Whether a process is started for what was found."""
     action = finding.verdict.action
-    return action in (Action.ATTACH, Action.LAUNCH) or (
-        action is Action.LOST and can_recover(stage)
+    return (
+        action in (Action.ATTACH, Action.LAUNCH)
+        or (action is Action.LOST and can_recover(stage))
+        or _has_tasks_to_close(stage, finding)
     )
 
 
@@ -136,10 +141,30 @@ def _settle(jobs: Jobs, finding: Finding) -> Finding | None:
             bring_back(newest_attempt(jobs, state, stage))
             now = look(jobs, state, stage)
         try:
+            if _has_tasks_to_close(stage, now):
+                state, stage, now = _with_tasks(jobs, state, stage, now)
             _carry_out(jobs, state, stage, now)
         except (ReconcilerError, OSError) as error:
             return _hindered(jobs, now, error)
         return now
+
+
+def _has_tasks_to_close(stage: Stage, now: Finding) -> bool:
+    """Whether the attempt of a sweep is over, and its tasks are to be recorded."""
+    return is_sweep(stage.parameters) and now.verdict.name in OF_TASKS
+
+
+def _with_tasks(
+    jobs: Jobs, state: Workflow, stage: Stage, now: Finding
+) -> tuple[Workflow, Stage, Finding]:
+    """Record what became of the tasks of an attempt that is over; return what is so then."""
+    from reconciler.sweep import judging  # only where a stage has tasks
+
+    attempt = newest_attempt(jobs, state, stage)
+    jobs.record(judging.close(jobs.root, state, stage, attempt))
+    state = jobs.service.state()
+    stage = state.stage(stage.id)
+    return state, stage, look(jobs, state, stage, again=now.evidence.looked_twice)
 
 
 def _is_ours_to_collect(now: Finding) -> bool:
@@ -182,8 +207,19 @@ def _asked(jobs: Jobs, state: Workflow, finding: Finding) -> list[tuple[Payload,
     ends = [_diagnosed(c, finding, attempt) for c in planned]
     # What was left comes before the end, which may make it the outputs.
     launch_, rest = ends[: int(unrecorded)], ends[int(unrecorded) :]
-    commands = [*observed(stage, finding), *launch_, *left, *rest]
+    seen = _tasks_seen(jobs, state, stage, finding)
+    commands = [*observed(stage, finding), *launch_, *seen, *left, *rest]
     return [(command, when(command, finding)) for command in commands]
+
+
+def _tasks_seen(jobs: Jobs, state: Workflow, stage: Stage, finding: Finding) -> list[Payload]:
+    """Return the command that records how far the tasks of a sweep under way have come."""
+    if not is_sweep(stage.parameters) or finding.verdict.action not in (Action.WAIT, Action.ATTACH):
+        return []
+    from reconciler.sweep import judging
+
+    attempt = newest_attempt(jobs, state, stage)
+    return [*judging.progress(jobs.root, state, stage, attempt)]
 
 
 def _left(state: Workflow, stage: Stage, finding: Finding, attempt: Attempt) -> list[Payload]:

@@ -20,7 +20,7 @@ from service.root.disk import sync_folder, write_whole
 
 _NAME = re.compile(KEPT_PATTERN, re.ASCII)
 #: Says in a kept folder which keeping it came from.
-_LABEL = ".kept-as"
+LABEL = ".kept-as"
 #: What an attempt leaves behind beside its outputs.
 _OF_ATTEMPTS = frozenset(
     {
@@ -30,7 +30,7 @@ _OF_ATTEMPTS = frozenset(
         "dpdisp-run.sh",
         "log",
         "err",
-        _LABEL,
+        LABEL,
         *MARKERS,
     }
 )
@@ -65,14 +65,14 @@ def keep(root: Path, stage: str, kept_as: str, outputs: Iterable[str]) -> bool:
         if not folder.is_dir():
             return False
         _copy(folder, new, _within(stage, outputs))
-        write_whole(folder / _LABEL, f"{kept_as}\n".encode())
+        write_whole(folder / LABEL, f"{kept_as}\n".encode())
         folder.rename(kept)
         sync_folder(root)
     elif not _is_ours(kept, kept_as):
         if not _was_moved(folder, kept):
             raise KeptFolderTaken(stage, kept)
         _copy(kept, new, _within(stage, outputs))
-        write_whole(kept / _LABEL, f"{kept_as}\n".encode())
+        write_whole(kept / LABEL, f"{kept_as}\n".encode())
     if new.is_dir():
         if folder.exists() and not _is_empty(folder):
             raise KeptFolderTaken(stage, folder)
@@ -101,7 +101,7 @@ def _within(stage: str, paths: Iterable[str]) -> frozenset[str]:
 
 
 def _is_ours(kept: Path, kept_as: str) -> bool:
-    label = kept / _LABEL
+    label = kept / LABEL
     return label.is_file() and label.read_text() == f"{kept_as}\n"
 
 
@@ -112,7 +112,7 @@ def _copy(folder: Path, new: Path, outputs: frozenset[str]) -> None:
 
     def ignored(where: str, names: list[str]) -> set[str]:
         found = {name for name in names if os.path.normpath(f"{where}/{name}") in left_out}
-        found |= {name for name in names if name.startswith(f".{_LABEL}.")}  # of a crash
+        found |= {name for name in names if name.startswith(f".{LABEL}.")}  # of a crash
         return found | (_OF_ATTEMPTS & set(names) if where == top else set())
 
     shutil.copytree(folder, new, symlinks=True, ignore=ignored)

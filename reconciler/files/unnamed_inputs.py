@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lifecycle.errors import Refused
 from lifecycle.state.workflow import Stage
+from lifecycle.sweeps.definition import DONE, is_sweep, table_of
 from reconciler.attempt.markers import MARKERS
 from reconciler.files.by_hand import SUBMISSION, WRAPPER
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
@@ -50,6 +51,8 @@ def files_beside(root: Path, stage: Stage) -> list[str]:
     are. Raises `TooMuchBeside`.
     """
     taken = [*stage.outputs, *stage.inputs, *stage.left_in_place]
+    if is_sweep(stage.parameters):
+        taken += [*table_of(stage.id), f"{stage.id}/{DONE}"]
     found = [
         (path, size)
         for path, size in _below(root / stage.id)

@@ -27,6 +27,9 @@ from reconciler.submission import fields as shape
 #: What DPDispatcher calls the standard output and error of a task.
 OUTPUT_LOG, ERROR_LOG = "log", "err"
 
+#: The variable that names the folder of an attempt's tasks, where its stage has a map.
+TASKS = "WFCTL_TASKS"
+
 #: Values of a remote_profile that must not stand in a file of the workflow.
 _SECRETS = ("password", "passphrase", "totp_secret")
 
@@ -146,6 +149,10 @@ def for_attempt(
     resources = _object(result, "resources")
     known = {**(described or {}), **given}
     place = _place(known, attempt)
+    if place.is_far and TASKS in (resources.get("envs") or {}):
+        remedy = "Run the stage where its files lie, or leave out parameters.map."
+        expected = "one of this machine's file system for a stage with a map"
+        raise UnusableSubmission("machine.context_type", expected, place.context_type, remedy)
     directives.check(place.batch_type, resources)
     result["machine"] = _attempt_machine(given, known, attempt, place)
     result["resources"] = _attempt_resources(resources, attempt, place)

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from lifecycle.sweeps.definition import own_parameters
+
 PREFIX = "WFCTL_PARAM_"
 _NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
 #: What tells wfctl how to run a stage is no parameter of the computation.
@@ -24,6 +26,6 @@ def environment(parameters: Mapping[str, Any]) -> dict[str, str]:
     """
     return {
         f"{PREFIX}{name}": value if isinstance(value, str) else json.dumps(value)
-        for name, value in parameters.items()
+        for name, value in own_parameters(parameters).items()
         if isinstance(value, str | int | float) and _NAME.fullmatch(name) and name not in _OURS
     }

@@ -20,6 +20,8 @@ from reconciler.evidence import absence
 from reconciler.evidence.collect import Evidence, Presence
 from reconciler.host.scheduler import EXCEEDED, TAKEN
 
+#: The verdicts that the tasks of an attempt come to, whatever became of its jobs.
+OF_TASKS = frozenset({"TASKS_REMAIN", "TASKS_DONE", "TASKS_FAILED"})
 #: DPDispatcher's words for a job that its scheduler has ended with, or knows nothing of.
 _STATES_GONE = (4, 7)
 #: The exit code of a monitor that had no answer from a machine or scheduler.

@@ -15,6 +15,7 @@ from lifecycle import errors as rules
 from lifecycle.machines import errors as machines
 from reconciler import errors as jobs
 from reconciler.control import dispatch
+from reconciler.sweep import points as sweeps
 from service import errors as use
 from service.machines import errors as use_machines
 from service.proofs import errors as proofs
@@ -63,6 +64,9 @@ CHOSEN: dict[type[Exception], int] = {
     rules.NothingLeft: REFUSED,
     rules.NeedsConsent: NEEDS_PERSON,
     dispatch.NoStageCommand: REFUSED,
+    dispatch.NoDiagnosticRun: REFUSED,
+    sweeps.ChangedMap: REFUSED,
+    sweeps.UnfitMap: REFUSED,
     use.NoRoot: NOT_FOUND,
     use.RootExists: CONFLICT,
     use.WorkflowExists: CONFLICT,

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from agents.answers import BOUND, answer_of, fitted
 
 TEXTS = st.one_of(st.text(max_size=30), st.integers(1, 9000).map(lambda n: "é" * n))
+LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), TEXTS)
+#: Long lists are of short texts: one in another would hold more bytes than any command prints.
+MANY = st.tuples(st.text(max_size=30), st.integers(1, 3000)).map(lambda many: [many[0]] * many[1])
 VALUES = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), TEXTS),
+    st.one_of(LEAVES, MANY),
     lambda inner: st.one_of(
         st.lists(inner, max_size=8),
         st.dictionaries(TEXTS, inner, max_size=8),
-        st.tuples(inner, st.integers(1, 3000)).map(lambda many: [many[0]] * many[1]),
     ),
     max_leaves=12,
 )

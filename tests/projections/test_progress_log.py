@@ -138,6 +138,21 @@ SPELLING: dict[str, tuple[list[Payload], str]] = {
         [attempt(), p.AttemptRelaunched(**ATTEMPT, mode="tmux", reason="monitor gone")],
         "Recovering stage-1: re-launching DPDispatcher",
     ),
+    "tasks.observed": (
+        [
+            attempt(),
+            p.TasksObserved(**ATTEMPT, total=6, points="a", running="0-5"),
+            p.TasksObserved(
+                **ATTEMPT,
+                total=6,
+                points="a",
+                done="0-2,4",
+                failed="3",
+                record=p.FileDigest(path="r", size=1, sha256="b"),
+            ),
+        ],
+        "stage-1: att-0001: 4 of 6 tasks done, 1 failed, 1 waiting",
+    ),
     "attempt.left": (
         [
             attempt(),

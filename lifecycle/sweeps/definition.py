@@ -1,0 +1,197 @@
+"""What a stage says of its tasks, beside its map: their outputs, limits and numbers. Pure.
+
+A stage with an object as ``parameters.map`` is a sweep: its command is run once for each point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lifecycle.words.naming import stays_below
+
+MAP = "map"
+#: The folder in a stage's folder that holds a folder for each task that is done.
+DONE = "tasks"
+#: The ways to name points, of which a map has one.
+WAYS = ("points", "grid", "zip", "file", "like")
+#: What steers tasks and changes no result: an amendment of these alone leaves tasks as they are.
+OF_SWEEP = ("task_outputs", "task_verify", "task_retries", "tolerate", "at_once", "metrics")
+#: Of them those by which a task that is done may be none.
+_JUDGING = frozenset({"task_outputs", "task_verify"})
+#: Tasks that run at once where nobody says how many.
+AT_ONCE = 8
+_OPTIONS = frozenset({*WAYS, "sha256", "order", "folders"})
+#: Parameters of a stage that mean nothing for one with a map.
+_OF_ONE = ("backward_files", "carry")
+_HEX = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What holds for every task of a sweep; ``outputs`` and ``metrics`` are below its folder.
+
+    ``metrics`` are by name the file and the JSON pointer of a number.
+    """
+
+    outputs: tuple[str, ...]
+    verify: str | None
+    retries: int
+    tolerate: float
+    at_once: int
+    metrics: Mapping[str, tuple[str, str]]
+
+
+def is_sweep(parameters: Mapping[str, Any]) -> bool:
+    """Whether a stage's command is run once for each point of a map."""
+    return isinstance(parameters.get(MAP), dict)
+
+
+def sweep_of(parameters: Mapping[str, Any]) -> Sweep:
+    """Return what holds for every task of a stage, whose parameters were found usable."""
+    metrics = parameters.get("metrics") or {}
+    return Sweep(
+        outputs=tuple(parameters.get("task_outputs") or ()),
+        verify=parameters.get("task_verify"),
+        retries=parameters.get("task_retries") or 0,
+        tolerate=parameters.get("tolerate") or 0.0,
+        at_once=parameters.get("at_once") or AT_ONCE,
+        metrics={name: (m.partition("#")[0], m.partition("#")[2]) for name, m in metrics.items()},
+    )
+
+
+def own_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that every task sees: all but what steers the sweep."""
+    if not is_sweep(parameters):
+        return dict(parameters)
+    return {k: v for k, v in parameters.items() if k != MAP and k not in OF_SWEEP}
+
+
+def basis_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a task's result rests on, its point and the inputs aside."""
+    aside = {MAP, "verify", "expected_seconds", "resource_overrides", *OF_SWEEP} - _JUDGING
+    return {name: value for name, value in parameters.items() if name not in aside}
+
+
+def table_of(stage: str) -> tuple[str, str]:
+    """Return the table of a sweep's tasks, as CSV and as JSON, relative to the root."""
+    return f"{stage}/tasks.csv", f"{stage}/tasks.json"
+
+
+def problems(stage: str, parameters: Mapping[str, Any], outputs: list[str]) -> Iterator[str]:
+    """Say what is wrong with the map of a stage and what stands with it; nothing without a map."""
+    if not is_sweep(parameters):
+        return
+    given = parameters[MAP]
+    wrong = [*_of_map(given)]
+    yield from wrong
+    yield from _of_points(given, parameters) if not wrong else ()
+    yield from _of_tasks(parameters)
+    if not parameters.get("command"):
+        yield "parameters.map: expected a command beside it, which is run for each point"
+    for name in _OF_ONE:
+        if parameters.get(name) is not None:
+            yield f"parameters.{name}: it has no meaning beside a map; leave it out"
+    tables = table_of(stage)
+    if not outputs or not set(outputs) <= set(tables):
+        yield (
+            f"outputs: expected {tables[0]} or {tables[1]}, the table of all tasks; what one task "
+            "leaves belongs into parameters.task_outputs"
+        )
+
+
+def _of_map(given: Mapping[str, Any]) -> Iterator[str]:
+    ways = [way for way in WAYS if way in given]
+    if len(ways) != 1:
+        found = ", ".join(ways) or "none"
+        yield f"parameters.map: expected one of {', '.join(WAYS)}, found {found}"
+    for name in set(given) - _OPTIONS:
+        yield f"parameters.map.{name}: unknown field; expected {', '.join(sorted(_OPTIONS))}"
+    if given.get("folders", "named") not in ("named", "digest"):
+        yield f"parameters.map.folders: expected named or digest, found {given['folders']!r}"
+    if "like" in given and "folders" in given:
+        yield "parameters.map.folders: the folders are called as those of the stage in like"
+    for name in ("file", "like", "order"):
+        if name in given and not (isinstance(given[name], str) and given[name]):
+            yield f"parameters.map.{name}: expected text, found {given[name]!r:.60}"
+    yield from _of_file(given)
+
+
+def _of_file(given: Mapping[str, Any]) -> Iterator[str]:
+    digest, path = given.get("sha256"), given.get("file")
+    if "file" not in given:
+        if digest is not None:
+            yield "parameters.map.sha256: it has no meaning without file"
+        return
+    if isinstance(path, str) and not path.endswith((".csv", ".jsonl")):
+        yield f"parameters.map.file: expected a name that ends with .csv or .jsonl, found {path}"
+    if isinstance(path, str) and not stays_below(path):
+        yield f"parameters.map.file: expected a path below the root, found {path}"
+    if not isinstance(digest, str) or len(digest) != 64 or set(digest) - _HEX:
+        yield (
+            "parameters.map.sha256: expected the digest of the file, 64 hexadecimal digits, as "
+            f"`sha256sum {path}` prints it"
+        )
+
+
+def _of_points(given: Mapping[str, Any], parameters: Mapping[str, Any]) -> Iterator[str]:
+    if "file" in given or "like" in given:
+        return
+    from lifecycle.sweeps.points import UnusableMap, points  # only where a definition is written
+
+    try:
+        found = points(given)
+    except UnusableMap as error:
+        yield f"parameters.map: {error}"
+        return
+    for name in found[0].values:
+        if name in parameters:
+            yield f"parameters.{name}: the map gives {name} to each task; expected it in one place"
+
+
+def _of_tasks(parameters: Mapping[str, Any]) -> Iterator[str]:
+    outputs = parameters.get("task_outputs")
+    if outputs is not None and not _are_paths(outputs):
+        yield f"parameters.task_outputs: expected paths in a task's folder, found {outputs!r:.80}"
+    verify = parameters.get("task_verify")
+    if verify is not None and not (isinstance(verify, str) and verify.strip()):
+        yield f"parameters.task_verify: expected a command, found {verify!r:.60}"
+    yield from _whole(parameters, "task_retries", 0, 10)
+    yield from _whole(parameters, "at_once", 1, 1000)
+    share = parameters.get("tolerate")
+    if share is not None and not (_is_number(share) and 0 <= share < 1):
+        yield f"parameters.tolerate: expected a share from 0 to below 1, found {share!r:.60}"
+    yield from _of_metrics(parameters.get("metrics"))
+
+
+def _are_paths(outputs: Any) -> bool:
+    return isinstance(outputs, list) and all(
+        isinstance(path, str) and path and stays_below(path) for path in outputs
+    )
+
+
+def _whole(parameters: Mapping[str, Any], name: str, least: int, most: int) -> Iterator[str]:
+    value = parameters.get(name)
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if value is not None and not (whole and least <= value <= most):
+        yield f"parameters.{name}: expected a whole number from {least} to {most}, found {value!r}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _of_metrics(given: Any) -> Iterator[str]:
+    if given is None:
+        return
+    if not isinstance(given, dict):
+        yield f"parameters.metrics: expected an object of names and places, found {given!r:.60}"
+        return
+    for name, place in given.items():
+        path, _, pointer = place.partition("#") if isinstance(place, str) else ("", "", "")
+        if not (path.endswith(".json") and stays_below(path) and pointer.startswith("/")):
+            yield (
+                f"parameters.metrics.{name}: expected a JSON file and a place in it, such as "
+                f"fit.json#/tc, found {place!r:.60}"
+            )

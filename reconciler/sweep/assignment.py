@@ -1,0 +1,182 @@
+"""The tasks that an attempt is given: written into its folder, and the submission that runs them.
+
+DPDispatcher gets a job for each worker, and the workers share the tasks out among themselves: a
+job that is killed takes one task with it, and waits for none.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from eventstore.private import make_folder
+from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.sweeps.definition import MAP, Sweep, sweep_of
+from lifecycle.sweeps.points import Point, spelled
+from reconciler.attempt.markers import Input, digests
+from reconciler.attempt.paths import Attempt
+from reconciler.errors import UnusableSubmission
+from reconciler.submission.parameters import PREFIX
+from reconciler.sweep.place import Place, done_folder, place_of
+from reconciler.sweep.points import digest_of, points_of
+from reconciler.sweep.tasks import Task, definition_of, tasks_of, to_compute
+from service.root.disk import write_whole
+from service.root.root import MARKER
+
+_WORKER = Path(__file__).parent / "worker.sh"
+#: Folders that the workers put something into.
+_FOLDERS = ("claims", "failed", "lost", "aside")
+#: What the attempt's submission vouches for by its digest.
+_VOUCHED = ("list", "outputs", "command.sh", "verify.sh", "worker.sh")
+
+
+def assigned(
+    root: Path,
+    state: Workflow,
+    stage: Stage,
+    attempt: Attempt,
+    given: Mapping[str, Any],
+    inputs: Sequence[Input],
+    recovers: str | None,
+) -> dict[str, Any]:
+    """Write the tasks of an attempt into its folder; return the submission that runs them.
+
+    What an earlier attempt has done of the same definition and the same inputs is not given again.
+    Raises as `points_of`, and UnusableSubmission.
+    """
+    task = _one_task(given)
+    every = points_of(root, state, stage)
+    basis = _basis(root, stage, given, inputs)
+    todo = to_compute(_known(root, state, stage, basis), stage, recovers)
+    place = place_of(attempt)
+    _make(attempt, place)
+    _write(place, "command.sh", f"{task['command']}\n")
+    what = sweep_of(stage.parameters)
+    _write(place, "outputs", "".join(f"{path}\n" for path in what.outputs))
+    if what.verify is not None:
+        _write(place, "verify.sh", f"{what.verify}\n")
+    _write(place, "worker.sh", _WORKER.read_text(encoding="utf-8"))
+    _write(place, "list", "".join(_lines(every, {one.point.key for one in todo})))
+    head = {
+        "definition": definition_of(stage),
+        "basis": basis,
+        "points": digest_of(every),
+        "keys": {p.folder: p.key for p in every if p.folder != p.key},
+    }
+    write_whole(place.head, json.dumps(head).encode() + b"\n")
+    done_folder(root, stage.id).mkdir(exist_ok=True)
+    return _sending(given, attempt, place, _workers(given, what, len(todo)))
+
+
+def drop(attempt: Attempt) -> None:
+    """Take away the tasks of an attempt that came to nothing; nobody else has written there."""
+    shutil.rmtree(place_of(attempt).folder, ignore_errors=True)
+
+
+def _one_task(given: Mapping[str, Any]) -> dict[str, Any]:
+    tasks = given.get("task_list", [])
+    if len(tasks) != 1 or not isinstance(tasks[0].get("command"), str):
+        remedy = "A map runs one command for each point; take submission.json away."
+        raise UnusableSubmission("task_list", "one task with a command", len(tasks), remedy)
+    task: dict[str, Any] = tasks[0]
+    return task
+
+
+def _basis(root: Path, stage: Stage, given: Mapping[str, Any], inputs: Sequence[Input]) -> str:
+    """Return the digest of what every task is computed from; the file of points names them only."""
+    (task,) = given["task_list"]
+    own = [f"{stage.id}/{path}" for path in task.get("forward_files") or []]
+    sent = [str(p.relative_to(root)) for pattern in own for p in sorted(root.glob(pattern))]
+    files = {one.path: one.sha256 for one in (*inputs, *digests(root, sent))}
+    files.pop(str(stage.parameters[MAP].get("file")), None)
+    return sha256(json.dumps([task["command"], sorted(files.items())]).encode()).hexdigest()
+
+
+def _known(root: Path, state: Workflow, stage: Stage, basis: str) -> list[Task]:
+    """Return the tasks as they stand for this basis, what they left as it was recorded."""
+    found = tasks_of(root, state, stage, basis)
+    return [
+        task if task.state != "done" or _is_whole(root, task) else Task(task.point)
+        for task in found
+    ]
+
+
+def _is_whole(root: Path, task: Task) -> bool:
+    for one in task.outputs:
+        path = root / task.folder / str(one["path"])
+        if not path.exists() or _digest(root, path) != one["sha256"]:
+            return False
+    return (root / task.folder).is_dir()
+
+
+def _digest(root: Path, path: Path) -> str:
+    return digests(root, [str(path.relative_to(root))])[0].sha256
+
+
+def _make(attempt: Attempt, place: Place) -> None:
+    home = attempt.root / MARKER
+    attempt.stage_folder.mkdir(parents=True, exist_ok=True)
+    for folder in (attempt.folder.parent, attempt.folder, place.folder):
+        make_folder(folder, home)
+    for name in _FOLDERS:
+        (place.folder / name).mkdir()
+
+
+def _write(place: Place, name: str, text: str) -> None:
+    (place.folder / name).write_text(text, encoding="utf-8")
+
+
+def _lines(every: Sequence[Point], keys: set[str]) -> list[str]:
+    return [
+        f"{number}\t{point.folder}\t{_assignments(point)}\n"
+        for number, point in enumerate(every)
+        if point.key in keys
+    ]
+
+
+def _assignments(point: Point) -> str:
+    words = {f"{PREFIX}{name}": spelled(value) for name, value in point.values.items()}
+    words |= {"WFCTL_TASK": point.key, "WFCTL_TASK_FOLDER": point.folder}
+    return " ".join(f"{name}={shlex.quote(value)}" for name, value in words.items())
+
+
+def _workers(given: Mapping[str, Any], what: Sweep, count: int) -> int:
+    """Return how many jobs there are: one for each group of tasks, as many as may run at once."""
+    group = given.get("resources", {}).get("group_size") or 1
+    return max(1, min(ceil(count / group), what.at_once))
+
+
+def _sending(
+    given: Mapping[str, Any], attempt: Attempt, place: Place, workers: int
+) -> dict[str, Any]:
+    result = copy.deepcopy(dict(given))
+    (task,) = result["task_list"]
+    own = [f"{attempt.stage}/{path}" for path in task.get("forward_files") or []]
+    result["forward_common_files"] = [*result.get("forward_common_files", []), *own]
+    sums = "\n".join(_sums(place))
+    script = f'cd "$WFCTL_TASKS" && sha256sum --status -c - <<< {shlex.quote(sums)}'
+    command = f'({script}) || exit 65\nbash "$WFCTL_TASKS/worker.sh"'
+    result["task_list"] = [
+        {**task, "command": f"{command} {n}", "forward_files": [], "backward_files": []}
+        for n in range(workers)
+    ]
+    resources = result["resources"]
+    places = {
+        "WFCTL_TASKS": str(place.folder),
+        "WFCTL_TASKS_TO": str(done_folder(attempt.root, attempt.stage)),
+    }
+    envs = {**resources.get("envs", {}), **places}
+    result["resources"] = {**resources, "group_size": 1, "envs": envs}
+    return result
+
+
+def _sums(place: Place) -> list[str]:
+    files = [name for name in _VOUCHED if (place.folder / name).exists()]
+    return [f"{sha256((place.folder / n).read_bytes()).hexdigest()}  {n}" for n in files]

@@ -1,0 +1,143 @@
+"""What is made of the tasks of an attempt: a verdict once it is over, an event for the log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from lifecycle.payload import models as p
+from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.sweeps.definition import is_sweep, sweep_of
+from lifecycle.sweeps.ranges import text_of
+from reconciler.attempt.paths import Attempt
+from reconciler.sweep import journal, record, table
+from reconciler.sweep.place import place_of
+from reconciler.sweep.points import digest_of
+from reconciler.sweep.tasks import Task, tasks_of
+from reconciler.verdict.table import Action, Verdict
+
+#: Failures that an event names; the record of the attempt names all.
+_NAMED = 100
+#: The share of all tasks that must have come to an end before it is recorded once more.
+_STEP = 0.02
+#: Verdicts on an attempt of which no task was begun.
+_NEVER_BEGAN = frozenset({"REJECTED", "ORPHAN_DIR_DELETED"})
+
+
+def is_over(found: Verdict) -> bool:
+    """Whether nothing of an attempt computes any more, by a verdict on its jobs."""
+    ended = found.action in (Action.SUCCEEDED, Action.FAILED, Action.LOST)
+    return (ended or found.name == "UNTOLD") and found.name not in _NEVER_BEGAN
+
+
+def judged(root: Path, state: Workflow, stage: Stage, found: Verdict) -> Verdict:
+    """Return the verdict on an attempt of a sweep, given that on its jobs.
+
+    What its jobs came to says nothing: each task tells of itself.
+    """
+    if not is_over(found):
+        return found
+    tasks = [_closed(task) for task in tasks_of(root, state, stage)]
+    what = sweep_of(stage.parameters)
+    done = sum(task.state == "done" for task in tasks)
+    spent = [task for task in tasks if task.is_spent(what.retries)]
+    left = len(tasks) - done - len(spent)
+    said = f"{done:,} of {len(tasks):,} tasks are done"
+    if left:
+        why = f"{said}, {left:,} are to be computed: {found.reason}"
+        return replace(found, row=9, name="TASKS_REMAIN", action=Action.LOST, reason=why)
+    if len(spent) <= what.tolerate * len(tasks):
+        why = f"{said}, {len(spent):,} failed, which is tolerated" if spent else said
+        return replace(found, row=7, name="TASKS_DONE", action=Action.SUCCEEDED, reason=why)
+    why = f"{said}, {words(spent)}"
+    return replace(found, row=8, name="TASKS_FAILED", action=Action.FAILED, reason=why)
+
+
+def _closed(task: Task) -> Task:
+    """Return a task of an attempt that is over: what runs no more and told of no end is lost."""
+    if task.state != "running":
+        return task
+    return replace(task, state="lost", lost=task.lost + 1, why="cut off")
+
+
+def words(failed: Sequence[Task]) -> str:
+    """Say how many tasks failed, of what most of them, and which is the first."""
+    if not failed:
+        return "none failed"
+    why, most = Counter(task.why for task in failed).most_common(1)[0]
+    shares = [_shared(failed, why)] if most > 1 else []
+    first = next(task for task in failed if task.why == why)
+    of = f"{most:,} of them: {why}" if most < len(failed) else why
+    return f"{len(failed):,} failed: {of}{''.join(shares)}, such as {first.point.key}"
+
+
+def _shared(failed: Sequence[Task], why: str) -> str:
+    """Say which values the tasks that failed alike have in common."""
+    alike = [task.point.values for task in failed if task.why == why]
+    names = [n for n in alike[0] if all(v[n] == alike[0][n] for v in alike)]
+    return f" at {','.join(f'{n}={alike[0][n]}' for n in names)}" if names else ""
+
+
+def observation(
+    root: Path, state: Workflow, stage: Stage, attempt: Attempt, kept: p.FileDigest | None = None
+) -> p.TasksObserved:
+    """Return the command that records where the tasks stand; ``kept`` is the attempt's record."""
+    tasks = tasks_of(root, state, stage)
+    tasks = [_closed(task) for task in tasks] if kept is not None else tasks
+    named = [t for t in tasks if t.state == "failed" and t.attempt == attempt.id]
+    ended = sum(ran.ended is not None for ran in journal.of(attempt).values())
+    return p.TasksObserved(
+        stage=stage.id,
+        attempt=attempt.id,
+        total=len(tasks),
+        points=digest_of(tuple(task.point for task in tasks)),
+        done=_at(tasks, "done"),
+        failed=_at(tasks, "failed"),
+        lost=_at(tasks, "lost"),
+        running=_at(tasks, "running"),
+        ended=ended,
+        failures=[_failure(task) for task in named[:_NAMED]],
+        record=kept,
+    )
+
+
+def _at(tasks: Sequence[Task], state: str) -> str:
+    """Return the places of the tasks in a state."""
+    return text_of(number for number, task in enumerate(tasks) if task.state == state)
+
+
+def _failure(task: Task) -> p.FailedTask:
+    return p.FailedTask(key=task.point.key, exit_code=task.exit_code, because=task.why[:200])
+
+
+def progress(root: Path, state: Workflow, stage: Stage, attempt: Attempt) -> list[p.TasksObserved]:
+    """Return the command that records how far the tasks have come, where it is worth an event."""
+    if not place_of(attempt).head.is_file():
+        return []
+    seen = observation(root, state, stage, attempt)
+    before = (stage.attempts[-1].tasks or {}).get("ended", 0)
+    worth = seen.ended - before >= max(1, _STEP * seen.total)
+    return [seen] if worth else []
+
+
+def close(root: Path, state: Workflow, stage: Stage, attempt: Attempt) -> p.TasksObserved:
+    """Write the record and the table of an attempt that is over; return what is to be recorded."""
+    kept = record.write(attempt, stage)
+    state = state.draft()
+    stage = state.stage(stage.id)
+    recorded = next(one for one in stage.attempts if one.id == attempt.id)
+    recorded.tasks = {**(recorded.tasks or {}), "record": kept.model_dump()}
+    told = observation(root, state, stage, attempt, kept)
+    table.write(root, stage, tasks_of(root, state, stage))
+    return told
+
+
+def unclosed(root: Path, state: Workflow, stage: Stage) -> list[Attempt]:
+    """Return the attempts of a sweep that somebody ended, and whose tasks no record tells of."""
+    if not is_sweep(stage.parameters):
+        return []
+    over = [one for one in stage.attempts if not (one.is_open or (one.tasks or {}).get("record"))]
+    found = [Attempt(root, state.id, stage.id, one.id, mark=one.mark) for one in over]
+    return [attempt for attempt in found if place_of(attempt).head.is_file()]

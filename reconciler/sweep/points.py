@@ -1,0 +1,88 @@
+"""The points of a stage's map, with the file that names them and the stage that it is like."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+from lifecycle.errors import Refused
+from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.sweeps.definition import MAP, is_sweep
+from lifecycle.sweeps.points import Point, UnusableMap, points
+from reconciler.errors import MissingInput
+
+
+class ChangedMap(Refused):
+    """The file of a map that is not the one that the definition names."""
+
+    code = "changed_map"
+
+    def __init__(self, stage: str, path: str, expected: str, found: str) -> None:
+        super().__init__(
+            f"{stage}: {path}: expected the points with SHA-256 {expected}, found {found}. Put the "
+            f"file back, or propose the new one: `wfctl amend propose --stage {stage} --set "
+            '\'parameters.map={"file": …, "sha256": …}\' --reason TEXT`.',
+            stage=stage,
+            path=path,
+            expected=expected,
+            found=found,
+        )
+
+
+class UnfitMap(Refused):
+    """A map that has no usable points where it stands now."""
+
+    code = "unfit_map"
+
+    def __init__(self, stage: str, why: str) -> None:
+        super().__init__(
+            f"{stage}.parameters.map: {why}. An amendment changes it.", stage=stage, why=why
+        )
+
+
+def points_of(root: Path, state: Workflow, stage: Stage) -> tuple[Point, ...]:
+    """Return the points of the stage's map, in the order in which they are begun.
+
+    Raises `ChangedMap`, `UnfitMap`, or `MissingInput` for a file that is not there.
+    """
+    given = stage.parameters[MAP]
+    text = _text(root, stage.id, given) if "file" in given else None
+    try:
+        found = points(given, text, _like(root, state, given))
+    except UnusableMap as error:
+        raise UnfitMap(stage.id, str(error)) from error
+    both = [name for name in found[0].values if name in stage.parameters] if found else []
+    if both:
+        why = f"it gives {both[0]} to each task, and so does parameters.{both[0]}"
+        raise UnfitMap(stage.id, why)
+    return found
+
+
+def _like(root: Path, state: Workflow, given: dict[str, str]) -> tuple[Point, ...]:
+    if "like" not in given:
+        return ()
+    other = state.stage(given["like"])
+    if not is_sweep(other.parameters):
+        raise UnusableMap(f"like: {other.id} has no map")
+    return points_of(root, state, other)
+
+
+def _text(root: Path, stage: str, given: dict[str, str]) -> str:
+    try:
+        content = (root / given["file"]).read_bytes()
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise MissingInput(given["file"]) from error
+    found = sha256(content).hexdigest()
+    if found != given["sha256"]:
+        raise ChangedMap(stage, given["file"], given["sha256"], found)
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise UnfitMap(
+            stage, f"{given['file']}: expected UTF-8, found byte {error.start}"
+        ) from error
+
+
+def digest_of(found: tuple[Point, ...]) -> str:
+    """Return what tells these points in this order from others."""
+    return sha256("\n".join(point.key for point in found).encode()).hexdigest()

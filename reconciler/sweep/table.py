@@ -1,0 +1,75 @@
+"""The table of a sweep: what stages downstream and people read of all its tasks."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from lifecycle.state.workflow import Stage
+from lifecycle.sweeps.definition import sweep_of, table_of
+from reconciler.sweep.tasks import Task
+from service.root.disk import write_whole
+
+
+def row_of(task: Task) -> dict[str, Any]:
+    """Return what the table says of a task, as plain JSON values; times are ISO 8601 in UTC."""
+    seconds = None
+    if task.started is not None and task.ended is not None:
+        seconds = (task.ended - task.started) / 1e6
+    return {
+        "key": task.point.key,
+        "values": dict(task.point.values),
+        "state": task.state,
+        "attempts": task.begun,
+        "attempt": task.attempt,
+        "exit_code": task.exit_code,
+        "started_at": _moment(task.started),
+        "ended_at": _moment(task.ended),
+        "seconds": seconds,
+        "folder": task.folder,
+        "why": task.why,
+        "outputs": [dict(one) for one in task.outputs],
+        "metrics": dict(task.metrics),
+    }
+
+
+def _moment(micros: int | None) -> str | None:
+    if micros is None:
+        return None
+    seconds, rest = divmod(micros, 1_000_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:06d}Z"
+
+
+def csv_of(stage: Stage, tasks: Sequence[Task]) -> str:
+    """Return the table as CSV: key, values, state and numbers of each task."""
+    numbers = list(sweep_of(stage.parameters).metrics)
+    values = list(tasks[0].point.values) if tasks else []
+    about = ["state", "attempts", "exit_code", "seconds", "folder"]
+    out = io.StringIO()
+    lines = csv.writer(out, lineterminator="\n")
+    lines.writerow(["key", *values, *about, *numbers])
+    for task in tasks:
+        row = row_of(task)
+        own = [_cell(task.point.values[name]) for name in values]
+        told = [_cell(row[name]) for name in about]
+        lines.writerow([row["key"], *own, *told, *(_cell(task.metrics.get(n)) for n in numbers)])
+    return out.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def write(root: Path, stage: Stage, tasks: Sequence[Task]) -> None:
+    """Write the table in both forms."""
+    as_csv, as_json = (root / path for path in table_of(stage.id))
+    write_whole(as_csv, csv_of(stage, tasks).encode())
+    document = {"stage": stage.id, "tasks": [row_of(task) for task in tasks]}
+    write_whole(as_json, json.dumps(document, ensure_ascii=False).encode() + b"\n")

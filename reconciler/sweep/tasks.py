@@ -1,0 +1,190 @@
+"""The tasks of a stage: what became of each, over all attempts of its definition.
+
+What an attempt that is over says stands in its record, whose digest the log holds; of one under way
+the journals of its workers tell.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from lifecycle.state.retry import RECOVERY_LIMIT
+from lifecycle.state.workflow import Attempt as Recorded
+from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.sweeps.definition import DONE, basis_of, sweep_of
+from lifecycle.sweeps.points import Point
+from reconciler.attempt.paths import Attempt
+from reconciler.host import small_files as plain
+from reconciler.records import traces
+from reconciler.sweep import journal
+from reconciler.sweep.place import place_of
+from reconciler.sweep.points import points_of
+
+#: The words for where a task stands.
+STATES = ("done", "failed", "lost", "running", "waiting")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task: its point, where it stands, and its newest run.
+
+    ``begun`` counts its runs over all attempts, ``failed`` and ``lost`` those of the newest attempt
+    and of those in whose place it stands. Times are in microseconds since the epoch, ``folder`` is
+    relative to the root.
+    """
+
+    point: Point
+    state: str = "waiting"
+    begun: int = 0
+    failed: int = 0
+    lost: int = 0
+    attempt: str | None = None
+    exit_code: int | None = None
+    started: int | None = None
+    ended: int | None = None
+    why: str = ""
+    folder: str = ""
+    outputs: tuple[Mapping[str, Any], ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def is_spent(self, retries: int) -> bool:
+        """Whether it is not done, and no attempt in place of a lost one tries it again."""
+        out = self.failed > retries or self.lost > RECOVERY_LIMIT
+        return self.state in ("failed", "lost") and out
+
+
+def tasks_of(root: Path, state: Workflow, stage: Stage, basis: str | None = None) -> list[Task]:
+    """Return the tasks of the stage in the order in which they are begun.
+
+    ``basis`` is what they are computed from; without it that of the newest attempt.
+    Raises as `points_of`.
+    """
+    known = {p.key: Task(p) for p in points_of(root, state, stage)}
+    for recorded, attempt in _counting(root, state, stage, basis):
+        if recorded.recovers is None:
+            known = {key: replace(task, failed=0, lost=0) for key, task in known.items()}
+        for run in runs_of(attempt, recorded):
+            task = known.get(str(run.get("key")))
+            if task is not None:
+                known[task.point.key] = _with(task, run, attempt)
+    return list(known.values())
+
+
+def _counting(
+    root: Path, state: Workflow, stage: Stage, basis: str | None
+) -> list[tuple[Recorded, Attempt]]:
+    """Return the attempts whose tasks count: of the definition and the inputs of the newest one.
+
+    None where all is to be computed again.
+    """
+    if stage.keep_as is not None and not stage.keeps_tasks:
+        return []
+    definition = definition_of(stage)
+    found = []
+    for recorded in reversed(stage.attempts):
+        attempt = Attempt(root, state.id, stage.id, recorded.id, mark=recorded.mark)
+        head = traces.texts(traces.read_json(place_of(attempt).head))
+        basis = basis or head.get("basis")
+        if head.get("definition") != definition or head.get("basis") != basis:
+            break
+        found.append((recorded, attempt))
+    return found[::-1]
+
+
+def counts_of(found: Sequence[Task]) -> dict[str, int]:
+    """Return how many tasks stand where, by state."""
+    return {state: sum(task.state == state for task in found) for state in STATES}
+
+
+def definition_of(stage: Stage) -> str:
+    """Return the digest of what the definition says of every task, its point aside."""
+    text = json.dumps(basis_of(stage.parameters), sort_keys=True)
+    return sha256(text.encode()).hexdigest()
+
+
+def runs_of(attempt: Attempt, recorded: Recorded) -> Iterable[Mapping[str, Any]]:
+    """Return what an attempt says of its tasks: by its record, else by its journals.
+
+    A record that is not the one that the log names says nothing.
+    """
+    place = place_of(attempt)
+    named = (recorded.tasks or {}).get("record")
+    if named is None:
+        return live_runs(attempt)
+    content = plain.text(place.record).encode()
+    if sha256(content).hexdigest() != named["sha256"]:
+        return []
+    return [json.loads(line) for line in content.decode().splitlines()]
+
+
+def live_runs(attempt: Attempt) -> Iterator[dict[str, Any]]:
+    """Yield what the journals say of each task that was begun."""
+    place = place_of(attempt)
+    lines = plain.text(place.list).splitlines()
+    listed = dict(line.split("\t", 2)[:2] for line in lines)
+    keys = (traces.read_json(place.head) or {}).get("keys", {})
+    for number, ran in journal.of(attempt).items():
+        folder = listed.get(str(number))
+        if folder is not None:
+            yield {
+                "key": keys.get(folder, folder),
+                "folder": folder,
+                "state": ran.state,
+                "exit_code": ran.exit_code,
+                "started": ran.started,
+                "ended": ran.ended,
+                "why": ran.why,
+            }
+
+
+def _with(task: Task, run: Mapping[str, Any], attempt: Attempt) -> Task:
+    """Return the task after one more run."""
+    state = str(run["state"])
+    begun = run.get("started") is not None
+    if not begun and task.state != "waiting":
+        return task
+    return replace(
+        task,
+        state=state,
+        begun=task.begun + begun,
+        failed=task.failed + (state == "failed"),
+        lost=task.lost + (state == "lost"),
+        attempt=attempt.id if begun else None,
+        exit_code=run.get("exit_code"),
+        started=run.get("started"),
+        ended=run.get("ended"),
+        why=run.get("why") or "",
+        folder=folder_of(attempt, state, str(run["folder"])),
+        outputs=tuple(run.get("outputs") or ()),
+        metrics=run.get("metrics") or {},
+    )
+
+
+def folder_of(attempt: Attempt, state: str, folder: str) -> str:
+    """Return where the folder of a task is, relative to the root; where it runs, it is not here."""
+    if state == "done":
+        return f"{attempt.stage}/{DONE}/{folder}"
+    if state in ("failed", "lost"):
+        own = (place_of(attempt).folder / state / folder).relative_to(attempt.root)
+        return str(own)
+    copies = traces.scratch_copies(attempt)
+    found = [copy / attempt.stage / DONE / folder for copy in copies]
+    return next((str(one) for one in found if one.is_dir()), "")
+
+
+def to_compute(found: Sequence[Task], stage: Stage, recovers: str | None) -> list[Task]:
+    """Return the tasks that the next attempt computes: all that are not done.
+
+    One in the place of a lost attempt leaves out those that have used up their tries.
+    """
+    retries = sweep_of(stage.parameters).retries
+    return [
+        task
+        for task in found
+        if task.state != "done" and not (recovers is not None and task.is_spent(retries))
+    ]

@@ -1,0 +1,58 @@
+#!/bin/bash
+# Runs tasks of a sweep, one after another, until none is left that nobody has claimed. It works in
+# the scratch copy of the stage's folder. $1: its number. A task's failure is written down and is
+# never its own: it exits 0. WFCTL_TASKS is the folder of the attempt's tasks, WFCTL_TASKS_TO where
+# the folders of tasks that are done go.
+set -uC
+journal=$WFCTL_TASKS/journal.$1
+
+# A fork for each would take longer than many a task.
+claim() { { : > "$WFCTL_TASKS/claims/$1"; } 2> /dev/null; }
+
+place() { # folder, where to; what lies there is kept
+    [ ! -e "$2" ] || mv -T --backup=numbered "$2" "$WFCTL_TASKS/aside/${2##*/}"
+    mv -T "$1" "$2"
+}
+
+# Its own shell, which outlives the worker: a task that was computed to its end is written down.
+task() ( # number, folder, assignments
+    mkdir -p "tasks/$2" && cd "tasks/$2" || exit
+    set +C
+    (
+        eval "export $3"
+        exec bash "$WFCTL_TASKS/command.sh"
+    ) > log 2> err < /dev/null
+    code=$? state=done why=
+    if [ "$code" = 137 ] || [ "$code" = 143 ]; then
+        state=lost why="ended by signal $((code - 128))"
+    elif [ "$code" != 0 ]; then
+        state=failed why="exit $code"
+    fi
+    while [ "$state" = done ] && read -r file; do
+        [ -e "$file" ] && { [ -d "$file" ] || [ -s "$file" ]; } ||
+            { state=failed why="no $file, or an empty one"; }
+    done < "$WFCTL_TASKS/outputs"
+    if [ "$state" = done ] && [ -e "$WFCTL_TASKS/verify.sh" ]; then
+        (
+            eval "export $3"
+            exec bash "$WFCTL_TASKS/verify.sh"
+        ) >> log 2>> err < /dev/null || { state=failed why="task_verify: exit $?"; }
+    fi
+    # Put in place with its folder: whoever is killed before the journal's line is believed by this.
+    [ "$state" != done ] ||
+        printf '%s\t%s\t%s\n' "$WFCTL_ATTEMPT" "$1" "$EPOCHREALTIME" >| .wfctl-done
+    cd ../.. || exit
+    case $state in
+    done) place "tasks/$2" "$WFCTL_TASKS_TO/$2" ;;
+    *) place "tasks/$2" "$WFCTL_TASKS/$state/$2" ;;
+    esac || { state=lost why="its folder could not be put in place"; }
+    printf 'e\t%s\t%s\t%s\t%s\t%s\n' "$1" "$state" "$code" "$EPOCHREALTIME" "$why" >> "$journal"
+)
+
+while IFS=$'\t' read -r number folder assignments <&7; do
+    [ ! -e "$WFCTL_TASKS/../stopped" ] || break
+    claim "$number" || continue
+    printf 's\t%s\t%s\n' "$number" "$EPOCHREALTIME" >> "$journal"
+    task "$number" "$folder" "$assignments" 7<&-
+done 7< "$WFCTL_TASKS/list"
+exit 0
