@@ -16,7 +16,7 @@ from tests.amendments.test_forged_rows import FORGERIES
 from tests.cli.terminal import answered
 from tests.rounds import rounds
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.forged]
 
 TRIES = 100
 Try = Callable[[Place, Keys, Path], None]

@@ -116,6 +116,7 @@ def peak_kb(*arguments: str, out: Path) -> int:
 
 
 @pytest.mark.long
+@pytest.mark.forged
 @pytest.mark.parametrize("format_", FORMATS)
 def test_an_export_of_a_long_log_needs_little_memory(
     long_log: Path, tmp_path: Path, format_: str
@@ -129,6 +130,7 @@ def test_an_export_of_a_long_log_needs_little_memory(
 
 
 @pytest.mark.long
+@pytest.mark.forged
 def test_a_long_log_is_handed_over_in_little_memory(long_log: Path, tmp_path: Path) -> None:
     """Out of one root and into another, which holds the very head."""
     file, made, out = tmp_path / "archive.zip", tmp_path / "made", tmp_path / "out"

@@ -93,7 +93,10 @@ def test_a_person_follows_a_run_through_a_restart_to_its_end(
         context, page = entered(browser, first, viewport={"width": width, "height": 844})
         context.grant_permissions(["clipboard-read", "clipboard-write"])
         page.goto(f"http://127.0.0.1:{port}/w/live-2026-03-31/")
-        expect(page.locator("#running pre")).to_contain_text("a line 3", timeout=3 * SOON)
+        lines = page.locator("#running pre")
+        expect(lines).to_contain_text("a line", timeout=3 * SOON)
+        # A busy machine may be past any line by the time that the page is looked at.
+        expect(lines).not_to_have_text(lines.text_content() or "", timeout=3 * SOON)
         first.process.kill()
         expect(page.locator("#said")).to_have_text("looking for the server", timeout=SOON)
         go.touch()
