@@ -1,8 +1,9 @@
 """The protocol of a staged workflow, as its promises say it: could a log have come about?
 
-Written from the promises in docs/ and the glossary, and from none of the rules or folds beside it:
-it imports nothing of them, so that a fault in one is seen by the other. It knows less: what an
-approval is bound to, and how often a stage may be retried, is not its matter.
+It says the promises in docs/ and imports none of the rules or folds beside it, so that a fault in
+one is seen by the other. Whoever wrote it had read those rules: a promise that both misread is not
+seen. It knows less: what an approval is bound to, and how often a stage may be retried, is not its
+matter.
 """
 
 from __future__ import annotations
