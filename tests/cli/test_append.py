@@ -47,6 +47,11 @@ CARRIED_OUT: dict[str, tuple[dict[str, Any], list[tuple[str, Any]], list[str]]] 
         LAUNCHED,
         ["attempt.left"],
     ),
+    "tasks.observed": (
+        {**ATTEMPT, "total": 3, "points": "a", "done": "0-1", "running": "2"},
+        LAUNCHED,
+        ["tasks.observed"],
+    ),
     "outputs.recorded": (
         {"stage": "stage-1", "outputs": ["stage-1/out.txt", "a"]},
         [],
