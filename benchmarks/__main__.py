@@ -1,4 +1,4 @@
-"""Print every table of docs/performance.md, measured here and now.
+"""Print every table of docs/develop/performance.md, measured here and now.
 
 `python -m benchmarks [--rounds N] [--disk DIR] [--only WORK …] [--long]`
 """

@@ -15,7 +15,7 @@ from projections.files.progress_log import Piece
 def events(source: Source) -> Iterator[str]:
     """Yield the recorded events, one JSON line each, as they were hashed.
 
-    Anyone can check the chain (docs/verify-without-wfctl.md).
+    Anyone can check the chain (docs/trust/verify-without-wfctl.md).
     """
     return (exported(raw) + "\n" for raw in source.raw())
 

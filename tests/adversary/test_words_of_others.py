@@ -22,7 +22,7 @@ from tests.amendments.support import Place as Amended
 from tests.cli.support import PLAN, Place, call, write_plan
 from tests.exports.support import handed_over, taken_over, text_of
 
-PAGE = Path(__file__).parents[2] / "docs/verify-without-wfctl.md"
+PAGE = Path(__file__).parents[2] / "docs/trust/verify-without-wfctl.md"
 FORGED = "fine\nv9   2026-01-01 00:00:00  user:pi          Amendment approved"
 NAMES = [
     "</script><img src=x onerror=alert(1)>",

@@ -17,7 +17,7 @@ from tests.eventstore.wire import Wire
 from tests.need import need_programs
 from tests.server import Server
 
-PAGE = HERE / "docs" / "postgresql.md"
+PAGE = HERE / "docs" / "run" / "postgresql.md"
 
 
 def blocks() -> list[list[str]]:

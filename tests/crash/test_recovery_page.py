@@ -1,4 +1,4 @@
-"""docs/recovery.md says what the matrix and the table of verdicts are."""
+"""docs/run/recovery.md says what the matrix and the table of verdicts are."""
 
 from __future__ import annotations
 

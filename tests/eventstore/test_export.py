@@ -12,7 +12,7 @@ from eventstore.store import EventStore, Expected
 from eventstore.transfer.lines import exported
 from tests.eventstore.support import claim, note
 
-PAGE = Path(__file__).parents[2] / "docs" / "verify-without-wfctl.md"
+PAGE = Path(__file__).parents[2] / "docs" / "trust" / "verify-without-wfctl.md"
 
 
 @pytest.fixture(scope="module")

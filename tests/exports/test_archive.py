@@ -167,7 +167,7 @@ def test_an_archive_holds_what_it_says(lived: Place, tmp_path: Path) -> None:
             content = archive.read(name)
             assert (len(content), sha256(content).hexdigest()) == (entry["bytes"], entry["sha256"])
         events = archive.read("events/workflow-melt-2026-03-31.jsonl")
-    page = (Path(__file__).parents[2] / "docs/verify-without-wfctl.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs/trust/verify-without-wfctl.md").read_text("utf-8")
     program = page.split("```python\n")[1].split("```")[0]
     line = [sys.executable, "-c", program]
     done = subprocess.run(line, input=events, capture_output=True, check=True)

@@ -124,8 +124,8 @@ def test_a_moment_before_the_beginning_is_not_found(half_way: Place, tmp_path: P
 
 
 def test_events_can_be_checked_without_wfctl(half_way: Place, tmp_path: Path) -> None:
-    """By the very program of docs/verify-without-wfctl.md, which finds a changed byte."""
-    page = (Path(__file__).parents[2] / "docs/verify-without-wfctl.md").read_text("utf-8")
+    """By the very program of docs/trust/verify-without-wfctl.md, which finds a changed byte."""
+    page = (Path(__file__).parents[2] / "docs/trust/verify-without-wfctl.md").read_text("utf-8")
     program = tmp_path / "verify.py"
     program.write_text(page.split("```python\n")[1].split("```")[0])
     file = tmp_path / "events.jsonl"

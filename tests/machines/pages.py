@@ -1,4 +1,4 @@
-"""``docs/machines.md``: made from the definitions; ``python -m tests.machines.pages`` writes it."""
+"""``docs/use/machines.md``, made from the definitions (``python -m tests.machines.pages``)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from projections.machines.description import page
 from service.machines.definitions import SHIPPED, shipped
 
-PATH = Path(__file__).parents[2] / "docs" / "machines.md"
+PATH = Path(__file__).parents[2] / "docs" / "use" / "machines.md"
 
 HEAD = """# Phase machines
 

@@ -1,4 +1,4 @@
-"""``docs/machine-definitions.md``: made from the models; ``python -m tests.machines.reference``."""
+"""``docs/use/machine-definitions.md``, from the models (``python -m tests.machines.reference``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic_core import PydanticUndefined
 from lifecycle.machines.guard import Present
 from tests.machines.definition_words import WORDS
 
-PATH = Path(__file__).parents[2] / "docs" / "machine-definitions.md"
+PATH = Path(__file__).parents[2] / "docs" / "use" / "machine-definitions.md"
 
 EXAMPLE = """id: paper
 title: A paper, from its draft to its submission

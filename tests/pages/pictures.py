@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, sync_playwright
 from tests.cli.support import HERE, wfctl
 from tests.pages.support import Served, served
 
-README = HERE / "docs" / "pages.png"
+README = HERE / "docs" / "use" / "pages.png"
 WIDE, TALL = 1100, 760
 #: Bytes that a picture of the README has at most.
 LARGEST = 150_000

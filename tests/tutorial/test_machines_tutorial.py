@@ -8,7 +8,7 @@ import pytest
 
 from tests.tutorial.test_tutorial import ROOT, follow
 
-PAGE = ROOT / "docs" / "machines-tutorial.md"
+PAGE = ROOT / "docs" / "use" / "machines-tutorial.md"
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import pytest
 from tests.need import need_programs
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "tutorial.md"
+PAGE = ROOT / "docs" / "start" / "tutorial.md"
 
 
 class Step(NamedTuple):
