@@ -13,6 +13,7 @@ from reconciler.attempt.paths import Attempt
 from reconciler.control.dispatch import launched
 from reconciler.control.finding import Finding, lacks_launch
 from reconciler.port import Facts, Mode
+from reconciler.verdict.names import Name
 from reconciler.verdict.table import Action
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ def following(
         commands.append(_computed(stage, recorded, finding, versions_of(attempt)))
     elif found.action is Action.FAILED:
         # Of a command that failed its own exit code and words say more than that it did.
-        known = found.name == "TASK_FAILED"
+        known = found.name == Name.TASK_FAILED
         error = reason_of(attempt) if known else f"{found.reason}: {reason_of(attempt)}"
-        error = found.reason if found.name == "TASKS_FAILED" else error
+        error = found.reason if found.name == Name.TASKS_FAILED else error
         failure = _failed(stage, recorded, error)
         commands.append(failure.model_copy(update={"exit_code": _exit_code(finding)}))
     elif found.action is Action.LOST and not can_recover(stage):
@@ -91,7 +92,7 @@ def _computed(
 
 
 def _detail(recorded: Recorded, finding: Finding) -> str:
-    if finding.verdict.name == "TASKS_DONE":
+    if finding.verdict.name == Name.TASKS_DONE:
         return f"{recorded.id}: {finding.verdict.reason}"
     return f"{recorded.id}, exit 0"
 

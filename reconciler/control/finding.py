@@ -20,6 +20,7 @@ from reconciler.evidence.collect import Evidence, collect
 from reconciler.evidence.survey import Survey, surveyed
 from reconciler.host import processes
 from reconciler.verdict import moved, taken_over
+from reconciler.verdict.names import Name
 from reconciler.verdict.table import Action, Verdict, verdict
 from service.writing.place import original_of, was_here
 
@@ -78,7 +79,7 @@ def look_at_all(jobs: Jobs, state: Workflow, stages: Sequence[Stage]) -> list[Fi
     A scheduler forgets a job, and another machine shows a file, in their own time.
     """
     found = _look_once(jobs, state, stages, again=False)
-    missing = [stage for stage in stages if found[stage.id].verdict.name == "VANISHED"]
+    missing = [stage for stage in stages if found[stage.id].verdict.name == Name.VANISHED]
     if missing:
         time.sleep(AGAIN)
         found |= _look_once(jobs, state, missing, again=True)
@@ -119,7 +120,7 @@ def _unreadable(jobs: Jobs, stage: Stage, attempt: Attempt, error: Exception) ->
         what = error.message
     else:
         what = DamagedAttempt(stage.id, attempt.folder, f"it cannot be read ({error})").message
-    found = Verdict(2, "UNREADABLE", Action.UNKNOWN, what)
+    found = Verdict(2, Name.UNREADABLE, Action.UNKNOWN, what)
     return Finding(stage.id, attempt.id, evidence, found, tuple(_spelled(stage, evidence, found)))
 
 
@@ -152,11 +153,11 @@ def _finding(
         from reconciler.sweep.judging import judged  # only where a stage has tasks
 
         found = judged(jobs.root, state, stage, found)
-    if found.name == "ELSEWHERE" and was_here(jobs.service.root, recorded.root, recorded.host):
+    if found.name == Name.ELSEWHERE and was_here(jobs.service.root, recorded.root, recorded.host):
         evidence, found = moved.judged(evidence)
-    elif found.name == "ELSEWHERE" and (original := original_of(jobs.service.root)) is not None:
+    elif found.name == Name.ELSEWHERE and (original := original_of(jobs.service.root)) is not None:
         found = replace(found, reason=_of_the_original(stage.id, original))
-    elif found.name == "ELSEWHERE" and evidence.root_recorded == evidence.root_now:
+    elif found.name == Name.ELSEWHERE and evidence.root_recorded == evidence.root_now:
         found = replace(found, reason=_of_another_host(evidence))
     steps = tuple(_spelled(stage, evidence, found))
     return Finding(stage.id, recorded.id, evidence, found, steps)

@@ -40,6 +40,7 @@ from reconciler.port import Facts, Mode
 from reconciler.submission.software import versions
 from reconciler.verdict.diagnosis import diagnose, diagnosed
 from reconciler.verdict.failure import why
+from reconciler.verdict.names import Name
 from reconciler.verdict.table import OF_TASKS, Action, Verdict
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def _is_ours_to_collect(now: Finding) -> bool:
     """Whether results wait on this machine, and no monitor would bring them back."""
     if now.verdict.action is not Action.ATTACH:
         return False
-    over = now.verdict.name == "FINISHED_NOT_COLLECTED" and now.evidence.far is None
+    over = now.verdict.name == Name.FINISHED_NOT_COLLECTED and now.evidence.far is None
     return now.evidence.moved or (now.evidence.in_vain and over)
 
 
@@ -180,7 +181,7 @@ def _hindered(jobs: Jobs, now: Finding, error: ReconcilerError | OSError) -> Fin
     said = error.message if isinstance(error, ReconcilerError) else str(error)
     text = f"{now.stage}: {now.attempt} ({now.verdict.name}): nothing could be done: {said}"
     jobs.say(text, level="warning", stage=now.stage, attempt=now.attempt)
-    found = Verdict(2, "HINDERED", Action.UNKNOWN, said)
+    found = Verdict(2, Name.HINDERED, Action.UNKNOWN, said)
     return replace(now, verdict=found, steps=("change nothing, ask again later",))
 
 

@@ -24,6 +24,7 @@ from reconciler.errors import MachineUnreachable
 from reconciler.far import ask
 from reconciler.records import traces
 from reconciler.submission import build as submission
+from reconciler.verdict.names import Name
 from reconciler.verdict.table import Action
 
 #: Bytes that are read at once.
@@ -225,4 +226,7 @@ def _goes_on(jobs: Jobs, id_: str, heard: Saying, began: float) -> bool:
     found = look(jobs, state, stage).verdict
     if found.action is Action.LAUNCH:
         return time.monotonic() - began < _LAUNCHED_WITHIN
-    return found.action in _AT_WORK and found.name not in ("FINISHED_NOT_COLLECTED", "ELSEWHERE")
+    return found.action in _AT_WORK and found.name not in (
+        Name.FINISHED_NOT_COLLECTED,
+        Name.ELSEWHERE,
+    )

@@ -16,6 +16,7 @@ from reconciler.context import Jobs
 from reconciler.control.finding import DAMAGES
 from reconciler.evidence.collect import Evidence, collect
 from reconciler.verdict import moved
+from reconciler.verdict.names import Name
 from reconciler.verdict.table import Action, Verdict
 
 
@@ -42,7 +43,7 @@ def check_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> None:
         if _may_compute(found):
             at_work = _who(evidence)
             raise StrangerAtWork(stage.id, stranger.folder, found.reason, at_work)
-        if found.name == "FINISHED_NOT_COLLECTED":
+        if found.name == Name.FINISHED_NOT_COLLECTED:
             jobs.say(
                 f"{stage.id}: {stranger.folder} holds the result of an attempt that this log knows "
                 "nothing of; it is left where it lies and not used",
@@ -71,7 +72,7 @@ def _strangers(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[Attempt]:
 
 
 def _may_compute(found: Verdict) -> bool:
-    if found.name == "FINISHED_NOT_COLLECTED":
+    if found.name == Name.FINISHED_NOT_COLLECTED:
         return False
     return found.action in (Action.WAIT, Action.ATTACH, Action.UNKNOWN)
 

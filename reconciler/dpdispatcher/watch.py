@@ -24,6 +24,7 @@ from reconciler.evidence import outlived as alone
 from reconciler.evidence.collect import Evidence, collect
 from reconciler.far import ask
 from reconciler.records import last_words
+from reconciler.verdict.names import Name
 from reconciler.verdict.table import Action, Verdict, verdict
 from service.root.clock import system_clock, utc_text
 from service.root.disk import write_whole
@@ -74,7 +75,7 @@ def look_surely(attempt: Attempt) -> Look:
     """Look, and look again where the first look alone must not decide."""
     evidence = _unwatched(collect(attempt, utc_text(system_clock())))
     found = verdict(evidence)
-    if found.name == "VANISHED":
+    if found.name == Name.VANISHED:
         time.sleep(AGAIN)
         evidence = _unwatched(collect(attempt, utc_text(system_clock())))
         evidence = replace(evidence, looked_twice=True)
@@ -98,9 +99,9 @@ def _unwatched(evidence: Evidence) -> Evidence:
 
 
 def _watched(seen: Look) -> Watched | None:
-    if seen.verdict.name == "FINISHED_NOT_COLLECTED":
+    if seen.verdict.name == Name.FINISHED_NOT_COLLECTED:
         return Watched.OVER
-    if seen.verdict.name == "ASKED_THROUGH_DPDISPATCHER":
+    if seen.verdict.name == Name.ASKED_THROUGH_DPDISPATCHER:
         return Watched.OVER
     return _WATCHED.get(seen.verdict.action)
 

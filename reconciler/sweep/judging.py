@@ -16,6 +16,7 @@ from reconciler.sweep import journal, record, table
 from reconciler.sweep.place import place_of
 from reconciler.sweep.points import digest_of
 from reconciler.sweep.tasks import Task, tasks_of
+from reconciler.verdict.names import Name
 from reconciler.verdict.table import Action, Verdict
 
 #: Failures that an event names; the record of the attempt names all.
@@ -23,13 +24,13 @@ _NAMED = 100
 #: The share of all tasks that must have come to an end before it is recorded once more.
 _STEP = 0.02
 #: Verdicts on an attempt of which no task was begun.
-_NEVER_BEGAN = frozenset({"REJECTED", "ORPHAN_DIR_DELETED"})
+_NEVER_BEGAN = frozenset({Name.REJECTED, Name.ORPHAN_DIR_DELETED})
 
 
 def is_over(found: Verdict) -> bool:
     """Whether nothing of an attempt computes any more, by a verdict on its jobs."""
     ended = found.action in (Action.SUCCEEDED, Action.FAILED, Action.LOST)
-    return (ended or found.name == "UNTOLD") and found.name not in _NEVER_BEGAN
+    return (ended or found.name == Name.UNTOLD) and found.name not in _NEVER_BEGAN
 
 
 def judged(root: Path, state: Workflow, stage: Stage, found: Verdict) -> Verdict:
@@ -47,12 +48,12 @@ def judged(root: Path, state: Workflow, stage: Stage, found: Verdict) -> Verdict
     said = f"{done:,} of {len(tasks):,} tasks are done"
     if left:
         why = f"{said}, {left:,} are to be computed: {found.reason}"
-        return replace(found, row=9, name="TASKS_REMAIN", action=Action.LOST, reason=why)
+        return replace(found, row=9, name=Name.TASKS_REMAIN, action=Action.LOST, reason=why)
     if len(spent) <= what.tolerate * len(tasks):
         why = f"{said}, {len(spent):,} failed, which is tolerated" if spent else said
-        return replace(found, row=7, name="TASKS_DONE", action=Action.SUCCEEDED, reason=why)
+        return replace(found, row=7, name=Name.TASKS_DONE, action=Action.SUCCEEDED, reason=why)
     why = f"{said}, {words(spent)}"
-    return replace(found, row=8, name="TASKS_FAILED", action=Action.FAILED, reason=why)
+    return replace(found, row=8, name=Name.TASKS_FAILED, action=Action.FAILED, reason=why)
 
 
 def _closed(task: Task) -> Task:

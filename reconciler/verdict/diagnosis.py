@@ -18,6 +18,7 @@ from reconciler.evidence.collect import Evidence
 from reconciler.host.scheduler import EXCEEDED, TAKEN
 from reconciler.records import traces
 from reconciler.submission.diagnostic import CODE_LINE
+from reconciler.verdict.names import Name
 
 _WIDTH = 200
 
@@ -171,19 +172,19 @@ def _signal(code: int) -> str:
 
 def _kind(jobs: Sequence[Job], written: Texts, monitor: Texts, verdict: str | None) -> Kind:
     """Return the kind of a failure: what ended the program comes before what it says."""
-    if verdict == "OUTPUT_MISSING":
+    if verdict == Name.OUTPUT_MISSING:
         return "missing_output", "the job ended well without a file that it is to bring back"
     codes = [*(job.told_code for job in jobs), *_told(written)]
     found = (
         _by_queue(jobs)
         or _by_words(_ENDING, [*written, *monitor])
         or _by_exit(code for code in codes if code is not None and code > SIGNALLED)
-        or _by_words(_SAYING, monitor if verdict == "REJECTED" else written)
+        or _by_words(_SAYING, monitor if verdict == Name.REJECTED else written)
         or _by_exit(codes)
     )
     if found is not None:
         return found
-    if verdict == "REJECTED":
+    if verdict == Name.REJECTED:
         return "input", "DPDispatcher refused the submission"
     return "unknown", _last_line(written) or "nothing that was left says why"
 

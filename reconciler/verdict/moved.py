@@ -11,11 +11,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from reconciler.evidence.collect import Evidence
+from reconciler.verdict.names import Name
 from reconciler.verdict.table import Action, Verdict, verdict
 
 #: What needs nothing of the former place, whatever host it was on.
 _DECIDED = frozenset(
-    {"MONITORED", "MONITOR_STOPPED", "SUCCEEDED", "COLLECTED_UNMARKED", "TASK_FAILED"}
+    {
+        Name.MONITORED,
+        Name.MONITOR_STOPPED,
+        Name.SUCCEEDED,
+        Name.COLLECTED_UNMARKED,
+        Name.TASK_FAILED,
+    }
 )
 
 
@@ -26,7 +33,7 @@ def judged(evidence: Evidence) -> tuple[Evidence, Verdict]:
         evidence, root_recorded=evidence.root_now, host_recorded=evidence.host_now, moved=seen
     )
     found = verdict(here)
-    if found.name == "FINISHED_NOT_COLLECTED" and here.far is None:
+    if found.name == Name.FINISHED_NOT_COLLECTED and here.far is None:
         # Its jobs wrote themselves that they are over.
         return replace(here, moved=True), found
     if found.name in _DECIDED or (seen and _is_to_be_done(here, found)):
@@ -35,7 +42,7 @@ def judged(evidence: Evidence) -> tuple[Evidence, Verdict]:
 
 
 def _is_to_be_done(here: Evidence, found: Verdict) -> bool:
-    return found.name == "LIMIT_EXCEEDED" or found.action in (Action.WAIT, Action.LOST)
+    return found.name == Name.LIMIT_EXCEEDED or found.action in (Action.WAIT, Action.LOST)
 
 
 def _shows_all(evidence: Evidence) -> bool:

@@ -12,20 +12,25 @@ from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from reconciler.attempt.markers import Seen
 from reconciler.attempt.observed import KILLED, SIGNALLED, Job
 from reconciler.evidence import absence
 from reconciler.evidence.collect import Evidence, Presence
 from reconciler.host.scheduler import EXCEEDED, TAKEN
+from reconciler.verdict.names import Name
 
 #: The verdicts that the tasks of an attempt come to, whatever became of its jobs.
-OF_TASKS = frozenset({"TASKS_REMAIN", "TASKS_DONE", "TASKS_FAILED"})
+OF_TASKS = frozenset({Name.TASKS_REMAIN, Name.TASKS_DONE, Name.TASKS_FAILED})
 #: DPDispatcher's words for a job that its scheduler has ended with, or knows nothing of.
 _STATES_GONE = (4, 7)
 #: The exit code of a monitor that had no answer from a machine or scheduler.
 SILENT = 69
+
+
+#: What a row is tried on.
+E = TypeVar("E")
 
 
 class Action(StrEnum):
@@ -49,7 +54,7 @@ class Verdict:
     """
 
     row: int
-    name: str
+    name: Name
     action: Action
     reason: str
     occurred_at: str | None = None
@@ -57,16 +62,16 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {**asdict(self), "stop": list(self.stop)}
+        return {**asdict(self), "name": str(self.name), "stop": list(self.stop)}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Row(Generic[E]):
     """A row of the table: when it holds, and what follows."""
 
     number: int
-    name: str
-    holds: Callable[[Evidence], bool]
+    name: Name
+    holds: Callable[[E], bool]
     action: Action
     reason: str
 
@@ -295,94 +300,102 @@ def _ended_at(e: Evidence) -> str | None:
 _A = Action
 
 #: Tried from the top; the first row that holds decides.
-TABLE: tuple[Row, ...] = (
+TABLE: tuple[Row[Evidence], ...] = (
     Row(
         2,
-        "ELSEWHERE",
+        Name.ELSEWHERE,
         _is_elsewhere,
         _A.UNKNOWN,
         "it was launched in another root or on another host",
     ),
     Row(
         0,
-        "ORPHAN_DIR_DELETED",
+        Name.ORPHAN_DIR_DELETED,
         _is_orphaned_without_folder,
         _A.LOST,
         "its folder was deleted while it ran",
     ),
     Row(
         1,
-        "MONITOR_STOPPED",
+        Name.MONITOR_STOPPED,
         _is_held_up,
         _A.WAIT,
         "its monitor was told to stop where it is (SIGSTOP) and collects nothing; `kill -CONT` the "
         "process that monitor.json names, or kill it and another one is attached",
     ),
-    Row(1, "MONITORED", _is_monitored, _A.WAIT, "a monitor watches it"),
-    Row(2, "UNKNOWN", _lacks_an_answer, _A.UNKNOWN, "a lock or the processes gave no answer"),
+    Row(1, Name.MONITORED, _is_monitored, _A.WAIT, "a monitor watches it"),
+    Row(2, Name.UNKNOWN, _lacks_an_answer, _A.UNKNOWN, "a lock or the processes gave no answer"),
     Row(
         3,
-        "RUNS_ON_AFTER_MOVE",
+        Name.RUNS_ON_AFTER_MOVE,
         _computes_after_move,
         _A.WAIT,
         "the job runs on from before the root was moved; no monitor fits it",
     ),
     Row(
         3,
-        "RUNS_UNWATCHED",
+        Name.RUNS_UNWATCHED,
         _computes_unwatched,
         _A.WAIT,
         "the job runs on; its monitors end at once, so that its end is looked for without one",
     ),
-    Row(3, "ORPHAN_RUNNING", _computes_recorded, _A.ATTACH, "the job runs on without a monitor"),
+    Row(3, Name.ORPHAN_RUNNING, _computes_recorded, _A.ATTACH, "the job runs on without a monitor"),
     Row(
         4,
-        "ORPHAN_RUNNING_UNRECORDED",
+        Name.ORPHAN_RUNNING_UNRECORDED,
         _computes,
         _A.ATTACH,
         "the job runs on, unknown to DPDispatcher",
     ),
     Row(
         3,
-        "ASKED_THROUGH_DPDISPATCHER",
+        Name.ASKED_THROUGH_DPDISPATCHER,
         _must_be_asked_through,
         _A.ATTACH,
         "only DPDispatcher can ask its scheduler",
     ),
-    Row(9, "JOB_TAKEN", _was_taken, _A.LOST, "the scheduler ended it through no fault of its own"),
-    Row(8, "LIMIT_EXCEEDED", _went_too_far, _A.FAILED, "it took more than it had asked for"),
-    Row(8, "TASK_FAILED", _has_failed, _A.FAILED, "a job recorded that its task failed"),
-    Row(9, "JOB_KILLED", _was_killed, _A.LOST, "its command was ended by SIGKILL from outside"),
+    Row(
+        9, Name.JOB_TAKEN, _was_taken, _A.LOST, "the scheduler ended it through no fault of its own"
+    ),
+    Row(8, Name.LIMIT_EXCEEDED, _went_too_far, _A.FAILED, "it took more than it had asked for"),
+    Row(8, Name.TASK_FAILED, _has_failed, _A.FAILED, "a job recorded that its task failed"),
+    Row(9, Name.JOB_KILLED, _was_killed, _A.LOST, "its command was ended by SIGKILL from outside"),
     Row(
         7,
-        "UNTOLD",
+        Name.UNTOLD,
         _is_for_a_person,
         _A.UNKNOWN,
         "its shells were killed and its command computed on without them: its outputs are in "
         "place, and nothing tells whether it ended well. Look at them and say `wfctl stage "
         "compute`; or `wfctl stage fail` and `wfctl stage retry`",
     ),
-    Row(7, "SUCCEEDED", _has_succeeded, _A.SUCCEEDED, "collected, exit code 0, outputs in place"),
+    Row(
+        7, Name.SUCCEEDED, _has_succeeded, _A.SUCCEEDED, "collected, exit code 0, outputs in place"
+    ),
     Row(
         6,
-        "OUTPUT_MISSING",
+        Name.OUTPUT_MISSING,
         _claims_success_without_outputs,
         _A.FAILED,
         "the job ended well without an output",
     ),
     Row(
         10,
-        "COLLECTED_UNMARKED",
+        Name.COLLECTED_UNMARKED,
         _is_collected_unmarked,
         _A.SUCCEEDED,
         "collected, but the monitor died before it said so",
     ),
     Row(
-        6, "OUTPUT_MISSING", _misses_an_output, _A.FAILED, "a file to bring back was never written"
+        6,
+        Name.OUTPUT_MISSING,
+        _misses_an_output,
+        _A.FAILED,
+        "a file to bring back was never written",
     ),
     Row(
         5,
-        "NOT_BROUGHT_BACK",
+        Name.NOT_BROUGHT_BACK,
         _cannot_be_collected,
         _A.UNKNOWN,
         "the job is over, and DPDispatcher does not bring its results back; its words stand in "
@@ -391,74 +404,78 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(
         5,
-        "FINISHED_NOT_COLLECTED",
+        Name.FINISHED_NOT_COLLECTED,
         _is_uncollected,
         _A.ATTACH,
         "the job is over and its results wait",
     ),
     Row(
         9,
-        "RESULTS_LOST",
+        Name.RESULTS_LOST,
         _has_lost_its_results,
         _A.LOST,
         "the job ended well, but its folder and outputs are gone",
     ),
-    Row(8, "TASK_FAILED", _has_flagged_failure, _A.FAILED, "DPDispatcher flagged a failed task"),
+    Row(8, Name.TASK_FAILED, _has_flagged_failure, _A.FAILED, "DPDispatcher flagged a failed task"),
     Row(
         9,
-        "VANISHED",
+        Name.VANISHED,
         absence.has_vanished,
         _A.UNKNOWN,
         "it is listed no more and left no word; its records are read once more",
     ),
     Row(
         9,
-        "UNSEEN",
+        Name.UNSEEN,
         absence.may_live_unseen,
         _A.UNKNOWN,
         "it is listed no more, but it started where no lock tells whether it lives",
     ),
     Row(
         9,
-        "FORGOTTEN",
+        Name.FORGOTTEN,
         absence.is_forgotten,
         _A.UNKNOWN,
         "it waited and is listed no more, like the attempt before it",
     ),
     Row(
-        9, "NEVER_RAN", absence.never_ran, _A.LOST, "it waited, and its scheduler lists it no more"
+        9,
+        Name.NEVER_RAN,
+        absence.never_ran,
+        _A.LOST,
+        "it waited, and its scheduler lists it no more",
     ),
     Row(
         9,
-        "JOB_LOST",
+        Name.JOB_LOST,
         _ran_on_in_vain,
         _A.LOST,
         "its shells were killed; its command computed on without them and ended before it had "
         "written every file to bring back",
     ),
-    Row(9, "JOB_LOST", _has_lost_a_job, _A.LOST, "the job died without a word of its own"),
+    Row(9, Name.JOB_LOST, _has_lost_a_job, _A.LOST, "the job died without a word of its own"),
     Row(
         9,
-        "LEFT_BEHIND",
+        Name.LEFT_BEHIND,
         _was_left_behind,
         _A.LOST,
         "nothing of it was started before the root was moved, and its files name that place",
     ),
-    Row(14, "REJECTED", _was_rejected, _A.FAILED, "DPDispatcher refused the submission"),
+    Row(14, Name.REJECTED, _was_rejected, _A.FAILED, "DPDispatcher refused the submission"),
     Row(
         13,
-        "MONITOR_KILLED_EARLY",
+        Name.MONITOR_KILLED_EARLY,
         _was_killed_early,
         _A.LAUNCH,
         "the monitor was killed before it submitted",
     ),
     Row(
         12,
-        "NEVER_SUBMITTED",
+        Name.NEVER_SUBMITTED,
         _was_never_submitted,
         _A.LAUNCH,
         "a folder was made, but no job submitted",
     ),
-    Row(11, "NEVER_STARTED", _was_never_started, _A.LAUNCH, "nothing was started"),
-    Row(2, "UNDECIDED", _always, _A.UNKNOWN, "the evidence fits no row"),
+    Row(11, Name.NEVER_STARTED, _was_never_started, _A.LAUNCH, "nothing was started"),
+    Row(2, Name.UNDECIDED, _always, _A.UNKNOWN, "the evidence fits no row"),
 )

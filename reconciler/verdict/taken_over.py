@@ -9,7 +9,7 @@ called failed.
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -20,7 +20,8 @@ from reconciler.attempt.markers import Marker, Seen
 from reconciler.evidence.collect import Evidence, Presence
 from reconciler.host import small_files as plain
 from reconciler.host import tmux
-from reconciler.verdict.table import Action, Verdict
+from reconciler.verdict.names import Name
+from reconciler.verdict.table import Action, Row, Verdict
 from service.root.below import OutsideRoot, below
 
 #: Bytes of a marker that are looked at.
@@ -63,32 +64,96 @@ def _nanoseconds(moment: str) -> int | None:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """What is seen of an attempt that was taken over; ``code`` only where it ended by its own word.
+
+    ``missing`` holds the outputs that are not there, relative to the root.
+    """
+
+    evidence: Evidence
+    stage: str
+    code: int | None
+    missing: tuple[str, ...]
+    on_a_cluster: bool
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether both of its markers are there."""
+        return self.evidence.done_marker.seen is Seen.OWN and self.code is not None
+
+
+#: Tried from the top; the first row that holds decides. A reason names what it was decided on.
+TABLE: tuple[Row[TakenOver], ...] = (
+    Row(
+        20,
+        Name.ELSEWHERE,
+        lambda seen: seen.evidence.root_recorded != seen.evidence.root_now,
+        Action.UNKNOWN,
+        "it runs in the folder it came from",
+    ),
+    Row(
+        21,
+        Name.SESSION_ALIVE,
+        lambda seen: bool(seen.evidence.session),
+        Action.WAIT,
+        "its tmux session is alive",
+    ),
+    Row(
+        23,
+        Name.TASK_FAILED,
+        lambda seen: seen.has_ended and seen.code != 0,
+        Action.FAILED,
+        "its wrapper ended with exit code {code}",
+    ),
+    Row(
+        23,
+        Name.OUTPUT_MISSING,
+        lambda seen: seen.has_ended and bool(seen.missing),
+        Action.FAILED,
+        "exit code 0, but {missing} is missing",
+    ),
+    Row(
+        22,
+        Name.SUCCEEDED,
+        lambda seen: seen.has_ended,
+        Action.SUCCEEDED,
+        "exit code 0, outputs in place",
+    ),
+    Row(
+        25,
+        Name.UNKNOWN,
+        lambda seen: seen.evidence.session is None,
+        Action.UNKNOWN,
+        "no tmux here to look for its session",
+    ),
+    Row(
+        25,
+        Name.UNKNOWN,
+        lambda seen: seen.on_a_cluster,
+        Action.UNKNOWN,
+        "its session is gone without a marker, and a job may still run on the cluster; look "
+        "there, then `wfctl stage compute {stage}` or `wfctl stage fail {stage}`",
+    ),
+    Row(
+        24,
+        Name.STALE,
+        lambda _: True,
+        Action.FAILED,
+        "stale from before the import: its session is gone and left no marker",
+    ),
+)
+
+
 def verdict_of(evidence: Evidence, state: Workflow, stage: Stage) -> Verdict:
     """Return what is so of an attempt that was taken over."""
-    code = evidence.exit_marker.code if evidence.exit_marker.seen is Seen.OWN else None
-    missing = [o.path for o in evidence.outputs if o.presence is Presence.MISSING]
-    if evidence.root_recorded != evidence.root_now:
-        return Verdict(20, "ELSEWHERE", Action.UNKNOWN, "it runs in the folder it came from")
-    if evidence.session:
-        return Verdict(21, "SESSION_ALIVE", Action.WAIT, "its tmux session is alive")
-    if evidence.done_marker.seen is Seen.OWN and code is not None:
-        return _ended(code, missing)
-    if evidence.session is None:
-        return Verdict(25, "UNKNOWN", Action.UNKNOWN, "no tmux here to look for its session")
-    if state.backend_type(stage) == "remote":
-        reason = (
-            "its session is gone without a marker, and a job may still run on the cluster; look "
-            f"there, then `wfctl stage compute {stage.id}` or `wfctl stage fail {stage.id}`"
-        )
-        return Verdict(25, "UNKNOWN", Action.UNKNOWN, reason)
-    reason = "stale from before the import: its session is gone and left no marker"
-    return Verdict(24, "STALE", Action.FAILED, reason)
-
-
-def _ended(code: int, missing: list[str]) -> Verdict:
-    if code != 0:
-        return Verdict(23, "TASK_FAILED", Action.FAILED, f"its wrapper ended with exit code {code}")
-    if missing:
-        reason = f"exit code 0, but {', '.join(missing)} is missing"
-        return Verdict(23, "OUTPUT_MISSING", Action.FAILED, reason)
-    return Verdict(22, "SUCCEEDED", Action.SUCCEEDED, "exit code 0, outputs in place")
+    seen = TakenOver(
+        evidence,
+        stage.id,
+        evidence.exit_marker.code if evidence.exit_marker.seen is Seen.OWN else None,
+        tuple(o.path for o in evidence.outputs if o.presence is Presence.MISSING),
+        state.backend_type(stage) == "remote",
+    )
+    row = next(row for row in TABLE if row.holds(seen))
+    values = {"stage": seen.stage, "code": seen.code, "missing": ", ".join(seen.missing)}
+    return Verdict(row.number, row.name, row.action, row.reason.format(**values))
