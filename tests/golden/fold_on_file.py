@@ -1,0 +1,118 @@
+"""What the fold makes of every stored example, as digests; kept beside `REDUCER`.
+
+A state that was stored is used again only where the fold's own version is the same. So whoever
+changes what the fold does, or what a state holds, raises `REDUCER` and then calls
+``python -m tests.golden.fold_on_file``, which writes the digests anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TypedDict
+
+from lifecycle.event import Fact
+from lifecycle.fold.evolve import REDUCER, evolve
+from lifecycle.payload.event_types import UPCASTERS, VERSIONS
+from lifecycle.state.workflow import Workflow
+from service.reading.stored_fold import to_bytes
+from tests.golden.events_on_file import OnFile, examples
+
+PATH = Path(__file__).parent / "fold.json"
+CREATED = "workflow.created"
+
+
+class OnDisk(TypedDict):
+    """The version of the fold, and the SHA-256 in hex of the state after each example."""
+
+    reducer: int
+    states: dict[str, str]
+
+
+#: A life in which each event finds what it is about; the rest follows by name.
+ORDER = (
+    CREATED,
+    "attempt.started",
+    "stage.launched",
+    "attempt.observed",
+    "session.started",
+    "stage.computed",
+    "amendment.proposed",
+)
+
+
+def fact(example: OnFile, version: int) -> Fact:
+    """Return an example as the fold sees it: lifted to today's version."""
+    data = json.loads(json.dumps(example.data))
+    for old in range(example.version, VERSIONS[example.type]):
+        data = UPCASTERS[example.type, old](data)
+    return Fact(example.type, data, "2026-03-31T10:00:00.000000Z", version, f"{version:064x}")
+
+
+def in_order() -> list[OnFile]:
+    """Return every example, what others are about first."""
+    first = {name: place for place, name in enumerate(ORDER)}
+    return sorted(examples(), key=lambda one: (first.get(one.type, len(first)), one.path.name))
+
+
+def _folded(examples_: list[OnFile]) -> Workflow:
+    facts = [fact(example, place) for place, example in enumerate(examples_, 1)]
+    state = evolve(None, facts[:1])
+    for one in facts[1:]:
+        if one.type != CREATED:
+            state = evolve(state, [one], {one.hash})
+    assert state is not None
+    return state
+
+
+@cache
+def rich() -> Workflow:
+    """Return a state that every example was folded into, one after another."""
+    return _folded(in_order())
+
+
+@cache
+def usual() -> Workflow:
+    """Return a state in the midst of a life, which no new example changes."""
+    life = [one for one in in_order() if one.type in ORDER and one.version == 1]
+    return _folded(life)
+
+
+def after(example: OnFile) -> str:
+    """Return the SHA-256 in hex of the state that an example leads to from `usual`."""
+    one = fact(example, usual().head + 1)
+    state = evolve(None if one.type == CREATED else usual(), [one], {one.hash})
+    assert state is not None
+    return hashlib.sha256(to_bytes(state)).hexdigest()
+
+
+def digests() -> dict[str, str]:
+    """Return what each example leads to, by the name of its file."""
+    return {example.path.stem: after(example) for example in in_order()}
+
+
+def kept() -> OnDisk:
+    """Return what is on file."""
+    found: OnDisk = json.loads(PATH.read_text("utf-8"))
+    return found
+
+
+def is_told(before: OnDisk, now: OnDisk) -> bool:
+    """Whether each change of the fold came with another version; a new example is no change."""
+    same = all(now["states"].get(name) == state for name, state in before["states"].items())
+    return same or before["reducer"] != now["reducer"]
+
+
+def main() -> None:
+    """Write the digests of today's fold, if its version was raised where one changed."""
+    now = OnDisk(reducer=REDUCER, states=digests())
+    if PATH.exists() and not is_told(kept(), now):
+        sys.exit("the fold has changed: raise REDUCER in lifecycle/fold/evolve.py first")
+    PATH.write_text(json.dumps(now, indent=2) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
