@@ -2,12 +2,14 @@
 
 import os
 import stat
-from errno import EINVAL, EISDIR
+from errno import EFBIG, EINVAL, EISDIR
 from pathlib import Path
 from typing import BinaryIO
 
 # Neither waits for the other end, nor makes a terminal ours.
 _NEVER_WAIT = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+#: Bytes of a file that is read whole: far more than any of ours has, and less than most memories.
+LARGEST = 512 << 20
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFSOCK: "a socket",
@@ -18,6 +20,10 @@ _KINDS = {
 
 class NotRegular(OSError):
     """A FIFO, a device or a socket where a file is expected."""
+
+
+class TooLarge(OSError):
+    """A file that is not read, as it would fill the memory."""
 
 
 def open_regular(path: Path | str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
@@ -49,6 +55,20 @@ def opened(path: Path | str) -> BinaryIO:
 
 
 def read_regular(path: Path | str, limit: int | None = None) -> bytes:
-    """The bytes of a regular file, of a longer one `limit` + 1 at most."""
+    """The bytes of a regular file, of a longer one `limit` + 1 at most.
+
+    Raises as `open_regular`; without a limit TooLarge for a file of more than `LARGEST` bytes.
+    """
     with opened(path) as file:
-        return file.read() if limit is None else file.read(limit + 1)
+        if limit is not None:
+            return file.read(limit + 1)
+        require_bearable(file.fileno(), path)
+        return file.read(LARGEST + 1)
+
+
+def require_bearable(descriptor: int, path: Path | str) -> None:
+    """Raises TooLarge for a file that nobody should read whole."""
+    size = os.fstat(descriptor).st_size
+    if size > LARGEST:
+        said = f"expected {LARGEST >> 20} MiB at most, found {size:,} bytes"
+        raise TooLarge(EFBIG, said, os.fspath(path))

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from eventstore.errors import (
     StoreDamaged,
     StoreUnwritable,
 )
+from eventstore.regular import opened
 from eventstore.revision import APPLICATION_ID, HEAD
 
 _UNWRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM})
@@ -35,6 +37,7 @@ _UNWRITTEN = frozenset(
 # A log that holds nothing more, as a writer leaves it that dies early, sends SQLite into a loop of
 # ten seconds when the shared memory is to be read only.
 _LOG_HEADER_BYTES = 32
+_MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 
@@ -75,9 +78,38 @@ def translated(path: Path, wait: float) -> Iterator[None]:
 
 
 def connect(path: Path, query: str, wait: float) -> sqlite3.Connection:
-    """A connection that begins and commits only when told."""
+    """A connection that begins and commits only when told.
+
+    Raises NotOurs for a pipe or a link beside the file, which SQLite would wait for or follow.
+    """
+    _refuse_others_beside(path)
     uri = f"file:{quote(os.fspath(path.absolute()))}?{query}"
     return sqlite3.connect(uri, timeout=wait, isolation_level=None, uri=True)
+
+
+def _refuse_others_beside(path: Path) -> None:
+    if path.is_symlink():  # what lies beside is looked for where it leads to
+        path = Path(os.path.realpath(path))
+    for suffix in ("-wal", "-shm", "-journal"):
+        try:
+            mode = os.lstat(f"{path}{suffix}").st_mode
+        except FileNotFoundError:
+            continue
+        if not stat.S_ISREG(mode):
+            raise NotOurs(Path(f"{path}{suffix}"), "no regular file")
+
+
+def _is_a_log(path: Path) -> bool:
+    """Whether what lies beside the file begins as a write-ahead log does, or is empty.
+
+    Of another file a reader would wait for a writer to make it anew.
+    """
+    try:
+        with opened(f"{path}-wal") as log:
+            begin = log.read(4)
+    except FileNotFoundError:
+        return True
+    return begin in (b"", *_MAGIC)
 
 
 def reader(path: Path, wait: float) -> sqlite3.Connection:
@@ -101,7 +133,7 @@ def unidentified_reader(path: Path, wait: float) -> sqlite3.Connection:
         raise DatabaseMissing(path)
     if not path.is_file():
         raise NotOurs(path, "no regular file")
-    if _size(path, "-wal") == _LOG_HEADER_BYTES:
+    if _size(path, "-wal") == _LOG_HEADER_BYTES or not _is_a_log(path):
         return _other_reader(path, wait)
     try:
         return _looked(path, "mode=ro&readonly_shm=1", wait)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from eventstore.regular import read_regular
 from reconciler.attempt.paths import Attempt
 from reconciler.errors import DamagedAttempt
 from service.root.disk import write_whole
@@ -96,7 +97,7 @@ def _is_named(attempt: Attempt, content: bytes) -> bool:
 
 def _read(path: Path) -> bytes | None:
     try:
-        return path.read_bytes() if path.is_file() else None
+        return read_regular(path) if path.is_file() else None
     except OSError:
         return None
 

@@ -22,6 +22,7 @@ from lifecycle.state.workflow import Stage, Workflow
 from reconciler.attempt.markers import digests
 from reconciler.host import processes, tmux
 from reconciler.host import small_files as plain
+from service.root.below import is_inside
 from service.root.clock import utc_text
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _of(
 
 
 def _is_below(folder: str, root: Path) -> bool:
-    return Path(os.path.realpath(folder)).is_relative_to(root.resolve())
+    return is_inside(Path(folder), root)
 
 
 def _ended(root: Path, state: Workflow, stage: Stage, session: str) -> Launched | None:

@@ -24,6 +24,7 @@ from reconciler.far.brought import digest_of
 from reconciler.files.carry import place_of
 from reconciler.host.locks import is_held
 from reconciler.records import traces
+from service.root.below import is_inside
 
 #: Files that an event names; all of them are counted.
 _NAMED = 500
@@ -111,7 +112,7 @@ def _known(attempt: Attempt, left: Sequence[Mapping[str, Any]]) -> Iterator[tupl
 
 def _is_below(place: Path, folder: Path) -> bool:
     """Whether a path leads through no link out of the folder."""
-    return place.parent.resolve().is_relative_to(folder.resolve())
+    return is_inside(place.parent, folder)
 
 
 def _is(place: Path, file: Mapping[str, Any]) -> bool:

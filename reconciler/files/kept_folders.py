@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from eventstore.regular import read_regular
 from lifecycle.words.naming import KEPT_PATTERN
 from reconciler.attempt.markers import MARKERS
 from reconciler.errors import ReconcilerError
@@ -102,7 +103,7 @@ def _within(stage: str, paths: Iterable[str]) -> frozenset[str]:
 
 def _is_ours(kept: Path, kept_as: str) -> bool:
     label = kept / LABEL
-    return label.is_file() and label.read_text() == f"{kept_as}\n"
+    return label.is_file() and read_regular(label).decode(errors="replace") == f"{kept_as}\n"
 
 
 def _copy(folder: Path, new: Path, outputs: frozenset[str]) -> None:

@@ -17,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eventstore.regular import read_regular
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from reconciler.attempt import execution_host as machine
@@ -25,6 +26,7 @@ from reconciler.errors import MachineUnreachable, UnusableProfile
 from reconciler.far.brought import Left, brought, digest_of
 from reconciler.files.carry import patterns_of
 from reconciler.records import traces
+from service.root.below import is_inside
 from service.root.disk import write_whole
 
 if TYPE_CHECKING:
@@ -76,7 +78,7 @@ def sort_out(
 def _command(attempt: Attempt, known: Sequence[Left]) -> p.AttemptLeft | None:
     if not known:
         return None
-    content = attempt.left_list.read_bytes()
+    content = read_regular(attempt.left_list)
     return p.AttemptLeft(
         stage=attempt.stage,
         attempt=attempt.id,
@@ -193,7 +195,7 @@ def _is_free(attempt: Attempt, left: Left) -> bool:
     above = place.parent
     while not os.path.lexists(above):
         above = above.parent
-    inside = above.resolve().is_relative_to(attempt.root.resolve())
+    inside = is_inside(above, attempt.root)
     return inside and above.is_dir() and not os.path.lexists(place)
 
 

@@ -18,6 +18,7 @@ from reconciler.attempt.markers import MARKERS
 from reconciler.files.by_hand import SUBMISSION, WRAPPER
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 from reconciler.submission.diagnostic import FILE_NAME
+from service.root.below import is_inside
 
 #: Bytes and files that are sent without being named.
 _BYTES, _FILES = 10**8, 1000
@@ -80,7 +81,6 @@ def _can_be_recorded(path: str) -> bool:
 
 def _below(folder: Path) -> Iterator[tuple[str, int]]:
     """Yield each file below a folder with its size; none that is hidden, or is a link elsewhere."""
-    top = folder.resolve()
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
@@ -88,5 +88,5 @@ def _below(folder: Path) -> Iterator[tuple[str, int]]:
             own = str(path.relative_to(folder))
             if name.startswith(".") or own in _NOT_THEIRS or not _can_be_recorded(own):
                 continue
-            if path.is_file() and path.resolve().is_relative_to(top):
+            if path.is_file() and is_inside(path, folder):
                 yield own, path.stat().st_size

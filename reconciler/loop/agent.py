@@ -18,6 +18,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import orjson
+
+from eventstore.regular import read_regular
 from lifecycle.payload import models as p
 from reconciler.context import Jobs
 from reconciler.errors import AgentMissing, AgentNotStarted
@@ -212,7 +215,7 @@ def end_orphan(jobs: Jobs) -> None:
     """
     record = jobs.service.root.folder / RECORD
     try:
-        orphan = Working(**json.loads(record.read_text()))
+        orphan = Working(**orjson.loads(read_regular(record)))
     except (FileNotFoundError, ValueError, TypeError):
         # Nobody worked, or the record was cut off by the crash: there is nobody to be told.
         return

@@ -15,6 +15,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import orjson
+
+from eventstore.regular import read_regular
 from lifecycle.payload import models as p
 from reconciler.context import Jobs
 from reconciler.errors import AlreadyAutonomous, NoRunner, RunnerFailed
@@ -160,7 +163,7 @@ def record(root: Root, now: str) -> None:
 def recorded(root: Root) -> Detached | None:
     """Return the runner that is at work; None where none is."""
     with suppress(FileNotFoundError, ValueError, TypeError):
-        found = Detached(**json.loads((root.folder / RECORD).read_text()))
+        found = Detached(**orjson.loads(read_regular(root.folder / RECORD)))
         return found if found.process.is_alive() else None
     return None
 

@@ -18,7 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+import orjson
+
 from eventstore.event import RecordedEvent
+from eventstore.regular import read_regular
 from lifecycle.state.workflow import Workflow
 from projections.files.progress_log import message
 from projections.screens.waits import waits
@@ -116,7 +119,7 @@ class Notifier:
     def _told_before(self) -> int:
         """Return the version up to which it was told; a workflow that never was begins now."""
         try:
-            return int(json.loads(self._kept.read_text("utf-8"))["version"])
+            return int(orjson.loads(read_regular(self._kept))["version"])
         except (OSError, ValueError, KeyError, TypeError):
             head = self._log.store.head(self._log.stream)
             version = head.version if head is not None else 0

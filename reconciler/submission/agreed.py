@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+from eventstore.regular import read_regular
 from lifecycle.errors import NeedsConsent
 from reconciler.attempt.paths import Attempt
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
@@ -64,7 +65,7 @@ def check_recorded(attempt: Attempt) -> None:
     """Raise `SubmissionChanged` where the attempt's submission is not what the log names."""
     if not attempt.sha256:
         return
-    found = sha256(attempt.submission.read_bytes()).hexdigest()
+    found = sha256(read_regular(attempt.submission)).hexdigest()
     if found != attempt.sha256:
         path = str(attempt.submission.relative_to(attempt.root))
         raise SubmissionChanged(attempt.stage, attempt.id, path, attempt.sha256, found)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from eventstore.regular import read_regular
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.execution_host import Machine
 from reconciler.attempt.observed import KILLED
@@ -23,6 +24,7 @@ from reconciler.errors import (
 )
 from reconciler.submission import directives, software
 from reconciler.submission import fields as shape
+from service.root.below import is_inside
 
 #: What DPDispatcher calls the standard output and error of a task.
 OUTPUT_LOG, ERROR_LOG = "log", "err"
@@ -97,9 +99,11 @@ def read(path: Path) -> dict[str, Any]:
     Raises UnusableSubmission where a field of it has another shape than DPDispatcher expects.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_regular(path).decode())
     except json.JSONDecodeError as error:
         raise InvalidSubmission(path, error.msg, error.lineno, error.colno) from error
+    except RecursionError as error:
+        raise InvalidSubmission(path, "values too deep in one another") from error
     except UnicodeDecodeError as error:
         raise InvalidSubmission(path, f"a byte that is not UTF-8 at {error.start}") from error
     if not isinstance(found, dict):
@@ -259,7 +263,7 @@ def _far_scratch(known: Mapping[str, Any], attempt: Attempt) -> str:
 def _own_scratch(known: Mapping[str, Any], attempt: Attempt) -> Path:
     # Each attempt has a place of its own, so whoever works below it belongs to the attempt.
     given = attempt.root / str(known.get("remote_root") or ".")
-    inside = given.resolve().is_relative_to(attempt.root.resolve())
+    inside = is_inside(given, attempt.root)
     return attempt.work if inside else given / attempt.tag
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from eventstore.regular import NotRegular
+from eventstore.regular import NotRegular, TooLarge
 from lifecycle.state.workflow import Drift, Workflow
 from projections.files import progress_log, state_document
 from projections.files.progress_log import Piece, joined
@@ -166,5 +166,5 @@ def _told(look: Callable[[], str | None]) -> str | None:
         return look()
     except OutsideRoot as error:
         return f"cannot be looked at: {error.message}"
-    except NotRegular as error:
+    except (NotRegular, TooLarge) as error:
         return f"cannot be looked at: {error.strerror}"

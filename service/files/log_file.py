@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from eventstore.regular import open_regular, read_regular
+from eventstore.regular import open_regular, read_regular, require_bearable
 from service.root.disk import Mark, mark_of
 from service.root.sync import NEWER_PART, Synced, digest
 
@@ -38,6 +38,7 @@ def look(path: Path, left: Synced | None, *, thorough: bool = False) -> LogView:
     except FileNotFoundError:
         return LogView(left is None or left.size == 0, b"", b"", None)
     with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor has no path
+        require_bearable(descriptor, path)
         mark = mark_of(os.fstat(descriptor))
         if left is None:
             return LogView(True, b"", file.read(), mark)

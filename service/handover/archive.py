@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
+from eventstore.regular import read_regular
 from eventstore.store import EventStore, Raw
 from eventstore.transfer.lines import exported
 from service.handover.manifest import CLAIMS, DRIFT, NAME, REFUSALS, Entry, Manifest, Stream
@@ -49,7 +50,7 @@ def write_archive(path: Path, root: Root, log: WorkflowLog, shown: Shown, upto: 
         for name, content in shown.items():
             writer.file(name, content())
         for kept in sorted(root.drift.glob("*")) if root.drift.is_dir() else ():
-            writer.file(f"{DRIFT}{kept.name}", [kept.read_bytes()])
+            writer.file(f"{DRIFT}{kept.name}", [read_regular(kept)])
         text = json.dumps(manifest.to_dict(), indent=1).encode() + b"\n"
         writer.file(NAME, [text])
     return manifest

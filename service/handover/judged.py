@@ -5,14 +5,13 @@ Its hash says that it was not changed since, not that it was ever harmless: a st
 
 from __future__ import annotations
 
-import json
-from datetime import datetime
-from types import NoneType
 from typing import Any
 
+import orjson
 from pydantic import ValidationError
 
-from eventstore.codec import Schema
+from eventstore.codec import Schema, canonical
+from eventstore.envelope import fault
 from eventstore.errors import EventStoreError
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS
 from lifecycle.plan import document as plan
@@ -21,16 +20,14 @@ from lifecycle.rules.schema import model_of
 from lifecycle.words.misfit import problem
 
 _SCHEMA = Schema(VERSIONS, UPCASTERS)
-_TEXT, _TEXT_OR_NULL = ((str,), "text"), ((str, NoneType), "text or null")
-#: What stands around an event's data.
-_ENVELOPE: dict[str, tuple[tuple[type, ...], str]] = {
-    **dict.fromkeys(("event_id", "command_id", "stream", "type"), _TEXT),
-    **dict.fromkeys(("recorded_at", "occurred_at", "utc_offset"), _TEXT),
-    **dict.fromkeys(("causation_id", "correlation_id"), _TEXT_OR_NULL),
-    "session": ((int, NoneType), "a number or null"),
-    "schema_version": ((int,), "a number"),
-    "data": ((dict,), "an object"),
-}
+#: What an event's text holds: its place in the chain, what it is, and what stands around it.
+_FIELDS = frozenset(
+    [
+        *("actor", "causation_id", "command_id", "correlation_id", "data", "event_id"),
+        *("occurred_at", "prev_hash", "recorded_at", "schema_version", "session", "stream"),
+        *("type", "utc_offset", "version"),
+    ]
+)
 _IDS, _LONGEST_ID = ("event_id", "command_id", "causation_id", "correlation_id"), 300
 #: Events with a whole document in them.
 _TAKEN_OVER = ("workflow.imported", "state.imported")
@@ -38,9 +35,12 @@ _TAKEN_OVER = ("workflow.imported", "state.imported")
 
 def unacceptable(text: bytes) -> str | None:
     """Return why an event, by its text, is not taken; None where it is."""
-    wrong = _of_envelope(json.loads(text))
+    body = orjson.loads(text)
+    wrong = _of_envelope(body)
     if wrong is not None:
         return wrong
+    if canonical(body) != text:
+        return "it is spelled otherwise than a log spells it"
     try:
         event = _SCHEMA.decode(0, "", text)
     except EventStoreError as error:
@@ -58,20 +58,13 @@ def unacceptable(text: bytes) -> str | None:
 
 def _of_envelope(body: dict[str, Any]) -> str | None:
     """Return which field of the envelope is not what a log writes there."""
-    actor = body.get("actor")
-    parts = actor if isinstance(actor, dict) else {}
-    if set(parts) != {"kind", "name"} or not all(isinstance(p, str) for p in parts.values()):
+    if set(body) != _FIELDS:
+        return f"expected the fields of an event alone, found {sorted(set(body) ^ _FIELDS)!s:.80}"
+    if not isinstance(body["actor"], dict) or set(body["actor"]) != {"kind", "name"}:
         return "actor: expected an object with a kind and a name, both text"
-    for name, (kinds, expected) in _ENVELOPE.items():
-        if type(body.get(name)) not in kinds:
-            return f"{name}: expected {expected}, found {body.get(name)!r:.80}"
     if any(len(str(body[name])) > _LONGEST_ID for name in _IDS):
         return f"an id of the envelope: expected {_LONGEST_ID} characters at most"
-    try:
-        moments = [datetime.fromisoformat(body[name]) for name in ("recorded_at", "occurred_at")]
-    except ValueError:
-        return "recorded_at or occurred_at: expected a time in ISO 8601"
-    return None if all(m.tzinfo for m in moments) else "a time: expected one with its offset"
+    return fault(body)
 
 
 def _of_created(document: dict[str, Any], stream: str) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.payload import MachineUpdated
+from service.root.below import is_inside
 from service.root.sync import digest
 
 FIELD = "artifacts"
@@ -64,7 +65,7 @@ def _file(root: Path, text: str) -> Path | None:
     if not 0 < len(text) <= _LONGEST or "\0" in text or "\n" in text:
         return None
     path = root / text
-    return path if path.is_file() and path.resolve().is_relative_to(root.resolve()) else None
+    return path if path.is_file() and is_inside(path, root) else None
 
 
 def _differs(path: Path, known: str | None) -> bool:

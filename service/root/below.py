@@ -35,7 +35,15 @@ def below(root: Path, path: str) -> Path:
     if not is_below(path):
         raise OutsideRoot(root, path, "is absolute, leads upwards or holds a control character")
     place = root / path
-    real = os.path.realpath(place)
-    if not Path(real).is_relative_to(os.path.realpath(root)):
+    if not is_inside(place, root):
+        real = os.path.realpath(place)
         raise OutsideRoot(root, path, f"leads out of it, to {real}")
     return place
+
+
+def is_inside(place: Path, folder: Path) -> bool:
+    """Whether a path, all links followed, is the folder or lies in it; links in a circle do not."""
+    try:
+        return Path(os.path.realpath(place)).is_relative_to(os.path.realpath(folder))
+    except ValueError:  # a NUL
+        return False

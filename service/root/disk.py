@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from eventstore.private import open_lock
-from eventstore.regular import open_regular, read_regular
+from eventstore.regular import open_regular, read_regular, require_bearable
 from service.errors import RootBusy
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -123,6 +123,7 @@ def restore(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
         before = os.fstat(file.fileno())
         if mark_of(before) != mark:
             return None
+        require_bearable(descriptor, path)
         same = common_start(file.read(), content)
         if os.fstat(file.fileno()).st_size != before.st_size:
             return None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from eventstore.address import SERVERS, is_server, public, without_login
+from eventstore.regular import read_regular
 from service.errors import InvalidOption, NoRoot
 from service.root.below import below
 from service.root.trust import require_trusted
@@ -54,10 +55,10 @@ class Root:
         """The log's file, or the URL of its database on a server.
 
         A relative path in a URL is taken from the root. Raises `InvalidOption` for a URL of
-        another kind.
+        another kind, `OutsideRoot` where a link leads to a log that is not this root's.
         """
         if self.url is None:
-            return self.folder / "events.db"
+            return self.below(f"{MARKER}/events.db")
         return address_of(self.url, self.path)
 
     @property
@@ -129,7 +130,7 @@ def read_config(root: Root) -> Config:
     import tomllib
 
     try:
-        values: dict[str, Any] = tomllib.loads(root.config_file.read_text("utf-8"))
+        values: dict[str, Any] = tomllib.loads(read_regular(root.config_file).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidOption(f"{root.config_file}: not valid TOML: {error}") from error
     workflow, url = values.get("workflow"), values.get("database_url")

@@ -14,7 +14,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from eventstore.event import RecordedEvent
+from eventstore.regular import read_regular
 from service.root.clock import system_clock
 from service.root.disk import Mark, write_whole
 
@@ -81,11 +84,29 @@ def digest(content: bytes) -> str:
 def read_sync(path: Path) -> Sync:
     """Return what ``sync.json`` holds; a missing or broken one means that nothing is known."""
     try:
-        data = json.loads(path.read_bytes())
-        files = {name: Synced(**entry) for name, entry in data["files"].items()}
-        return Sync(data["head"], files)
+        data = orjson.loads(read_regular(path))
+        files = {name: _synced(entry) for name, entry in data["files"].items()}
+        return Sync(_head(data["head"]), files)
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return Sync()
+
+
+def _synced(entry: dict[str, Any]) -> Synced:
+    """Return what is remembered of a file; raises TypeError where somebody wrote other things."""
+    found = Synced(**entry)
+    numbers = (found.version, found.size, found.base, *found.mark)
+    texts = (found.stream, found.sha256, found.base_sha256)
+    if not all(type(n) is int for n in numbers) or not all(isinstance(t, str) for t in texts):
+        raise TypeError
+    if min(numbers[:3]) < 0:
+        raise ValueError
+    return found
+
+
+def _head(head: dict[str, Any]) -> dict[str, Any]:
+    if head and not (type(head["version"]) is int and isinstance(head["hash"], str)):
+        raise TypeError
+    return head
 
 
 def caught_up(path: Path, names: Iterable[str], newest: RecordedEvent | None) -> Sync:

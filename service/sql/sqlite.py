@@ -49,7 +49,10 @@ class SqliteDesk:
 
     def one(self, statement: str) -> Any:
         """See `Desk`."""
-        row = self._connection.execute(statement).fetchone()
+        try:
+            row = self._connection.execute(statement).fetchone()
+        except sqlite3.Error as error:
+            raise meaning(error, self.path, _WAIT) from error
         return row[0] if row is not None else None
 
     def fill(self, table: str, rows: Sequence[Sequence[Any]]) -> None:

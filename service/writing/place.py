@@ -14,7 +14,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from service.errors import RootElsewhere
+import orjson
+
+from service.errors import InvalidOption, RootElsewhere
 from service.reading.log import WorkflowLog
 from service.root.disk import content_of, write_whole
 from service.root.root import Root, RootIs
@@ -101,6 +103,28 @@ def _file(root: Root) -> Path:
 
 
 def _said(root: Root) -> dict[str, Any]:
+    """Return what ``root.json`` holds; raises `InvalidOption` where somebody wrote other things."""
     content = content_of(_file(root))
-    found: dict[str, Any] = {} if content is None else json.loads(content)
-    return found
+    if content is None:
+        return {}
+    try:
+        found: Any = orjson.loads(content)
+    except ValueError:
+        found = None
+    if not _is_said(found):
+        raise InvalidOption(
+            f"{_file(root)}: expected where this root was said to be, found other things; take the "
+            "file away, and call with `--root-is moved` or `--root-is copied`"
+        )
+    return dict(found)
+
+
+def _is_said(found: Any) -> bool:
+    if not isinstance(found, dict) or not isinstance(found.get("identity"), dict):
+        return False
+    original, former = found.get("copy_of", {}), found.get("formerly", [])
+    places = [original, *former] if isinstance(former, list) else [None]
+    return all(isinstance(one, dict) for one in places) and set(original) in (
+        set(),
+        {"path", "host"},
+    )

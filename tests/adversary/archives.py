@@ -22,6 +22,7 @@ def forged(file: Path, target: Path, edit: Edit, workflow: str | None = None) ->
     manifest = json.loads(files.pop("manifest.json"))
     stream = manifest["streams"][0]
     bodies = [_body(line) for line in files[stream["file"]].splitlines()]
+    commands = {body["command_id"] for body in bodies}
     if workflow is not None:
         manifest["workflow"], stream["name"] = workflow, f"workflow-{workflow}"
         bodies[0]["data"]["document"]["workflow_id"] = workflow
@@ -30,7 +31,12 @@ def forged(file: Path, target: Path, edit: Edit, workflow: str | None = None) ->
     stream["version"], stream["head"] = len(bodies), head
     files[stream["file"]] = lines
     claims = {str(body["command_id"]): "" for body in bodies}
-    files["claims.jsonl"] = b"".join(
+    others = [
+        line
+        for line in files["claims.jsonl"].splitlines(keepends=True)
+        if json.loads(line)["command_id"] not in commands
+    ]
+    files["claims.jsonl"] = b"".join(others) + b"".join(
         json.dumps(_claim(command, stream["name"], bodies)).encode() + b"\n" for command in claims
     )
     manifest["files"] = {
