@@ -39,9 +39,9 @@ def unacceptable(text: bytes) -> str | None:
     wrong = _of_envelope(body)
     if wrong is not None:
         return wrong
-    if canonical(body) != text:
-        return "it is spelled otherwise than a log spells it"
     try:
+        if canonical(body) != text:
+            return "it is spelled otherwise than a log spells it"
         event = _SCHEMA.decode(0, "", text)
     except EventStoreError as error:
         return error.message

@@ -142,7 +142,7 @@ def _document(place: Path, outside: Path, random: Random) -> None:
     """A document of JSON, or of TOML, that says other things."""
     try:
         value = json.loads(place.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         value = {"workflow": "w", "pid": 1, "version": 1, "head": {}, "files": {}}
     text = json.dumps(spoilt(value, random))
     if place.suffix == ".toml":
