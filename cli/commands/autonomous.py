@@ -76,14 +76,17 @@ def is_wanted(context: typer.Context) -> bool:
 
 def launch(context: typer.Context, given: Given, limits: Mapping[str, float]) -> None:
     """Start the runner, and say how to watch, pause, resume, attach and stop it."""
+    from reconciler.control.dispatch import NoStageCommand
     from reconciler.loop.detached import start
-    from reconciler.loop.run import check_commands
+    from reconciler.loop.run import without_commands
     from reconciler.loop.session import check_report
     from service.writing.undecided import check_edits
 
     with engine(context) as (jobs, output):
-        if given.found_agent() is None:
-            check_commands(jobs)
+        silent = [] if given.found_agent() is not None else without_commands(jobs)
+        if silent:
+            # The session says so too; but then nobody may be at the terminal any more.
+            jobs.say(NoStageCommand(silent).message, level="warning")
         check_report(jobs, given.report)
         check_edits(jobs.service)
         program = [sys.executable, "-P", "-m", "cli.main", "--root", str(jobs.root), "-o", "json"]

@@ -9,7 +9,7 @@ from lifecycle.payload import models as p
 from lifecycle.state.status import FINISHED, Status
 from projections.files.sessions import sessions
 from reconciler.context import Jobs
-from reconciler.control.dispatch import NoStageCommand, has_command
+from reconciler.control.dispatch import has_command
 from reconciler.errors import EnvironmentNotReady, ReconcilerError
 from reconciler.files.freshness import StaleStages, deviations, stale, told, unrecorded
 from reconciler.loop import ending, prompt
@@ -107,8 +107,6 @@ def _earlier(jobs: Jobs, first: Outcome) -> Ended:
 
 
 def _check(jobs: Jobs, orders: Orders) -> None:
-    if orders.agent is None:
-        check_commands(jobs)
     session = jobs.service.state().session
     if session.is_open and not session.driven and orders.report not in (None, session.report):
         raise InvalidOption(
@@ -121,19 +119,18 @@ def _check(jobs: Jobs, orders: Orders) -> None:
         check_report(jobs, orders.report)
 
 
-def check_commands(jobs: Jobs) -> None:
-    """Raise `NoStageCommand` where no stage that is left says what to run: nothing would be done.
+def without_commands(jobs: Jobs) -> list[str]:
+    """Return the stages that are left, where none of them says what to run; else nothing.
 
     Where others do, one that does not is a hindrance of its own. A workflow that was imported may
     have had its submissions prepared stage after stage: it goes on until one is missing.
     """
     state = jobs.service.state()
     if state.import_end:
-        return
+        return []
     begun = {*FINISHED, Status.POST_PROCESSING}
     left = [stage for stage in state.stages.values() if stage.status not in begun]
-    if left and not any(has_command(jobs, stage) for stage in left):
-        raise NoStageCommand([stage.id for stage in left])
+    return [] if any(has_command(jobs, stage) for stage in left) else [one.id for one in left]
 
 
 def _open(jobs: Jobs, orders: Orders, options: WriteOptions, asked: Interruption) -> None:

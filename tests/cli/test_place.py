@@ -205,19 +205,34 @@ def test_a_database_url_of_another_kind_is_refused_without_its_password(place: P
     assert "secret" not in answer.err + answer.out
 
 
-@pytest.mark.parametrize("name", ["run", "dispatch"])
-def test_a_stage_without_a_command_is_refused_before_anything_starts(
-    tmp_path: Path, name: str
-) -> None:
-    """The stages that say nothing to run are named, and nothing is launched."""
+def test_a_stage_without_a_command_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    """The stage that says nothing to run is named, and nothing is launched."""
     plan: Any = {**PLAN, "stages": [{"id": "stage-1", "name": "Build"}]}
     assert call("--root", str(tmp_path), "init", str(write_plan(tmp_path, plan))).code == 0
     place = Place(tmp_path)
-    answer = place.json(*{"run": ["run"], "dispatch": ["dispatch", "stage-1"]}[name])
+    answer = place.json("dispatch", "stage-1")
     assert (answer.code, answer.error["code"]) == (5, "no_stage_command")
     assert answer.error["data"]["stages"] == ["stage-1"]
     assert "parameters.command" in answer.error["message"]
     assert place.types() == ["workflow.created", "stage.readied"]
+
+
+def test_a_plan_without_any_command_blocks_its_stages_and_not_the_run(tmp_path: Path) -> None:
+    """The session ends in order: each stage that could begin is named, with what would help."""
+    stages = [{"id": f"stage-{n}", "name": "Build"} for n in (1, 2)]
+    plan: Any = {
+        **PLAN,
+        "stages": [*stages, {**stages[0], "id": "stage-3", "depends_on": ["stage-1"]}],
+    }
+    assert call("--root", str(tmp_path), "init", str(write_plan(tmp_path, plan))).code == 0
+    place = Place(tmp_path)
+    answer = place.json("run")
+    assert (answer.code, answer.data["exit_reason"]) == (6, "blocked")
+    assert [one["stage"] for one in answer.data["blocked"]] == ["stage-1", "stage-2"]
+    for one in answer.data["blocked"]:
+        assert "parameters.command" in one["why"]
+        assert "--agent" in one["unblock"]
+    assert place.types()[-1] == "session.ended"
 
 
 @pytest.mark.parametrize("name", ["run", "dispatch"])

@@ -211,14 +211,23 @@ def test_a_session_may_say_more_than_a_pipe_holds(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_driven_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    """No agent where one is needed, or one that is not there."""
+    """An agent that is not there, or what only one session can take."""
     place = workflow(tmp_path, silent(1))
-    assert place.json("run", "--autonomous").error["code"] == "no_stage_command"
     missing = place.json("run", "--autonomous", "--agent", "nowhere-to-be-found")
     assert missing.error["code"] == "agent_missing"
     assert place.json("run", "--autonomous", "--command-id", "k").code == 2
     assert place.types() == ["workflow.created", "stage.readied"]
     assert place.done("runner", "show")["runner"] is None
+
+
+def test_a_plan_without_commands_is_said_at_once_and_named_in_the_morning(tmp_path: Path) -> None:
+    """Whoever starts the runner without an agent is warned; its session blocks the stage."""
+    place = workflow(tmp_path, silent(1))
+    begun = place.json("run", "--autonomous", *BRISK)
+    assert begun.code == 0
+    assert "stage-1: nothing to run" in begun.err
+    assert ended(place) == "blocked"
+    assert any("Session ending: blocked. stage-1: nothing to run" in text for text in place.notes())
 
 
 def test_an_agent_works_under_the_runner_with_the_environment_of_its_start(
