@@ -7,10 +7,12 @@ from importlib import import_module
 
 import pytest
 
+from lifecycle.fold.evolve import _APPLY as FOLDED
 from lifecycle.machines import payload as of_machines
 from lifecycle.payload import models as payload
 from lifecycle.payload.base import AttemptPayload, Payload, StagePayload
 from lifecycle.payload.event_types import OF_MACHINES, STAGED, VERSIONS
+from lifecycle.protocol.behaviour import _RULES as RULES
 from lifecycle.rules.schema import model_of
 
 FAMILIES = ("amendment", "drift", "stage", "workflow")
@@ -55,3 +57,20 @@ def test_what_nobody_defines_is_not_found_among_the_payloads() -> None:
     """As in any other module."""
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         _ = payload.Nothing  # type: ignore[attr-defined]
+
+
+#: Recorded for people and for the checks alone: nothing of the state follows from them.
+NOT_FOLDED = {"claim.overruled", "note.logged"}
+#: What an import takes over stands before the protocol begins.
+BEFORE_THE_PROTOCOL = {"line.imported", "state.imported"}
+
+
+def test_every_event_type_is_folded_or_said_to_change_nothing() -> None:
+    """A new type fails here until somebody says which."""
+    begins = {"workflow.created", "workflow.imported", "amendment.approved"}
+    assert set(STAGED) - set(FOLDED) - begins == NOT_FOLDED
+
+
+def test_every_event_type_has_its_rule_in_the_protocol() -> None:
+    """`wfctl fsck --protocol` would call a log with a new type no behaviour."""
+    assert set(STAGED) - set(RULES) == BEFORE_THE_PROTOCOL

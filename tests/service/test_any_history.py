@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lifecycle.errors import LifecycleError, NoWorkflow
 from lifecycle.fold.evolve import evolve
 from lifecycle.payload import models as p
+from lifecycle.payload.event_types import STAGED, VERSIONS
 from lifecycle.payload.models import Payload
 from lifecycle.plan.document import create
 from lifecycle.rules.consequences import consequences
@@ -19,6 +20,7 @@ from lifecycle.rules.decide import decide
 from lifecycle.state.workflow import Workflow
 from projections.files import progress_log, state_document
 from service.reading import stored_fold
+from tests.golden.events_on_file import EVERY, examples
 from tests.projections.story import attempt
 from tests.projections.support import Recorded
 
@@ -40,6 +42,21 @@ def of_attempt(
 ) -> st.SearchStrategy[Payload]:
     """Return commands that concern an attempt."""
     return of_stage(model, attempt=ATTEMPTS, **fields)
+
+
+#: One payload of every type there is, so that no type is left out of the histories.
+ON_FILE = [
+    EVERY[example.type].model_validate(example.data)
+    for example in examples()
+    if example.type in STAGED and VERSIONS[example.type] == example.version
+]
+
+
+def of_another(payload: Payload, stage: str, attempt_: str) -> Payload:
+    """Return the payload for another stage and attempt, where it concerns any."""
+    given_ = {"stage": stage, "attempt": attempt_}
+    fields = type(payload).model_fields
+    return payload.model_copy(update={k: v for k, v in given_.items() if k in fields})
 
 
 MODES = st.sampled_from(["sync", "tmux"])
@@ -85,6 +102,7 @@ COMMANDS = st.one_of(
     st.just(p.SessionStarted()),
     st.builds(p.SessionEnded, reason=st.sampled_from(["blocked", "waiting"])),
     of_stage(p.CostCharged, weight=st.sampled_from([1, 1.5, 2]), work_class=st.just("sync")),
+    st.builds(of_another, st.sampled_from(ON_FILE), STAGES, ATTEMPTS),
 )
 DEPENDENCIES = st.sampled_from([([], []), (["stage-1"], ["stage-2"]), ([], ["stage-1", "stage-2"])])
 
