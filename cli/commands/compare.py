@@ -12,8 +12,9 @@ import typer
 from cli.frame.workspace import Reading, moment, reading_of, settings_of
 from cli.settings import Format, Settings
 from cli.terminal.output import Output
-from cli.terminal.table import Column, present, shown
+from cli.terminal.table import Column, present
 from projections.files.comparison import Row, Side, rows, side_of_attempt, side_of_state
+from projections.words.cells import shown
 from service.errors import InvalidOption, NotFound
 
 _ATTEMPT = re.compile(r"(?P<stage>[^/]+)/(?P<attempt>att-[0-9]{4,})")

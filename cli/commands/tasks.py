@@ -168,7 +168,7 @@ def _table(workflow: Reading, rows: list[dict[str, Any]]) -> str:
 
 
 def _shown_of(name: str, row: dict[str, Any]) -> str:
-    from cli.terminal.table import shown
+    from projections.words.cells import shown
 
     return shown(row.get(name))
 

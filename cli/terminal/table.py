@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import csv
-import re
 import sys
-import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from cli.settings import Format
-from cli.terminal.output import Output, compact, harmless
+from cli.terminal.output import Output, harmless
+from projections.words.cells import inert, shown
 from service.reading.moment import Moment
 
-_NUMBER = re.compile(r"[+-]?[\d.]+(?:e[+-]?\d+)?", re.ASCII)
-#: How a formula begins, also where the letter is a full-width or a small one.
-_FORMULA = "=+-@\N{MINUS SIGN}"
 Record = dict[str, Any]
 
 
@@ -55,24 +51,8 @@ def _csv(records: Sequence[Record], names: Sequence[str], is_terminal: bool) -> 
     """
     fit: Callable[[str], str] = harmless if is_terminal else str
     writer = csv.writer(sys.stdout)
-    writer.writerow(fit(_inert(name)) for name in names)
-    writer.writerows([fit(_inert(shown(record[name]))) for name in names] for record in records)
-
-
-def _inert(text: str) -> str:
-    """Return the text led by an apostrophe where a spreadsheet might take it for a formula.
-
-    One that begins with a line end or a tab is split or trimmed first, whatever comes behind it.
-    """
-    if not text or _NUMBER.fullmatch(text):
-        return text
-    start = next((letter for letter in text if not _is_passed_over(letter)), "")
-    is_formula = unicodedata.normalize("NFKC", start)[:1] in _FORMULA if start else False
-    return f"'{text}" if is_formula or text[0] in "\t\r\n" else text
-
-
-def _is_passed_over(letter: str) -> bool:
-    return unicodedata.category(letter)[0] in "ZC"
+    writer.writerow(fit(inert(name)) for name in names)
+    writer.writerows([fit(inert(shown(record[name]))) for name in names] for record in records)
 
 
 def table(output: Output, records: Sequence[Record], columns: Sequence[Column]) -> str:
@@ -93,10 +73,3 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 def _cell(text: str, width: int) -> str:
     line = " ".join(text.split())
     return line if not width or len(line) <= width else f"{line[: width - 1]}…"
-
-
-def shown(value: Any) -> str:
-    """Return a value for a cell: nothing for null, text as it is, the rest as JSON."""
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else compact(value)

@@ -21,6 +21,8 @@ class ExportFormat(StrEnum):
     SVG = "svg"
     TIMELINE = "timeline"
     REPORT = "report"
+    TABLE = "table"
+    TABLE_JSON = "table-json"
     CLOUDEVENTS = "cloudevents"
     OTEL = "otel"
     PROV = "prov"
@@ -57,6 +59,8 @@ FORMATS: dict[str, Maker] = {
     "svg": Maker("graph_svg:export", ".svg"),
     "timeline": Maker("timeline_svg:export", ".svg"),
     "report": Maker("report:export", ".html"),
+    "table": Maker("table:as_csv", ".csv"),
+    "table-json": Maker("table:as_json", ".json"),
     "cloudevents": Maker("cloudevents:export", ".json"),
     "otel": Maker("otel:export", ".jsonl"),
     "prov": Maker("prov:export", ".json"),

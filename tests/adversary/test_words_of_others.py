@@ -15,7 +15,7 @@ import pytest
 
 from cli.frame.workspace import reading_of
 from cli.settings import Settings
-from cli.terminal.table import _inert
+from projections.words.cells import inert
 from reconciler.loop import prompt
 from tests.adversary.archives import added, forged
 from tests.amendments.support import Place as Amended
@@ -90,7 +90,7 @@ def test_a_cell_begins_no_formula(cell: str, rooted: Place) -> None:
 @pytest.mark.parametrize("cell", ["-1.5", "+2e-3", "0", "a=b", "", "stage-1"])
 def test_a_number_and_a_word_stay_as_they_are(cell: str) -> None:
     """What computes nothing is not changed."""
-    assert _inert(cell) == cell
+    assert inert(cell) == cell
 
 
 def test_what_a_job_wrote_is_fenced_in_a_prompt(rooted: Place) -> None:

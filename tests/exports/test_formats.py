@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import subprocess
@@ -150,3 +152,33 @@ def test_the_state_and_the_log_are_the_files(tmp_path: Path) -> None:
         place.done("export", format_, str(tmp_path / name))
         assert (tmp_path / name).read_bytes() == (root / name).read_bytes()
     assert json.loads((tmp_path / "workflow-state.json").read_bytes())["workflow_id"]
+
+
+def test_the_table_has_a_row_for_each_attempt_with_what_it_ran_with(told: Place) -> None:
+    """As numbers and lists in JSON, as cells in CSV; both say the same."""
+    attempts = [
+        (stage, one["id"])
+        for stage in told.done("status")["stages"]
+        for one in told.done("show", stage["id"])["attempts"]
+    ]
+    rows = json.loads(text_of(told, "table-json"))
+    assert sorted((row["stage"], row["attempt"]) for row in rows) == sorted(
+        (stage["id"], attempt) for stage, attempt in attempts
+    )
+    lines = list(csv.DictReader(io.StringIO(text_of(told, "table"))))
+    assert [(line["stage"], line["attempt"], line["outcome"]) for line in lines] == [
+        (row["stage"], row["attempt"], row["outcome"] or "") for row in rows
+    ]
+    assert [line["parameters.command"] for line in lines] == [
+        row.get("parameters.command", "") for row in rows
+    ]
+
+
+def test_a_cell_of_the_table_is_no_formula(tmp_path: Path) -> None:
+    """Words of others are not carried out by the spreadsheet that opens them."""
+    place = Place(tmp_path)
+    stage = {"id": "stage-1", "name": "=1+1", "parameters": {"command": "true"}}
+    (tmp_path / "plan.json").write_text(json.dumps({"workflow_id": "w", "stages": [stage]}))
+    place.done("init", str(tmp_path / "plan.json"))
+    place.done("dispatch", "stage-1")
+    assert "'=1+1" in text_of(place, "table")

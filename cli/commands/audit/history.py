@@ -10,7 +10,8 @@ import typer
 
 from cli.frame.options import At, KnownAt
 from cli.frame.workspace import Reading, moment, reading
-from cli.terminal.table import Column, present, shown
+from cli.terminal.table import Column, present
+from projections.words.cells import shown
 from projections.words.times import utc_seconds
 from service.sql import questions
 

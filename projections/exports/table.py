@@ -1,0 +1,106 @@
+"""``table`` and ``table-json``: a row for each attempt, for a notebook or a spreadsheet.
+
+The columns are those of `HEAD`, then one for each parameter that an attempt ran with, as
+``parameters.NAME``. Times are as in the log (UTC), ``seconds`` is from the start of an attempt to
+its end, ``verified`` says whether its stage was completed with it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from eventstore.event import RecordedEvent
+from lifecycle.state.workflow import Stage
+from projections.exports.source import Source
+from projections.history.rows import seconds
+from projections.words.cells import inert, shown
+
+HEAD = (
+    "stage",
+    "name",
+    "attempt",
+    "outcome",
+    "exit_code",
+    "verified",
+    "host",
+    "started_at",
+    "ended_at",
+    "seconds",
+    "outputs",
+)
+Row = dict[str, Any]
+
+
+def as_csv(source: Source) -> Iterator[str]:
+    """Yield the table as CSV: an empty cell for what is not known, a line feed at line ends."""
+    rows = _rows(source)
+    names = [*HEAD, *sorted({name for row in rows for name in row} - set(HEAD))]
+    yield _line(names)
+    for row in rows:
+        yield _line([shown(row.get(name)) for name in names])
+
+
+def as_json(source: Source) -> Iterator[str]:
+    """Yield the table as one list of objects, one a line; numbers and lists as they are."""
+    before = "["
+    for row in _rows(source):
+        yield f"{before}\n{json.dumps(row, ensure_ascii=False)}"
+        before = ","
+    yield "\n]\n" if before == "," else "[]\n"
+
+
+def _line(cells: list[str]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow([inert(cell) for cell in cells])
+    return line.getvalue()
+
+
+def _rows(source: Source) -> list[Row]:
+    """Return the rows in the order in which the attempts began."""
+    found: dict[tuple[str, str], Row] = {}
+    for event, state in source.steps():
+        stage = state.stages.get(str(event.data.get("stage")))
+        if stage is None:
+            continue
+        if event.type == "attempt.started":
+            key = stage.id, str(event.data["attempt"])
+            found[key] = _parameters(stage)
+        _look_again(found, stage)
+        if event.type == "stage.completed":
+            _complete(found, stage, event)
+    return [{name: row.get(name) for name in HEAD} | row for row in found.values()]
+
+
+def _parameters(stage: Stage) -> Row:
+    """Return what the attempt runs with; a later amendment changes nothing of it."""
+    return {f"parameters.{name}": value for name, value in stage.parameters.items()}
+
+
+def _look_again(found: dict[tuple[str, str], Row], stage: Stage) -> None:
+    for attempt in stage.attempts:
+        row = found.setdefault((stage.id, attempt.id), {})
+        took = seconds(attempt.started_at, attempt.ended_at) if attempt.ended_at else None
+        row |= {
+            "stage": stage.id,
+            "name": stage.name,
+            "attempt": attempt.id,
+            "outcome": attempt.outcome,
+            "exit_code": attempt.exit_code,
+            "verified": row.get("verified", False),
+            "host": attempt.host,
+            "started_at": attempt.started_at,
+            "ended_at": attempt.ended_at,
+            "seconds": took,
+        }
+
+
+def _complete(found: dict[tuple[str, str], Row], stage: Stage, event: RecordedEvent) -> None:
+    newest = stage.attempt
+    row = found.get((stage.id, newest.id)) if newest is not None else None
+    if row is not None:
+        outputs = event.data.get("outputs") or []
+        row |= {"verified": True, "outputs": {one["path"]: one["sha256"] for one in outputs}}
