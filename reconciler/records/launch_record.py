@@ -36,8 +36,13 @@ def is_new(attempt: Attempt, path: str) -> bool | None:
     if isinstance(places, dict) and path in places:
         return bool(places[path] != told(attempt.root / path))
     # A launch that took nothing down: an earlier time proves nothing, the clock may have gone back.
-    launched_at, found = launched(attempt), told(attempt.root / path)
+    launched_at, found = known_launch(attempt), told(attempt.root / path)
     return True if launched_at and found and found[2] >= launched_at else None
+
+
+def known_launch(attempt: Attempt) -> int | None:
+    """Return `launched` where the record still tells something; a damaged one is of any age."""
+    return launched(attempt) if read_json(attempt.launch_record) else None
 
 
 def launched(attempt: Attempt) -> int | None:

@@ -23,7 +23,7 @@ def check(root: Path, path: str, launched_at: int | None, *, new: bool = False) 
     """Check an output, a file or a folder of files; ``path`` is relative to ``root``.
 
     ``launched_at`` is when its attempt was launched, in ns by the clock of the file system; None
-    where nobody wrote it down; ``new`` says that the output is known to have come after it, by
+    where no record tells it; ``new`` says that the output is known to have come after it, by
     whatever clock. The digest is None where there is nothing whole to take it of.
     """
     place = root / path
@@ -82,7 +82,7 @@ def _newer(path: str, place: Path, launched_at: int | None, *, new: bool) -> p.C
     """
     what = "is newer than the launch"
     if launched_at is None:
-        return _check(path, what, None, "not compared: wfctl has not launched its attempt")
+        return _check(path, what, None, "not compared: no record tells when it was launched")
     times = {file: file.stat() for file in _files(place)}
     old = [file for file, found in times.items() if found.st_ctime_ns < launched_at]
     if old and not new:

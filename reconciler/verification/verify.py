@@ -111,7 +111,7 @@ def _attempt(jobs: Jobs, stage: Stage) -> Attempt | None:
 
 def _checked(jobs: Jobs, attempt: Attempt | None, path: str) -> Found:
     # By the clock that the outputs have their times from, which need not be this machine's.
-    launched_at = None if attempt is None else launch_record.launched(attempt)
+    launched_at = None if attempt is None else launch_record.known_launch(attempt)
     new = attempt is not None and launch_record.is_new(attempt, path) is True
     return check(jobs.root, path, launched_at, new=new)
 
