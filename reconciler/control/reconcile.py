@@ -137,11 +137,11 @@ def _settle(jobs: Jobs, finding: Finding) -> Finding | None:
         if not is_in_flight(stage) or stage.attempts[-1].id != finding.attempt:
             return None
         now = look(jobs, state, stage, again=finding.evidence.looked_twice)
-        if _is_ours_to_collect(now):
-            alone.note(newest_attempt(jobs, state, stage), now.evidence)
-            bring_back(newest_attempt(jobs, state, stage))
-            now = look(jobs, state, stage)
         try:
+            if _is_ours_to_collect(now):
+                alone.note(newest_attempt(jobs, state, stage), now.evidence)
+                bring_back(newest_attempt(jobs, state, stage))
+                now = look(jobs, state, stage)
             if _has_tasks_to_close(stage, now):
                 state, stage, now = _with_tasks(jobs, state, stage, now)
             _carry_out(jobs, state, stage, now)
@@ -169,10 +169,10 @@ def _with_tasks(
 
 
 def _is_ours_to_collect(now: Finding) -> bool:
-    """Whether results wait on this machine, and no monitor would bring them back."""
+    """Whether results wait, and no monitor would bring them back."""
     if now.verdict.action is not Action.ATTACH:
         return False
-    over = now.verdict.name == Name.FINISHED_NOT_COLLECTED and now.evidence.far is None
+    over = now.verdict.name == Name.FINISHED_NOT_COLLECTED
     return now.evidence.moved or (now.evidence.in_vain and over)
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import subprocess
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -107,6 +107,30 @@ def fetched(attempt: Attempt, paths: Sequence[str], size: int) -> dict[str, byte
     printed = _run(attempt, script, _LIST_WITHIN + size // _BYTES_A_SECOND)
     lines = (line.partition("\t") for line in printed.splitlines())
     return {path: b64decode(content) for path, _, content in lines}
+
+
+def results(attempt: Attempt) -> list[list[str]]:
+    """Return what the jobs of an attempt were to bring back; raises MachineUnreachable.
+
+    ``copy`` and the name of a folder that a job worked in, before the files in it: ``file``, path
+    in base64, size in bytes, SHA-256.
+    """
+    words = [machine.of(attempt).scratch, *traces.backward(attempt)]
+    printed = _run(attempt, f"{_script('list.sh')}\n{_call('list_results', words)}", _LIST_WITHIN)
+    return [line.split("\t") for line in printed.splitlines()]
+
+
+def parts(attempt: Attempt, asked: Sequence[tuple[str, int, int]]) -> list[bytes]:
+    """Return parts of files below the attempt's folder, in order; raises MachineUnreachable.
+
+    ``asked``: path, first byte and number of bytes of each.
+    """
+    words = [machine.of(attempt).scratch]
+    for path, start, size in asked:
+        words += [b64encode(os.fsencode(path)).decode(), str(start), str(size)]
+    longer = _LIST_WITHIN + sum(size for _, _, size in asked) // _BYTES_A_SECOND
+    printed = _run(attempt, f"{_script('list.sh')}\n{_call('send_parts', words)}", longer)
+    return [b64decode(line) for line in printed.splitlines()]
 
 
 def said(

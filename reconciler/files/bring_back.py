@@ -1,9 +1,10 @@
-"""Results that wait in a scratch copy, brought back where DPDispatcher cannot any more."""
+"""Results that wait where jobs worked, brought back where DPDispatcher cannot any more."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from reconciler.attempt import execution_host as machine
 from reconciler.attempt import recorded as genuine
 from reconciler.attempt.paths import Attempt
 from reconciler.records import traces
@@ -12,13 +13,18 @@ from service.root.disk import write_whole
 
 
 def bring_back(attempt: Attempt) -> None:
-    """Move what the attempt's jobs were to bring back into its place, then mark it as collected.
+    """Put what the attempt's jobs were to bring back into its place, then mark it as collected.
 
-    For an attempt whose jobs are over and whose root was moved: its submission names a place that
-    is gone. May be done again after it was cut off at any point.
+    For an attempt whose jobs are over and whose monitors end without a result, or whose root was
+    moved: its submission names a place that is gone. May be done again after it was cut off at any
+    point. Raises OSError, and of jobs on another machine MachineUnreachable.
     """
     own = genuine.submission_of(attempt) or {}
     base = attempt.root / str(own.get("work_base", "."))
+    if machine.of(attempt).is_far:
+        from reconciler.far import results  # few jobs run elsewhere, and fewer need this
+
+        results.bring(attempt, base)
     for copy in traces.scratch_copies(attempt):
         for pattern in traces.backward(attempt):
             for found in copy.glob(pattern):

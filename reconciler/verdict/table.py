@@ -190,11 +190,6 @@ def _computes_unwatched(e: Evidence) -> bool:
     return e.in_vain and _was_refused(e) and _computes(e)
 
 
-def _cannot_be_collected(e: Evidence) -> bool:
-    """Say whether results wait on another machine, and DPDispatcher does not bring them back."""
-    return e.in_vain and e.far is not None and _is_uncollected(e)
-
-
 def _was_left_behind(e: Evidence) -> bool:
     return e.moved and not e.jobs and not _was_refused(e)
 
@@ -392,15 +387,6 @@ TABLE: tuple[Row[Evidence], ...] = (
         _misses_an_output,
         _A.FAILED,
         "a file to bring back was never written",
-    ),
-    Row(
-        5,
-        Name.NOT_BROUGHT_BACK,
-        _cannot_be_collected,
-        _A.UNKNOWN,
-        "the job is over, and DPDispatcher does not bring its results back; its words stand in "
-        "dpdisp.log of the attempt. Bring them back from the job's folder and say `wfctl stage "
-        "compute`, or `wfctl stage fail` and run it again",
     ),
     Row(
         5,

@@ -8,28 +8,35 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.crash.placing import at_work
 from tests.crash.support import Workflow, unmarked, until
-from tests.crash.victims import Victim, is_job, processes, strike
+from tests.crash.victims import Victim, strike
 from tests.rounds import first
 
 pytestmark = pytest.mark.slow
 
 
-def begin(workflow: Workflow, word: str, *, shared: bool = False, waits: bool = False) -> None:
+def begin(
+    workflow: Workflow,
+    word: str,
+    *,
+    shared: bool = False,
+    waits: bool = False,
+    machine: str | None = None,
+) -> None:
     """Make a workflow of one stage that writes the content of its input, and count its starts.
 
-    ``shared``: its jobs work in a folder outside of the root; ``waits``: until they are let go.
+    ``shared``: its jobs work in a folder outside of the root; ``waits``: until they are let go;
+    ``machine``: the file of the machine that they run on instead of this machine's shell.
     """
     workflow.root.mkdir(exist_ok=True)
     (workflow.root / "in.txt").write_text(f"{word}\n")
     outside = workflow.root.parent
-    config = {"batch_type": "Shell", "context_type": "LocalContext"}
-    if shared:
-        (outside / "work").mkdir(exist_ok=True)
-        config["remote_root"] = str(outside / "work")
     gate = f'until [ -e "{outside}/go" ]; do sleep 0.02; done; ' if waits else ""
     trace = f'echo "$WFCTL_ATTEMPT $(cat ../in.txt)" >> "{outside}/begun"'
     one = {
@@ -39,16 +46,27 @@ def begin(workflow: Workflow, word: str, *, shared: bool = False, waits: bool = 
         "outputs": ["stage-1/out.txt"],
         "parameters": {"command": f"{trace}; {gate}cp ../in.txt out.txt"},
     }
-    profile = {"here": {"type": "local", "config": config}}
     plan = {
         "workflow_id": "w-lives",
         "purpose": "live",
         "default_backend": "here",
-        "backend_profiles": profile,
+        "backend_profiles": {"here": _profile(outside, machine, shared=shared)},
         "stages": [one],
     }
     (workflow.root / "plan.json").write_text(json.dumps(plan))
     workflow.succeed("init", "plan.json")
+
+
+def _profile(outside: Path, machine: str | None, *, shared: bool) -> dict[str, Any]:
+    if machine is not None:
+        resources = {"number_node": 1, "cpu_per_node": 1, "group_size": 1}
+        given = {"config_path": machine, "resource_defaults": resources}
+        return {"type": "remote", "batch_type": "Slurm", **given}
+    config = {"batch_type": "Shell", "context_type": "LocalContext"}
+    if shared:
+        (outside / "work").mkdir(exist_ok=True)
+        config["remote_root"] = str(outside / "work")
+    return {"type": "local", "config": config}
 
 
 def begun(workflow: Workflow) -> list[str]:
@@ -69,16 +87,12 @@ def left_uncollected(workflow: Workflow) -> None:
     """Let an orphaned job end, with nobody there to collect its result."""
     orphaned(workflow)
     let_go(workflow)
-    until(lambda: not _works(workflow))
+    until(lambda: not at_work(workflow))
 
 
 def let_go(workflow: Workflow) -> None:
     """Let the jobs that wait end."""
     (workflow.root.parent / "go").touch()
-
-
-def _works(workflow: Workflow) -> list[int]:
-    return [pid for pid in processes(workflow) if is_job(pid)]
 
 
 def begin_anew(workflow: Workflow, what: str) -> None:
@@ -119,9 +133,9 @@ def test_nothing_is_started_beside_a_job_of_an_earlier_life(workflow: Workflow) 
     assert refused.returncode == 5
     error = json.loads(refused.stdout)["error"]
     assert error["code"] == "stranger_at_work"
-    assert any(f"process {pid}" in error["message"] for pid in _works(workflow))
+    assert any(f"process {pid}" in error["message"] for pid in at_work(workflow))
     let_go(workflow)
-    until(lambda: not _works(workflow))
+    until(lambda: not at_work(workflow))
     said = workflow.call("dispatch", "stage-1", "--sync")
     assert (said.returncode, "not used" in said.stderr) == (0, True)
     assert (workflow.root / "stage-1/out.txt").read_text() == "new\n"
@@ -141,7 +155,7 @@ def test_a_copy_shares_no_folder_with_its_original(workflow: Workflow) -> None:
         "w-lives/stage-1/att-0001 original",
     ]
     copy.succeed("stage", "cancel", "stage-1")
-    assert _works(workflow) != []
+    assert at_work(workflow) != []
     let_go(workflow)
     workflow.succeed("run")
     assert (workflow.root / "stage-1/out.txt").read_text() == "original\n"
@@ -162,7 +176,7 @@ def test_a_copy_says_that_it_is_one_and_how_to_compute_in_it(workflow: Workflow)
     copy.succeed("stage", "retry", "stage-1", "--fix", "computed here")
     copy.succeed("dispatch", "stage-1")
     until(lambda: len(begun(workflow)) == 2)
-    assert len(_works(workflow)) >= 2
+    assert len(at_work(workflow)) >= 2
     let_go(workflow)
     copy.succeed("run")
     workflow.succeed("run")

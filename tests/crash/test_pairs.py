@@ -12,27 +12,34 @@ import socket
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from tests.cluster import conftest as cluster
+from tests.crash.cells import Backend
 from tests.crash.covering import covering, every_pair, pairs_of
 from tests.crash.damage import DAMAGES, FILES
 from tests.crash.damage import strike as damage
+from tests.crash.placing import SCRATCH, at_work, machine_of, placed, strike
 from tests.crash.support import PATIENCE, Workflow, until
 from tests.crash.test_lives import begin, begin_anew, let_go
-from tests.crash.victims import Victim, is_job, processes, strike
+from tests.crash.victims import Victim
 from tests.need import need
 from tests.rounds import rounds
 
+slurm_conf, slurm, sshd = cluster.slurm_conf, cluster.slurm, cluster.sshd
+
 FACTORS: dict[str, tuple[str, ...]] = {
     "life": ("first", "anew", "restored"),
+    "backend": tuple(Backend),
     "scratch": ("inside", "shared"),
     "root": ("same", "moved", "copied", "cancelled"),
     "host": ("same", "renamed"),
     "clock": ("right", "back"),
-    "file": ("none", *FILES),
+    "file": ("none", *FILES, ".attempts/*/place.json"),
     "damage": tuple(DAMAGES),
     "kill": ("nobody", "session", "job", "everything"),
 }
@@ -70,13 +77,16 @@ def test_every_pair_comes_together_and_few_rows_do_it() -> None:
     assert most[0] * most[1] <= len(found) <= most[0] * most[1] + 16
 
 
-def call(workflow: Workflow, row: Row, *arguments: str) -> subprocess.CompletedProcess[str]:
+def call(workflow: Workflow, row: Row, *arguments: str) -> None:
     """Run a command as it is run after the row's misfortunes: perhaps under another host name."""
+    done = _renamed(workflow, *arguments) if row["host"] == "renamed" else workflow.call(*arguments)
+    assert done.returncode in (0, 5, 6), (arguments, done.returncode, done.stdout, done.stderr)
+
+
+def _renamed(workflow: Workflow, *arguments: str) -> subprocess.CompletedProcess[str]:
     program = [sys.executable, "-m", "cli.main", *arguments]
-    if row["host"] == "renamed":
-        program = ["unshare", "--uts", sys.executable, "-c", _RENAMED, *program]
-    done = subprocess.run(
-        program,
+    return subprocess.run(
+        ["unshare", "--uts", sys.executable, "-c", _RENAMED, *program],
         cwd=workflow.root,
         env=workflow.environ,
         stdin=subprocess.DEVNULL,
@@ -85,8 +95,6 @@ def call(workflow: Workflow, row: Row, *arguments: str) -> subprocess.CompletedP
         check=False,
         timeout=PATIENCE,
     )
-    assert done.returncode in (0, 5, 6), (arguments, done.returncode, done.stdout, done.stderr)
-    return done
 
 
 def ran(workflow: Workflow) -> list[str]:
@@ -94,9 +102,9 @@ def ran(workflow: Workflow) -> list[str]:
     return (workflow.root.parent / "begun").read_text().splitlines()
 
 
-def befall(workflow: Workflow, row: Row) -> Workflow:
+def befall(workflow: Workflow, row: Row, machine: str | None) -> Workflow:
     """Launch the stage, let everything of the row happen; return the root that is gone on with."""
-    begin(workflow, "old", shared=row["scratch"] == "shared", waits=True)
+    begin(workflow, "old", shared=row["scratch"] == "shared", waits=True, machine=machine)
     workflow.succeed("dispatch", "stage-1")
     until((workflow.root.parent / "begun").exists)
     saved = workflow.root.parent / "saved"
@@ -104,28 +112,35 @@ def befall(workflow: Workflow, row: Row) -> Workflow:
     if row["kill"] != "nobody":
         strike(workflow, _VICTIMS[row["kill"]])
     let_go(workflow)
-    until(lambda: not any(is_job(pid) for pid in processes(workflow)))
+    until(lambda: not at_work(workflow))
     if row["kill"] == "nobody":
         until((workflow.root / "stage-1/DPDISP_DONE").exists)
     strike(workflow, Victim.SESSION)
-    pattern = row["file"]
-    if pattern != "none" and _can_lie(workflow, pattern):
-        damage(workflow.root / "stage-1", pattern, row["damage"])
+    for folder, pattern in _places(workflow, row["file"]):
+        damage(folder, pattern, row["damage"])
     for launch in workflow.root.glob("stage-1/.attempts/*/launch.json"):
         if row["clock"] == "back":
             os.utime(launch)
-    _live_on(workflow, row, saved)
+    _live_on(workflow, row, saved, machine)
     return _carried(workflow, row)
 
 
-def _can_lie(workflow: Workflow, pattern: str) -> bool:
-    return "*" not in pattern or any((workflow.root / "stage-1").glob(pattern))
+def _places(workflow: Workflow, pattern: str) -> Iterator[tuple[Path, str]]:
+    """Yield each folder below which a file lies, or could, with its pattern from there on."""
+    if pattern == "none":
+        return
+    near, far = workflow.root / "stage-1", workflow.root.parent / SCRATCH / "w-lives/stage-1"
+    if "*" not in pattern or any(near.glob(pattern)):
+        yield near, pattern
+    outside = pattern.removeprefix(".attempts/").replace("*/work/", "*/")
+    if "*" in pattern and any(far.glob(outside)):
+        yield far, outside
 
 
-def _live_on(workflow: Workflow, row: Row, saved: Path) -> None:
+def _live_on(workflow: Workflow, row: Row, saved: Path, machine: str | None) -> None:
     if row["life"] == "anew":
         begin_anew(workflow, "log")
-        begin(workflow, "new", shared=row["scratch"] == "shared")
+        begin(workflow, "new", shared=row["scratch"] == "shared", machine=machine)
     elif row["life"] == "restored":
         shutil.rmtree(workflow.root / ".wfctl")
         shutil.copytree(saved, workflow.root / ".wfctl")
@@ -168,10 +183,20 @@ def _no_pipes(folder: str, names: list[str]) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", rounds(rows(), few=FEW), ids=str)
-def test_whatever_comes_together_nothing_is_lost_or_mixed_up(workflow: Workflow, row: Row) -> None:
+def test_whatever_comes_together_nothing_is_lost_or_mixed_up(
+    workflow: Workflow, row: Row, request: pytest.FixtureRequest
+) -> None:
     """Each attempt ran once, no command ends in 1, and a result is of this life and this root."""
     need(os.geteuid() == 0, "root, for a name of the host that only one process sees")
-    there = befall(workflow, row)
+    backend = Backend(row["backend"])
+    with placed(workflow, backend, request) as (there, far):
+        machine = machine_of(there, backend, far, shared=row["scratch"] == "shared")
+        check(there, row, machine)
+
+
+def check(workflow: Workflow, row: Row, machine: str | None) -> None:
+    """Let the row befall the workflow, go on with it, and judge what came of it."""
+    there = befall(workflow, row, machine)
     for command in ("rehydrate", "run", "rehydrate", "run"):
         call(there, row, command)
     starts = ran(workflow)

@@ -49,7 +49,7 @@ def is_job(pid: int) -> bool:
     """Say whether a process belongs to a job: it works in a scratch copy."""
     try:
         return "/work/" in str(Path(f"/proc/{pid}/cwd").readlink())
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return False
 
 

@@ -72,7 +72,7 @@ ROWS: list[tuple[str, Evidence, Action]] = [
     ("MONITORED", seen(monitor_locked=None, monitor_alive=True), Action.WAIT),
     ("MONITOR_STOPPED", seen(monitor_locked=True, monitor_stopped=True), Action.WAIT),
     ("RUNS_UNWATCHED", submitted(HELD, in_vain=True, exit_marker=own(1)), Action.WAIT),
-    ("NOT_BROUGHT_BACK", submitted(GOOD, in_vain=True, far=Far(1)), Action.UNKNOWN),
+    ("FINISHED_NOT_COLLECTED", submitted(GOOD, in_vain=True, far=Far(1)), Action.ATTACH),
     ("UNKNOWN", seen(monitor_locked=None), Action.UNKNOWN),
     ("UNKNOWN", seen(tenants=None), Action.UNKNOWN),
     ("UNKNOWN", submitted(replace(JOB, lock_held=None)), Action.UNKNOWN),

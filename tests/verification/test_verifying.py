@@ -38,7 +38,7 @@ def launched(place: Place) -> None:
     """Leave what a launch leaves: its record, as old as the launch is."""
     folder = place.path / "stage-1/.attempts/att-0001"
     folder.mkdir(parents=True)
-    (folder / "launch.json").write_text("{}")
+    (folder / "launch.json").write_text(json.dumps({"root": str(place.path)}))
 
 
 def write(place: Place, name: str, content: str) -> None:
@@ -116,6 +116,17 @@ def test_an_output_from_before_the_launch_is_refused(tmp_path: Path) -> None:
     write(place, "rg.csv", TABLE)
     launched(place)
     assert failed(place) == {"rg.csv is newer than the launch": "it is from before the launch"}
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"ro'])
+def test_a_damaged_record_makes_no_output_old(tmp_path: Path, content: str) -> None:
+    """Its own time is that of the damage, so nothing is compared with it."""
+    place = computed(tmp_path, ["stage-1/rg.csv"])
+    write(place, "rg.csv", TABLE)
+    launched(place)
+    (place.path / "stage-1/.attempts/att-0001/launch.json").write_text(content)
+    found = checks(place)["rg.csv is newer than the launch"]
+    assert found.detail == "not compared: no record tells when it was launched"
 
 
 def test_an_old_time_that_a_file_came_with_is_remarked(tmp_path: Path) -> None:

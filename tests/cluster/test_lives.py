@@ -1,0 +1,141 @@
+"""Workflows of one id, monitors that end and files that are edited, where the jobs run elsewhere.
+
+What is judged is the truth outside of every root: which commands began, and what they wrote.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.support import Sshd
+from tests.crash.cells import Backend
+from tests.crash.damage import strike as damage
+from tests.crash.placing import at_work, machine_of
+from tests.crash.support import Workflow, until
+from tests.crash.test_lives import begin, begin_anew, begun, left_uncollected, let_go, orphaned
+from tests.crash.victims import Victim, strike
+
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+ELSEWHERE = [Backend.SLURM, Backend.SHELL_FAR, Backend.SLURM_FAR]
+
+Machine = Callable[[Backend], str]
+
+
+@pytest.fixture
+def machine(workflow: Workflow, sshd: Sshd) -> Machine:
+    """Write the machine file of a backend, whose jobs all work below one folder."""
+
+    def made(backend: Backend) -> str:
+        path = machine_of(workflow, backend, sshd if backend.is_far else None, shared=True)
+        assert path is not None
+        return path
+
+    return made
+
+
+def check_completed(workflow: Workflow, content: str) -> None:
+    """Check that the stage is completed, and what it wrote."""
+    found = workflow.stage("stage-1")
+    assert (found["status"], found["retry_count"]) == ("completed", 0), found
+    assert (workflow.root / "stage-1/out.txt").read_text() == f"{content}\n"
+    workflow.succeed("fsck")
+
+
+@pytest.mark.parametrize("backend", ELSEWHERE)
+@pytest.mark.parametrize("what", ["root", "log"])
+def test_the_result_of_an_earlier_life_is_never_taken(
+    workflow: Workflow, machine: Machine, backend: Backend, what: str
+) -> None:
+    """It waits below the same `remote_root`; begun anew, the workflow computes from its own input.
+
+    The far folder is left as it was, with the old result in it.
+    """
+    path = machine(backend)
+    begin(workflow, "old", machine=path, waits=True)
+    left_uncollected(workflow)
+    waiting = _results(workflow)
+    assert [one.read_text() for one in waiting] == ["old\n"]
+    begin_anew(workflow, what)
+    begin(workflow, "new", machine=path)
+    workflow.succeed("run")
+    check_completed(workflow, "new")
+    assert begun(workflow) == ["w-lives/stage-1/att-0001 old", "w-lives/stage-1/att-0001 new"]
+    assert [one.read_text() for one in waiting] == ["old\n"]
+
+
+def _results(workflow: Workflow) -> list[Path]:
+    return list((workflow.root.parent / "work").rglob("out.txt"))
+
+
+@pytest.mark.parametrize("backend", ELSEWHERE)
+def test_a_copy_shares_no_job_with_its_original(
+    workflow: Workflow, machine: Machine, backend: Backend
+) -> None:
+    """Each computes its own result, and a cancel in the copy leaves the original's job alone."""
+    begin(workflow, "original", machine=machine(backend), waits=True)
+    copy = replace(workflow, root=workflow.root.with_name("copy"))
+    shutil.copytree(workflow.root, copy.root)
+    (copy.root / "in.txt").write_text("copy\n")
+    orphaned(workflow)
+    before = set(at_work(workflow))
+    copy.succeed("--root-is", "copied", "dispatch", "stage-1")
+    until(lambda: len(begun(workflow)) == 2)
+    assert sorted(begun(workflow)) == [
+        "w-lives/stage-1/att-0001 copy",
+        "w-lives/stage-1/att-0001 original",
+    ]
+    copy.succeed("stage", "cancel", "stage-1")
+    # The shells of the original's job, which wait; what they run for a moment comes and goes.
+    assert {pid for pid in before if _is_shell(pid)} <= set(at_work(workflow))
+    let_go(workflow)
+    workflow.succeed("run")
+    check_completed(workflow, "original")
+
+
+def _is_shell(pid: int) -> bool:
+    place = Path(f"/proc/{pid}/comm")
+    return place.exists() and place.read_text().strip() in ("bash", "slurm_script")
+
+
+@pytest.mark.parametrize("how", ["empty", "half", "list", "folder"])
+@pytest.mark.parametrize("backend", ELSEWHERE)
+def test_monitors_that_end_on_a_damaged_recovery_file_are_bounded(
+    workflow: Workflow, machine: Machine, backend: Backend, how: str
+) -> None:
+    """After three the result is brought back without one, from wherever it lies."""
+    begin(workflow, "old", machine=machine(backend), waits=True)
+    workflow.succeed("dispatch", "stage-1")
+    until(lambda: list((workflow.root.parent / "work").rglob(f"{'?' * 40}.json")))
+    strike(workflow, Victim.SESSION)
+    let_go(workflow)
+    until(lambda: not at_work(workflow))
+    [folder] = (workflow.root.parent / "work/w-lives/stage-1").glob("att-*")
+    damage(folder, f"*/{'?' * 40}.json", how)
+    for command in ("rehydrate", "run", "rehydrate", "run"):
+        done = workflow.call(command)
+        assert done.returncode in (0, 5, 6), done
+    assert len(begun(workflow)) == 1
+    assert len(workflow.events("attempt.observed")) < 12
+    check_completed(workflow, "old")
+
+
+@pytest.mark.parametrize("backend", ELSEWHERE)
+def test_an_edited_submission_is_never_submitted(
+    workflow: Workflow, machine: Machine, backend: Backend
+) -> None:
+    """The job runs the command that the log names, and its result is what is brought back."""
+    begin(workflow, "old", machine=machine(backend), waits=True)
+    orphaned(workflow)
+    [path] = workflow.root.glob("stage-1/.attempts/*/submission.json")
+    path.write_text(path.read_text().replace("cp ../in.txt out.txt", "echo FORGED > out.txt"))
+    workflow.succeed("rehydrate")
+    let_go(workflow)
+    workflow.succeed("run")
+    check_completed(workflow, "old")
+    assert len(begun(workflow)) == 1
+    assert "FORGED" in next(path.parent.glob("stale/submission.json*")).read_text()
