@@ -6,7 +6,9 @@ computed is never taken for this workflow's own, and nothing is started beside o
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from lifecycle.errors import Refused
@@ -14,6 +16,7 @@ from lifecycle.state.workflow import Stage, Workflow
 from reconciler.attempt.paths import Attempt, named
 from reconciler.context import Jobs
 from reconciler.control.finding import DAMAGES
+from reconciler.dpdispatcher.watch import AGAIN
 from reconciler.evidence.collect import Evidence, collect
 from reconciler.verdict import moved
 from reconciler.verdict.names import Name
@@ -53,8 +56,19 @@ def check_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> None:
 
 
 def _looked_at(jobs: Jobs, stage: Stage, stranger: Attempt) -> tuple[Evidence, Verdict]:
+    """Look at a stranger; at one that is listed no more once again, as at any other attempt."""
+    seen = _looked_once(jobs, stage, stranger, again=False)
+    if seen[1].name != Name.VANISHED:
+        return seen
+    time.sleep(AGAIN)
+    return _looked_once(jobs, stage, stranger, again=True)
+
+
+def _looked_once(
+    jobs: Jobs, stage: Stage, stranger: Attempt, *, again: bool
+) -> tuple[Evidence, Verdict]:
     try:
-        evidence = collect(stranger, jobs.now())
+        evidence = replace(collect(stranger, jobs.now()), looked_twice=again)
     except DAMAGES as error:
         raise StrangerAtWork(
             stage.id, stranger.folder, f"it cannot be read ({error})", ""

@@ -1,9 +1,9 @@
 """Attempts that were begun before the root was moved: judged by what is so here.
 
 Their files name places that are gone, so no monitor is started for them. What computes goes on, and
-what is seen to be gone counts as lost; results that wait here are brought back by the reconciler.
-A job behind a scheduler of this machine is listed by the folder that is gone, and what waits on
-another machine is brought back by a person: of these nothing is said.
+what is seen to be gone counts as lost; results that wait are brought back by the reconciler, from
+another machine too. A job behind a scheduler of this machine is listed by the folder that is gone:
+of it nothing is said.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def judged(evidence: Evidence) -> tuple[Evidence, Verdict]:
         evidence, root_recorded=evidence.root_now, host_recorded=evidence.host_now, moved=seen
     )
     found = verdict(here)
-    if found.name == Name.FINISHED_NOT_COLLECTED and here.far is None:
+    if found.name == Name.FINISHED_NOT_COLLECTED:
         # Its jobs wrote themselves that they are over.
         return replace(here, moved=True), found
     if found.name in _DECIDED or (seen and _is_to_be_done(here, found)):
@@ -42,7 +42,9 @@ def judged(evidence: Evidence) -> tuple[Evidence, Verdict]:
 
 
 def _is_to_be_done(here: Evidence, found: Verdict) -> bool:
-    return found.name == Name.LIMIT_EXCEEDED or found.action in (Action.WAIT, Action.LOST)
+    # What has vanished is looked for once more, which says whether it is lost.
+    known = found.name in (Name.LIMIT_EXCEEDED, Name.VANISHED)
+    return known or found.action in (Action.WAIT, Action.LOST)
 
 
 def _shows_all(evidence: Evidence) -> bool:
