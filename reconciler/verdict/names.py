@@ -1,4 +1,4 @@
-"""The names of the verdicts; docs/run/recovery.md says what each means.
+"""The names of the verdicts; docs/run/recovery-matrix.md says what each means.
 
 A name is recorded with its evidence, and never changes once released.
 """

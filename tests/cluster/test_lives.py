@@ -19,8 +19,9 @@ from tests.crash.placing import at_work, machine_of
 from tests.crash.support import Workflow, until
 from tests.crash.test_lives import begin, begin_anew, begun, left_uncollected, let_go, orphaned
 from tests.crash.victims import Victim, strike
+from tests.rounds import rounds
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = pytest.mark.slow
 ELSEWHERE = [Backend.SLURM, Backend.SHELL_FAR, Backend.SLURM_FAR]
 
 Machine = Callable[[Backend], str]
@@ -46,10 +47,10 @@ def check_completed(workflow: Workflow, content: str) -> None:
     workflow.succeed("fsck")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", ELSEWHERE)
-@pytest.mark.parametrize("what", ["root", "log"])
 def test_the_result_of_an_earlier_life_is_never_taken(
-    workflow: Workflow, machine: Machine, backend: Backend, what: str
+    workflow: Workflow, machine: Machine, backend: Backend
 ) -> None:
     """It waits below the same `remote_root`; begun anew, the workflow computes from its own input.
 
@@ -60,7 +61,7 @@ def test_the_result_of_an_earlier_life_is_never_taken(
     left_uncollected(workflow)
     waiting = _results(workflow)
     assert [one.read_text() for one in waiting] == ["old\n"]
-    begin_anew(workflow, what)
+    begin_anew(workflow, "root" if backend is Backend.SLURM else "log")
     begin(workflow, "new", machine=path)
     workflow.succeed("run")
     check_completed(workflow, "new")
@@ -72,6 +73,7 @@ def _results(workflow: Workflow) -> list[Path]:
     return list((workflow.root.parent / "work").rglob("out.txt"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", ELSEWHERE)
 def test_a_copy_shares_no_job_with_its_original(
     workflow: Workflow, machine: Machine, backend: Backend
@@ -102,8 +104,8 @@ def _is_shell(pid: int) -> bool:
     return place.exists() and place.read_text().strip() in ("bash", "slurm_script")
 
 
-@pytest.mark.parametrize("how", ["empty", "half", "list", "folder"])
 @pytest.mark.parametrize("backend", ELSEWHERE)
+@pytest.mark.parametrize("how", rounds(["empty", "half", "list", "folder"], few=1))
 def test_monitors_that_end_on_a_damaged_recovery_file_are_bounded(
     workflow: Workflow, machine: Machine, backend: Backend, how: str
 ) -> None:
@@ -124,6 +126,7 @@ def test_monitors_that_end_on_a_damaged_recovery_file_are_bounded(
     check_completed(workflow, "old")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", ELSEWHERE)
 def test_an_edited_submission_is_never_submitted(
     workflow: Workflow, machine: Machine, backend: Backend

@@ -24,13 +24,14 @@ def pairs_of(row: Row) -> list[Pair]:
     return list(combinations(row.items(), 2))
 
 
-def covering(factors: Factors) -> Iterator[Row]:
+def covering(factors: Factors, dear: Sequence[str] = ()) -> Iterator[Row]:
     """Yield rows until each pair was in one; the same rows each time.
 
+    The pairs of the ``dear`` factors come first: `so_far` says how many rows hold them all.
     A row begins with a pair that was in none. Every further factor takes the value that comes
     together with most of what it was not with before, of equals the one that was taken least.
     """
-    left = dict.fromkeys(every_pair(factors))
+    left = dict.fromkeys(sorted(every_pair(factors), key=lambda pair: not _are(dear, pair)))
     taken = {(name, value): 0 for name, values in factors.items() for value in values}
     while left:
         row = dict(next(iter(left)))
@@ -44,6 +45,21 @@ def covering(factors: Factors) -> Iterator[Row]:
         for item in row.items():
             taken[item] += 1
         yield row
+
+
+def so_far(rows: Sequence[Row], dear: Sequence[str]) -> int:
+    """Return after how many rows each pair of the dear factors that is in any has come."""
+    numbers = {
+        pair: number
+        for number, row in reversed(list(enumerate(rows, 1)))
+        for pair in pairs_of(row)
+        if _are(dear, pair)
+    }
+    return max(numbers.values())
+
+
+def _are(dear: Sequence[str], pair: Pair) -> bool:
+    return all(name in dear for name, _ in pair)
 
 
 def _news(row: Row, item: tuple[str, str], left: Mapping[Pair, None]) -> int:

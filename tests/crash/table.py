@@ -1,4 +1,4 @@
-"""The table of the kill matrix, as it is printed after a run and kept in docs/run/recovery.md."""
+"""The table of the kill matrix, as it is printed after a run and kept in docs/run/recovery-matrix.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.crash.cells import EVERY, Backend, Cell, Target, When
 
-PAGE = Path(__file__).parents[2] / "docs" / "run" / "recovery.md"
+PAGE = Path(__file__).parents[2] / "docs" / "run" / "recovery-matrix.md"
 BEGIN, END = "<!-- the kill matrix -->", "<!-- end of the kill matrix -->"
 HEAD = "| moment | victim | hit | verdicts after the blow | what was done | executions |"
 _LINE = "|---|---|---|---|---|---|"

@@ -1,4 +1,4 @@
-"""docs/run/recovery.md says what the matrix and the table of verdicts are."""
+"""docs/run/recovery-matrix.md says what the matrix and the table of verdicts are."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_few_cover_each_victim_and_each_moment() -> None:
 
 def test_every_verdict_is_explained() -> None:
     """Each name has its line on the page, and no other is told there."""
-    explained = PAGE.partition("## What each verdict means")[2].partition("## When")[0]
+    explained = PAGE.partition("## What each verdict means")[2].partition("## Damaged")[0]
     lines = [line for line in explained.splitlines() if line.startswith("| `")]
     told = {name for line in lines for name in re.findall(r"`([A-Z_]+)`", line)}
     assert told == set(Name) - {Name.SESSION_ALIVE, Name.STALE}
@@ -71,5 +71,5 @@ def test_every_verdict_is_explained() -> None:
 def test_every_verdict_of_an_imported_attempt_is_explained() -> None:
     """With its row, and no other is."""
     given = {(str(row.number), row.name) for row in taken_over.TABLE}
-    explained = PAGE.partition("## An attempt that was imported")[2].partition("## The kill")[0]
+    explained = PAGE.partition("## An attempt that was imported")[2].partition("## A log")[0]
     assert set(re.findall(r"\| (\d+) \| `([A-Z_]+)` \|", explained)) == given
