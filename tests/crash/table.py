@@ -1,4 +1,4 @@
-"""The table of the kill matrix, as it is printed after a run and kept in docs/run/recovery-matrix.md."""
+"""The table of the kill matrix, as printed after a run and kept in docs/run/recovery-matrix.md."""
 
 from __future__ import annotations
 
