@@ -202,11 +202,19 @@ def _warm_up() -> None:
     import pkgutil
 
     import cli
+    import cli.program.app
 
     for module in pkgutil.walk_packages(cli.__path__, "cli."):
         if module.name.rpartition(".")[2] != "__main__":
             importlib.import_module(module.name)
     importlib.import_module("sqlalchemy.dialects.sqlite")
+    _load(cli.program.app.build().__self__)  # type: ignore[attr-defined]
+
+
+def _load(command: Any) -> None:
+    """Make each command below one; typer takes as long for it as a short command takes."""
+    for below in list(getattr(command, "commands", {}).values()):
+        _load(below)
 
 
 def _watch(files: array.array[int], *request: Any) -> NoReturn:

@@ -160,5 +160,8 @@ def _carried_out(arguments: list[str]) -> int:
 def _prepare() -> None:
     from importlib import import_module
 
+    from cli.program.app import build
+
     for name in _COMMANDS:
         import_module(name)
+    build()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -84,6 +85,7 @@ def _print_version() -> None:
     raise typer.Exit
 
 
+@cache  # typer asks the signature of each command anew, a third of what a short command takes
 def build() -> Callable[..., Any]:
     """Return the program: a function of the arguments, which returns an exit code or nothing."""
     app = typer.Typer(
