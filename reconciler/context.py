@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,8 +47,8 @@ class Jobs:
     runner: JobRunner
     say: Say
     tell: Tell
-    #: Is told, again and again, in which state somebody waits for attempts under way.
-    waits: Callable[[Workflow], None] = lambda _: None
+    #: Is told, again and again, in which state somebody waits for the attempts of which stages.
+    waits: Callable[[Workflow, Collection[str]], None] = lambda _state, _ids: None
 
     @property
     def root(self) -> Path:

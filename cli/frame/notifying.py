@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -54,8 +54,8 @@ def notifying(jobs: Jobs, given: str | None) -> Iterator[Jobs]:
             jobs.tell(outcome)
             notifier.look()
 
-        def waits(state: Workflow) -> None:
-            jobs.waits(state)
+        def waits(state: Workflow, ids: Collection[str]) -> None:
+            jobs.waits(state, ids)
             notifier.look()
 
         yield replace(jobs, tell=tell, waits=waits)

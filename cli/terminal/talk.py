@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -86,8 +86,8 @@ class Talk:
             is_new = bool(text) and event.type not in _STEPS and sys.stderr.isatty()
             self._line(level if is_new else LogLevel.DEBUG, text or event.type, about)
 
-    def waits(self, jobs: Jobs, state: Workflow) -> None:
-        """Show what is waited for, unless only warnings are wanted."""
+    def waits(self, jobs: Jobs, state: Workflow, ids: Collection[str]) -> None:
+        """Show which stages are waited for, unless only warnings are wanted."""
         if LogLevel.INFO.number < self._settings.log_level.number:
             return
         from service.root.clock import system_clock
@@ -97,7 +97,7 @@ class Talk:
             from reconciler.control.progress import Progress
 
             self._waiting = Waiting(Progress(jobs).of, self.say)
-        self._waiting.show(state, system_clock())
+        self._waiting.show(state, ids, system_clock())
 
     def clear(self) -> None:
         """Take away the line that says what is waited for."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
 
 from cli.terminal.output import harmless
@@ -33,9 +33,10 @@ class Waiting:
         self._due = 0.0
         self._is_shown = False
 
-    def show(self, state: Workflow, now: datetime) -> None:
-        """Show what is waited for, if it is time to."""
-        stages = [stage for stage in state.stages.values() if stage.open_attempt is not None]
+    def show(self, state: Workflow, ids: Collection[str], now: datetime) -> None:
+        """Show which of the stages are waited for, if it is time to."""
+        going = (stage for stage in state.stages.values() if stage.id in ids)
+        stages = [stage for stage in going if stage.open_attempt is not None]
         subjects = tuple(f"{stage.id}/{stage.attempts[-1].id}" for stage in stages)
         if subjects != self._subjects:
             self._begin(subjects)

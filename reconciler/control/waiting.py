@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from lifecycle.state.workflow import Workflow
+from lifecycle.state.workflow import Stage, Workflow
 from reconciler.context import Jobs
 from reconciler.control.dispatch import dispatch
 from reconciler.control.finding import Finding, in_flight, is_in_flight, look, newest_attempt
@@ -20,6 +20,8 @@ from service.writing.workflow_service import Outcome
 _LONGEST_PAUSE = 60.0
 #: Seconds between two looks at the locks of the monitors.
 GLANCE = 0.1
+#: Seconds between two tellings of what is waited for.
+_TOLD = 1.0
 
 
 def _pauses() -> Iterator[float]:
@@ -51,6 +53,7 @@ def wait_all(jobs: Jobs, ids: Sequence[str], timeout: float | None = None) -> No
             finding = wait(jobs, id_, timeout=0)
             if _is_over(jobs, id_, finding):
                 del turns[id_]
+        jobs.waits(state, turns)
         time.sleep(GLANCE)
     for id_ in turns:
         wait(jobs, id_, None if end is None else max(0.0, end - time.monotonic()))
@@ -86,13 +89,25 @@ def wait(jobs: Jobs, id_: str, timeout: float | None = None) -> Finding | None:
         stage = state.stage(id_)
         if not is_in_flight(stage):
             break
-        if not jobs.runner.wait(newest_attempt(jobs, state, stage), _left(end)):
+        if not _monitor_ended(jobs, state, stage, end):
             return look(jobs, state, stage)
         finding = next(iter(reconcile(jobs, only=id_)), None)
         if finding is not None and (_is_beyond_help(jobs, finding) or _left(end) == 0):
             break
         time.sleep(min(pause, _left(end) or pause))
     return finding
+
+
+def _monitor_ended(jobs: Jobs, state: Workflow, stage: Stage, end: float | None) -> bool:
+    """Wait for the monitor of the newest attempt, and tell of it; False where time is up first."""
+    attempt = newest_attempt(jobs, state, stage)
+    while True:
+        left = _left(end)
+        if jobs.runner.wait(attempt, _TOLD if left is None else min(left, _TOLD)):
+            return True
+        if left is not None and left <= _TOLD:
+            return False
+        jobs.waits(state, [stage.id])
 
 
 def _is_beyond_help(jobs: Jobs, finding: Finding) -> bool:

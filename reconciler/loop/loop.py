@@ -146,7 +146,7 @@ class Loop:
             if ended is not None or begun:
                 return ended
         if flying or paused:
-            self.jobs.waits(state)
+            self.jobs.waits(state, [stage.id for stage in flying])
             time.sleep(GLANCE)
             return None
         return (

@@ -156,6 +156,15 @@ def test_waiting_is_told_elsewhere_at_growing_intervals(
     assert told[-1].endswith(": step 7")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [("wait", "stage-1"), ("wait", "stage-1", "stage-1")])
+def test_a_wait_shows_what_it_waits_for(slow: Place, line: tuple[str, ...]) -> None:
+    """As a run does: which stage, how long, and the last line of its log."""
+    slow.done("dispatch", "stage-1")
+    said = on_a_terminal(slow, *line, NO_COLOR="1")
+    assert re.search(r"\r\x1b\[2Kwaiting: stage-1 \w+, \d+ s: step 7", said)
+
+
 def said(capsys: pytest.CaptureFixture[str], level: str, *texts: tuple[str, str]) -> list[str]:
     """Return the texts that are said at a level, of texts with levels of their own."""
     talk = Talk(Settings(log_level=LogLevel(level)), lambda: "w")
