@@ -39,8 +39,15 @@ _wfctl() {
 }
 if [[ "$funcstack[1]" = "_wfctl" ]]; then _wfctl "$@"; else compdef _wfctl wfctl; fi""",
     Shell.FISH: """\
-complete -c wfctl -k -a '(wfctl __complete -- (commandline -opc)[2..-1] (commandline -ct) \
-2>/dev/null)'""",
+function __wfctl
+    set -l found (wfctl __complete -- (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)
+    if test -n "$found"
+        printf '%s\\n' $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
+end
+complete -c wfctl -f -k -a '(__wfctl)'""",
 }
 #: Options of every command → what may follow, where that is known.
 _OF_ALL: dict[str, type[Enum]] = {

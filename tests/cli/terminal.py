@@ -5,8 +5,13 @@ from __future__ import annotations
 import os
 import pty
 import select
+import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 from tests.cli.support import HERE
 
@@ -28,10 +33,38 @@ def answered(answer: str, *line: str) -> tuple[int, str]:
     return os.waitstatus_to_exitcode(status), shown.replace("\r\n", "\n")
 
 
-def _until(terminal: int, end: str | None) -> str:
-    """Read until a text stands at the end, or until nobody writes any more."""
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keyboard and the screen of a program that somebody sits at."""
+
+    terminal: int
+
+    def type(self, keys: str, *, until: str) -> None:
+        """Press keys, and wait for a text on the screen; nothing else may end the wait."""
+        os.write(self.terminal, keys.encode())
+        shown = _until(self.terminal, until, anywhere=True)
+        assert until in shown, shown
+
+
+@contextmanager
+def at_a_terminal(*words: str, cwd: Path, environ: dict[str, str]) -> Iterator[Keys]:
+    """Start a program at a terminal of its own, and end it when nobody sits there any more."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(cwd)
+        os.execvpe(words[0], words, environ)
+    try:
+        yield Keys(terminal)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(terminal)
+
+
+def _until(terminal: int, end: str | None, *, anywhere: bool = False) -> str:
+    """Read until a text stands at the end, or anywhere, or until nobody writes any more."""
     shown, deadline = "", time.monotonic() + 60
-    while end is None or not shown.endswith(end):
+    while end is None or not (end in shown if anywhere else shown.endswith(end)):
         assert time.monotonic() < deadline, shown
         if not select.select([terminal], [], [], 1)[0]:
             continue

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from cli.program.topics import TOPICS
 from cli.settings import Settings
 from tests.cli.manual_page import ON_FILE, page
 from tests.cli.support import HERE, Place, call
+from tests.cli.terminal import at_a_terminal
+from tests.need import need_programs
 
 
 def program() -> Any:
@@ -117,32 +119,62 @@ def test_what_may_stand_there_is_offered(proposed: Place, line: str) -> None:
     assert found == LINES[line]
 
 
-def _bash(place: Place, *words: str) -> Iterator[str]:
-    """Yield what a real bash offers for the words, by the script that the program prints."""
-    script = call("completion", "bash").out
-    shim = place.path / "bin"
+@pytest.fixture
+def environ(proposed: Place) -> dict[str, str]:
+    """An environment in which a shell finds wfctl, and the folder that is the workflow's."""
+    shim = proposed.path / "bin"
     shim.mkdir()
     tool = shim / "wfctl"
-    tool.write_text(f'#!/bin/sh\nexec {HERE}/.venv/bin/python -m cli.main "$@"\n')
+    tool.write_text(f'#!/bin/sh\nexec {sys.executable} -m cli.main "$@"\n')
     tool.chmod(0o755)
-    line = " ".join(shlex.quote(word) for word in words)
-    asked = f"{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _wfctl; "
-    asked += 'printf "%s\\n" "${COMPREPLY[@]}"'
+    found = {**os.environ, "PYTHONPATH": str(HERE), "TERM": "xterm"}
+    return {**found, "PATH": f"{shim}:{os.environ['PATH']}"}
+
+
+def _asked(place: Place, environ: dict[str, str], *words: str) -> list[str]:
+    """Call a shell and return what it printed, word by word."""
     done = subprocess.run(
-        ["bash", "-c", asked],
-        cwd=place.path,
-        env={**os.environ, "PYTHONPATH": str(HERE), "PATH": f"{shim}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=True,
+        words, cwd=place.path, env=environ, capture_output=True, text=True, check=True
     )
-    yield from done.stdout.split()
+    return done.stdout.split()
 
 
 @pytest.mark.slow
-def test_a_real_bash_completes_stages(proposed: Place) -> None:
+def test_a_real_bash_completes_stages(proposed: Place, environ: dict[str, str]) -> None:
     """By the script as it is printed."""
-    assert list(_bash(proposed, "wfctl", "show", "stage-")) == ["stage-1", "stage-2"]
+    asked = (
+        call("completion", "bash").out + "\nCOMP_WORDS=(wfctl show stage-); COMP_CWORD=2; _wfctl"
+    )
+    asked += '; printf "%s\\n" "${COMPREPLY[@]}"'
+    assert _asked(proposed, environ, "bash", "-c", asked) == ["stage-1", "stage-2"]
+
+
+@pytest.mark.slow
+def test_a_real_fish_completes_stages_or_else_files(
+    proposed: Place, environ: dict[str, str]
+) -> None:
+    """Files are offered only where nothing of the workflow may stand."""
+    need_programs("fish")
+    (proposed.path / "study.toml").touch()
+    script = call("completion", "fish").out
+    for line, expected in {
+        "wfctl show ": ["stage-1", "stage-2"],
+        "wfctl init stu": ["study.toml"],
+    }.items():
+        asked = f"{script}\ncomplete -C {shlex.quote(line)}"
+        assert _asked(proposed, environ, "fish", "--no-config", "-c", asked) == expected
+
+
+@pytest.mark.slow
+def test_a_real_zsh_completes_what_is_typed(proposed: Place, environ: dict[str, str]) -> None:
+    """At a terminal, with the key that completes."""
+    need_programs("zsh")
+    (proposed.path / "_wfctl").write_text(call("completion", "zsh").out)
+    begin = "PS1=; autoload -U compinit; compinit -D -u; source ./_wfctl; print rea''dy"
+    with at_a_terminal("zsh", "-f", "-i", cwd=proposed.path, environ=environ) as keys:
+        keys.type(f"{begin}\n", until="ready")
+        keys.type("wfctl show sta\t\t", until="stage-2")
+        keys.type("\x15wfctl compl\t", until="completion")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
