@@ -10,6 +10,8 @@ import typer
 
 from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
 from cli.frame.writes import claim, write
+from lifecycle.errors import NoCommand
+from lifecycle.payload.event_types import OF_A_LOOK
 from lifecycle.rules.schema import payload_of
 from service.errors import InvalidOption, NotFound, UnreadablePlan
 
@@ -44,6 +46,8 @@ def append(
     if source is not None and (stage is not None or data is not None):
         raise InvalidOption("--from takes no --stage and no --data: its lines hold them")
     commands = _lines(source) if source is not None else [_command(type_ or "", stage, data)]
+    for command in commands:
+        _require_sayable(command.type)
     options = write_options(dry_run, command_id, expected_version)
     claim(context, options, *map(_without_proof, commands))
 
@@ -66,6 +70,15 @@ def _command(type_: str, stage: str | None, data: str | None) -> Payload:
     if stage is not None:
         values["stage"] = stage
     return payload_of(type_, values)
+
+
+def _require_sayable(type_: str) -> None:
+    if type_ in OF_A_LOOK:
+        raise NoCommand(
+            f"{type_} is recorded by whoever looked at the job itself, and by nobody's word; call "
+            "`wfctl reconcile`, which looks",
+            type=type_,
+        )
 
 
 def _without_proof(command: Payload) -> Payload:

@@ -18,10 +18,12 @@ from itertools import product
 from math import isfinite, prod
 from typing import Any, TypeAlias
 
+from lifecycle.words.bounds import MAX_TASKS
+
 Value: TypeAlias = "str | int | float | bool"
 
 #: Points of one map at most: each has a folder and a line in the stage's table.
-MOST = 100_000
+MOST = MAX_TASKS
 #: Bytes of a folder's name; file systems take 255, and temporary names are longer.
 _LONGEST = 200
 #: What the table of a sweep says of each task, beside its values and numbers.

@@ -17,6 +17,8 @@ MAX_ID = 64
 MAX_DEPTH = 100
 #: What one piece of work may cost, and what the budget of a session may be.
 MAX_WEIGHT = 1e9
+#: Tasks of one sweep.
+MAX_TASKS = 100_000
 #: Letters of one text of an event that is written, and of all its texts and values together.
 MAX_TEXT = 1_000_000
 MAX_EVENT = 8 << 20
@@ -39,7 +41,10 @@ _AS_FOUND = frozenset(
 _RANGES: Mapping[str, Mapping[str, tuple[float, float]]] = {
     "cost.charged": {"weight": (0, MAX_WEIGHT)},
     "stage.retried": {"retry": (1, MAX_COUNT - 1)},
+    "tasks.observed": {"total": (0, MAX_TASKS), "ended": (0, MAX_TASKS)},
 }
+#: Fields of an observation that name tasks by their places, as ranges.
+_PLACES = ("done", "failed", "lost", "running")
 
 _NESTED: frozenset[type] = frozenset({dict, list})
 _FLAT = frozenset({str, int, float, bool, type(None)})
@@ -52,8 +57,27 @@ def excess(type_: str, data: Mapping[str, Any]) -> str | None:
             value = data.get(field)
             if value is not None and not least <= value <= most:
                 return f"{field}: expected a number from {least:g} to {most:g}, found {value!r:.80}"
+    if type_ == "tasks.observed" and (why := _no_place(data)) is not None:
+        return why
     if not _FLAT.issuperset(map(type, data.values())) and _is_deep(data, MAX_DEPTH):
         return f"expected values nested at most {MAX_DEPTH} deep, found deeper ones"
+    return None
+
+
+def _no_place(data: Mapping[str, Any]) -> str | None:
+    """Return which ranges name a task that there is not, or one twice."""
+    total = data["total"]
+    for field in _PLACES:
+        before = -1
+        for part in data.get(field, "").split(",") if data.get(field) else ():
+            first, _, last = part.partition("-")
+            if (
+                len(first) > 8
+                or len(last) > 8
+                or not before < int(first) <= int(last or first) < total
+            ):
+                return f"{field}: expected places from 0 to {total - 1} in order, found {part:.40}"
+            before = int(last or first)
     return None
 
 

@@ -37,21 +37,6 @@ CARRIED_OUT: dict[str, tuple[dict[str, Any], list[tuple[str, Any]], list[str]]] 
         LAUNCHED,
         ["attempt.relaunched"],
     ),
-    "attempt.stopped": (
-        {**ATTEMPT, "ended": [], "reason": "looked"},
-        FAILED,
-        ["attempt.stopped"],
-    ),
-    "attempt.left": (
-        {**ATTEMPT, "files": [{"path": "stage-1/a", "size": 1, "sha256": "a"}]},
-        LAUNCHED,
-        ["attempt.left"],
-    ),
-    "tasks.observed": (
-        {**ATTEMPT, "total": 3, "points": "a", "done": "0-1", "running": "2"},
-        LAUNCHED,
-        ["tasks.observed"],
-    ),
     "outputs.recorded": (
         {"stage": "stage-1", "outputs": ["stage-1/out.txt", "a"]},
         [],
@@ -107,10 +92,13 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
         "attempt_mismatch",
     ),
     "leftovers.freed": (
-        {"stage": "stage-1", "attempt": "att-0001", "paths": ["stage-1/x"], "size": 1},
+        {**ATTEMPT, "paths": ["stage-1/x"], "size": 1},
         5,
-        "attempt_mismatch",
+        "no_command",
     ),
+    "attempt.stopped": ({**ATTEMPT, "ended": ["process 1"], "reason": "so"}, 5, "no_command"),
+    "attempt.left": ({**ATTEMPT, "files": []}, 5, "no_command"),
+    "tasks.observed": ({**ATTEMPT, "total": 3, "points": "a"}, 5, "no_command"),
     "results.changed": ({"stage": "stage-1", "files": []}, 5, "missing_evidence"),
     "outputs.archived": ({"stage": "stage-1", "kept_as": "stage-1.v1"}, 5, "no_command"),
     "amendment.proposed": (
