@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from service.reading.sealing import own_seal
+from tests import emptylog
 from tests.crash import table
 from tests.memory import stay_in_memory
 from tests.need import is_strict, unmet
@@ -56,6 +57,14 @@ def _logs_are_behaviours(request: pytest.FixtureRequest) -> Iterator[None]:
 
     found = list(breaches(folder))
     assert not found, found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _new_logs_are_copied() -> Iterator[None]:
+    """Let commands that are called in this process begin with the copy of an empty log."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("migrations.upgrade.upgrade", emptylog.made)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -7,14 +7,18 @@ import json
 import pytest
 
 from reconciler.briefing.shorten import tokens
-from tests.cli.support import Place
+from tests.cli.support import Place, call, write_plan
 
 RECORDS = (["log"], ["events"])
 
 
-@pytest.fixture
-def told(place: Place) -> Place:
-    """A workflow with forty notes, one of them as long as a page."""
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A workflow with forty notes, one of them as long as a page; it is read alone."""
+    root = tmp_path_factory.mktemp("told")
+    answer = call("--root", str(root), "init", str(write_plan(root)))
+    assert answer.code == 0, answer
+    place = Place(root)
     for number in range(40):
         place.done("note", f"note {number}: " + ("all is well " * (400 if number == 30 else 9)))
     return place

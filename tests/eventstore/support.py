@@ -13,7 +13,7 @@ from eventstore.instant import Clock, instants
 from eventstore.memory import MemoryStore
 from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, EventStore, Refusal
-from migrations.upgrade import upgrade
+from tests.emptylog import made
 
 SCHEMA = Schema({"note.logged": 1, "stage.moved": 3}, {("stage.moved", 1): dict})
 SOMEONE = Actor("user", "ada")
@@ -67,7 +67,7 @@ def claim_of(event: NewEvent, content: str = "content") -> Claim:
 def fresh_database(folder: Path) -> Path:
     """The path of a new, empty database."""
     path = folder / "events.db"
-    upgrade(path)
+    made(path)
     return path
 
 

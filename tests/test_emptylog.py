@@ -1,0 +1,48 @@
+"""A copied log is one that a migration made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eventstore.errors import EventStoreError
+from migrations.upgrade import upgrade
+from tests.emptylog import made
+
+
+def test_a_copied_log_is_the_log_that_a_migration_makes(tmp_path: Path) -> None:
+    """Byte for byte, for nobody else to read, and of the same version."""
+    real, copied = tmp_path / "real.db", tmp_path / "copied.db"
+    assert upgrade(real) == made(copied)
+    assert real.read_bytes() == copied.read_bytes()
+    assert real.stat().st_mode == copied.stat().st_mode
+    assert {path.name for path in tmp_path.iterdir()} == {"real.db", "copied.db"}
+
+
+def test_a_log_that_is_there_is_left_to_the_migration(tmp_path: Path) -> None:
+    """It goes on from what it finds, which nothing is copied over."""
+    path = tmp_path / "log.db"
+    made(path)
+    before = path.read_bytes()
+    assert made(path) is not None
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("beside", ["log.db-wal", "log.db-journal"])
+def test_beside_what_another_log_left_the_migration_is_carried_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: str
+) -> None:
+    """SQLite would take what lies there for the end of the copy."""
+    (tmp_path / beside).touch()
+    asked: list[Path] = []
+    monkeypatch.setattr("tests.emptylog.upgrade", asked.append)
+    made(tmp_path / "log.db")
+    assert asked == [tmp_path / "log.db"]
+
+
+def test_where_nothing_can_be_written_the_migration_says_so(tmp_path: Path) -> None:
+    """A copy is for a folder that is there."""
+    with pytest.raises(EventStoreError) as found:
+        made(tmp_path / "none" / "log.db")
+    assert found.value.code == "store_unwritable"
