@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 from cli.program.plugins import LOADER
@@ -40,9 +42,42 @@ WRITES: dict[str, tuple[list[str], list[str]]] = {
     ),
 }
 
-#: Runs a command line, then says which modules are loaded and which models of events are built.
+#: How often a command opens a file of its root; SQLite opens a database once for each connection.
+OPENED: dict[str, dict[str, int]] = {
+    "status": {
+        "config.toml": 1,
+        "events.db": 1,
+        "events.db-wal": 1,
+        "progress.log": 1,
+        "root.json": 1,
+        "sync.json": 1,
+        "workflow-state.json": 1,
+    },
+    # The second connection reads; closed last, it spares the copy of the log into the database.
+    "note": {
+        ".wfctl": 1,
+        "config.toml": 1,
+        "events.db": 2,
+        "events.db-lock": 1,
+        "events.db-queue": 1,
+        "lock": 1,
+        "progress.log": 2,
+        ".": 1,
+        "root.json": 1,
+        "sync.json": 3,
+        "workflow-state.json": 4,
+    },
+}
+
+#: Runs a command line, then says which modules are loaded, which models of events are built, and
+#: which files of the root were opened.
 _PROGRAM = """
 import json, os, sys
+opened = []
+def hear(event, arguments):
+    if event in ("open", "sqlite3.connect"):
+        opened.append(str(arguments[0]))
+sys.addaudithook(hear)
 from cli.main import run
 code = run(sys.argv[2:])
 sys.stdout.flush()
@@ -54,12 +89,13 @@ def below(kind):
 built = [] if base is None else [
     m.type for m in below(base.Payload) if m.__pydantic_complete__ and "type" in vars(m)]
 with open(sys.argv[1], "w") as file:
-    json.dump({"code": code, "modules": sorted(sys.modules), "built": sorted(built)}, file)
+    said = {"code": code, "modules": sorted(sys.modules), "built": sorted(built), "opened": opened}
+    json.dump(said, file)
 """
 
 
 class Loaded:
-    """What one call of a command has loaded: its modules, and the models of events it has built."""
+    """What one call of a command has loaded, built of the models of events, and opened."""
 
     def __init__(self, root: Path, line: list[str]) -> None:
         with tempfile.NamedTemporaryFile("r", encoding="utf-8") as answer:
@@ -74,6 +110,8 @@ class Loaded:
             said = json.load(answer)
         assert said["code"] == 0, done
         self.built: list[str] = said["built"]
+        #: Files of the root, and how often each was opened.
+        self.opened = Counter(_plain(name, root) for name in said["opened"] if str(root) in name)
         said["modules"].remove(LOADER)  # what stands there loads nothing
         self.packages = {name.partition(".")[0] for name in said["modules"]}
         #: Modules of ours by their whole names, packages of others by their first.
@@ -82,6 +120,14 @@ class Loaded:
             for name in said["modules"]
             if name.partition(".")[0] not in _OF_PYTHON and not name.startswith("_")
         }
+
+
+def _plain(opened: str, root: Path) -> str:
+    """Return the name of a file, also of one that is made under another name at first."""
+    if opened == str(root):
+        return "."
+    name = opened.partition("?")[0].rpartition("/")[2]
+    return re.sub(r"\A\.(.+)\.[0-9a-f]{16}\.tmp\Z", r"\1", name)
 
 
 ROOMS = frozenset(

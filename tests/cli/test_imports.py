@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.cli.imports import ON_FILE, READS, WRITES, Loaded, a_root, lines
+from tests.cli.imports import ON_FILE, OPENED, READS, WRITES, Loaded, a_root, lines
 
 LISTED: dict[str, list[str]] = json.loads(ON_FILE.read_text("utf-8"))
 #: What no command on SQLite waits for, unless it migrates, asks in SQL, or paints a screen.
@@ -70,3 +71,9 @@ def test_a_command_that_writes_builds_the_models_of_its_events(place: Path, name
 def test_a_flat_command_loads_no_pydantic(place: Path, name: str) -> None:
     """Its data is checked by the shape of its type, which is held equal to the model."""
     assert loaded(place, name).packages & {"pydantic", "pydantic_core"} == set()
+
+
+@pytest.mark.parametrize("name", OPENED)
+def test_a_command_opens_each_file_of_its_root_as_often_as_is_said(place: Path, name: str) -> None:
+    """Each is a round trip where the root is on a network; the log is opened for one question."""
+    assert loaded(place, name).opened - Counter(OPENED[name]) == Counter()
