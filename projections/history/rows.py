@@ -22,9 +22,6 @@ from projections.history.jobs_seen import jobs_seen
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
-
-#: Raised with every change of what the rows hold: rows of another format are made anew.
-FORMAT = 3
 #: The tables whose rows are of one event each.
 _SETTLED = (tables.events.name, tables.transitions.name)
 _REASONS = ("error", "fix", "reason", "evidence", "detail", "text")

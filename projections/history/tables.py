@@ -1,7 +1,7 @@
 """The history as tables in the log's own database, and the views that are documented.
 
 A cache like every projection: rows of a stream up to its checkpoint, which is a stored fold of the
-reducer `NAME`. What a migration builds and what these build is the same, by test.
+reducer `checkpoint.NAME`. What a migration builds and what these build is the same, by test.
 """
 
 from __future__ import annotations
@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sqlalchemy import DDL, BigInteger, Column, Double, MetaData, Table, Text, event
-
-#: The reducer whose stored fold is the checkpoint.
-NAME = "history"
 
 #: Names in the order of their bytes on every engine, as in the tables of the log.
 _NAME = Text().with_variant(Text(collation="C"), "postgresql")

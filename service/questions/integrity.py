@@ -9,6 +9,7 @@ from eventstore.errors import EventStoreError
 from eventstore.verification import Finding
 from lifecycle.errors import LifecycleError
 from lifecycle.fold.foldable import newest_aside
+from projections.history.checkpoint import NAME, VERSION
 from service.reading.log import WorkflowLog
 from service.root.root import Root
 from service.root.sync import read_sync
@@ -28,6 +29,8 @@ def check_integrity(root: Root, log: WorkflowLog) -> list[Finding]:
 
 
 def _of_tables(root: Root, log: WorkflowLog) -> Iterator[Finding]:
+    if log.store.load_fold(log.stream, NAME, VERSION) is None:  # no table was ever written
+        return iter(())
     from service.sql.tables_check import check_tables  # loads the tables of the history
 
     return check_tables(root.address, log)

@@ -18,19 +18,17 @@ from sqlalchemy import Connection, Table, and_, bindparam, delete, insert
 
 from eventstore.store import StoredFold
 from eventstore.tables import folds
-from lifecycle.fold.evolve import REDUCER
 from lifecycle.fold.foldable import UNFOLDABLE
 from lifecycle.state.workflow import Workflow
 from migrations.database import database_of
-from projections.history.rows import FORMAT, Carried, HistoryRows, Key, Row
-from projections.history.tables import NAME, history
+from projections.history.checkpoint import NAME, VERSION
+from projections.history.rows import Carried, HistoryRows, Key, Row
+from projections.history.tables import history
 from service.reading import stored_fold
 from service.reading.log import At, WorkflowLog
 
 #: Events a transaction: others who write wait no longer than these take.
 CHUNK = 1000
-#: Which rows the tables hold: the fold's own version and the rows' format.
-VERSION = REDUCER * 1000 + FORMAT
 
 Rows = dict[str, dict[Key, Row]]
 
