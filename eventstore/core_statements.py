@@ -10,7 +10,9 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Dialect,
+    FromClause,
     Select,
+    and_,
     bindparam,
     func,
     insert,
@@ -167,6 +169,19 @@ class CoreStatements:
         """See Statements."""
         names = [name for name in refusals.c.keys() if name != "id"]  # noqa: SIM118
         return self._text(insert(refusals).values({name: bindparam(name) for name in names}))
+
+    @cached_property
+    def claims(self) -> str:
+        """See Statements."""
+        first, last = events.alias("first"), events.alias("last")
+        columns = (*commands.c, first.c.body.label("first_body"), last.c.body.label("last_body"))
+        joined: FromClause = commands
+        for end, version in ((first, commands.c.first_version), (last, commands.c.last_version)):
+            at = and_(end.c.stream == commands.c.stream, end.c.version == version)
+            joined = joined.outerjoin(end, at)
+        found = select(*columns).select_from(joined)
+        later = found.where(commands.c.command_id > bindparam("after"))
+        return self._text(_first(later.order_by(commands.c.command_id), bindparam("limit")))
 
     @cached_property
     def refusals(self) -> str:

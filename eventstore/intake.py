@@ -15,7 +15,8 @@ from eventstore.verification import Row
 Fetch = Callable[[str, tuple[Any, ...]], list[Any]]
 
 _CHUNK = 1000
-_CLAIM = (str, str, str, int, int)
+#: The kinds of value in the columns of a claim.
+CLAIM = (str, str, str, int, int)
 
 
 def placed(events: Iterable[Raw], last: int) -> list[Row]:
@@ -61,7 +62,7 @@ def all_commands(fetch: Fetch, statement: str) -> Iterator[Claimed]:
     """
     after = ""
     while rows := fetch(statement, (after, _CHUNK)):
-        yield from (Claimed(*row) for row in rows if all(map(isinstance, row, _CLAIM)))
+        yield from (Claimed(*row) for row in rows if all(map(isinstance, row, CLAIM)))
         after = rows[-1][0]
 
 
@@ -72,21 +73,32 @@ def all_refusals(fetch: Fetch, sql: Statements, stream: str | None) -> Iterator[
     """
     after = 0
     while rows := fetch(sql.refusals, (after, _CHUNK)):
-        found = (_refused(row[1:]) for row in rows)
-        yield from (one for one in found if one is not None and stream in (None, one.stream))
+        found = (refused(row[1:]) for row in rows)
+        kept = (one for one in found if isinstance(one, Refusal))
+        yield from (one for one in kept if stream in (None, one.stream))
         after = rows[-1][0]
 
 
-def _refused(row: tuple[Any, ...]) -> Refusal | None:
-    """What the columns of a row say, None where they cannot be those of a refusal."""
+def refused(row: tuple[Any, ...]) -> Refusal | str:
+    """What the columns of a row say, or why they cannot be those of a refusal."""
+    *texts, data = row
+    if not all(isinstance(text, str) for text in row):
+        return "expected texts, found another kind of value"
     try:
-        data = orjson.loads(row[-1])
-        datetime.fromisoformat(row[0])
-    except (ValueError, TypeError):
-        return None
-    at, stream, actor, command, code, message, _ = row
-    is_one = isinstance(data, dict) and all(isinstance(text, str) for text in row[:-1])
-    return Refusal(at, stream, actor, command, code, message, data) if is_one else None
+        datetime.fromisoformat(texts[0])
+        "".join(row).encode()
+    except UnicodeEncodeError:
+        return "expected texts, found bytes that are none"
+    except ValueError:
+        return f"expected a time, found {texts[0]!r:.80}"
+    try:
+        said = orjson.loads(data)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        return f"expected an object of JSON as its data, found {data!r:.80}"
+    at, stream, actor, command, code, message = texts
+    return Refusal(at, stream, actor, command, code, message, said)
 
 
 def in_the_way(cargo: Cargo, error: Exception) -> TransferConflict:

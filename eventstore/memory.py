@@ -206,6 +206,10 @@ class MemoryStore:
         """See EventStore."""
         return findings(self, self._schema, stream, anchors or {})
 
+    def strays(self) -> Iterator[Finding]:
+        """See EventStore; nobody gets past us here."""
+        return iter(())
+
     def save_fold(self, fold: StoredFold) -> None:
         """See EventStore."""
         self._require_open()

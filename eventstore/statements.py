@@ -84,6 +84,14 @@ class Statements(Protocol):
         ...
 
     @property
+    def claims(self) -> str:
+        """command id, limit -> every column of the commands after it, texts of its events.
+
+        They are those of the first and of the last version it claims, null where there is none.
+        """
+        ...
+
+    @property
     def refusals(self) -> str:
         """after, limit -> every column of refusals."""
         ...

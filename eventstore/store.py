@@ -205,6 +205,13 @@ class EventStore(Protocol):
         """
         ...
 
+    def strays(self) -> Iterator[Finding]:
+        """Every row beside the events that is no claim and no refusal, of all streams.
+
+        Such rows change nothing; somebody wrote them past us. Their kind is `stray`.
+        """
+        ...
+
     def save_fold(self, fold: StoredFold) -> None:
         """Keep a reducer's state, in place of the one kept before."""
         ...

@@ -33,6 +33,7 @@ class Finding(NamedTuple):
     version), anchor (the chain is whole but another than was known), cut_tail, missing (positions
     without an event), unclaimed (the event is sound, and its command could be carried out
     again), set_aside (in its place, and counts for nothing: it cannot be what its type says),
+    stray (a row beside the events that is no claim and no refusal, and changes nothing),
     foreign_rule (the database would do something of its own with what is appended), engine (the
     database file itself).
     """

@@ -45,6 +45,7 @@ from eventstore.store import (
     Refusal,
     StoredFold,
 )
+from eventstore.strays import strays
 from eventstore.verification import Finding, Row, Span, findings
 
 if TYPE_CHECKING:
@@ -334,6 +335,10 @@ class PostgresStore:
             yield from findings(self, self._schema, stream, anchors or {})
         except StoreDamaged as error:
             yield Finding(stream, None, None, "engine", error.reason)
+
+    def strays(self) -> Iterator[Finding]:
+        """See EventStore."""
+        return strays(self._fetch, self._sql)
 
     def save_fold(self, fold: StoredFold) -> None:
         """See EventStore."""

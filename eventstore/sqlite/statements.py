@@ -71,6 +71,14 @@ WHERE folds.stream = ? AND folds.reducer = ? AND folds.reducer_version = ?"""
 INSERT INTO refusals (at, stream, actor, command, code, message, data)
 VALUES (?, ?, ?, ?, ?, ?, ?)"""
 
+    claims = """
+SELECT commands.command_id, commands.stream, commands.digest, commands.first_version,
+commands.last_version, first.body AS first_body, last.body AS last_body FROM commands LEFT OUTER
+JOIN events AS first ON first.stream = commands.stream AND first.version =
+commands.first_version LEFT OUTER JOIN events AS last ON last.stream = commands.stream AND
+last.version = commands.last_version WHERE commands.command_id > ? ORDER BY commands.command_id
+LIMIT ? OFFSET 0"""
+
     refusals = """
 SELECT refusals.id, refusals.at, refusals.stream, refusals.actor, refusals.command, refusals.code,
 refusals.message, refusals.data

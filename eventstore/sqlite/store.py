@@ -388,6 +388,12 @@ class SqliteStore:
         except StoreDamaged as error:
             yield Finding(stream, None, None, "engine", error.reason)
 
+    def strays(self) -> Iterator[Finding]:
+        """See EventStore."""
+        from eventstore.strays import strays
+
+        return strays(self._fetch_rows, self._sql)
+
     def _engine_findings(self) -> Iterator[Finding]:
         from eventstore.verification import Finding
 
@@ -426,7 +432,7 @@ class SqliteStore:
         """See EventStore."""
         from eventstore.intake import all_refusals
 
-        return all_refusals(self._fetch, self._sql, stream)
+        return all_refusals(self._fetch_rows, self._sql, stream)
 
     def close(self) -> None:
         """See EventStore."""

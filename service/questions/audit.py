@@ -158,7 +158,8 @@ def _of_chain(root: Root, log: WorkflowLog) -> Iterator[Bypass]:
             continue  # `_of_log` lists it
         at = f"version {finding.version}" if finding.version is not None else "the database"
         what = f"{at}: {finding.kind}"
-        yield Bypass("altered", None, None, what, finding.message, finding.version)
+        kind = "ineffective" if finding.kind == "stray" else "altered"
+        yield Bypass(kind, None, None, what, finding.message, finding.version)
 
 
 def _concerns(refusal: Refusal) -> bool:

@@ -25,7 +25,16 @@ def check_integrity(root: Root, log: WorkflowLog) -> list[Finding]:
     """
     found = list(log.store.verify(log.stream, anchors=_anchors(root, log)))
     found = with_unfoldable(found, _unreadable(log))
-    return [*found, *_of_tables(root, log)] if all(one.kind in _SOUND for one in found) else found
+    if all(one.kind in _SOUND for one in found):
+        found += _of_tables(root, log)
+    return [*found, *_strays(log)]
+
+
+def _strays(log: WorkflowLog) -> Iterator[Finding]:
+    try:
+        yield from log.store.strays()
+    except EventStoreError as error:
+        yield Finding(None, None, None, "engine", error.message)
 
 
 def _of_tables(root: Root, log: WorkflowLog) -> Iterator[Finding]:

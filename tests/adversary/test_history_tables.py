@@ -13,6 +13,7 @@ import pytest
 
 from eventstore.address import conninfo
 from tests.adversary.raw import connected
+from tests.amendments.support import make
 from tests.cli.support import Place, tree, write_plan
 from tests.cli.test_server import made
 from tests.server import Server
@@ -155,6 +156,15 @@ JUNK = {
     "1.5, 'm', '{not json')",
     "a time": "INSERT INTO refusals VALUES (99, 'never', 'workflow-melt-2026-03-31', 'user:x', "
     "'x', 'needs_consent', 'm', '{}')",
+    "bytes that are no text": "INSERT INTO refusals VALUES (99, '2026-03-31T10:00:00.000000Z', "
+    "'workflow-melt-2026-03-31', 'user:x', 'x', 'needs_consent', CAST(x'ff' AS TEXT), '{}')",
+    "a claim of nothing": "INSERT INTO commands VALUES ('c', 'workflow-nowhere', 'd', 1, 1)",
+    "a claim of versions to come": "INSERT INTO commands VALUES "
+    "('c', 'workflow-melt-2026-03-31', 'd', 9000000, 9000001)",
+    "a claim of another's event": "INSERT INTO commands VALUES "
+    "('c', 'workflow-melt-2026-03-31', 'd', 1, 2)",
+    "a claim under a long id": "INSERT INTO commands VALUES "
+    "(hex(zeroblob(100000)), 'workflow-melt-2026-03-31', 'd', 1, 0)",
 }
 
 
@@ -163,12 +173,37 @@ JUNK = {
 def test_a_row_beside_the_log_that_can_be_none_stops_nobody(
     place: Place, statement: str, tmp_path: Path
 ) -> None:
-    """It is not one: questions, archives and backups go on without it."""
+    """It is not one: questions, archives and backups go on without it, and `fsck` names it."""
+    assert place.done("fsck")["findings"] == []
     right = place.done("audit", "refused")
     with closing(connected(place.path)) as database:
         database.execute(statement)
     assert place.done("audit", "refused") == right
-    place.done("audit", "bypasses")
+    listed = place.json("audit", "bypasses")
+    assert (listed.code, [one["kind"] for one in listed.data]) == (7, ["ineffective"])
     place.done("note", "x")
     place.done("export", "archive", str(tmp_path / "a.zip"))
     place.done("db", "backup", str(tmp_path / "b.jsonl"))
+    answer = place.json("fsck")
+    assert [one["kind"] for one in answer.data["findings"]] == ["stray"], answer
+    assert (answer.code, "counts for nothing" in answer.data["findings"][0]["message"]) == (7, True)
+
+
+@pytest.mark.slow
+def test_rows_beside_a_log_on_a_server_are_named(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given claims and refusals that a writer inserted, then `fsck` tells of each, and why."""
+    import psycopg
+
+    url = server.log()
+    monkeypatch.setenv("WFCTL_DATABASE_URL", url)
+    place = make(tmp_path / "root", "--consent", "trust")
+    assert place.done("fsck")["findings"] == []
+    with psycopg.connect(url.replace("+psycopg", "")) as database:
+        for name in ("a claim of nothing", "a claim of another's event"):
+            database.execute(JUNK[name].replace("'c'", f"'{name[-5:]}'"))
+        database.execute(JUNK["a time"])
+    found = place.json("fsck").data["findings"]
+    assert [one["kind"] for one in found] == ["stray"] * 3, found
+    place.done("note", "x")
