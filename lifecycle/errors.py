@@ -30,6 +30,7 @@ Each carries a stable ``code``, and its values in ``data``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -250,9 +251,15 @@ class UnknownAmendment(LifecycleError):
 
     code = "unknown_amendment"
 
-    def __init__(self, amendment: str, known: list[str]) -> None:
+    def __init__(self, amendment: str, known: list[str], ineffective: Sequence[str] = ()) -> None:
+        """``ineffective`` tells of the rows about amendments that count for nothing."""
         super().__init__(
-            f"no amendment {amendment!r}; this workflow has: {', '.join(known) or 'none'}",
+            "; ".join(
+                [
+                    f"no amendment {amendment!r}; this workflow has: {', '.join(known) or 'none'}",
+                    *ineffective,
+                ]
+            ),
             amendment=amendment,
         )
 

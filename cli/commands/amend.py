@@ -16,7 +16,7 @@ from cli.frame.options import At, CommandId, DryRun, ExpectedVersion, KnownAt, w
 from cli.frame.workspace import engine, moment, writing
 from cli.frame.writes import events_of, foreseen, tell, write
 from cli.terminal.output import Output, say
-from lifecycle.errors import NeedsConsent, UnknownAmendment
+from lifecycle.errors import LifecycleError, NeedsConsent, UnknownAmendment
 from lifecycle.rules.amendments import of_proposal
 from lifecycle.rules.foresight import foresee
 from lifecycle.rules.impact import Impact, impact_of
@@ -307,15 +307,46 @@ def show(
         state = service.log.current(view)
         amendment = state.amendments.get(id_)
         if amendment is None:
-            raise UnknownAmendment(id_, list(state.amendments))
+            raise UnknownAmendment(id_, list(state.amendments), _set_aside(state))
         if view is not None:
             _show_decided(output, state, amendment)
         elif statement:
             sys.stdout.write(decisions.question_of(service, id_).statement.decode())
         elif amendment.status == "proposed":
-            _show_pending(output, decisions.question_of(service, id_))
+            _show_open(output, service, state, amendment)
         else:
             _show_decided(output, state, amendment)
+
+
+def _set_aside(state: Workflow) -> list[str]:
+    """Tell of the rows about amendments that count for nothing: one may be what is meant."""
+    return [
+        f"version {one['version']}, {one['type']!r:.80}, counts for nothing: {one['why']}"
+        for one in state.set_aside
+        if str(one["type"]).startswith("amendment.")
+    ]
+
+
+def _show_open(output: Output, service: Service, state: Workflow, amendment: Amendment) -> None:
+    """Show what waits. What fits the workflow no more, or never did, is told with the reason.
+
+    The latter is a row that somebody wrote past us: no command records it.
+    """
+    try:
+        question = decisions.question_of(service, amendment.id)
+    except LifecycleError as error:
+        _show_ineffective(output, state, amendment, error.message)
+        return
+    _show_pending(output, question)
+
+
+def _show_ineffective(output: Output, state: Workflow, amendment: Amendment, why: str) -> None:
+    data = {"amendment": _record(amendment), "takes_effect": False, "why": why}
+    told = (
+        f"{amendment.id} takes no effect, and cannot be approved: {spelled(why)}\n"
+        f"`wfctl amend reject {amendment.id}` closes it."
+    )
+    output.result(data, lambda: f"{told}\n{_text(amendment)}", state=state)
 
 
 def _show_pending(output: Output, question: decisions.Question) -> None:
@@ -335,6 +366,10 @@ def _show_pending(output: Output, question: decisions.Question) -> None:
 
 
 def _show_decided(output: Output, state: Workflow, amendment: Amendment) -> None:
+    output.result({"amendment": _record(amendment)}, lambda: _text(amendment), state=state)
+
+
+def _text(amendment: Amendment) -> str:
     lines = [
         f"{amendment.id} ({amendment.kind}, {where(amendment)})",
         *(f"  {line}" for line in changes(amendment)),
@@ -344,4 +379,4 @@ def _show_decided(output: Output, state: Workflow, amendment: Amendment) -> None
         + (f" by {amendment.approved_by}" if amendment.approved_by else ""),
         f"affected: {', '.join(amendment.invalidated_stages) or 'none'}",
     ]
-    output.result({"amendment": _record(amendment)}, lambda: "\n".join(lines), state=state)
+    return "\n".join(lines)
