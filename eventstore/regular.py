@@ -26,12 +26,14 @@ class TooLarge(OSError):
     """A file that is not read, as it would fill the memory."""
 
 
-def open_regular(path: Path | str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-    """A descriptor of a regular file.
+def open_regular(
+    path: Path | str, flags: int = os.O_RDONLY, mode: int = 0o666, *, dir_fd: int | None = None
+) -> int:
+    """A descriptor of a regular file; a relative path is taken from the folder `dir_fd`.
 
     Raises OSError as `os.open` does, NotRegular for a FIFO, a socket or a device.
     """
-    descriptor = os.open(path, flags | _NEVER_WAIT, mode)
+    descriptor = os.open(path, flags | _NEVER_WAIT, mode, dir_fd=dir_fd)
     try:
         _require_regular(os.fstat(descriptor), path)
     except BaseException:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from eventstore.regular import opened
 from lifecycle.state.workflow import Workflow
 from projections.files.summary import FIGURES
 from service.errors import NotFound
-from service.root.below import OutsideRoot, below
+from service.root.below import OutsideRoot
+from service.root.within import open_within
 
 _TABLES = {".csv": ",", ".tsv": "\t"}
 #: Bytes of a figure that is sent, of text that is shown, and of a file that is digested at a look.
@@ -51,7 +52,7 @@ def _preview(root: Path | None, one: dict[str, Any]) -> Preview:
     if root is None:
         return Preview(path, size, digest)
     try:
-        with opened(below(root, path)) as file:
+        with os.fdopen(open_within(root, path), "rb") as file:
             content = file.read(_DIGESTED + 1)
     except (OSError, OutsideRoot) as error:
         reason = "is not here" if isinstance(error, FileNotFoundError) else str(error)
@@ -103,7 +104,7 @@ def figure(root: Path | None, state: Workflow, path: str) -> tuple[str, bytes]:
     kind = FIGURES.get(Path(path).suffix.lower())
     if root is None or kind is None or path not in _on_record(state):
         raise NotFound("expected the path of a figure that is on record, found another")
-    with opened(below(root, path)) as file:
+    with os.fdopen(open_within(root, path), "rb") as file:
         content = file.read(_LARGEST + 1)
     if len(content) > _LARGEST:
         raise NotFound(f"the figure is larger than {_LARGEST >> 20} MB, and is not sent")

@@ -83,12 +83,14 @@ def source_of(workflow: Reading, when: Moment | None, format_: ExportFormat) -> 
 
 def _as_recorded(root: Path, one: Mapping[str, Any]) -> bytes | None:
     """Return a file on record, None where it is not here any more or another."""
-    from eventstore.regular import read_regular
-    from service.root.below import OutsideRoot, below
+    from service.root.below import OutsideRoot
+    from service.root.within import content_within
 
     try:
-        content = read_regular(below(root, str(one["path"])), int(one["size"]))
+        content = content_within(root, str(one["path"]), int(one["size"]))
     except (OSError, OutsideRoot, KeyError, ValueError):
+        return None
+    if content is None:
         return None
     return content if sha256(content).hexdigest() == one.get("sha256") else None
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from eventstore.regular import NotRegular, read_regular
+from eventstore.regular import NotRegular
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
 from reconciler.attempt.markers import Marker, Seen
@@ -22,7 +22,8 @@ from reconciler.host import small_files as plain
 from reconciler.host import tmux
 from reconciler.verdict.names import Name
 from reconciler.verdict.table import Action, Row, Verdict
-from service.root.below import OutsideRoot, below
+from service.root.below import OutsideRoot
+from service.root.within import open_within
 
 #: Bytes of a marker that are looked at.
 _LONGEST = 4_096
@@ -46,9 +47,9 @@ def evidence_of(evidence: Evidence, stage: Stage, root: Path) -> Evidence:
 def _marker(root: Path, name: str, recorded: Recorded) -> Marker:
     """Read a marker that holds a code at most; one from before the launch is another's."""
     try:
-        path = below(root, name)
-        text = read_regular(path, _LONGEST).decode(errors="replace")
-        mtime = path.stat().st_mtime_ns
+        with os.fdopen(open_within(root, name), "rb") as file:
+            text = file.read(_LONGEST + 1).decode(errors="replace")
+            mtime = os.fstat(file.fileno()).st_mtime_ns
     except (OutsideRoot, NotRegular, FileNotFoundError, NotADirectoryError):
         return Marker(Seen.NONE)
     code = plain.number(text.split("\n")[0])

@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
-from eventstore.regular import read_regular
 from service.adoption.finding import Finding
 from service.adoption.log_entries import Entry, read_entries
 from service.adoption.state_file import StateFile, read_state
 from service.adoption.typed_time import parse_time
 from service.errors import NotFound, ServiceError
-from service.root.below import below
 from service.root.clock import utc_text
+from service.root.within import content_within
 
 STATE = "workflow-state.json"
 LOG = "progress.log"
@@ -101,22 +100,19 @@ def read_sources(folder: Path, *, now: str, git: bool, zone: tzinfo | None) -> S
 
 
 def _content(folder: Path, name: str) -> bytes:
-    try:
-        return read_regular(below(folder, name))
-    except (FileNotFoundError, NotADirectoryError):
+    content = content_within(folder, name)
+    if content is None:
         raise NotFound(
             f"no {name} in {folder}; expected a folder with {STATE}, and {LOG} where there is one. "
             "Nothing was written.",
             folder=str(folder),
             file=name,
-        ) from None
+        )
+    return content
 
 
 def _content_if_there(folder: Path, name: str) -> bytes | None:
-    try:
-        return read_regular(below(folder, name))
-    except FileNotFoundError:
-        return None
+    return content_within(folder, name)
 
 
 def _version(

@@ -21,9 +21,9 @@ from service.files.inspection import FilesInspection
 from service.files.pending_lines import whole
 from service.files.workflow_files import LOG, STATE
 from service.reading.log import WorkflowLog
-from service.root.disk import content_of
 from service.root.root import Root
 from service.root.sync import read_sync
+from service.root.within import content_within
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -59,7 +59,7 @@ class ForeignChanges:
         return [f for f in (*kept, *self._on_disk()) if file in (None, f.file)]
 
     def _kept(self, drift: Drift) -> Foreign:
-        found = content_of(self.root.below(drift.kept_as))
+        found = content_within(self.root.path, drift.kept_as)
         if found is None:
             raise NotFound(
                 f"{drift.kept_as} is missing: the version of {drift.file} that was detected at "
@@ -77,14 +77,14 @@ class ForeignChanges:
         if found is None:
             return None
         base = sync.version(STATE) or self.log.current().head
-        if found == b"" and content_of(self.root.below(STATE)) is None:
+        if found == b"" and content_within(self.root.path, STATE) is None:
             return Foreign(STATE, "missing", base, None)
         readable = state_differences(self.log.current(base), found) is not None
         return Foreign(STATE, "changed" if readable else "unreadable", base, found)
 
     def _log(self) -> Foreign | None:
         sync = read_sync(self.root.sync_file)
-        found = content_of(self.root.below(LOG))
+        found = content_within(self.root.path, LOG)
         base = sync.version(LOG)
         if found is None:
             return Foreign(LOG, "missing", base, None)

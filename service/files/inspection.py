@@ -14,9 +14,9 @@ from service.files.log_file import look
 from service.files.pending_lines import trail, was_written, whole
 from service.reading.log import WorkflowLog, newest
 from service.root.below import OutsideRoot
-from service.root.disk import content_of
 from service.root.root import Root
 from service.root.sync import Sync, Synced, caught_up, digest
+from service.root.within import content_within
 
 STATE = state_document.FILE_NAME
 LOG = progress_log.FILE_NAME
@@ -46,7 +46,7 @@ class FilesInspection:
         was read and the one after: the log is read last, so it has all that the file can show.
         """
         sync, since = self._caught_up()
-        found = {name: content_of(self.root.below(name)) for name in (STATE, LOG)}
+        found = {name: content_within(self.root.path, name) for name in (STATE, LOG)}
         all_ = whole(self.log.steps())
         if all_.state is None:
             return []
@@ -100,7 +100,7 @@ class FilesInspection:
 
     def foreign_state(self, left: Synced | None) -> bytes | None:
         """Return a ``workflow-state.json`` that wfctl did not write, empty where it is missing."""
-        found = content_of(self.root.below(STATE))
+        found = content_within(self.root.path, STATE)
         if found is None:
             return b""
         return found if self._is_foreign(left, found) else None
@@ -112,7 +112,7 @@ class FilesInspection:
 
     def _of_log(self, sync: Sync) -> str | None:
         left = sync.files.get(LOG)
-        view = look(self.root.below(LOG), left, thorough=True)
+        view = look(self.root.path, LOG, left, thorough=True)
         if view.mark is None:
             return "is missing; the next write command writes it anew"
         if not view.intact:
@@ -126,12 +126,12 @@ class FilesInspection:
 
     def log_is_intact(self, sync: Sync) -> bool:
         """Whether ``progress.log`` begins with every byte that was left in it."""
-        return look(self.root.below(LOG), sync.files.get(LOG), thorough=True).intact
+        return look(self.root.path, LOG, sync.files.get(LOG), thorough=True).intact
 
     def appended(self, sync: Sync) -> list[Foreign]:
         """Return what somebody else appended to ``progress.log`` and nobody recorded yet."""
         left = sync.files.get(LOG)
-        view = look(self.root.below(LOG), left, thorough=True)
+        view = look(self.root.path, LOG, left, thorough=True)
         pending = trail(self.log, sync.version(LOG), None, sync.version(LOG)).pieces
         fresh = left.fresh if left is not None else True
         return align(view.tail, fresh, pending, sync.version(LOG)).foreign if view.intact else []

@@ -10,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from eventstore.regular import open_regular, read_regular, require_bearable
+from eventstore.regular import require_bearable
 from service.root.disk import Mark, mark_of
 from service.root.sync import NEWER_PART, Synced, digest
+from service.root.within import content_within, open_within
 
 
 class LogView(NamedTuple):
@@ -28,17 +29,17 @@ class LogView(NamedTuple):
     mark: Mark | None
 
 
-def look(path: Path, left: Synced | None, *, thorough: bool = False) -> LogView:
-    """Read the file beside what was left of it.
+def look(root: Path, name: str, left: Synced | None, *, thorough: bool = False) -> LogView:
+    """Read the file of this name in the root beside what was left of it; raises `OutsideRoot`.
 
     A file that nobody touched is trusted but for its newer part; ``thorough`` reads it whole.
     """
     try:
-        descriptor = open_regular(path)
+        descriptor = open_within(root, name)
     except FileNotFoundError:
         return LogView(left is None or left.size == 0, b"", b"", None)
     with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor has no path
-        require_bearable(descriptor, path)
+        require_bearable(descriptor, root / name)
         mark = mark_of(os.fstat(descriptor))
         if left is None:
             return LogView(True, b"", file.read(), mark)
@@ -73,11 +74,11 @@ def left_now(before: Synced, view: LogView, added: bytes, version: int, mark: Ma
     )
 
 
-def joined_up(path: Path, left: Synced) -> Synced:
+def joined_up(root: Path, name: str, left: Synced) -> Synced:
     """Return ``left`` with its newer part joined to the older one, once it is long enough."""
     if left.size - left.base <= NEWER_PART:
         return left
-    content = read_regular(path)[: left.size]
+    content = (content_within(root, name) or b"")[: left.size]
     if not left.shows(content):
         # Somebody changed the older part unseen: without a mark, the next look is thorough.
         return replace(left, mark=[])

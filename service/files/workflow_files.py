@@ -26,9 +26,10 @@ from service.files.log_file import LogView, joined_up, left_now, look
 from service.files.pending_lines import Trail, trail, was_written, whole
 from service.reading.log import WorkflowLog
 from service.root.below import OutsideRoot
-from service.root.disk import append, content_of, locked, mark_of, restore, write_over, write_whole
+from service.root.disk import append, locked, mark_of, restore, write_over, write_whole
 from service.root.root import Root
 from service.root.sync import Sync, Synced, digest, read_sync, write_sync
+from service.root.within import content_within
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -90,10 +91,10 @@ class WorkflowFiles:
         if log is None or state is None:
             return self.log.store.head(self.log.stream) is None
         try:
-            mark = mark_of(self.log_path.stat())
+            mark = mark_of(self.log_path.lstat())
         except FileNotFoundError:
             return False
-        found = content_of(self.state_path)
+        found = content_within(self.root.path, STATE)
         return mark == log.mark and found is not None and digest(found) == state.sha256
 
     def bring_up_to_date(self, known: Workflow | None = None) -> int:
@@ -128,7 +129,7 @@ class WorkflowFiles:
         raise OSError(EBUSY, "others keep writing to the files", str(self.root.path))
 
     def _findings(self, sync: Sync, shown: Trail, state: Workflow) -> Findings:
-        view = look(self.log_path, sync.files.get(LOG))
+        view = look(self.root.path, LOG, sync.files.get(LOG))
         fresh = sync.files[LOG].fresh if LOG in sync.files else True
         laid = align(view.tail, fresh, shown.pieces, sync.version(LOG))
         news: list[Payload] = []
@@ -143,7 +144,7 @@ class WorkflowFiles:
                 news += self._damage(sync, known, expected)
         if restored is None:
             news += notes(laid.foreign)
-        found = content_of(self.state_path)
+        found = content_within(self.root.path, STATE)
         news += self._foreign_state(sync, shown, state, found)
         return Findings(news, laid.missing, restored, view, found)
 
@@ -151,13 +152,13 @@ class WorkflowFiles:
         self, sync: Sync, known: Sequence[str | None], expected: bytes
     ) -> list[p.DriftDetected]:
         """Return what to record of a ``progress.log`` that was changed before its end."""
-        found = content_of(self.log_path)
+        found = content_within(self.root.path, LOG)
         if _name(found) in known or self._is_half_mended(expected, known):
             return []
         return [drift.of_log(self.root, sync.version(LOG), expected, found)]
 
     def _is_half_mended(self, expected: bytes, known: Sequence[str | None]) -> bool:
-        found = content_of(self.log_path)
+        found = content_within(self.root.path, LOG)
         return drift.is_half_mended(self.root, LOG, found, expected, known)
 
     def _foreign_state(
@@ -204,7 +205,7 @@ class WorkflowFiles:
                 mark = append(self.log_path, added, view.mark)
         if mark is None:
             return None
-        return joined_up(self.log_path, left_now(before, view, added, state.head, mark))
+        return joined_up(self.root.path, LOG, left_now(before, view, added, state.head, mark))
 
     def _write_state(self, content: bytes, found: bytes | None) -> bool:
         return found == content or write_over(self.state_path, content, found)
@@ -220,11 +221,11 @@ class WorkflowFiles:
 
         What others changed in them is kept, what they appended is recorded.
         """
-        before = {name: content_of(self.root.below(name)) for name in (STATE, LOG)}
+        before = {name: content_within(self.root.path, name) for name in (STATE, LOG)}
         with locked(self.root.lock):
             self._mend(whole(self.log.steps()), before)
             self._settle(None)
-        return [n for n, content in before.items() if content_of(self.root.below(n)) != content]
+        return [n for n, content in before.items() if content_within(self.root.path, n) != content]
 
     def _mend(self, all_: Trail, found: dict[str, bytes | None]) -> None:
         """Overwrite what is not the log's, and forget what was remembered of the files."""
@@ -237,8 +238,8 @@ class WorkflowFiles:
     def _mend_log(self, all_: Trail) -> None:
         left = read_sync(self.root.sync_file).files.get(LOG)
         for _ in range(_ROUNDS):
-            view = look(self.log_path, left, thorough=True)
-            found = content_of(self.log_path)
+            view = look(self.root.path, LOG, left, thorough=True)
+            found = content_within(self.root.path, LOG)
             if view.intact and not align(found or b"", True, all_.pieces, 0).lost:
                 return
             self._keep(LOG, found)

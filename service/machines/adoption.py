@@ -19,7 +19,7 @@ from projections.machines.documents import documents, paths
 from service.errors import NotFound
 from service.machines.foreign import decoded, is_field
 from service.machines.service import MachineService
-from service.root.disk import content_of
+from service.root.within import content_within
 
 
 def waiting(state: Machine, file: str | None, detected: int | None) -> Drift:
@@ -39,7 +39,7 @@ def changes_of(service: MachineService, state: Machine, drift: Drift) -> dict[st
 
     One that was taken away is null.
     """
-    kept = content_of(service.root.below(drift.kept_as))
+    kept = content_within(service.root.path, drift.kept_as)
     found = decoded(kept)
     if found is None:
         raise InvalidInput(

@@ -24,9 +24,10 @@ from service.machines.log import MachineLog
 from service.machines.metadata_lock import metadata_lock
 from service.machines.place import folder_of, is_writer
 from service.root.below import OutsideRoot
-from service.root.disk import content_of, locked, write_over
+from service.root.disk import locked, write_over
 from service.root.root import Root
 from service.root.sync import Sync, Synced, digest, read_sync, write_sync
+from service.root.within import content_within, place_within
 
 _ROUNDS = 100
 Record = Callable[[Sequence[Payload]], None]
@@ -55,7 +56,7 @@ class MachineFiles:
         """Record what others did to the files; return how many events that took."""
         sync = read_sync(self.sync_file)
         for path, left in sync.files.items():
-            found = content_of(self.root.below(path))
+            found = content_within(self.root.path, path)
             if found is None or digest(found) != left.sha256:
                 return self.bring_up_to_date()
         return 0
@@ -110,7 +111,7 @@ class MachineFiles:
         state = shown.state or self.log.current()
         news: list[Payload] = []
         for path, expected in rendered(state).items():
-            found = content_of(self.root.below(path))
+            found = content_within(self.root.path, path)
             left = sync.files.get(path)
             if not _is_ours(shown, path, left, expected, found):
                 base = left.version if left is not None else 0
@@ -133,9 +134,8 @@ class MachineFiles:
         """Write what is not as it should be; False where others wrote in between."""
         sync = read_sync(self.sync_file)
         for path, content in rendered(state).items():
-            target = self.root.below(path)
-            found = content_of(target)
-            if found != content and not write_over(target, content, found):
+            found = content_within(self.root.path, path)
+            if found != content and not self._write_over(path, content, found):
                 return False
             sync = sync.having(
                 path, Synced(self.log.stream, state.head, len(content), digest(content))
@@ -143,6 +143,10 @@ class MachineFiles:
         self._archive(state)
         self._note(sync)
         return True
+
+    def _write_over(self, path: str, content: bytes, found: bytes | None) -> bool:
+        with place_within(self.root.path, path, make=True) as place:
+            return write_over(place, content, found)
 
     def _note(self, sync: Sync) -> None:
         head = self.log.store.head(self.log.stream)
@@ -178,9 +182,9 @@ class MachineFiles:
     def rebuild(self) -> list[str]:
         """Write every file anew; what others changed is kept first. Return those that changed."""
         expected = rendered(self.log.current())
-        before = {path: content_of(self.root.below(path)) for path in expected}
+        before = {path: content_within(self.root.path, path) for path in expected}
         self.bring_up_to_date()
-        return [path for path, old in before.items() if content_of(self.root.below(path)) != old]
+        return [path for path, old in before.items() if content_within(self.root.path, path) != old]
 
 
 def _broken(age: float) -> Payload:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +15,10 @@ from service.files.drift import keep
 from service.machines.log import MachineLog
 from service.machines.place import folder_of, rivals
 from service.machines.service import MachineOutcome, MachineService
-from service.root.disk import content_of, locked
+from service.root.disk import locked
 from service.root.root import Root, open_root
 from service.root.sync import Sync, Synced, digest, read_sync, write_sync
+from service.root.within import content_within, folder_within
 from service.writing.initialise import configure, prepare_folder, root_at
 
 
@@ -69,7 +71,7 @@ def make_way(service: MachineService, new: Machine, sources: Sequence[Path], dry
         if target.resolve() in taken:
             if not dry_run:
                 _keep(service, new, path)
-        elif content_of(target) is not None and not (dry_run and ended):
+        elif content_within(service.root.path, path) is not None and not (dry_run and ended):
             raise StateAlreadyExists(
                 new.id,
                 f"{path} is there already, and no machine wrote it; `wfctl machine import` takes "
@@ -79,7 +81,7 @@ def make_way(service: MachineService, new: Machine, sources: Sequence[Path], dry
 
 def _keep(service: MachineService, new: Machine, path: str) -> None:
     """Keep a file as it was found, and remember it as what the machine is begun from."""
-    found = content_of(service.root.below(path)) or b""
+    found = content_within(service.root.path, path) or b""
     keep(service.root, f"{new.id}.{path.rpartition('/')[2]}", found)
     sync_file = service.files.sync_file
     sync_file.parent.mkdir(exist_ok=True)
@@ -97,7 +99,8 @@ def _take_away(service: MachineService, ended: Machine) -> None:
         sync_file = folder_of(service.root) / f"{ended.id}.json"
         sync = read_sync(sync_file)
         for path, left in sync.files.items():
-            found = content_of(service.root.below(path))
+            found = content_within(service.root.path, path)
             if found is not None and digest(found) == left.sha256:
-                (service.root.below(path)).unlink()
+                with folder_within(service.root.path, path) as (folder, name):
+                    os.unlink(name, dir_fd=folder)
         write_sync(sync_file, replace(sync, files={}) if sync.files else Sync())

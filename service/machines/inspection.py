@@ -12,9 +12,9 @@ from service.machines.log import MachineLog
 from service.machines.place import folder_of, is_writer
 from service.reading.log import newest
 from service.reading.set_aside import told
-from service.root.disk import content_of
 from service.root.root import Root
 from service.root.sync import caught_up, digest
+from service.root.within import content_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def differences(root: Root, log: MachineLog, state: Machine) -> list[FileDiffere
     sync = caught_up(folder_of(root) / f"{log.machine}.json", rendering, last)
     found: list[FileDifference] = []
     for path, expected in rendering.items():
-        content = content_of(root.below(path))
+        content = content_within(root.path, path)
         if content == expected or _shown_later(log, state.head, path, content):
             continue
         left = sync.files.get(path)

@@ -14,8 +14,8 @@ from service.machines.inspection import differences
 from service.machines.log import MachineLog
 from service.machines.service import MachineOutcome, MachineService
 from service.root.clock import utc_text
-from service.root.disk import content_of
 from service.root.root import Root
+from service.root.within import content_within
 from service.writing.stream_writer import WriteOptions
 
 #: Each round carries out what the one before it made due.
@@ -53,7 +53,7 @@ def resume_phases(
     where what is there contradicts itself, unless a person said to ``go_on``.
     """
     state = service.state()
-    on_disk = content_of(service.root.below(paths(state)["phase"]))
+    on_disk = content_within(service.root.path, paths(state)["phase"])
     first = _look(service, state, on_disk)
     if first.unsafe and not (go_on or options.dry_run):
         raise UnsafeResume(state.id, first.unsafe)

@@ -1,7 +1,6 @@
 """Opening what lies below a root, and nothing else: no path leads out of it, nor does any link.
 
-A path may come from an event, a document or an archive, and those from anybody. Who can put a link
-in place between the look and the opening can write in the root, and needs no help from us.
+A path may come from an event, a document or an archive, and those from anybody.
 """
 
 from __future__ import annotations
@@ -30,20 +29,37 @@ class OutsideRoot(ServiceError):
 def below(root: Path, path: str) -> Path:
     """Return where a path relative to ``root`` is; raises `OutsideRoot`.
 
-    Links that stay below the root are followed.
+    A link that stays below the root is resolved. To open it, `service.root.within` looks and opens
+    in one step.
+    """
+    real = real_place(root, path)
+    place = root / path
+    return Path(os.path.realpath(root)) / real if place.is_symlink() else place
+
+
+def real_place(root: Path, path: str) -> Path:
+    """Return where a path leads to, all links followed, relative to the real root.
+
+    Raises `OutsideRoot`.
     """
     if not is_below(path):
         raise OutsideRoot(root, path, "is absolute, leads upwards or holds a control character")
-    place = root / path
-    if not is_inside(place, root):
-        real = os.path.realpath(place)
+    real, top = _real(root / path), Path(os.path.realpath(root))
+    if real is None:
+        raise OutsideRoot(root, path, "became a link, or ceased to be one, while it was looked at")
+    if not real.is_relative_to(top):
         raise OutsideRoot(root, path, f"leads out of it, to {real}")
-    return place
+    return real.relative_to(top)
+
+
+def _real(path: Path) -> Path | None:
+    try:
+        return Path(os.path.realpath(path))
+    except (OSError, ValueError):  # exchanged between two steps; a NUL
+        return None
 
 
 def is_inside(place: Path, folder: Path) -> bool:
     """Whether a path, all links followed, is the folder or lies in it; links in a circle do not."""
-    try:
-        return Path(os.path.realpath(place)).is_relative_to(os.path.realpath(folder))
-    except ValueError:  # a NUL
-        return False
+    real = _real(place)
+    return real is not None and real.is_relative_to(os.path.realpath(folder))

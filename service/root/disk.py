@@ -94,7 +94,7 @@ def append(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
     ``mark`` is that of the file as it was read, None where it was missing. None is returned where
     others wrote to it in between: what stands where must be looked at again.
     """
-    descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
         before = os.fstat(descriptor)
         if before.st_size if mark is None else mark_of(before) != mark:
@@ -118,7 +118,7 @@ def restore(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
     """
     if mark is None:
         return append(path, content, None)
-    descriptor = open_regular(path, os.O_RDWR)
+    descriptor = open_regular(path, os.O_RDWR | os.O_NOFOLLOW)
     with open(descriptor, "r+b", buffering=0) as file:  # noqa: PTH123 - a descriptor has no path
         before = os.fstat(file.fileno())
         if mark_of(before) != mark:

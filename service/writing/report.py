@@ -18,6 +18,7 @@ from service.reading.log import WorkflowLog
 from service.root.below import OutsideRoot
 from service.root.disk import write_whole
 from service.root.root import Root
+from service.root.within import place_within
 
 
 def report(log: WorkflowLog) -> bytes:
@@ -48,7 +49,8 @@ def write_due(root: Root, log: WorkflowLog, path: str | None) -> None:
     if path is None or not is_report(path) or os.path.lexists(root.path / path):
         return
     try:
-        write_to(root.below(path), report(log))
+        with place_within(root.path, path, make=True) as place:
+            write_whole(place, report(log))
     except (OSError, EventStoreError, OutsideRoot) as error:
         head = log.store.head(log.stream)
         raise FilesBehind(head.version if head else 0, error) from error

@@ -1,0 +1,123 @@
+"""A folder or a file that somebody exchanges for a link again and again, while it is opened."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from service.root.below import OutsideRoot
+from service.root.within import content_within, open_within, place_within
+from tests.adversary.archives import completed, forged
+from tests.cli.support import Place, call, write_plan
+from tests.exports.support import handed_over
+
+#: Puts each of two things in the place of the other, in one step, until it is told to end.
+SWAP = """
+import ctypes, os, sys, threading
+libc = ctypes.CDLL(None, use_errno=True)
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+one, other = (os.fsencode(path) for path in sys.argv[1:])
+print("begun", flush=True)
+while True:
+    if libc.renameat2(-100, one, -100, other, 2):
+        sys.exit(os.strerror(ctypes.get_errno()))
+"""
+TIMES = 1_000
+
+
+@contextmanager
+def swapping(one: Path, other: Path) -> Iterator[None]:
+    """Let a process of its own exchange two paths, as fast as it can."""
+    command = [sys.executable, "-c", SWAP, str(one), str(other)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as swapper:
+        assert swapper.stdout is not None
+        assert swapper.stdin is not None
+        assert swapper.stdout.readline() == "begun\n"
+        yield
+        assert swapper.poll() is None
+        swapper.stdin.close()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Make a root with a folder, a link to a folder outside, and what lies in both."""
+    for folder, text in (("root/docs", "ours"), ("outside", "precious")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "report.md").write_text(text)
+    (tmp_path / "root/link").symlink_to(tmp_path / "outside")
+    return tmp_path / "root"
+
+
+@pytest.mark.parametrize("what", ["the folder", "the file"])
+def test_what_is_read_is_what_was_looked_at(what: str, root: Path, tmp_path: Path) -> None:
+    """Each look finds ours, or says that there is a link; never what lies outside."""
+    place = root / "docs"
+    if what == "the file":
+        place = root / "docs/report.md"
+        (root / "link").unlink()
+        (root / "link").symlink_to(tmp_path / "outside/report.md")
+    found = set()
+    with swapping(place, root / "link"):
+        for _ in range(TIMES):
+            try:
+                found.add(content_within(root, "docs/report.md"))
+            except (OutsideRoot, NotADirectoryError):
+                found.add(None)
+    assert found == {b"ours", None}
+
+
+def test_what_is_written_stays_below_the_root(root: Path, tmp_path: Path) -> None:
+    """A file is made in the folder that was opened, whatever its name leads to by then."""
+    made = 0
+    with swapping(root / "docs", root / "link"):
+        for number in range(TIMES):
+            try:
+                with place_within(root, f"docs/{number}.md") as place:
+                    place.write_text("x")
+                made += 1
+            except (OutsideRoot, NotADirectoryError):
+                continue
+    assert made > 0
+    assert [path.name for path in (tmp_path / "outside").iterdir()] == ["report.md"]
+
+
+def test_a_link_that_stays_below_the_root_is_followed(root: Path) -> None:
+    """As it always was."""
+    (root / "inner").symlink_to("docs")
+    (root / "docs/other.md").symlink_to("report.md")
+    assert content_within(root, "inner/other.md") == b"ours"
+    assert content_within(root, "inner/none.md") is None
+    with pytest.raises(OutsideRoot):
+        open_within(root, "link/report.md")
+
+
+@pytest.mark.slow
+def test_a_command_writes_nothing_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a report that is due, and files of ours that turn into links while they are written."""
+    outside, origin = tmp_path / "outside", tmp_path / "origin"
+    for folder in (outside, origin):
+        folder.mkdir()
+    (outside / "precious").write_text("mine\n")
+    assert call("--root", str(origin), "init", str(write_plan(tmp_path))).code == 0
+    honest = handed_over(Place(origin), tmp_path)
+    made = tmp_path / "made"
+    file = forged(honest, tmp_path / "due.zip", completed("docs/report.md"))
+    assert call("import", str(file), "--into", str(made)).code == 0
+    (made / "docs").mkdir(exist_ok=True)
+    (made / "other").symlink_to(outside)
+    (made / "log").symlink_to(outside / "precious")
+    place = ("--root", str(made), "--root-is", "copied", "-o", "json")
+    with swapping(made / "docs", made / "other"), swapping(made / "progress.log", made / "log"):
+        for number in range(20):
+            answer = call(*place, "note", f"note {number}")
+            assert answer.code in (0, 1, 3), answer
+            for report in made.glob("docs/*.md"):
+                report.unlink(missing_ok=True)
+    assert {path.name: path.read_text() for path in outside.iterdir()} == {"precious": "mine\n"}
