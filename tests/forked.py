@@ -34,6 +34,8 @@ _AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "TZ")
 #: Where commands find their modules is known; their children start anew.
 _NOT_AT_START = ("PYTHONPATH",)
 _SIZE = 4
+#: A number: the command gives up root, to be a login that cannot read what it was started from.
+LOGIN = "WFCTL_TESTS_LOGIN"
 #: Tests call commands from several threads.
 _ONE = threading.Lock()
 
@@ -207,7 +209,8 @@ def _warm_up() -> None:
     for module in pkgutil.walk_packages(cli.__path__, "cli."):
         if module.name.rpartition(".")[2] != "__main__":
             importlib.import_module(module.name)
-    importlib.import_module("sqlalchemy.dialects.sqlite")
+    for name in ("sqlalchemy.dialects.sqlite", "encodings.utf_8_sig", "urllib.request"):
+        importlib.import_module(name)
     _load(cli.program.app.build().__self__)  # type: ignore[attr-defined]
 
 
@@ -249,6 +252,10 @@ def _be(
         os.umask(mask)
         os.environ.clear()
         os.environ.update(environ)
+        if LOGIN in environ:
+            os.setgroups([])
+            os.setgid(int(environ[LOGIN]))
+            os.setuid(int(environ[LOGIN]))
 
         sys.argv = [str(main.__file__), *arguments]
         code = _exit_code(main.main)

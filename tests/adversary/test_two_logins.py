@@ -1,0 +1,122 @@
+"""A log that belongs to one login, and an agent that works under another."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.amendments.support import LONGER, PLAN, make_keys
+from tests.cli.support import Answer, wfctl, write_plan
+from tests.forked import LOGIN
+from tests.need import need
+
+pytestmark = pytest.mark.slow
+
+WRITER, AGENT = 65531, 65532
+#: Tries whatever the login can do to the log without the program.
+PAST = """
+import os, sqlite3, sys
+login, root = int(sys.argv[1]), sys.argv[2]
+os.setgroups([]), os.setgid(login), os.setuid(login)
+log = os.path.join(root, ".wfctl/events.db")
+def tried(what):
+    try:
+        what()
+    except (OSError, sqlite3.OperationalError) as error:
+        return type(error).__name__
+    return "done"
+print(tried(lambda: sqlite3.connect(log).execute("DELETE FROM folds").connection.commit()))
+print(tried(lambda: open(log, "rb")))
+print(tried(lambda: os.rename(root + "/.wfctl", root + "/.old")))
+print(tried(lambda: open(root + "/workflow-state.json", "a")))
+print(tried(lambda: os.symlink("/etc/passwd", root + "/init.sh")))
+"""
+
+
+class Host(NamedTuple):
+    """A folder that each login can enter, and what lies in it."""
+
+    path: Path
+
+    @property
+    def root(self) -> Path:
+        """Where the workflow is."""
+        return self.path / "root"
+
+    @property
+    def home(self) -> Path:
+        """Where the writer's login keeps its pins."""
+        return self.path / "home"
+
+    def call(self, login: int, *words: str, actor: str = "agent:a") -> Answer:
+        """Call the program as a login, as `sudo -u` would."""
+        names = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "TMPDIR")
+        environ = dict.fromkeys(names, str(self.home))
+        line = ("--root", str(self.root), "--actor", actor, "-o", "json", *words)
+        return wfctl(*line, cwd=self.path, environ={**environ, LOGIN: str(login)})
+
+    def done(self, *words: str, actor: str = "agent:a") -> Any:
+        """Call as the writer what must go well."""
+        answer = self.call(WRITER, *words, actor=actor)
+        assert answer.code == 0, answer
+        return answer.data
+
+    def parameters(self) -> Any:
+        """Return the parameters of the first stage, as the log has them."""
+        return self.done("show", "stage-1")["parameters"]
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    """Make a root of the writer under `signature`; the person's keys are root's here."""
+    need(os.geteuid() == 0, "another login can be taken by root alone")
+    with TemporaryDirectory() as name:
+        made = Host(Path(name))
+        made.path.chmod(0o755)
+        for folder in (made.root, made.home):
+            folder.mkdir(mode=0o755)
+        (made.path / "keys").mkdir(mode=0o700)
+        keys = make_keys(made.path / "keys")
+        allowed = made.path / "signers"
+        allowed.write_bytes(keys.signers.read_bytes())
+        plan = write_plan(made.path, PLAN)
+        for file in (allowed, plan):
+            file.chmod(0o644)
+        policy = ("--consent", "signature", "--signers", str(allowed))
+        answer = made.call(0, "init", str(plan), *policy, actor="user:pi")
+        assert answer.code == 0, answer
+        for place in (made.root, made.home, *made.root.rglob("*"), *made.home.rglob("*")):
+            os.chown(place, WRITER, WRITER)
+        yield made
+
+
+def test_an_agent_of_another_login_reaches_the_log_through_the_rules_alone(host: Host) -> None:
+    """By SQL and by files nothing; through the program what an agent may, and no definition."""
+    past = subprocess.run(
+        [sys.executable, "-c", PAST, str(AGENT), str(host.root)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert past.stdout.split() == [
+        "OperationalError",
+        "PermissionError",
+        "PermissionError",
+        "PermissionError",
+        "PermissionError",
+    ]
+    assert host.call(AGENT, "note", "mine").code != 0
+    before = host.parameters()
+    host.done("note", "through the rules")
+    host.done("amend", "propose", *LONGER)
+    refused = host.call(WRITER, "amend", "approve", "amend-1")
+    assert refused.code == 6, refused
+    assert host.parameters() == before
+    assert host.done("fsck")["findings"] == []
