@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from eventstore.chain import START, Link
@@ -25,6 +26,9 @@ At = Moment | int | None
 #: A fold is stored once the log has grown by this many events since the last one.
 FOLD_EVERY = 500
 _HASH_LENGTH = 64
+_MACHINE = "machine-"
+#: Machines that an error names.
+_NAMED = 3
 
 
 class WorkflowLog:
@@ -115,7 +119,7 @@ class WorkflowLog:
         first = next(iter(self.store.read(self.stream, upto=1)), None)
         if first is None:
             raise NoWorkflow(
-                f"the log holds no workflow; `wfctl init PLAN` makes one. {LOST}",
+                f"the log holds no workflow; `wfctl init PLAN` makes one. {self._others()}",
                 stream=self.stream,
             )
         raise NoWorkflow(
@@ -124,6 +128,18 @@ class WorkflowLog:
             stream=self.stream,
             occurred_at=first.occurred_at,
             recorded_at=first.recorded_at,
+        )
+
+    def _others(self) -> str:
+        """Return what machines the log holds, else how a workflow that was here comes back."""
+        machines = (name for name in self.store.streams() if name.startswith(_MACHINE))
+        others = [name.removeprefix(_MACHINE) for name in islice(machines, _NAMED + 1)]
+        if not others:
+            return LOST
+        more = " and others" if len(others) > _NAMED else ""
+        return (
+            f"It holds {', '.join(others[:_NAMED])}{more}: `wfctl machine list` shows them, `wfctl "
+            f"machine rehydrate {others[0]}` how to go on."
         )
 
     def require(self, version: int | None) -> None:

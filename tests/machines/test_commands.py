@@ -252,7 +252,11 @@ def test_a_definition_of_ones_own_works_the_same(place: MachinePlace) -> None:
 def test_machines_live_beside_a_staged_workflow(place: MachinePlace) -> None:
     """In one root and one log; whichever came first."""
     place.init("login")
-    assert place.wfctl("status").error["code"] == "no_workflow_yet"
+    for command in ("status", "rehydrate"):
+        error = place.wfctl(command).error
+        assert error["code"] == "no_workflow_yet"
+        assert "wfctl machine rehydrate login" in error["message"]
+        assert "lost" not in error["message"]
     plan = write_plan(place.path)
     assert place.wfctl("init", str(plan)).code == 0
     place.init("crash", "debug")
