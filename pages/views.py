@@ -173,7 +173,7 @@ def stage(look: Look) -> bytes:
     found = look.then.stage(look.request.parts[3])
     shown = found.attempts[-_ATTEMPTS:][::-1]
     root = look.entry.root
-    newest = found.attempt
+    newest = found.source
     stale, _ = _freshness(look)
     return render.page(
         "stage.html.j2",

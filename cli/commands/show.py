@@ -42,6 +42,7 @@ def _page(output: Output, state: Workflow, stage: StageState) -> Iterator[str]:
     yield from _field("began", [utc_seconds(stage.started_at)])
     yield from _field("done", [utc_seconds(stage.completed_at)])
     yield from _field("results", [_result(one) for one in stage.results])
+    yield from _field("reused", [f"the outputs of {stage.reused}" if stage.reused else ""])
     if stage.status is Status.FAILED:
         yield from _field("failed", [stage.last_error, _cause(stage)])
     yield from _field("retries", [f"{stage.retry_count}: {stage.fix or ''}".rstrip(": ")]

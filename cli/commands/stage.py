@@ -40,6 +40,7 @@ def build() -> typer.Typer:
         "retry": retry,
         "checkpoint": checkpoint,
         "outputs": outputs,
+        "reuse": reuse,
     }
     for name, function in commands.items():
         group.command(name)(function)
@@ -262,3 +263,23 @@ def outputs(
     """Record the stage's list of outputs."""
     command = payload_of(p.OutputsRecorded.type, {"stage": stage, "outputs": paths})
     write(context, write_options(dry_run, command_id, expected_version), command)
+
+
+def reuse(
+    context: typer.Context,
+    stage: Stage,
+    attempt: Annotated[
+        str | None, typer.Option("--attempt", metavar="ID", help="Whose; else the newest's.")
+    ] = None,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
+) -> None:
+    """ready -> post_processing with kept outputs of an attempt that computed from the same."""
+    from cli.frame.workspace import engine
+    from cli.frame.writes import tell
+    from reconciler.verification.reuse import reuse as take
+
+    options = write_options(dry_run, command_id, expected_version)
+    with engine(context, dry_run) as (jobs, output):
+        tell(output, take(jobs, stage, attempt, options), options)

@@ -41,6 +41,7 @@ EXAMPLES: dict[str, str] = {
     "stage retry": 'wfctl stage retry stage-2 --fix "seed was 0"',
     "stage checkpoint": "wfctl stage checkpoint stage-2 '{\"step\": 5000}'",
     "stage outputs": "wfctl stage outputs stage-2 stage-2/out.json stage-2/plot.png",
+    "stage reuse": "wfctl stage reuse stage-2 --attempt att-0001",
     "dispatch": "wfctl dispatch stage-2",
     "wait": "wfctl wait stage-2 stage-3 --timeout 600",
     "run": "wfctl run --max-parallel 4 --time-limit 3600",

@@ -150,11 +150,20 @@ def _mark(draft: Workflow, amendment: Amendment) -> None:
         stage = draft.stages[id_]
         if stage.status in ACTIVE and stage.attempts:
             stage.attempts[-1].outdated_by = amendment.id
+        stage.is_rejudged = only_judges(amendment)
     for stage in _built_anew(draft, amendment):
         stage.regenerate = True
     for target in map(draft.stage, amendment.targets):
         if target.status is Status.FAILED and _runs_again(draft, amendment, target):
             target.rerun_by = amendment.id
+
+
+def only_judges(amendment: Amendment) -> bool:
+    """Say whether the amendment changes how outputs are judged, and not what is computed."""
+    parameters = amendment.changes.get("parameters", {"verify": None})
+    judged = amendment.kind in ("criteria_change", "parameter_change")
+    fields = set(amendment.changes) <= {"success_criteria", "parameters", "name"}
+    return judged and bool(amendment.stage) and fields and set(parameters) == {"verify"}
 
 
 def _runs_again(draft: Workflow, amendment: Amendment, stage: Stage) -> bool:

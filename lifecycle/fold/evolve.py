@@ -18,7 +18,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: The fold's own version: a stored state folded by another is not used.
-REDUCER = 8
+REDUCER = 9
 
 
 def evolve(
@@ -162,6 +162,7 @@ _APPLY: dict[str, Apply] = {
     "tasks.observed": stages.tasks_observed,
     "leftovers.freed": stages.freed,
     "outputs.recorded": stages.outputs,
+    "outputs.reused": stages.reused,
     "outputs.archived": stages.archived,
     "results.adopted": stages.adopted,
     "results.changed": stages.results_changed,

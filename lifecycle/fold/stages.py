@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lifecycle.event import Event
+from lifecycle.state.basis import basis_of
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt, Workflow
 
@@ -40,6 +41,7 @@ def attempt_started(draft: Workflow, event: Event) -> None:
     stage.regenerate = False
     # Nobody declared what an earlier attempt happened to leave.
     stage.outputs, stage.found_outputs = stage.declared_outputs, False
+    stage.reused, stage.is_rejudged = None, False
     stage.attempts.append(
         Attempt(
             id=data["attempt"],
@@ -60,6 +62,7 @@ def attempt_started(draft: Workflow, event: Event) -> None:
             taken_over=data.get("taken_over", False),
             carried=data.get("carried", []),
             carried_from=data.get("carried_from"),
+            basis=basis_of(draft, stage),
         )
     )
     stage.running_process = {
@@ -115,8 +118,9 @@ def completed(draft: Workflow, event: Event) -> None:
     stage.completed_at = event.occurred_at
     stage.results, stage.changed = event.data.get("outputs", []), []
     stage.uncharged = True
-    if stage.attempts:
-        stage.attempts[-1].outcome = "completed"
+    if stage.source is not None:
+        stage.source.outcome = "completed"
+        stage.source.results = stage.results
 
 
 def failed(draft: Workflow, event: Event) -> None:
@@ -128,6 +132,9 @@ def failed(draft: Workflow, event: Event) -> None:
     stage.because = event.data.get("because")
     stage.rerun_by = event.data.get("superseded_by")
     stage.uncharged = stage.rerun_by is None
+    if stage.reused is not None and stage.source is not None:
+        stage.source.is_refuted = stage.rerun_by is None
+        stage.reused = None
     if stage.attempts and stage.attempts[-1].outcome in (None, "computed"):
         superseded = event.data.get("superseded_by") is not None
         stage.attempts[-1].exit_code = event.data.get("exit_code")
@@ -234,6 +241,17 @@ def outputs(draft: Workflow, event: Event) -> None:
     stage = draft.stages[event.data["stage"]]
     stage.outputs = event.data["outputs"]
     stage.found_outputs = bool(event.data.get("found"))
+
+
+def reused(draft: Workflow, event: Event) -> None:
+    """The kept outputs of an earlier attempt lie in place; they are to be verified."""
+    stage = draft.stages[event.data["stage"]]
+    stage.status = Status.POST_PROCESSING
+    stage.reused = event.data["attempt"]
+    stage.keep_as, stage.is_rejudged = None, False
+    if not stage.declared_outputs:
+        stage.outputs = [one["path"] for one in event.data["outputs"]]
+        stage.found_outputs = True
 
 
 def adopted(draft: Workflow, event: Event) -> None:

@@ -46,6 +46,7 @@ STAGED: Mapping[str, EventType] = {
     "tasks.observed": EventType("TasksObserved"),
     "leftovers.freed": EventType("LeftoversFreed"),
     "outputs.recorded": EventType("OutputsRecorded", 2),
+    "outputs.reused": EventType("OutputsReused"),
     "outputs.archived": EventType("OutputsArchived"),
     "results.adopted": EventType("ResultsAdopted"),
     "results.changed": EventType("ResultsChanged"),

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         LeftoversFreed,
         OutputsArchived,
         OutputsRecorded,
+        OutputsReused,
         ResultsAdopted,
         ResultsChanged,
         StageBlocked,
@@ -91,7 +92,7 @@ _FAMILIES = {
         "AttemptObserved AttemptRelaunched AttemptStarted AttemptStopped AttemptLeft Category "
         "ChangedFile Check CheckpointRecorded ClaimOverruled FailedTask FileDigest LeftFile "
         "LeftoversFreed "
-        "OutputsArchived OutputsRecorded ResultsAdopted ResultsChanged StageBlocked "
+        "OutputsArchived OutputsRecorded OutputsReused ResultsAdopted ResultsChanged StageBlocked "
         "StageCompleted StageComputed StageFailed StageInvalidated StageLaunched "
         "StagePrepared StageReadied StageRetried StageSkipped TasksObserved"
     ),

@@ -344,6 +344,18 @@ class ResultsAdopted(StagePayload):
     reason: Text
 
 
+class OutputsReused(AttemptPayload):
+    """The kept outputs of an earlier good attempt were put in place; nothing was computed.
+
+    ``outputs`` are its results as they were verified then, and lie in place again. ``inputs`` is
+    what a computation would start from now; it is what the attempt computed from.
+    """
+
+    type: ClassVar[str] = "outputs.reused"
+    outputs: list[FileDigest]
+    inputs: list[FileDigest] = []
+
+
 class OutputsArchived(StagePayload):
     """The stage's folder was kept under another name before it runs again."""
 

@@ -11,11 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 
 from lifecycle.errors import InvalidPlan
 from lifecycle.payload.models import StageId, WorkflowCreated
-from lifecycle.plan import software
 from lifecycle.plan.fields import unknown_in_stage, unknown_in_workflow
 from lifecycle.state.budget import config_problems
 from lifecycle.state.dependencies import find_cycle
 from lifecycle.sweeps import definition as sweep
+from lifecycle.words import software
 from lifecycle.words.document import (
     STAGE_FIELDS,
     WORKFLOW_FIELDS,

@@ -116,6 +116,7 @@ def _started(log: Standing, event: Data) -> None:
         hold(before.action == "lost", "attempt fencing", f"{lost} was not observed as lost")
         before.is_open = False
     hold(stage.open is None, "attempt fencing", "another attempt is under way")
+    stage.reused = None
     stage.attempts.append(Attempt(data["attempt"], data["mode"], True, data["diagnostic"]))
 
 
@@ -140,14 +141,22 @@ def _computed(log: Standing, event: Data) -> None:
     attempt.is_open, stage.status = False, "post_processing"
 
 
+def _reused(log: Standing, event: Data) -> None:
+    stage, data = _from(log, event, "preparing"), event["data"]
+    hold(stage.open is None, "attempt fencing", "an attempt is under way")
+    hold(data["attempt"] in stage.good, "verified", "the outputs of that attempt never were")
+    stage.status, stage.reused = "post_processing", data["attempt"]
+
+
 def _completed(log: Standing, event: Data) -> None:
     stage, data = _from(log, event, "post_processing"), event["data"]
     failed = [one["name"] for one in data["checks"] if not one["passed"]]
     hold(not failed, "verified", f"{', '.join(map(str, failed))} did not pass")
     hold(bool(data["checks"] or data["evidence"]), "verified", "nothing was checked")
-    newest = stage.attempts[-1].id if stage.attempts else None
-    hold(data["attempt"] in (None, newest), "attempt fencing", "it is of an earlier attempt")
+    found = data["attempt"] in (None, stage.source)
+    hold(found, "attempt fencing", "it is of an earlier attempt")
     stage.status = "completed"
+    stage.good |= {stage.source} if stage.source else set()
 
 
 def _failed(log: Standing, event: Data) -> None:
@@ -158,7 +167,7 @@ def _failed(log: Standing, event: Data) -> None:
         _under_way(stage, data["attempt"])
     for attempt in stage.attempts[-1:]:
         attempt.is_open = False
-    stage.status = "failed"
+    stage.status, stage.reused = "failed", None
 
 
 def _retried(log: Standing, event: Data) -> None:
@@ -206,7 +215,7 @@ def _of_attempt(log: Standing, event: Data) -> None:
 
 def _freed(log: Standing, event: Data) -> None:
     stage = _from(log, event, "completed")
-    earlier = [one.id for one in stage.attempts[:-1]]
+    earlier = [one.id for one in stage.attempts[:-1] if one.id != stage.source]
     hold(event["data"]["attempt"] in earlier, "files", "a result may rest on that attempt")
 
 
@@ -263,6 +272,7 @@ _BY_RULE: dict[Callable[[Standing, Data], None], str] = {
     _launched: "stage.launched",
     _computed: "stage.computed",
     _completed: "stage.completed",
+    _reused: "outputs.reused",
     _failed: "stage.failed",
     _retried: "stage.retried",
     _invalidated: "stage.invalidated stage.skipped",

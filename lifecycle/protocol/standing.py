@@ -57,6 +57,14 @@ class Stage:
     status: str = "pending"
     retries: int = 0
     attempts: list[Attempt] = field(default_factory=list)
+    #: The attempt whose kept outputs it has, and those whose outputs were verified.
+    reused: str | None = None
+    good: set[str] = field(default_factory=set)
+
+    @property
+    def source(self) -> str | None:
+        """The attempt that its outputs come from."""
+        return self.reused or (self.attempts[-1].id if self.attempts else None)
 
     @property
     def open(self) -> Attempt | None:

@@ -194,6 +194,7 @@ _RULES: dict[str, Callable[[Workflow, Any], Decision]] = {
     "tasks.observed": stages.observe_tasks,
     "leftovers.freed": stages.free,
     "outputs.recorded": stages.record_outputs,
+    "outputs.reused": stages.reuse,
     "results.adopted": stages.adopt_results,
     "results.changed": stages.change_results,
     "checkpoint.recorded": stages.record_checkpoint,

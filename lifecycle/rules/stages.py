@@ -15,6 +15,7 @@ from lifecycle.errors import (
     RetryLimitReached,
 )
 from lifecycle.payload import models as p
+from lifecycle.state.basis import reusable
 from lifecycle.state.retry import RECOVERY_LIMIT, retry_limit
 from lifecycle.state.status import Status, targets, transition
 from lifecycle.state.workflow import Attempt, Stage, Workflow, is_below
@@ -178,6 +179,26 @@ def _not_launched(stage: Stage, why: str) -> IllegalTransition:
     return IllegalTransition(stage.id, status, Status.RUNNING.value, why, targets(stage.status))
 
 
+def reuse(state: Workflow, command: p.OutputsReused) -> Decision:
+    """ready → post_processing with the outputs of an attempt that computed from the same."""
+    stage = state.stage(command.stage)
+    _no_amendment_pending(state, stage)
+    prepared = prepare(state, p.StagePrepared(stage=stage.id, detail=f"reuse of {command.attempt}"))
+    source = next((one for one in reusable(state, stage) if one.id == command.attempt), None)
+    newest = stage.attempt.id if stage.attempt else None
+    if source is None:
+        why = "no good attempt of that id computed by the present definition"
+        raise AttemptMismatch(stage.id, newest, command.attempt, why)
+    for name, files, known in (
+        ("outputs", command.outputs, source.results),
+        ("inputs", command.inputs, source.inputs),
+    ):
+        if [one.model_dump() for one in files] != known:
+            why = f"its {name} were others than those that are named"
+            raise AttemptMismatch(stage.id, newest, command.attempt, why)
+    return [*prepared, command]
+
+
 def compute(state: Workflow, command: p.StageComputed) -> Decision:
     """running → post_processing, or preparing → post_processing for a synchronous attempt."""
     stage = state.stage(command.stage)
@@ -249,7 +270,7 @@ def complete(state: Workflow, command: p.StageCompleted) -> Decision:
 def _up_to_date(stage: Stage) -> None:
     """Refuse a result that was computed from what an amendment has changed since."""
     attempt = stage.attempt
-    if attempt is not None and attempt.outdated_by is not None:
+    if attempt is not None and attempt.outdated_by is not None and stage.reused is None:
         raise MissingEvidence(
             f"{stage.id}: {attempt.id} was started before {attempt.outdated_by} changed what it "
             f"computes from; record `wfctl stage fail {stage.id} --error TEXT` and run it again.",
@@ -375,7 +396,7 @@ def observe_tasks(state: Workflow, command: p.TasksObserved) -> Decision:
 def free(state: Workflow, command: p.LeftoversFreed) -> Decision:
     """Record that leftovers are removed: of an attempt before the one that a stage rests on."""
     stage = state.stage(command.stage)
-    earlier = [one.id for one in stage.attempts[:-1]]
+    earlier = [one.id for one in stage.attempts[:-1] if one is not stage.source]
     if stage.status is not Status.COMPLETED or command.attempt not in earlier:
         newest = stage.attempt.id if stage.attempt else None
         why = "leftovers are freed of attempts before the one that a completed stage rests on"

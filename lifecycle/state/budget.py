@@ -58,6 +58,10 @@ def config_problems(config: Mapping[str, Any]) -> list[str]:
     ]
     if not isinstance(weights, dict):
         problems.append(f"session_config.stage_weights: expected an object (found {weights!r:.80})")
+    reuse = config.get("reuse", "offer")
+    if reuse not in ("offer", "take", "never"):
+        expected = "expected offer, take or never"
+        problems.append(f"session_config.reuse: {expected} (found {reuse!r:.80})")
     pin = config.get("pin", {})
     if not isinstance(pin, dict) or not all(isinstance(one, str) for one in pin.values()):
         expected = "expected scripts, or an object of files with their SHA-256"
@@ -80,7 +84,7 @@ def class_of(state: Workflow, stage: Stage) -> WorkClass:
 
 
 def _is_of(state: Workflow, stage: Stage, work_class: WorkClass) -> bool:
-    attempt = stage.attempt
+    attempt = None if stage.reused else stage.attempt
     match work_class:
         case "diagnostic":
             return attempt is not None and attempt.diagnostic
@@ -88,7 +92,8 @@ def _is_of(state: Workflow, stage: Stage, work_class: WorkClass) -> bool:
             return stage.retry_count > 0 or stage.status is Status.FAILED
         case "async":
             waited = attempt is not None and (attempt.mode != "sync" or bool(attempt.recovers))
-            return state.backend_type(stage) == "remote" or waited
+            remote = state.backend_type(stage) == "remote" and not stage.reused
+            return remote or waited
         case "sync":
             return False  # what is left where nothing else holds
 

@@ -40,7 +40,12 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(_P, _R, ("stage.readied",), "every stage in depends_on is completed"),
     Transition(_R, _PR, ("stage.prepared",), "picked up"),
     Transition(_PR, _RU, ("stage.launched",), "launched"),
-    Transition(_PR, _PP, ("stage.computed",), "a synchronous job ended with exit code 0"),
+    Transition(
+        _PR,
+        _PP,
+        ("stage.computed", "outputs.reused"),
+        "a synchronous job ended with exit code 0, or kept outputs are reused",
+    ),
     Transition(_PR, _F, ("stage.failed",), "preparation failed, or superseded by an amendment"),
     Transition(_RU, _PP, ("stage.computed",), "the computation ended with exit code 0"),
     Transition(_RU, _F, ("stage.failed",), "crashed, timed out, or superseded by an amendment"),

@@ -65,6 +65,12 @@ class Attempt:
     inputs: list[dict[str, Any]] = field(default_factory=list)
     #: The files that it left, as `LeftFile` has them.
     left: list[dict[str, Any]] = field(default_factory=list)
+    #: The digest of what it was started from, as `basis_of` has it; empty where nobody knows.
+    basis: str = ""
+    #: Its outputs as they were verified, as `FileDigest` has them.
+    results: list[dict[str, Any]] = field(default_factory=list)
+    #: Its outputs were reused, and failed then.
+    is_refuted: bool = False
     #: Where the tasks of a sweep stood when they were last looked at, as `TasksObserved` has it.
     tasks: dict[str, Any] | None = None
 
@@ -142,6 +148,10 @@ class Stage:
     changed: list[dict[str, Any]] = field(default_factory=list)
     #: Nobody declared its outputs: its newest attempt left them.
     found_outputs: bool = False
+    #: The attempt whose kept outputs it has, instead of a computation.
+    reused: str | None = None
+    #: Its criteria changed and nothing that it computes from: kept outputs are verified first.
+    is_rejudged: bool = False
 
     @property
     def declared_outputs(self) -> list[str]:
@@ -159,6 +169,13 @@ class Stage:
     def attempt(self) -> Attempt | None:
         """The newest attempt."""
         return self.attempts[-1] if self.attempts else None
+
+    @property
+    def source(self) -> Attempt | None:
+        """The attempt that its outputs come from: the newest, unless they were reused."""
+        if self.reused is None:
+            return self.attempt
+        return next((one for one in self.attempts if one.id == self.reused), None)
 
     @property
     def open_attempt(self) -> Attempt | None:

@@ -108,7 +108,7 @@ class Facts:
 
     def _judgement(self, event: RecordedEvent, state: Workflow) -> None:
         data = event.data
-        newest = state.stages[data["stage"]].attempt
+        newest = state.stages[data["stage"]].source
         attempt = data.get("attempt") or (newest.id if newest is not None else None)
         self.judgements[data["stage"], attempt] = Judgement(
             event.occurred_at,

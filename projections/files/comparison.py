@@ -74,7 +74,7 @@ def side_of_attempt(
 
 
 def _of_newest(event: Acted, stage: Stage) -> str | None:
-    newest = stage.attempt
+    newest = stage.source
     named: str | None = event.data.get("attempt")
     return named or (newest.id if newest is not None else None)
 

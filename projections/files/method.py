@@ -21,8 +21,8 @@ def commands_of(stage: Stage) -> tuple[str, list[tuple[str, str]]]:
 
 
 def inputs_of(stage: Stage) -> list[str]:
-    """Return the inputs of the newest attempt with their digests, and the scripts it ran."""
-    newest = stage.attempt
+    """Return what the attempt behind the outputs read and ran, each with its digest."""
+    newest = stage.source
     if newest is None:
         return list(stage.inputs)[:_INPUTS]
     found = {str(one["path"]): str(one.get("sha256") or "") for one in newest.inputs}
@@ -31,8 +31,8 @@ def inputs_of(stage: Stage) -> list[str]:
 
 
 def ran_on(stage: Stage) -> str:
-    """Return host, way and version of the newest attempt's launch, what is unknown left out."""
-    newest = stage.attempt
+    """Return host, way and version of the launch behind the outputs; the unknown left out."""
+    newest = stage.source
     if newest is None:
         return ""
     version = newest.dpdispatcher_version

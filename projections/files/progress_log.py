@@ -320,6 +320,14 @@ def _overruled(data: dict[str, Any], state: Workflow) -> str:
     )
 
 
+def _reused(data: dict[str, Any], state: Workflow) -> str:
+    paths = ", ".join(one["path"] for one in data["outputs"][:_NAMES])
+    return (
+        f"{data['stage']}: outputs of {data['attempt']} reused, which computed from the same: "
+        f"{paths}"
+    )
+
+
 def _changed(data: dict[str, Any], state: Workflow) -> str:
     files = data["files"]
     if not files:
@@ -423,6 +431,7 @@ _MESSAGES: dict[str, Callable[[dict[str, Any], Workflow], str | None]] = {
     "claim.overruled": _overruled,
     "leftovers.freed": _freed,
     "results.changed": _changed,
+    "outputs.reused": _reused,
     "outputs.archived": _archived,
     "checkpoint.recorded": _checkpoint,
     "note.logged": _note,

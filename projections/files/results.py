@@ -58,6 +58,9 @@ def _take_in(result: Result, event: Acted) -> None:
             paths = ", ".join(one["path"] for one in data["outputs"])
             text = f"{paths}, changed by hand: {data['reason']}"
             result.troubles.append((event.occurred_at, "adopted", text))
+        case "outputs.reused":
+            text = f"outputs of {data['attempt']}, which computed from the same; nothing was run"
+            result.troubles.append((event.occurred_at, "reused", text))
         case "stage.invalidated":
             text = data.get("reason") or data["amendment"]
             result.troubles.append((event.occurred_at, "invalidated", text))
@@ -69,6 +72,7 @@ _TAKEN = frozenset(
         "stage.failed",
         "stage.retried",
         "results.adopted",
+        "outputs.reused",
         "stage.invalidated",
         "attempt.started",
     }

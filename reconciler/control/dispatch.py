@@ -11,10 +11,10 @@ from typing import Any
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
-from lifecycle.plan.software import problems, wanted
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, is_sweep, table_of
+from lifecycle.words.software import problems, wanted
 from reconciler.attempt.markers import Input, check_inputs, clear_stale, digests, set_aside
 from reconciler.attempt.paths import Attempt
 from reconciler.context import Jobs
@@ -133,7 +133,7 @@ def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnosti
     state = _closed(jobs, state, id_)
     stage = state.stage(id_)
     previous = stage.attempt.name if stage.attempt else None
-    kept = _make_room(jobs, state, stage, previous)
+    kept = make_room(jobs, state, stage, previous)
     attempt = jobs.attempt(state, stage, _next_id(stage), diagnostic=diagnostic)
     command = _prepared(jobs, state, stage, attempt, mode, diagnostic)
     outcome = jobs.service.handle(command, options=options)
@@ -184,7 +184,7 @@ def _prepared(
         raise
 
 
-def _make_room(jobs: Jobs, state: Workflow, stage: Stage, previous: str | None) -> bool:
+def make_room(jobs: Jobs, state: Workflow, stage: Stage, previous: str | None) -> bool:
     """Keep what an amendment made stale, before anything new is written in its place.
 
     Returns whether there is a kept folder now that the log has not told of.
@@ -275,7 +275,7 @@ def prepare(
     which must not be empty, and all else that its submission sends.
     """
     check_pinned(jobs, state, stage.id)
-    needed = _needed(state, stage)
+    needed = needed_by(state, stage)
     inputs = check_inputs(jobs.root, needed)
     given = submission_of(jobs, state, stage)
     carried = None if diagnostic else carry.to_carry(jobs, stage)
@@ -334,7 +334,7 @@ def _carrying(
 def _check(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> None:
     """Raise what preparing an attempt of the stage would raise, and write nothing."""
     check_pinned(jobs, state, stage.id)
-    check_inputs(jobs.root, _needed(state, stage))
+    check_inputs(jobs.root, needed_by(state, stage))
     if is_sweep(stage.parameters):
         from reconciler.sweep.points import points_of
 
@@ -344,7 +344,8 @@ def _check(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> None:
     jobs.runner.check(attempt, diagnostic_of(given) if diagnostic else given)
 
 
-def _needed(state: Workflow, stage: Stage) -> list[str]:
+def needed_by(state: Workflow, stage: Stage) -> list[str]:
+    """Return the inputs of a stage, and what the stages that it depends on have left."""
     return list(dict.fromkeys([*stage.inputs, *_left_by_dependencies(state, stage)]))
 
 

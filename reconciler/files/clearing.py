@@ -75,7 +75,11 @@ def clearings(
 def _before_the_good_one(stage: Stage) -> Iterator[Recorded]:
     """Yield the attempts before the one that a completed stage rests on."""
     if stage.status is Status.COMPLETED:
-        yield from (one for one in stage.attempts[:-1] if not (one.is_open or one.taken_over))
+        yield from (one for one in stage.attempts[:-1] if _is_over(stage, one))
+
+
+def _is_over(stage: Stage, one: Recorded) -> bool:
+    return not (one.is_open or one.taken_over or one is stage.source)
 
 
 def _age(one: Recorded, now: datetime) -> timedelta:

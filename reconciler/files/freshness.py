@@ -148,7 +148,7 @@ def changed_results(root: Path, stage: Stage, *, deep: bool = False) -> Iterator
     since = stage.completed_at
     if since is None:
         return
-    attempt, limit = stage.attempt.id if stage.attempt else None, _limit(since)
+    attempt, limit = stage.source.id if stage.source else None, _limit(since)
     for one in _suspects(root, stage.results, limit, deep):
         kind = _kind(root, one, deep)
         if kind is not None:
@@ -168,10 +168,11 @@ def check_results(root: Path, state: Workflow, stage: Stage) -> None:
 
 
 def _inputs(root: Path, stage: Stage, deep: bool) -> Iterator[Deviation]:
-    attempt = stage.attempt
+    attempt = stage.source
     if attempt is None or attempt.taken_over:
         return
-    since = attempt.started_at
+    # What is reused was compared with its inputs when it was, by whole digests.
+    since = (stage.started_at if stage.reused else None) or attempt.started_at
     limit = _limit(since)
     for one in _suspects(root, attempt.inputs, limit, deep):
         kind = _kind(root, one, deep)

@@ -236,6 +236,11 @@ class Loop:
                 self._hand_over(prompt.JUDGE, state, stage)
 
     def _launch(self, state: Workflow, stage: Stage) -> None:
+        if stage.status is Status.READY and any(one.results for one in stage.attempts):
+            from reconciler.verification.reuse import taken  # of no use where nothing was computed
+
+            if taken(self.jobs, state, stage):
+                return
         dispatch(self.jobs, stage.id, sync=is_short(state, stage), options=WriteOptions())
 
     def _repair(self, state: Workflow, stage: Stage) -> None:

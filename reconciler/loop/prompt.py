@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from lifecycle.plan.software import wanted
 from lifecycle.state.retry import retry_limit
 from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.words.software import wanted
 from reconciler.loop.tries import Try, last_lines
 
 COMPUTE, REPAIR, JUDGE = "compute", "repair", "judge"

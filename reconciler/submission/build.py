@@ -89,7 +89,7 @@ class StageJob:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     resource_overrides: Mapping[str, Any] = field(default_factory=dict)
-    #: The software that the command runs with, as `lifecycle.plan.software` has it.
+    #: The software that the command runs with, as `lifecycle.words.software` has it.
     environment: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -104,8 +104,8 @@ def verify_again(jobs: Jobs, state: Workflow, stage: Stage) -> Verification:
 
 def _attempt(jobs: Jobs, stage: Stage) -> Attempt | None:
     newest = stage.attempt
-    if newest is None:
-        return None
+    if newest is None or stage.reused is not None:
+        return None  # outputs that are reused are older than any launch
     return Attempt(jobs.root, "", stage.id, newest.id, mark=newest.mark)
 
 
@@ -185,9 +185,14 @@ def settle(jobs: Jobs, stage: Stage) -> None:
     if found.problems:
         jobs.record(_failed(stage, found))
         return
+    jobs.record(completion(jobs, stage, found))
+
+
+def completion(jobs: Jobs, stage: Stage, found: Verification) -> p.StageCompleted:
+    """Return the command for a stage whose checks passed; raises `NeedsConsent` for a judge."""
     _needs_no_judge(stage, found, None)
     _shows_something(stage, found)
-    jobs.record(_completed(jobs, stage, found, None))
+    return _completed(jobs, stage, found, None)
 
 
 def _failed(stage: Stage, found: Verification) -> p.StageFailed:
@@ -201,7 +206,7 @@ def _failed(stage: Stage, found: Verification) -> p.StageFailed:
 def _completed(
     jobs: Jobs, stage: Stage, found: Verification, evidence: str | None
 ) -> p.StageCompleted:
-    attempt = stage.attempt
+    attempt = stage.source
     actor = jobs.service.actor
     return p.StageCompleted(
         stage=stage.id,

@@ -24,8 +24,8 @@ def _of_scripts(approvals: Approvals, state: Workflow) -> Iterator[str]:
     root = approvals.root
     records = {"a person last approved a change": state.scripts}
     for stage in state.stages.values():
-        if stage.attempt is not None and stage.status is Status.COMPLETED:
-            records[f"{stage.id} {stage.attempt.id} started"] = stage.attempt.scripts
+        if stage.source is not None and stage.status is Status.COMPLETED:
+            records[f"{stage.id} {stage.source.id} started"] = stage.source.scripts
     known = [(when, recorded) for when, recorded in records.items() if recorded]
     if root is None or not known:
         return

@@ -200,6 +200,10 @@ SPELLING: dict[str, tuple[list[Payload], str]] = {
         [p.ResultsChanged(**HERE, files=[])],
         "stage-1: its results are as recorded again",
     ),
+    "outputs.reused": (
+        [p.OutputsReused(**ATTEMPT, outputs=[p.FileDigest(path="a", size=1, sha256="0" * 64)])],
+        "stage-1: outputs of att-0001 reused, which computed from the same: a",
+    ),
     "outputs.archived": (
         [p.OutputsArchived(**HERE, kept_as="stage-1.v1")],
         "stage-1: outputs will be kept as stage-1.v1 before it runs again",

@@ -1,0 +1,56 @@
+"""What a stage computes from, as far as its definition says it.
+
+What changes no result is left out: how outputs are judged, cores, queues, profiles, times.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+
+from lifecycle.state.workflow import Attempt, Stage, Workflow
+from lifecycle.sweeps.definition import is_sweep
+from lifecycle.words.software import wanted
+
+#: Parameters of a stage that change none of its results.
+_ASIDE = frozenset(
+    {"verify", "expected_seconds", "resource_overrides", "bring_back_limit", "carry", "environment"}
+)
+#: Resources by which a command finds other software.
+_SOFTWARE = (
+    "envs",
+    "module_list",
+    "module_unload_list",
+    "source_list",
+    "prepend_script",
+    "append_script",
+)
+
+
+def basis_of(state: Workflow, stage: Stage) -> str:
+    """Return the SHA-256 in hex of command, parameters, inputs, outputs and software of a stage."""
+    profile, parameters = state.profile(stage), stage.parameters
+    resources: dict[str, object] = {}
+    for given in (profile.get("resource_defaults"), parameters.get("resource_overrides")):
+        resources |= given if isinstance(given, dict) else {}
+    known = {
+        "parameters": {name: parameters[name] for name in parameters if name not in _ASIDE},
+        "inputs": stage.inputs,
+        "outputs": stage.declared_outputs,
+        "environment": wanted(profile, parameters) or parameters.get("environment"),
+        "resources": {name: resources[name] for name in _SOFTWARE if resources.get(name)},
+    }
+    return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+
+
+def reusable(state: Workflow, stage: Stage) -> list[Attempt]:
+    """Return the good attempts that computed by the present definition, the newest first.
+
+    Their inputs may be others. Tasks of a sweep count each for itself, and what no command
+    computed may rest on anything.
+    """
+    if is_sweep(stage.parameters) or not stage.parameters.get("command"):
+        return []
+    good = [one for one in stage.attempts if one.results and not one.is_refuted]
+    basis = basis_of(state, stage) if good else ""
+    return [one for one in reversed(good) if one.basis == basis and not one.taken_over]

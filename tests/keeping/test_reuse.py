@@ -1,0 +1,126 @@
+"""Kept outputs are verified, offered and taken instead of being computed again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.support import Place
+from tests.keeping.support import made, stage
+
+pytestmark = pytest.mark.slow
+
+
+def counted(folder: Path, **plan: Any) -> Place:
+    """Return a workflow whose first stage has run once; each computation leaves a line outside."""
+    count = folder / "count"
+    command = f"echo x >> {count}; cat ../in.txt > a.txt"
+    parameters = {"verify": "test $(cat stage-1/a.txt) -gt 0", **plan.pop("parameters", {})}
+    first = stage(1, command, inputs=["in.txt"], outputs=["stage-1/a.txt"], parameters=parameters)
+    second = stage(
+        2, "cat ../stage-1/a.txt > b.txt", depends_on=["stage-1"], outputs=["stage-2/b.txt"],
+        inputs=["stage-1/a.txt"],
+    )  # fmt: skip
+    place = made(folder, first, second, consent="trust", **plan)
+    (place.path / "in.txt").write_text("5\n")
+    assert place.call("run").code == 0
+    return place
+
+
+def runs(place: Place) -> int:
+    """Return how often the first stage was computed."""
+    return len((place.path.parent / "count").read_text().split())
+
+
+def amended(place: Place, *settings: str) -> None:
+    """Change the first stage by an amendment."""
+    sets = [word for one in settings for word in ("--set", one)]
+    place.done("amend", "propose", "--stage", "stage-1", *sets, "--reason", "to see")
+    newest = place.done("events", "--type", "amendment.proposed")[-1]
+    place.done("amend", "approve", newest["data"]["amendment"])
+
+
+@pytest.mark.parametrize(("least", "computed"), [(4, 1), (6, 2)])
+def test_an_amendment_of_verify_alone_looks_at_the_kept_outputs_first(
+    tmp_path: Path, least: int, computed: int
+) -> None:
+    """They are computed again only where they do not hold."""
+    place = counted(tmp_path)
+    amended(place, f"parameters.verify=test $(cat stage-1/a.txt) -gt {least}")
+    answer = place.json("run")
+    assert runs(place) == computed
+    if computed == 1:
+        assert answer.code == 0
+        assert "outputs of att-0001 reused" in place.log()
+        assert (place.path / "stage-1.v1/a.txt").read_text() == "5\n"
+        assert place.types().count("attempt.started") == 2
+    else:
+        assert "kept outputs of att-0001 do not hold: verify" in place.log()
+    assert place.call("fsck").code == 0
+    assert place.call("replay", "--check").code == 0
+
+
+def test_a_rerun_from_the_same_offers_the_kept_outputs(tmp_path: Path) -> None:
+    """Taken by a command they are verified like any others; where inputs differ it is refused."""
+    place = counted(tmp_path)
+    place.done("rerun", "stage-1", "--reason", "once more")
+    (place.path / "in.txt").write_text("6\n")
+    answer = place.json("stage", "reuse", "stage-1")
+    assert (answer.code, answer.error["code"]) == (5, "nothing_to_reuse")
+    assert "in.txt" in answer.error["message"]
+    (place.path / "in.txt").write_text("5\n")
+    place.done("stage", "reuse", "stage-1", "--dry-run")
+    place.done("stage", "reuse", "stage-1")
+    assert place.done("show", "stage-1")["status"] == "post_processing"
+    assert place.call("run").code == 0
+    assert runs(place) == 1
+    assert place.done("show", "stage-1")["reused"] == "att-0001"
+    assert place.done("status")["stale"] == {}
+    assert "the outputs of att-0001" in place.call("show", "stage-1").out
+    assert "nothing was run" in place.call("report", "-").out
+    assert "reused, which computed from the same" in place.call("why", "stage-1").out
+    (place.path / "in.txt").write_text("6\n")
+    assert "stage-1" in place.done("status")["stale"]
+
+
+def test_a_kept_output_that_was_changed_is_not_reused(tmp_path: Path) -> None:
+    """Its digest tells, and it stays where it lies."""
+    place = counted(tmp_path)
+    place.done("rerun", "stage-1", "--reason", "once more")
+    (place.path / "stage-1/a.txt").write_text("7\n")
+    answer = place.json("stage", "reuse", "stage-1")
+    assert (answer.code, answer.error["code"]) == (5, "nothing_to_reuse")
+    assert (place.path / "stage-1/a.txt").read_text() == "7\n"
+    assert place.call("run").code == 0
+    assert (place.path / "stage-1.v1/a.txt").read_text() == "7\n"
+
+
+@pytest.mark.parametrize(("policy", "computed"), [("offer", 2), ("take", 1), ("never", 2)])
+def test_a_policy_says_whether_kept_outputs_are_taken(
+    tmp_path: Path, policy: str, computed: int
+) -> None:
+    """An offer is told, and it is computed."""
+    place = counted(tmp_path, session_config={"reuse": policy})
+    place.done("rerun", "stage-1", "--reason", "once more")
+    answer = place.call("run")
+    assert answer.code == 0
+    assert ("wfctl stage reuse stage-1" in answer.err) == (policy == "offer")
+    assert runs(place) == computed
+
+
+def test_an_earlier_definition_brings_its_outputs_back(tmp_path: Path) -> None:
+    """A parameter that is set back computes nothing again, of several kept attempts."""
+    place = counted(tmp_path, parameters={"x": 1}, session_config={"reuse": "take"})
+    for value in (2, 1):
+        amended(place, f"parameters.x={value}")
+        assert place.call("run").code == 0
+    assert runs(place) == 2
+    (event,) = [
+        one for one in place.done("events", "--type", "outputs.reused")
+        if one["data"]["stage"] == "stage-1"
+    ]  # fmt: skip
+    assert event["data"]["attempt"] == "att-0001"
+    assert json.loads((place.path / "stage-1/a.txt").read_text()) == 5
