@@ -32,6 +32,7 @@ ReconcilerError
 Refused, by the rules of the job side
 ├── NoStageCommand           nothing to launch (control/dispatch.py)
 ├── NoDiagnosticRun          a stage whose tasks tell why they failed (control/dispatch.py)
+├── NothingToReuse           no kept outputs of a computation from the same (verification/reuse.py)
 ├── ChangedMap               another file of points than was agreed to (sweep/points.py)
 ├── UnfitMap                 a map without usable points where it stands (sweep/points.py)
 ├── TooMuchBeside            more files beside a command than can be sent (files/unnamed_inputs.py)
