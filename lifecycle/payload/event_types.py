@@ -75,7 +75,9 @@ OF_MACHINES: Mapping[str, EventType] = {
     "machine.cancelled": EventType("MachineCancelled"),
 }
 #: What only a look at the job itself can tell: no caller says it, not even a person.
-OF_A_LOOK = frozenset({"attempt.left", "attempt.stopped", "leftovers.freed", "tasks.observed"})
+OF_A_LOOK = frozenset(
+    {"attempt.left", "attempt.stopped", "leftovers.freed", "outputs.reused", "tasks.observed"}
+)
 #: Event type → the schema version that is written today.
 VERSIONS: Mapping[str, int] = {
     name: known.version for name, known in (*STAGED.items(), *OF_MACHINES.items())

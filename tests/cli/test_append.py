@@ -100,11 +100,7 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "attempt.left": ({**ATTEMPT, "files": []}, 5, "no_command"),
     "tasks.observed": ({**ATTEMPT, "total": 3, "points": "a"}, 5, "no_command"),
     "results.changed": ({"stage": "stage-1", "files": []}, 5, "missing_evidence"),
-    "outputs.reused": (
-        {"stage": "stage-1", "attempt": "att-0001", "outputs": []},
-        5,
-        "attempt_mismatch",
-    ),
+    "outputs.reused": ({**ATTEMPT, "outputs": []}, 5, "no_command"),
     "outputs.archived": ({"stage": "stage-1", "kept_as": "stage-1.v1"}, 5, "no_command"),
     "amendment.proposed": (
         {"kind": "stage_skip", "stage": "stage-1", "description": "d", "changes": {"name": {}}},
