@@ -27,10 +27,14 @@ def some(number: int) -> int:
 
 
 def rounds(values: Sequence[Any], few: int) -> list[Any]:
-    """Return the rounds of a generator for `parametrize`: a few are long, the rest a soak."""
+    """Return the rounds of a generator for `parametrize`: a few are long, the rest a soak.
+
+    A round of several values is a tuple.
+    """
+    cases = [value if isinstance(value, tuple) else (value,) for value in values]
     return [
-        pytest.param(value, marks=pytest.mark.long if number < few else pytest.mark.soak)
-        for number, value in enumerate(values)
+        pytest.param(*case, marks=pytest.mark.long if number < few else pytest.mark.soak)
+        for number, case in enumerate(cases)
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from errno import EXDEV
 from pathlib import Path
 
 from reconciler.attempt import execution_host as machine
@@ -37,5 +39,20 @@ def bring_back(attempt: Attempt) -> None:
 
 def _move(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    if not target.is_dir():
+    if target.is_dir():
+        return
+    try:
         source.replace(target)
+    except OSError as error:
+        if error.errno != EXDEV:
+            raise
+        _carry_over(source, target)
+
+
+def _carry_over(source: Path, target: Path) -> None:
+    """Move from another file system: whole beside its place first, since a copy may be cut off."""
+    partial = target.with_name(f".{target.name}.part")
+    if partial.is_dir() and not partial.is_symlink():
+        shutil.rmtree(partial)
+    shutil.move(source, partial)
+    partial.replace(target)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -18,12 +19,16 @@ from tests.crash.damage import strike as damage
 from tests.crash.placing import at_work, machine_of
 from tests.crash.support import Workflow, until
 from tests.crash.test_lives import begin, begin_anew, begun, left_uncollected, let_go, orphaned
+from tests.crash.test_upgrades import earlier as earlier_dpdispatcher
 from tests.crash.victims import Victim, strike
 from tests.rounds import rounds
 
 pytestmark = pytest.mark.slow
-ELSEWHERE = [Backend.SLURM, Backend.SHELL_FAR, Backend.SLURM_FAR]
+ELSEWHERE = [Backend.SLURM_FAR, Backend.SLURM, Backend.SHELL_FAR]
+#: How the recovery file is damaged, and where.
+DAMAGED = list(product(["empty", "half", "list", "folder"], ELSEWHERE))
 
+earlier = earlier_dpdispatcher
 Machine = Callable[[Backend], str]
 
 
@@ -47,8 +52,7 @@ def check_completed(workflow: Workflow, content: str) -> None:
     workflow.succeed("fsck")
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("backend", ELSEWHERE)
+@pytest.mark.parametrize("backend", rounds(ELSEWHERE, few=2))
 def test_the_result_of_an_earlier_life_is_never_taken(
     workflow: Workflow, machine: Machine, backend: Backend
 ) -> None:
@@ -73,8 +77,7 @@ def _results(workflow: Workflow) -> list[Path]:
     return list((workflow.root.parent / "work").rglob("out.txt"))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("backend", ELSEWHERE)
+@pytest.mark.parametrize("backend", rounds(ELSEWHERE, few=2))
 def test_a_copy_shares_no_job_with_its_original(
     workflow: Workflow, machine: Machine, backend: Backend
 ) -> None:
@@ -104,16 +107,20 @@ def _is_shell(pid: int) -> bool:
     return place.exists() and place.read_text().strip() in ("bash", "slurm_script")
 
 
-@pytest.mark.parametrize("backend", ELSEWHERE)
-@pytest.mark.parametrize("how", rounds(["empty", "half", "list", "folder"], few=1))
+def recorded(workflow: Workflow, machine: str) -> None:
+    """Launch the stage, and kill whoever watches it once DPDispatcher has written the job down."""
+    begin(workflow, "old", machine=machine, waits=True)
+    workflow.succeed("dispatch", "stage-1")
+    until(lambda: list((workflow.root.parent / "work").rglob(f"{'?' * 40}.json")))
+    strike(workflow, Victim.SESSION)
+
+
+@pytest.mark.parametrize(("how", "backend"), rounds(DAMAGED, few=1))
 def test_monitors_that_end_on_a_damaged_recovery_file_are_bounded(
     workflow: Workflow, machine: Machine, backend: Backend, how: str
 ) -> None:
     """After three the result is brought back without one, from wherever it lies."""
-    begin(workflow, "old", machine=machine(backend), waits=True)
-    workflow.succeed("dispatch", "stage-1")
-    until(lambda: list((workflow.root.parent / "work").rglob(f"{'?' * 40}.json")))
-    strike(workflow, Victim.SESSION)
+    recorded(workflow, machine(backend))
     let_go(workflow)
     until(lambda: not at_work(workflow))
     [folder] = (workflow.root.parent / "work/w-lives/stage-1").glob("att-*")
@@ -126,8 +133,7 @@ def test_monitors_that_end_on_a_damaged_recovery_file_are_bounded(
     check_completed(workflow, "old")
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("backend", ELSEWHERE)
+@pytest.mark.parametrize("backend", rounds(ELSEWHERE, few=2))
 def test_an_edited_submission_is_never_submitted(
     workflow: Workflow, machine: Machine, backend: Backend
 ) -> None:
@@ -142,3 +148,16 @@ def test_an_edited_submission_is_never_submitted(
     check_completed(workflow, "old")
     assert len(begun(workflow)) == 1
     assert "FORGED" in next(path.parent.glob("stale/submission.json*")).read_text()
+
+
+@pytest.mark.parametrize("backend", rounds(ELSEWHERE, few=1))
+def test_a_step_back_to_an_earlier_dpdispatcher_loses_nothing(
+    workflow: Workflow, machine: Machine, backend: Backend, earlier: Path
+) -> None:
+    """It cannot take up what the later one has submitted: the result is brought back without it."""
+    recorded(workflow, machine(backend))
+    workflow.succeed("rehydrate", WFCTL_DPDISP=str(earlier))
+    let_go(workflow)
+    workflow.succeed("run", WFCTL_DPDISP=str(earlier))
+    check_completed(workflow, "old")
+    assert len(begun(workflow)) == 1

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
+from tests.cluster.support import write_machine
 from tests.crash.damage import DAMAGES, FILES, strike
 from tests.crash.support import Workflow, until
+from tests.crash.test_lives import begin, begun, let_go
 from tests.crash.victims import Victim, is_job, processes
 from tests.crash.victims import strike as kill
+from tests.need import need
 from tests.rounds import first, rounds
 
 pytestmark = pytest.mark.slow
@@ -153,3 +159,39 @@ def test_a_folder_of_attempts_that_cannot_be_read_is_a_finding_of_its_stage(
     workflow.succeed("run")
     assert workflow.stage("stage-1")["status"] == "completed"
     assert workflow.trace() == ["stage-1"]
+
+
+@pytest.fixture
+def on_another_disk(tmp_path: Path) -> Iterator[Path]:
+    """Make a folder on another file system than that of the root."""
+    places = [place for place in (Path("/dev/shm"), Path("/var/tmp")) if place.is_dir()]
+    others = [place for place in places if place.stat().st_dev != tmp_path.stat().st_dev]
+    need(bool(others), "a second file system, of /dev/shm and /var/tmp")
+    with TemporaryDirectory(dir=others[0]) as folder:
+        # A process that works below a folder of this name is known as a job's.
+        work = Path(folder) / "work"
+        work.mkdir()
+        yield work
+
+
+@pytest.mark.long
+def test_a_result_on_another_file_system_is_brought_back_without_a_monitor(
+    workflow: Workflow, on_another_disk: Path
+) -> None:
+    """Scratch is often a disk of its own, from which nothing can be renamed into the root."""
+    context = {"batch_type": "Shell", "context_type": "LocalContext"}
+    path = write_machine(workflow, {**context, "remote_root": str(on_another_disk)})
+    begin(workflow, "old", machine=path, waits=True)
+    workflow.succeed("dispatch", "stage-1")
+    until(lambda: begun(workflow))
+    kill(workflow, Victim.SESSION)
+    let_go(workflow)
+    until(lambda: list(on_another_disk.rglob("*_job_tag_finished")))
+    for recovery in on_another_disk.rglob("*/" + "?" * 40 + ".json"):
+        recovery.write_text("")
+    for command in ("rehydrate", "run", "rehydrate", "run"):
+        done = workflow.call(command)
+        assert done.returncode in (0, 5), done
+    assert workflow.stage("stage-1")["status"] == "completed"
+    assert (workflow.root / "stage-1/out.txt").read_text() == "old\n"
+    assert len(begun(workflow)) == 1
