@@ -20,6 +20,7 @@ LifecycleError
 │   ├── AmendmentDecided      approved or rejected before
 │   ├── NotFinished           a session that claims a completion that is not so
 │   ├── BudgetLeft            a session that claims to have used up its budget
+│   ├── NothingHinders        a session that claims to be blocked, and nobody says by what
 │   ├── NothingLeft           a session that claims to be held up, with every stage done
 │   └── NoCommand             recorded only as a consequence, or by another command
 ├── UnknownAmendment          no such amendment
@@ -231,6 +232,18 @@ class BudgetLeft(Refused):
             "expected another reason than budget_exhausted, such as waiting.",
             cost=cost,
             budget=budget,
+        )
+
+
+class NothingHinders(Refused):
+    """A session cannot end as blocked while nothing in the log hinders, and no reason is given."""
+
+    code = "nothing_hinders"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the session ends as blocked where something keeps a stage from going on, and the log "
+            "shows nothing that does: expected --next with what it waits for, or --reason waiting."
         )
 
 

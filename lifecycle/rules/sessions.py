@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from lifecycle.errors import BudgetLeft, NoCommand, NotFinished, NothingLeft
+from lifecycle.errors import BudgetLeft, NoCommand, NotFinished, NothingHinders, NothingLeft
 from lifecycle.payload import models as p
 from lifecycle.state.budget import affords, budget_of
 from lifecycle.state.hindrance import hindrances
@@ -52,6 +52,8 @@ def end(state: Workflow, command: p.SessionEnded) -> Decision:
         raise BudgetLeft(state.session.cost, budget_of(state))
     if command.reason != "completed" and state.is_finished:
         raise NothingLeft(command.reason)
+    if command.reason == "blocked" and not command.next and not hindrances(state):
+        raise NothingHinders
     return [*_reasons(state, command), command]
 
 

@@ -61,6 +61,7 @@ CHOSEN: dict[type[Exception], int] = {
     rules.NoCommand: REFUSED,
     rules.NotFinished: REFUSED,
     rules.BudgetLeft: REFUSED,
+    rules.NothingHinders: REFUSED,
     rules.NothingLeft: REFUSED,
     rules.NeedsConsent: NEEDS_PERSON,
     dispatch.NoStageCommand: REFUSED,

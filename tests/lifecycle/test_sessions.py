@@ -170,7 +170,8 @@ def test_weights_and_budget_are_as_usual_where_a_file_says_nothing_usable() -> N
 def test_the_previous_exit_reason_is_logged_and_cleared(reason: Any) -> None:
     """A session that waited for a job has none."""
     budget = 1 if reason == "budget_exhausted" else 6
-    state, _ = carried_out(opened(session_budget=budget), p.SessionEnded(reason=reason))
+    end = p.SessionEnded(reason=reason, next="ask Ada")
+    state, _ = carried_out(opened(session_budget=budget), end)
     shown = None if reason == "waiting" else reason
     assert state.session.exit_reason == shown
     state, events = carried_out(state, p.SessionStarted())

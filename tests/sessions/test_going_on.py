@@ -55,6 +55,11 @@ def test_a_session_ends_for_the_reason_that_its_numbers_show(tmp_path: Path) -> 
     shown = place.json("session", "end", "--reason", "budget_exhausted")
     assert (shown.code, shown.error["code"]) == (5, "budget_left")
     assert shown.error["data"] == {"cost": 0, "budget": 6}
+    assert place.json("session", "end", "--reason", "completed").error["code"] == "not_finished"
+    shown = place.json("session", "end", "--reason", "blocked")
+    assert (shown.code, shown.error["code"]) == (5, "nothing_hinders")
+    place.done("session", "end", "--reason", "blocked", "--next", "the licence server is down")
+    place.done("session", "start")
     place.done("dispatch", "stage-1", "--sync")
     place.done("stage", "complete", "stage-1")
     for reason in ("blocked", "waiting"):
