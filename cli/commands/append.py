@@ -74,9 +74,10 @@ def _command(type_: str, stage: str | None, data: str | None) -> Payload:
 
 def _require_sayable(type_: str) -> None:
     if type_ in OF_A_LOOK:
+        instead = "wfctl stage reuse" if type_ == "outputs.reused" else "wfctl reconcile"
         raise NoCommand(
-            f"{type_} is recorded by whoever looked at the job itself, and by nobody's word; call "
-            "`wfctl reconcile`, which looks",
+            f"{type_} is recorded by whoever looked at the files or the job, and by nobody's word; "
+            f"call `{instead}`, which looks",
             type=type_,
         )
 
