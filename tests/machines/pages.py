@@ -19,7 +19,7 @@ the way is met; a refusal lists every condition that is not. `update` changes fi
 phase. Loops are counted by the log; past their limit the machine goes to the phase named, and says
 so. Any phase that is not final leads to `cancelled`. In a phase where a person
 decides (`person: decides`) each way out that no loop counts takes an approval, with a proof of
-consent, as an amendment does ([consent.md](consent.md)); where a person advises
+consent, as an amendment does ([consent.md](../trust/consent.md)); where a person advises
 (`person: advises`) nothing holds the work up. The files are projections: a hand edit is
 kept and recorded, and waits for `wfctl machine drift`.
 
