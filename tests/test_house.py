@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 from statistics import median
 
@@ -61,6 +62,31 @@ def test_functions_are_small() -> None:
     found = dict(one for path in sources() for one in functions(path))
     assert {name: count for name, count in found.items() if count > FUNCTION_LINES} == {}
     assert median(found.values()) < USUAL_LINES
+
+
+def modules() -> dict[str, Path]:
+    """Return each module of the program by its dotted name."""
+    names = {".".join(path.relative_to(HERE).with_suffix("").parts): path for path in sources()}
+    return {name.removesuffix(".__init__"): path for name, path in names.items()}
+
+
+def imported(path: Path, known: Container[str]) -> Iterator[str]:
+    """Yield the modules of the program that a file imports, late ones and those of types too."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names if one.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for one in node.names:
+                name = f"{node.module}.{one.name}"
+                found = name if name in known else node.module
+                yield from (found,) if found in known else ()
+
+
+def test_no_module_needs_itself_by_way_of_others() -> None:
+    """A circle is two thoughts that cannot be read apart; `CycleError` names its modules."""
+    known = modules()
+    needs = {name: set(imported(path, known)) - {name} for name, path in known.items()}
+    assert len(list(TopologicalSorter(needs).static_order())) == len(known)
 
 
 def errors_by_room() -> dict[str, set[str]]:

@@ -1,14 +1,6 @@
-"""``wfctl help``: a command, or a topic that belongs to many."""
+"""The topics of ``wfctl help`` that belong to many commands."""
 
 from __future__ import annotations
-
-from typing import Annotated, Any
-
-import typer
-
-from cli.frame.workspace import settings_of
-from cli.terminal.output import Output
-from service.errors import NotFound
 
 #: Topic → (what it is about, its text). The manual page has the same.
 TOPICS: dict[str, tuple[str, str]] = {
@@ -63,53 +55,3 @@ what has no command; WFCTL_NOTIFY whom to tell of decisions, failures and the en
 WFCTL_DPDISP the dpdisp program; WFCTL_DEBUG=1 tracebacks; NO_COLOR no colours.""",
     ),
 }
-
-Words = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[TOPIC]", help="A command, such as stage fail; or a topic."),
-]
-
-
-def help_(
-    context: typer.Context,
-    topic: Words = None,
-    man: Annotated[bool, typer.Option("--man", help="Print the manual page, as roff.")] = False,
-) -> None:
-    """Help on a command or a topic; without one, the topics there are."""
-    if man:
-        from cli.program.manual import manual
-
-        print(manual(context.find_root()), end="")
-        return
-    name = " ".join(topic or ())
-    output = Output(settings_of(context))
-    if not name:
-        known = {topic: about for topic, (about, _) in TOPICS.items()}
-        output.result(known, lambda: _list(known))
-        return
-    text = TOPICS[name][1] if name in TOPICS else of_command(context, name.split())
-    output.result({"topic": name, "text": text}, lambda: text)
-
-
-def _list(known: dict[str, str]) -> str:
-    lines = [f"  {name:<13} {about}" for name, about in known.items()]
-    return "\n".join(
-        ["Topics (`wfctl help TOPIC`):", *lines, "Commands: `wfctl --help`, `wfctl help COMMAND`."]
-    )
-
-
-def of_command(context: typer.Context, words: list[str]) -> str:
-    """Return the help of the command that the words name; raises `NotFound`."""
-    found: Any = context.find_root().command
-    above: Any = context.find_root()
-    for word in words:
-        commands = getattr(found, "commands", {})
-        if word not in commands or word.startswith("_"):
-            known = [*TOPICS, *(name for name in commands if not name.startswith("_"))]
-            raise NotFound(
-                f"no command or topic {' '.join(words)!r}; there are {', '.join(known)}",
-                topic=" ".join(words),
-            )
-        found = commands[word]
-        above = found.context_class(found, info_name=word, parent=above)
-    return str(found.get_help(above))

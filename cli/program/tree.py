@@ -60,7 +60,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "mcp": (PORCELAIN, "cli.commands.mcp:mcp"),
     "agent": (PORCELAIN, "cli.commands.agent.group:build"),
     "demo": (PORCELAIN, "cli.demo.command:demo"),
-    "help": (PORCELAIN, "cli.program.topics:help_"),
+    "help": (PORCELAIN, "cli.commands.help:help_"),
     "completion": (PORCELAIN, "cli.program.completion:completion"),
     "append": (PLUMBING, "cli.commands.append:append"),
     "replay": (PLUMBING, "cli.commands.replay:replay"),

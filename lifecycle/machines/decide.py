@@ -15,7 +15,7 @@ from lifecycle.event import Fact
 from lifecycle.machines import payload as p
 from lifecycle.machines.decide_fields import check_fields, record, update
 from lifecycle.machines.decide_tasks import change_task
-from lifecycle.machines.definition import CANCELLED, load, trusted
+from lifecycle.machines.definition import CANCELLED, trusted
 from lifecycle.machines.errors import (
     AlreadyCancelled,
     InvalidInput,
@@ -88,6 +88,8 @@ def _begin(command: Payload, files: Files) -> Decision:
         return [_in_order(command)]
     if not isinstance(command, p.MachineCreated):
         raise StateNotFound(getattr(command, "machine", "?"), [])
+    from lifecycle.machines.soundness import load
+
     definition = load(command.definition, command.machine)
     check_id(definition.id_pattern, command.machine)
     check_fields(definition, command.document)

@@ -254,22 +254,8 @@ class Definition(_Part):
         return own if usable and own is not None else known.limit
 
     def dumped(self) -> dict[str, Any]:
-        """Return the definition as data that `load` reads."""
+        """Return the definition as data that `lifecycle.machines.soundness.load` reads."""
         return self.model_dump(mode="json", by_alias=True)
-
-
-def load(data: Any, name: str = "given") -> Definition:
-    """Return the definition that ``data`` (decoded JSON, YAML or TOML) holds.
-
-    Raises `InvalidDefinition` with every problem that was found.
-    """
-    from lifecycle.machines.soundness import problems
-
-    definition = trusted(data, name)
-    found = problems(definition)
-    if found:
-        raise InvalidDefinition(definition.id, found)
-    return definition
 
 
 def trusted(data: Any, name: str = "given") -> Definition:

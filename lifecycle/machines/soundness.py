@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from lifecycle.machines import guard as g
-from lifecycle.machines.definition import CANCELLED, Definition, Transition
-from lifecycle.machines.errors import InvalidInput
+from lifecycle.machines.definition import CANCELLED, Definition, Transition, trusted
+from lifecycle.machines.errors import InvalidDefinition, InvalidInput
 from lifecycle.machines.guard_faults import never_met
 from lifecycle.machines.path import parse
 from lifecycle.machines.shape import below, faults, misfits
@@ -24,6 +25,18 @@ _ROLES = {
     "dotagent": ("phase", "execution", "archive"),
     "conductor": ("metadata",),
 }
+
+
+def load(data: Any, name: str = "given") -> Definition:
+    """Return the definition that ``data`` (decoded JSON, YAML or TOML) holds.
+
+    Raises `InvalidDefinition` with every problem that was found.
+    """
+    definition = trusted(data, name)
+    found = problems(definition)
+    if found:
+        raise InvalidDefinition(definition.id, found)
+    return definition
 
 
 def problems(definition: Definition) -> list[str]:

@@ -40,7 +40,7 @@ class Flat:
             raise AttributeError(name)
         if name in self._data:
             return self._data[name]
-        from lifecycle.rules.schema import model_of
+        from lifecycle.rules.event_models import model_of
 
         return getattr(model_of(self.type).of(self.as_json()), name)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from lifecycle.payload.event_types import VERSIONS
-from lifecycle.rules.schema import model_of
+from lifecycle.rules.event_models import model_of
 from lifecycle.state.status import Status
 from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS
 from projections.words.identifiers import schema_uri

@@ -16,7 +16,7 @@ from eventstore.errors import EventStoreError
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS
 from lifecycle.plan import document as plan
 from lifecycle.plan import imported as imported_document
-from lifecycle.rules.schema import model_of
+from lifecycle.rules.event_models import model_of
 from lifecycle.words.misfit import problem
 
 _SCHEMA = Schema(VERSIONS, UPCASTERS)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from lifecycle.machines.definition import Definition, load
+from lifecycle.machines.definition import Definition
 from lifecycle.machines.errors import InvalidDefinition, InvalidInput
+from lifecycle.machines.soundness import load
 
 #: The shipped definitions, in the order in which they are shown.
 SHIPPED = ("feature", "debug", "refactor", "oneshot", "dotagent", "conductor")

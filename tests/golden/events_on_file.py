@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lifecycle.payload.models import Payload
-from lifecycle.rules.schema import models
+from lifecycle.rules.event_models import models
 
 EVERY = models()
 FOLDER = Path(__file__).parent / "events"

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lifecycle.rules.schema import models
+from lifecycle.rules.event_models import models
 from projections.files.schemas import file_name, schemas
 
 _HERE = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ import pytest
 
 from eventstore.codec import Schema
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS
-from lifecycle.rules.schema import models
+from lifecycle.rules.event_models import models
 from tests.golden.events_on_file import OnFile, examples, path_of, schema_of
 
 EVERY = models()

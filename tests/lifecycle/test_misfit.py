@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, JsonValue, StringConstraints, TypeAdapter
 
 from lifecycle.machines.definition import Definition
 from lifecycle.plan.document import Plan
-from lifecycle.rules.schema import models
+from lifecycle.rules.event_models import models
 from lifecycle.words.misfit import misfit, problem
 
 MODELS: list[type[BaseModel]] = [*models().values(), Plan, Definition]

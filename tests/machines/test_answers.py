@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from lifecycle.machines.decide_fields import refuse_reserved
-from lifecycle.machines.definition import Definition, load
+from lifecycle.machines.definition import Definition
 from lifecycle.machines.errors import ReservedField
 from lifecycle.machines.path import parse
 from lifecycle.machines.shape import nearest_name
+from lifecycle.machines.soundness import load
 from service.machines.definitions import SHIPPED
 from tests.cli.support import Answer
 from tests.machines.place import MachinePlace

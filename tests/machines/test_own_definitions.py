@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from lifecycle.machines.definition import load
 from lifecycle.machines.errors import InvalidDefinition
+from lifecycle.machines.soundness import load
 
 Data = dict[str, Any]
 KINDS = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lifecycle.machines.definition import load
+from lifecycle.machines.soundness import load
 from service.documents.strict_yaml import load as decoded
 from tests.machines import pages, reference
 from tests.machines.definition_words import WORDS

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lifecycle.machines.definition import load
 from lifecycle.machines.errors import InvalidDefinition, ReservedField
+from lifecycle.machines.soundness import load
 from tests.machines.support import begun, every, set_, small, small_data, when
 
 CYCLE: list[dict[str, Any]] = [
