@@ -15,11 +15,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from reconciler.attempt.contract import ATTEMPTS, DONE, EXIT_CODE, KEPT
 from reconciler.attempt.paths import Attempt
 from reconciler.errors import EmptyInput, MissingInput
 from reconciler.host import small_files as plain
 
-MARKERS = ("DPDISP_EXIT_CODE", "DPDISP_DONE")
+MARKERS = (EXIT_CODE, DONE)
 
 
 class Seen(StrEnum):
@@ -156,7 +157,7 @@ def clear_stale(
 
 def set_aside(root: Path, stage: str, path: str, previous: str | None) -> bool:
     """Move a file out of a new attempt's way, as `clear_stale` does; False where there is none."""
-    kept = root / stage / ".attempts" / (previous or "none") / "kept"
+    kept = root / stage / ATTEMPTS / (previous or "none") / KEPT
     return _move(root / path, kept / path)
 
 

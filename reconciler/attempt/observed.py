@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reconciler.attempt.contract import FAULTS, SIGNALLED
 from reconciler.host.processes import Tenant
 from reconciler.host.scheduler import Queue
 
-#: From here on an exit code tells the signal that ended a shell, not what its command said.
-SIGNALLED = 128
-#: That of SIGKILL, which no program sends itself: it ended the command, or a shell.
-KILLED = SIGNALLED + 9
-#: Those of the signals by which a program ends itself: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
-FAULTS = frozenset(SIGNALLED + signal for signal in (4, 6, 7, 8, 11))
 #: DPDispatcher's word for a job whose task has ended well.
 _STATE_FINISHED = 5
 

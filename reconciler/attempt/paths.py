@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 
 from lifecycle.words.naming import is_id
+from reconciler.attempt import contract
+from reconciler.attempt.contract import JOB, OfJob
 from reconciler.errors import UnusableName
 
 #: The variable that names the attempt in the environment of its command and of all that it starts.
@@ -68,62 +70,62 @@ class Attempt:
     @cached_property
     def folder(self) -> Path:
         """What belongs to this attempt alone."""
-        return self.stage_folder / ".attempts" / self.name
+        return self.stage_folder / contract.ATTEMPTS / self.name
 
     @property
     def submission(self) -> Path:
         """The attempt's copy: what is really submitted."""
-        return self.folder / "submission.json"
+        return self.folder / contract.SUBMITTED
 
     @property
     def work(self) -> Path:
         """Where DPDispatcher makes the scratch copies unless the profile names a place."""
-        return self.folder / "work"
+        return self.folder / contract.WORK
 
     @property
     def log(self) -> Path:
         """Everything that DPDispatcher printed for this attempt."""
-        return self.folder / "dpdisp.log"
+        return self.folder / contract.LOG
 
     @property
     def monitor_log(self) -> Path:
         """What the wrapper itself printed."""
-        return self.folder / "monitor.log"
+        return self.folder / contract.MONITOR_LOG
 
     @property
     def launch_record(self) -> Path:
         """Where and with what the attempt was first launched; its age is the launch's."""
-        return self.folder / "launch.json"
+        return self.folder / contract.LAUNCH_RECORD
 
     @property
     def machine_record(self) -> Path:
         """Where the attempt's jobs run, without anything that lets one in."""
-        return self.folder / "machine.json"
+        return self.folder / contract.MACHINE_RECORD
 
     @property
     def place_record(self) -> Path:
         """Which machine the attempt's folder was made on, where that is another one."""
-        return self.folder / "place.json"
+        return self.folder / contract.PLACE_RECORD
 
     @property
     def last_words(self) -> Path:
         """How the scheduler said that it ended jobs, by id."""
-        return self.folder / "last-words.json"
+        return self.folder / contract.LAST_WORDS
 
     @property
     def barrier(self) -> Path:
         """Keeps every job that comes late from starting its command."""
-        return self.folder / "stopped"
+        return self.folder / contract.BARRIER
 
     @property
     def kept(self) -> Path:
         """What the jobs wrote and has no other place yet."""
-        return self.folder / "left"
+        return self.folder / contract.LEFT
 
     @property
     def left_list(self) -> Path:
         """Every file that the attempt left, and where it is."""
-        return self.folder / "left.json"
+        return self.folder / contract.LEFT_LIST
 
     @property
     def logs(self) -> tuple[str, str]:
@@ -133,32 +135,36 @@ class Attempt:
     @property
     def monitor_record(self) -> Path:
         """Which process is the monitor."""
-        return self.folder / "monitor.json"
+        return self.folder / contract.MONITOR_RECORD
 
     @property
     def monitor_lock(self) -> Path:
         """Held for as long as a monitor of this stage lives."""
-        return self.stage_folder / ".monitor.lock"
+        return self.stage_folder / contract.MONITOR_LOCK
 
     @property
     def wrapper(self) -> Path:
         """The script that watches the attempt."""
-        return self.stage_folder / "dpdisp-run.sh"
+        return self.stage_folder / contract.WRAPPER
 
     @property
     def exit_code_record(self) -> Path:
         """The monitor's exit code, bound to its attempt."""
-        return self.folder / "exit-code"
+        return self.folder / contract.EXIT_RECORD
 
     @property
     def exit_code_marker(self) -> Path:
         """The monitor's exit code alone, for those who compare it with a number."""
-        return self.stage_folder / "DPDISP_EXIT_CODE"
+        return self.stage_folder / contract.EXIT_CODE
+
+    def of_job(self, job: str, what: OfJob) -> Path:
+        """Where a job of the attempt, by its name, tells this of itself."""
+        return self.folder / f"{JOB}{job}{what}"
 
     @property
     def done_marker(self) -> Path:
         """Says that the monitor is through, bound to its attempt."""
-        return self.stage_folder / "DPDISP_DONE"
+        return self.stage_folder / contract.DONE
 
 
 def named(

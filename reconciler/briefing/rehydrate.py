@@ -119,8 +119,12 @@ def _reconciled(jobs: Jobs, state: Workflow, dry_run: bool) -> Sequence[Finding]
 
 def _has_a_wrapper(jobs: Jobs, state: Workflow) -> bool:
     """Whether a job may have been launched by hand for a stage that nothing was launched for."""
-    waiting = (one for one in state.stages.values() if one.status in _WAITS)
-    return any((jobs.root / one.id / "dpdisp-run.sh").exists() for one in waiting)
+    waiting = [one for one in state.stages.values() if one.status in _WAITS]
+    if not waiting:
+        return False
+    from reconciler.attempt.contract import WRAPPER
+
+    return any((jobs.root / one.id / WRAPPER).exists() for one in waiting)
 
 
 def _found(findings: Sequence[Finding]) -> Iterator[Found]:

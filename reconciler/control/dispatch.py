@@ -15,6 +15,7 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, is_sweep, table_of
 from lifecycle.words.software import problems, wanted
+from reconciler.attempt.contract import ATTEMPTS, PREPARED
 from reconciler.attempt.markers import Input, check_inputs, clear_stale, digests, set_aside
 from reconciler.attempt.paths import Attempt
 from reconciler.context import Jobs
@@ -197,7 +198,7 @@ def make_room(jobs: Jobs, state: Workflow, stage: Stage, previous: str | None) -
     else:
         left += [f"{stage.id}/{DONE}"] if is_sweep(stage.parameters) else []
         kept = stage.keep_as is not None and keep(jobs.root, stage.id, stage.keep_as, left)
-    prepared = f"{stage.id}/submission.json"
+    prepared = f"{stage.id}/{PREPARED}"
     if _is_built_anew(stage) and set_aside(jobs.root, stage.id, prepared, previous):
         jobs.say(f"{prepared} was made for earlier parameters; it is built anew", stage=stage.id)
     return kept
@@ -285,7 +286,7 @@ def prepare(
         sha256 = _sharing_out(jobs, state, stage, attempt, given, inputs, recovers)
     else:
         sha256 = _carrying(jobs, attempt, given, carried)
-    own = f"{stage.id}/.attempts/"
+    own = f"{stage.id}/{ATTEMPTS}/"
     paths = [path for path in forward(attempt) if path not in needed and not path.startswith(own)]
     sent = digests(jobs.root, paths)
     used = [p.FileDigest(path=i.path, size=i.size, sha256=i.sha256) for i in (*inputs, *sent)]
@@ -357,7 +358,7 @@ def _left_by_dependencies(state: Workflow, stage: Stage) -> list[str]:
 
 def has_command(jobs: Jobs, stage: Stage) -> bool:
     """Whether the stage says what is to be run."""
-    prepared = jobs.root / stage.id / "submission.json"
+    prepared = jobs.root / stage.id / PREPARED
     return bool(stage.parameters.get("command")) or prepared.is_file()
 
 
@@ -371,7 +372,7 @@ def submission_of(
     """
     if not has_command(jobs, stage):
         raise NoStageCommand([stage.id])
-    path = jobs.root / stage.id / "submission.json"
+    path = jobs.root / stage.id / PREPARED
     prepared = submission.read(path) if path.is_file() and not anew else None
     if stage.parameters.get("command"):
         built = _described(state, stage, _beside(jobs, stage, prepared))

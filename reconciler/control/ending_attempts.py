@@ -9,6 +9,7 @@ from lifecycle.payload import models as p
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
 from reconciler.attempt import execution_host as machine
+from reconciler.attempt.contract import OfJob
 from reconciler.attempt.paths import Attempt
 from reconciler.context import Jobs
 from reconciler.control.stop import Stopped, end_holders, stop
@@ -163,7 +164,7 @@ def _stopped(
 
 
 def _check_locks(stage: Stage, recorded: Recorded, attempt: Attempt) -> None:
-    locks = [attempt.monitor_lock, *attempt.folder.glob("job-*.lock")]
+    locks = [attempt.monitor_lock, *traces.told(attempt, OfJob.LOCK)]
     held = [lock.name for lock in locks if is_held(lock) is not False]
     if held:
         raise NotStopped(stage.id, recorded.id, f"{', '.join(held)} is held or unreadable")

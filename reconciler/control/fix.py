@@ -8,6 +8,7 @@ from lifecycle.errors import NeedsConsent
 from lifecycle.payload import models as p
 from lifecycle.rules.schema import payload_of
 from lifecycle.state.workflow import Stage
+from reconciler.attempt.contract import PREPARED
 from reconciler.attempt.paths import Attempt
 from reconciler.context import Jobs
 from reconciler.records import traces
@@ -40,7 +41,7 @@ def retry(
 
 def _touched(jobs: Jobs, stage: Stage) -> list[str]:
     """Return the parameters that the prepared submission changes since the last attempt."""
-    prepared = jobs.root / stage.id / "submission.json"
+    prepared = jobs.root / stage.id / PREPARED
     attempt = next((a for a in reversed(stage.attempts) if not a.diagnostic), None)
     # An amendment that was approved since has the submission built anew.
     if attempt is None or stage.regenerate or not prepared.is_file():

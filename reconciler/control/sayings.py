@@ -17,6 +17,7 @@ from typing import BinaryIO, NamedTuple
 from lifecycle.state.workflow import Stage, Workflow
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import recorded as genuine
+from reconciler.attempt.contract import ATTEMPTS, LAUNCH_RECORD
 from reconciler.attempt.paths import Attempt
 from reconciler.context import Jobs
 from reconciler.control.finding import look
@@ -140,7 +141,7 @@ def saying(
     taken_over = any(one.taken_over for one in stage.attempts if one.id == id_)
     in_place = attempt.launch_record.exists() or taken_over or home != attempt.stage_folder
     for one in later:
-        in_place = in_place and not (home / ".attempts" / one.name / "launch.json").exists()
+        in_place = in_place and not (home / ATTEMPTS / one.name / LAUNCH_RECORD).exists()
     paths = _paths(attempt, err=err)
     mouths = [Mouth(path, partial(_places, attempt, home, path, in_place)) for path in paths]
     is_open = stage.open_attempt is not None and stage.open_attempt.id == id_
@@ -151,7 +152,7 @@ def _home(attempt: Attempt) -> Path:
     """Return the stage's folder that holds the attempt: one may be kept under another name."""
     if attempt.folder.exists():
         return attempt.stage_folder
-    kept = attempt.root.glob(f"{attempt.stage}.v*/.attempts/{attempt.name}")
+    kept = attempt.root.glob(f"{attempt.stage}.v*/{ATTEMPTS}/{attempt.name}")
     return next((place.parents[1] for place in kept), attempt.stage_folder)
 
 
@@ -175,7 +176,7 @@ def _is_below(path: str) -> bool:
 def _places(attempt: Attempt, home: Path, path: str, in_place: bool) -> Iterator[Path]:
     """Yield where a file that a job prints into may lie on this machine, the newest first."""
     yield from (copy / path for copy in traces.scratch_copies(attempt))
-    folder = home / ".attempts" / attempt.name
+    folder = home / ATTEMPTS / attempt.name
     yield folder / "left" / path
     if in_place:
         own = PurePosixPath(path)

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.attempt import execution_host as machine
+from reconciler.attempt.contract import OfJob
 from reconciler.attempt.paths import ATTEMPT, Attempt
 from reconciler.far import ask
 from reconciler.host import processes
 from reconciler.host.processes import Process, Tenant
+from reconciler.records import traces
 
 #: Seconds that killed processes have to be gone.
 _WITHIN = 10.0
@@ -45,7 +47,7 @@ def stop(attempt: Attempt) -> Stopped:
         there = _stopped_here(attempt, Path(where.scratch))
     if where.is_far or there.left:
         return there
-    held = end_holders(attempt.folder.glob("job-*.lock"))
+    held = end_holders(traces.told(attempt, OfJob.LOCK))
     return Stopped(_each((*there.ended, *held.ended)), held.left)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lifecycle.errors import Refused
 from lifecycle.state.workflow import Stage, Workflow
+from reconciler.attempt.contract import ATTEMPTS, LAUNCH_RECORD
 from reconciler.attempt.paths import Attempt, named
 from reconciler.context import Jobs
 from reconciler.control.finding import DAMAGES
@@ -79,7 +80,7 @@ def _looked_once(
 
 def _strangers(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[Attempt]:
     known = {attempt.name for attempt in stage.attempts}
-    for record in sorted((jobs.root / stage.id / ".attempts").glob("att-*/launch.json")):
+    for record in sorted((jobs.root / stage.id / ATTEMPTS).glob(f"att-*/{LAUNCH_RECORD}")):
         name = record.parent.name
         if name not in known:
             yield named(jobs.root, state.id, stage.id, name)

@@ -16,6 +16,7 @@ from typing import Any
 from eventstore.private import make_folder, open_lock
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import recorded as genuine
+from reconciler.attempt.contract import Ended
 from reconciler.attempt.forwarded_files import forwarded
 from reconciler.attempt.paths import Attempt
 from reconciler.dpdispatcher import wrapper
@@ -37,8 +38,6 @@ from service.root.root import MARKER
 
 _CHECKED_AS = "dpdispatcher.entrypoints.submit.submission_args"
 _LAST_LINES = 15
-#: Exit codes of the wrapper.
-_LOCKED, _UNWRITABLE = 75, 74
 #: Seconds between two looks at the monitor's lock, and for a monitor to take up its work.
 _POLL = 0.1
 _TAKE_UP = 30.0
@@ -185,9 +184,9 @@ class DPDispatcherRunner:
                 stderr=log,
                 check=False,
             )
-        if done.returncode == _LOCKED:
+        if done.returncode == Ended.TAKEN:
             raise AlreadyMonitored(attempt.stage, attempt.monitor_lock)
-        if done.returncode == _UNWRITABLE:
+        if done.returncode == Ended.UNWRITABLE:
             raise _not_taken_up(attempt, before, done.returncode)
         return Launched(Mode.SYNC, exit_code=done.returncode)
 

@@ -15,15 +15,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from reconciler.attempt.contract import OfJob, Watched
 from reconciler.attempt.execution_host import of as machine_of
 from reconciler.attempt.markers import Marker, Seen
 from reconciler.attempt.paths import Attempt, named
-from reconciler.dpdispatcher.wrapper import Watched
 from reconciler.errors import ReconcilerError
 from reconciler.evidence import outlived as alone
 from reconciler.evidence.collect import Evidence, collect
 from reconciler.far import ask
-from reconciler.records import last_words
+from reconciler.records import last_words, traces
 from reconciler.verdict.names import Name
 from reconciler.verdict.table import Action, Verdict, verdict
 from service.root.clock import system_clock, utc_text
@@ -119,7 +119,7 @@ def _news_within(attempt: Attempt, evidence: Evidence, pause: float) -> bool:
     end = time.monotonic() + pause
     while time.monotonic() < end:
         time.sleep(min(_GLANCE, pause))
-        if len(list(attempt.folder.glob("job-*.exit"))) > known:
+        if len(traces.told(attempt, OfJob.EXIT)) > known:
             return True
     return False
 

@@ -6,27 +6,16 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
-from enum import IntEnum
 from pathlib import Path
 from string import Template
 
 from reconciler.attempt import recorded as genuine
+from reconciler.attempt.contract import Ended, Watched
 from reconciler.attempt.execution_host import Machine
 from reconciler.attempt.paths import Attempt
 from reconciler.host import program
 from reconciler.host.scheduler import UNHEARD
 from reconciler.records import traces
-from reconciler.verdict.table import SILENT
-
-
-class Watched(IntEnum):
-    """What watching an attempt came to; exit codes of the watching process."""
-
-    OVER = 0
-    NOTHING = 10
-    COLLECTED = 11
-    SILENT = SILENT
-
 
 #: What a monitor in a tmux session needs of the caller's environment: the tmux server passes on
 #: its own. Nothing here holds a secret, since the script stays on the disk.
@@ -45,9 +34,6 @@ PASSED_ON = (
     "SLURM_CONF",
     "WFCTL_PATIENCE",
 )
-
-#: Exit code where the submission is not what was recorded.
-CHANGED = 65
 
 _COMMON = r"""#!/bin/bash
 # Watches one attempt of a stage. May be run again at any time: it takes up where an earlier run
@@ -360,7 +346,7 @@ def render(
         "kept": _quoted(genuine.kept_submission(attempt)),
         "dpdisp": shlex.join(program.starting(dpdisp, None if elsewhere else attempt.folder)),
         "recorded": shlex.quote(attempt.sha256),
-        "changed": CHANGED,
+        "changed": int(Ended.CHANGED),
         "flags": "--allow-ref " if allow_ref else "",
     }
     hides = where.is_far or allow_ref

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from reconciler.attempt.contract import OfJob
 from reconciler.attempt.execution_host import Machine
 from reconciler.attempt.observed import Far, Found, Job
 from reconciler.attempt.paths import Attempt
@@ -140,7 +141,7 @@ def _alone(job: Job, *, complete: bool, works: bool) -> Job:
 def _lock(attempt: Attempt, job: str) -> bool | None:
     """Say whether the job holds its lock; None where it wrote that it could not take one."""
     lock = traces.lock_of(attempt, job)
-    return None if lock.with_suffix(".unlocked").exists() else is_held(lock)
+    return None if lock.with_suffix(OfJob.UNLOCKED).exists() else is_held(lock)
 
 
 def _with_own(job: Job, own: traces.Job | None, works: bool) -> Job:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from reconciler.attempt.contract import OfJob
 from reconciler.attempt.paths import Attempt
 from reconciler.evidence.collect import Evidence
 
@@ -26,7 +27,7 @@ def note(attempt: Attempt, evidence: Evidence) -> None:
 
 
 def _place(attempt: Attempt, job: str) -> Path:
-    return attempt.folder / f"job-{job}.alone"
+    return attempt.of_job(job, OfJob.ALONE)
 
 
 def _seen(evidence: Evidence) -> list[str]:

@@ -19,6 +19,7 @@ from lifecycle.errors import LifecycleError
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
+from reconciler.attempt.contract import DONE, EXIT_CODE, PREPARED, WRAPPER
 from reconciler.attempt.markers import digests
 from reconciler.host import processes, tmux
 from reconciler.host import small_files as plain
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 Timed = tuple["Payload", str]
 """A command, and when it was so (UTC, the log's form)."""
 
-SUBMISSION, WRAPPER = "submission.json", "dpdisp-run.sh"
 #: What a wrapper of ours says of itself.
 _OURS = b"# Watches one attempt of a stage."
 #: Bytes of a wrapper and of a marker that are looked at.
@@ -81,7 +81,7 @@ def _is_prepared_by_hand(root: Path, stage: Stage) -> bool:
         wrapper = read_regular(folder / WRAPPER, _LONGEST)
     except (NotRegular, OSError):
         return False
-    return (folder / SUBMISSION).is_file() and _OURS not in wrapper
+    return (folder / PREPARED).is_file() and _OURS not in wrapper
 
 
 def _of(
@@ -101,7 +101,7 @@ def _is_below(folder: str, root: Path) -> bool:
 def _ended(root: Path, state: Workflow, stage: Stage, session: str) -> Launched | None:
     """Return a job whose wrapper is through, by what it left since the stage last ended."""
     folder = root / stage.id
-    done, code = folder / "DPDISP_DONE", folder / "DPDISP_EXIT_CODE"
+    done, code = folder / DONE, folder / EXIT_CODE
     number = plain.number(plain.text(code).strip())
     newest = stage.attempt
     earlier = (newest.ended_at if newest is not None else None) or state.created
@@ -129,7 +129,7 @@ def _seconds(moment: str) -> float:
 def commands(root: Path, stage: Stage, job: Launched, now: datetime) -> list[Timed]:
     """Return the commands by which a job that was launched by hand becomes an attempt."""
     began = _moment(job.since, now)
-    (submission,) = digests(root, [f"{stage.id}/{SUBMISSION}"])
+    (submission,) = digests(root, [f"{stage.id}/{PREPARED}"])
     id_ = f"att-{len(stage.attempts) + 1:04d}"
     host, boot_id = processes.host(), processes.boot_id()
     started = p.AttemptStarted(

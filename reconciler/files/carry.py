@@ -21,6 +21,7 @@ from eventstore.private import make_folder
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, is_below
+from reconciler.attempt.contract import ATTEMPTS, KEPT, Ended
 from reconciler.attempt.markers import digests
 from reconciler.attempt.paths import Attempt
 from reconciler.context import Jobs
@@ -89,7 +90,7 @@ def _left(
         path, at = file["path"], file.get("at")
         if file.get("link") is not None or not is_carried(stage, path, patterns):
             continue
-        kept = root / stage / ".attempts" / one.name / "kept" / path
+        kept = root / stage / ATTEMPTS / one.name / KEPT / path
         places = [root / at] if at is not None else [root / path, kept]
         place = next((place for place in places if _is(place, file)), None)
         if place is not None:
@@ -145,9 +146,9 @@ def sending(given: Mapping[str, Any], attempt: Attempt, carried: Carried) -> dic
     """Return a submission that sends the files along and puts them where the command finds them."""
     result = copy.deepcopy(dict(given))
     (task,) = result["task_list"]
-    place = f".attempts/{attempt.name}/carry"
+    place = f"{ATTEMPTS}/{attempt.name}/carry"
     own = [path.removeprefix(f"{attempt.stage}/") for path in carried.places]
     task["forward_files"] = [*task["forward_files"], *(escape(f"{place}/{path}") for path in own)]
-    moving = f"cp -a {shlex.quote(place)}/. . && rm -r .attempts || exit 74"
+    moving = f"cp -a {shlex.quote(place)}/. . && rm -r {ATTEMPTS} || exit {Ended.UNWRITABLE:d}"
     task["command"] = f"{moving}\n{task['command']}"
     return result

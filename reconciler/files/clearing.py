@@ -18,6 +18,7 @@ from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
+from reconciler.attempt.contract import OfJob
 from reconciler.attempt.paths import Attempt
 from reconciler.context import Jobs
 from reconciler.far.brought import digest_of
@@ -90,7 +91,7 @@ def _clearing(attempt: Attempt, one: Recorded) -> Clearing | None:
     """Return what can be freed of an attempt; None where something of it may be at work."""
     if not attempt.folder.is_dir() or attempt.folder.is_symlink():
         return None
-    if any(is_held(lock) is not False for lock in attempt.folder.glob("job-*.lock")):
+    if any(is_held(lock) is not False for lock in traces.told(attempt, OfJob.LOCK)):
         return None
     folders = (*traces.copies_below(attempt.work), place_of(attempt))
     folders = tuple(folder for folder in folders if folder.is_dir() and not folder.is_symlink())

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from eventstore.regular import read_regular
 from lifecycle.words.naming import KEPT_PATTERN
+from reconciler.attempt.contract import ATTEMPTS, MONITOR_LOCK, WRAPPER
 from reconciler.attempt.markers import MARKERS
 from reconciler.errors import ReconcilerError
 from service.root.disk import sync_folder, write_whole
@@ -25,10 +26,10 @@ LABEL = ".kept-as"
 #: What an attempt leaves behind beside its outputs.
 _OF_ATTEMPTS = frozenset(
     {
-        ".attempts",
-        ".monitor.lock",
+        ATTEMPTS,
+        MONITOR_LOCK,
         ".dispatch.lock",
-        "dpdisp-run.sh",
+        WRAPPER,
         "log",
         "err",
         LABEL,
@@ -87,7 +88,7 @@ def _was_moved(folder: Path, kept: Path) -> bool:
 
     The records of its attempts are in it, and nothing is left in its place.
     """
-    moved = kept.is_dir() and not kept.is_symlink() and (kept / ".attempts").is_dir()
+    moved = kept.is_dir() and not kept.is_symlink() and (kept / ATTEMPTS).is_dir()
     return moved and (not os.path.lexists(folder) or _is_empty(folder))
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from lifecycle.errors import Refused
 from lifecycle.state.workflow import Stage
 from lifecycle.sweeps.definition import DONE, is_sweep, table_of
+from reconciler.attempt.contract import PREPARED, WRAPPER
 from reconciler.attempt.markers import MARKERS
-from reconciler.files.by_hand import SUBMISSION, WRAPPER
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 from reconciler.submission.diagnostic import FILE_NAME
 from service.root.below import is_inside
@@ -24,7 +24,7 @@ from service.root.below import is_inside
 _BYTES, _FILES = 10**8, 1000
 #: What wfctl, DPDispatcher and the published wrapper keep in the folder themselves.
 _NOT_THEIRS = frozenset(
-    {SUBMISSION, WRAPPER, FILE_NAME, OUTPUT_LOG, ERROR_LOG, "dpdispatcher.log", *MARKERS}
+    {PREPARED, WRAPPER, FILE_NAME, OUTPUT_LOG, ERROR_LOG, "dpdispatcher.log", *MARKERS}
 )
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from reconciler.attempt.contract import OfJob
 from reconciler.attempt.paths import Attempt
+from reconciler.records import traces
 from reconciler.records.traces import read_json
 
 
@@ -17,7 +19,7 @@ def places_of(attempt: Attempt) -> dict[str, list[int] | None]:
 
     Of an attempt that has begun before, nothing: its places were cleared at its first launch.
     """
-    begun = attempt.log.exists() or any(attempt.folder.glob("job-*.started"))
+    begun = attempt.log.exists() or bool(traces.told(attempt, OfJob.STARTED))
     return {path: None if begun else told(attempt.root / path) for path in attempt.outputs}
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import recorded as genuine
+from reconciler.attempt.contract import JOB, KILLED, OfJob
 from reconciler.attempt.forwarded_files import forwarded
-from reconciler.attempt.observed import KILLED
 from reconciler.attempt.paths import Attempt
 from reconciler.host import small_files as plain
 from reconciler.host.processes import Process
@@ -71,18 +71,22 @@ def check_listed(attempt: Attempt) -> None:
 
 def jobs(attempt: Attempt) -> tuple[Job, ...]:
     """Return the jobs of the attempt that claimed their start, by name."""
-    places = sorted(attempt.folder.glob("job-*.started"))
-    return tuple(_job(place) for place in places)
+    return tuple(_job(place) for place in told(attempt, OfJob.STARTED))
+
+
+def told(attempt: Attempt, what: OfJob) -> list[Path]:
+    """Return where jobs of the attempt told this of themselves, by the names of the jobs."""
+    return sorted(attempt.folder.glob(f"{JOB}*{what}"))
 
 
 def lock_of(attempt: Attempt, job: str) -> Path:
     """Return the lock that a job's computation holds."""
-    return attempt.folder / f"job-{job}.lock"
+    return attempt.of_job(job, OfJob.LOCK)
 
 
 def has_marks(attempt: Attempt, job: str) -> bool:
     """Say whether a task of a job is at work, or was killed while it was: each leaves a mark."""
-    return any(attempt.folder.glob(f"job-{job}.task.*"))
+    return any(attempt.folder.glob(f"{JOB}{job}{OfJob.TASK}.*"))
 
 
 def scratch_root(attempt: Attempt) -> Path:
@@ -170,14 +174,13 @@ def is_tagged(copy: Path, job: str) -> bool:
 
 def alone(attempt: Attempt) -> tuple[str, ...]:
     """Return the jobs that were seen to compute on after their shells were killed, by name."""
-    places = sorted(attempt.folder.glob("job-*.alone"))
-    return tuple(place.stem.removeprefix("job-") for place in places)
+    return tuple(place.stem.removeprefix(JOB) for place in told(attempt, OfJob.ALONE))
 
 
 def is_complete(attempt: Attempt, copies: Sequence[Path], job: str) -> bool:
     """Say whether every file to bring back was written since the job's start."""
     try:
-        start = (attempt.folder / f"job-{job}.started").stat().st_mtime_ns
+        start = attempt.of_job(job, OfJob.STARTED).stat().st_mtime_ns
     except FileNotFoundError:
         return False
     patterns = backward(attempt)
@@ -234,15 +237,15 @@ def _works(attempt: Attempt) -> Iterator[str]:
 
 
 def _job(place: Path) -> Job:
-    ending = place.with_suffix(".exit")
+    ending = place.with_suffix(OfJob.EXIT)
     code = plain.number(plain.text(ending).partition("\n")[0])
-    killed = place.with_suffix(".killed")
+    killed = place.with_suffix(OfJob.KILLED)
     if code is None and killed.exists():
         # The shell that was to say so was killed with the command.
         code, ending = KILLED, killed
     scratch, shell = _claim(plain.text(place / "record"))
     return Job(
-        name=place.stem.removeprefix("job-"),
+        name=place.stem.removeprefix(JOB),
         started_at=place.stat().st_mtime_ns,
         shell=shell,
         scratch=scratch,

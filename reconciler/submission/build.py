@@ -12,8 +12,8 @@ from typing import Any
 
 from eventstore.regular import read_regular
 from reconciler.attempt import execution_host as machine
+from reconciler.attempt.contract import KILLED
 from reconciler.attempt.execution_host import Machine
-from reconciler.attempt.observed import KILLED
 from reconciler.attempt.paths import ATTEMPT, Attempt
 from reconciler.errors import (
     InlineSecret,

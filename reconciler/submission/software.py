@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from reconciler.attempt.contract import JOB, OfJob
 from reconciler.attempt.paths import Attempt
 from reconciler.host import small_files as plain
 
@@ -110,7 +111,7 @@ def _place(text: str) -> str:
 def versions(attempt: Attempt) -> dict[str, str]:
     """Return what the jobs of an attempt wrote down of their environment, here on this machine."""
     found: dict[str, str] = {}
-    for path in sorted(attempt.folder.glob("job-*.environment")):
+    for path in sorted(attempt.folder.glob(f"{JOB}*{OfJob.ENVIRONMENT}")):
         for line in plain.text(path).splitlines()[:_MOST]:
             name, colon, value = line.partition(": ")
             if colon and value.strip():

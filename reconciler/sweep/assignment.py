@@ -20,6 +20,7 @@ from eventstore.private import make_folder
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import MAP, Sweep, sweep_of
 from lifecycle.sweeps.points import Point, spelled
+from reconciler.attempt.contract import Ended
 from reconciler.attempt.markers import Input, digests
 from reconciler.attempt.paths import Attempt
 from reconciler.errors import UnusableSubmission
@@ -162,7 +163,7 @@ def _sending(
     result["forward_common_files"] = [*result.get("forward_common_files", []), *own]
     sums = "\n".join(_sums(place))
     script = f'cd "$WFCTL_TASKS" && sha256sum --status -c - <<< {shlex.quote(sums)}'
-    command = f'({script}) || exit 65\nbash "$WFCTL_TASKS/worker.sh"'
+    command = f'({script}) || exit {Ended.CHANGED:d}\nbash "$WFCTL_TASKS/worker.sh"'
     result["task_list"] = [
         {**task, "command": f"{command} {n}", "forward_files": [], "backward_files": []}
         for n in range(workers)

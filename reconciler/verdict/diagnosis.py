@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Attempt as Recorded
-from reconciler.attempt.observed import SIGNALLED, Job
+from reconciler.attempt.contract import SIGNALLED
+from reconciler.attempt.observed import Job
 from reconciler.attempt.paths import Attempt
 from reconciler.evidence.collect import Evidence
 from reconciler.host.scheduler import EXCEEDED, TAKEN

@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
+from reconciler.attempt.contract import KILLED, SIGNALLED, Ended
 from reconciler.attempt.markers import Seen
-from reconciler.attempt.observed import KILLED, SIGNALLED, Job
+from reconciler.attempt.observed import Job
 from reconciler.evidence import absence
 from reconciler.evidence.collect import Evidence, Presence
 from reconciler.host.scheduler import EXCEEDED, TAKEN
@@ -25,9 +26,6 @@ from reconciler.verdict.names import Name
 OF_TASKS = frozenset({Name.TASKS_REMAIN, Name.TASKS_DONE, Name.TASKS_FAILED})
 #: DPDispatcher's words for a job that its scheduler has ended with, or knows nothing of.
 _STATES_GONE = (4, 7)
-#: The exit code of a monitor that had no answer from a machine or scheduler.
-SILENT = 69
-
 
 #: What a row is tried on.
 E = TypeVar("E")
@@ -90,7 +88,7 @@ def _exit_code(e: Evidence) -> int | None:
 
 def _was_refused(e: Evidence) -> bool:
     code = _exit_code(e)
-    return code is not None and 0 < code <= SIGNALLED and code != SILENT
+    return code is not None and 0 < code <= SIGNALLED and code != Ended.SILENT
 
 
 def _all_finished(e: Evidence) -> bool:

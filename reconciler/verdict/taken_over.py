@@ -16,6 +16,7 @@ from pathlib import Path
 from eventstore.regular import NotRegular
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
+from reconciler.attempt.contract import DONE, EXIT_CODE
 from reconciler.attempt.markers import Marker, Seen
 from reconciler.evidence.collect import Evidence, Presence
 from reconciler.host import small_files as plain
@@ -33,8 +34,8 @@ def evidence_of(evidence: Evidence, stage: Stage, root: Path) -> Evidence:
     """Return the evidence with what a foreign attempt left in place of what ours would."""
     recorded = stage.attempts[-1]
     process = stage.running_process or {}
-    done = process.get("done_marker") or f"{stage.id}/DPDISP_DONE"
-    code = process.get("exit_code_file") or f"{stage.id}/DPDISP_EXIT_CODE"
+    done = process.get("done_marker") or f"{stage.id}/{DONE}"
+    code = process.get("exit_code_file") or f"{stage.id}/{EXIT_CODE}"
     session = tmux.is_live(recorded.session, os.environ) if recorded.session else False
     return replace(
         evidence,

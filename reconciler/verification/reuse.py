@@ -19,6 +19,7 @@ from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
 from lifecycle.state.basis import reusable
 from lifecycle.state.workflow import Attempt, Stage, Workflow
+from reconciler.attempt.contract import ATTEMPTS, KEPT
 from reconciler.attempt.forwarded_files import forwarded
 from reconciler.attempt.markers import clear_stale, digests
 from reconciler.context import Jobs
@@ -112,7 +113,7 @@ def _places(root: Path, stage: Stage, one: Attempt) -> Iterator[tuple[str, str]]
         path = file["path"]
         moved = [path.replace(stage.id, folder, 1) for folder in folders]
         aside = [
-            f"{folder}/.attempts/{later.name}/kept/{path}"
+            f"{folder}/{ATTEMPTS}/{later.name}/{KEPT}/{path}"
             for folder in folders
             for later in stage.attempts
         ]

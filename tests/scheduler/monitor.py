@@ -13,10 +13,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.attempt.contract import Watched
 from reconciler.attempt.paths import Attempt
 from reconciler.dpdispatcher import watch
 from reconciler.dpdispatcher.runner import DPDispatcherRunner
-from reconciler.dpdispatcher.wrapper import Watched
 from reconciler.far import ask
 from reconciler.host.scheduler import UNHEARD
 from reconciler.port import Launched, Mode
