@@ -15,7 +15,7 @@ from lifecycle.machines.errors import (
 )
 from lifecycle.machines.guard import FileFact, HasFile, parts, touches, unmet
 from lifecycle.machines.machine import Machine
-from lifecycle.machines.path import Steps, leaves, look, parse, put, writable, written
+from lifecycle.machines.path import PAST_THE_END, Steps, leaves, look, parse, put, writable, written
 from lifecycle.machines.shape import misfits, nearest_name
 from lifecycle.payload.base import Payload
 from lifecycle.words.layout import layout_of
@@ -175,6 +175,42 @@ def _odd_tasks(state: Machine) -> list[str]:
         for id_, task in zip(ids, state.tasks, strict=True)
         if not isinstance(id_, str) or not id_.strip() or ids.count(id_) > 1
     ]
+
+
+def check_places(state: Machine, command: Payload) -> None:
+    """Refuse values for items that are named by their place in a list, as in ``tasks[0]``.
+
+    Another writer may have changed the list since its places were looked at: who writes so says
+    which version that was, and this is not called.
+    """
+    if not isinstance(command, p.MachineUpdated):
+        return
+    for change in command.changes:
+        steps = parse(change.path)
+        number = next((n for n, one in enumerate(steps) if _is_place(one)), None)
+        if number is not None:
+            raise _unseen(state, change.path, steps, number)
+
+
+def _is_place(step: str | int) -> bool:
+    return isinstance(step, int) and step != PAST_THE_END
+
+
+def _unseen(state: Machine, path: str, steps: Steps, number: int) -> InvalidInput:
+    """Return why a place in a list is not enough, with every other way to write there."""
+    whole = written(steps[:number])
+    update = f"wfctl machine update {state.id}"
+    ways = [f"{update} {whole}[+]=…", f"{update} {path}=… --expected-version N"]
+    tasks = state.definition.tasks
+    if tasks is not None and whole == tasks.path:
+        ways.insert(0, f"wfctl machine task {state.id} TASK --status …")
+    return InvalidInput(
+        f"{path} names an item by its place in {whole}, and somebody else may have changed that "
+        f"list since you looked. Expected: {'; or '.join(f'`{way}`' for way in ways)}, where N is "
+        "the version that you looked at.",
+        path=path,
+        ways=ways,
+    )
 
 
 def check_fields(definition: Definition, document: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from eventstore.event import Actor, NewEvent, RecordedEvent
 from eventstore.store import Claim, Expected
 from lifecycle.errors import LifecycleError, NeedsConsent
 from lifecycle.machines.decide import after, decide
+from lifecycle.machines.decide_fields import check_places
 from lifecycle.machines.definition import trusted
 from lifecycle.machines.errors import MachineError, StateNotFound
 from lifecycle.machines.guard import FileFact
@@ -164,7 +165,11 @@ class MachineService:
         at = options.occurred_at or utc_text(self.clock())
 
         def plan(before: Machine | None) -> MachineOutcome:
-            return MachineOutcome((), *self._planned(before, commands, at))
+            due = MachineOutcome((), *self._planned(before, commands, at))
+            if options.expected_version is None:
+                for payload in due.planned:
+                    check_places(due.state, payload)
+            return due
 
         def append(before: Machine | None, due: MachineOutcome) -> MachineOutcome:
             events = self.new_events(due.planned, at, own_id(claim, options))

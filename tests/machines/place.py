@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.cli.support import Answer, call
+from tests.cli.support import HERE, Answer, call
 
 
 class MachinePlace:
@@ -36,6 +39,28 @@ class MachinePlace:
         assert answer.error["message"]
         found: dict[str, Any] = answer.error["data"]
         return found
+
+    def at_once(
+        self, lines: Sequence[tuple[str, ...]], actor: str = "agent:worker-{}"
+    ) -> list[tuple[int, dict[str, Any]]]:
+        """Call ``wfctl machine …`` in a process each, all at once: exit codes and envelopes.
+
+        A pair of braces in ``actor`` stands for the number of the line.
+        """
+        begin = [
+            sys.executable,
+            "-c",
+            "import sys; from cli.main import run; sys.exit(run(sys.argv[1:]))",
+        ]
+        whole = [*begin, "--root", str(self.path), "-o", "json", "--actor"]
+        running = [
+            subprocess.Popen(
+                [*whole, actor.format(number), "machine", *line], cwd=HERE, stdout=subprocess.PIPE
+            )
+            for number, line in enumerate(lines)
+        ]
+        told = [json.loads(one.communicate()[0]) for one in running]
+        return [(one.returncode, answer) for one, answer in zip(running, told, strict=True)]
 
     def init(self, machine: str, type_: str = "feature", *more: str) -> Any:
         """Begin a machine that trusts whoever approves."""

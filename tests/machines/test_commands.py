@@ -77,8 +77,10 @@ def test_what_is_no_path_or_no_value_is_refused(place: MachinePlace) -> None:
     place.refused("INVALID_INPUT", 2, "update", "login", "planReview.approved=yes please")
     place.refused("INVALID_INPUT", 2, "update", "login")
     place.refused("INVALID_INPUT", 2, "update", "login", f"tasks[{'9' * 5_000}]=1")
-    place.done("update", "login", 'tasks[0]={"id": "T-1", "status": "pending"}')
-    place.done("update", "login", "tasks[0].status=complete")
+    seen = ("--expected-version", str(place.head("login")))
+    place.done("update", "login", 'tasks[0]={"id": "T-1", "status": "pending"}', *seen)
+    seen = ("--expected-version", str(place.head("login")))
+    place.done("update", "login", "tasks[0].status=complete", *seen)
     assert place.json("login.state.json")["tasks"] == [{"id": "T-1", "status": "complete"}]
     place.refused("INVALID_INPUT", 2, "update", "login", f"x={'[' * 400}{']' * 400}")
 

@@ -194,7 +194,8 @@ def test_a_feature_is_taken_over(place: MachinePlace) -> None:
     assert {key: now[key] for key in state if key != "updatedAt"} == {
         key: value for key, value in state.items() if key != "updatedAt"
     }
-    place.done("update", "login", "tasks[0].title=y")
+    seen = ("--expected-version", str(place.head("login")))
+    place.done("update", "login", "tasks[0].title=y", *seen)
     place.refused("INVALID_INPUT", 2, "update", "login", "tasks[0].status=finished")
     place.done("task", "login", "T-1", "--status", "complete")
     assert place.done("transition", "login", "review")["phase"] == "review"

@@ -221,6 +221,41 @@ def test_new_items_at_the_end_of_a_list_are_all_kept(place: MachinePlace) -> Non
     place.refused("INVALID_INPUT", 2, "update", "login", "tasks[01].status=complete")
 
 
+@pytest.mark.parametrize("change", ["tasks[0].status=complete", 'tasks[1]={"id": "T-2"}', "x[0]=1"])
+def test_a_place_in_a_list_takes_the_version_that_was_looked_at(
+    place: MachinePlace, change: str
+) -> None:
+    """Given a write by index, then it is refused with the ways; with the version it is done."""
+    place.init("login")
+    place.done("task", "login", "T-1", "title=one")
+    place.done("update", "login", "x=[0]")
+    before = place.head("login")
+    ways = place.refused("INVALID_INPUT", 2, "update", "login", change)["ways"]
+    assert place.head("login") == before
+    assert any("[+]=" in way for way in ways)
+    assert f"update login {change.partition('=')[0]}=… --expected-version N" in ways[-1]
+    assert ("machine task login TASK --status" in ways[0]) == change.startswith("tasks")
+    place.refused("INVALID_INPUT", 2, "update", "login", change, "--dry-run")
+    place.done("update", "login", change, "--expected-version", str(before))
+    place.refused("VERSION_CONFLICT", 4, "update", "login", change, "--expected-version", "1")
+
+
+@pytest.mark.slow
+def test_of_eight_writes_at_one_place_one_is_done(place: MachinePlace) -> None:
+    """Given eight processes that all saw one version, then one writes and seven are told."""
+    place.init("login")
+    seen = str(place.head("login"))
+    lines = [
+        ("update", "login", f'tasks[0]={{"id": "T-{n}"}}', "--expected-version", seen)
+        for n in range(8)
+    ]
+    answers = place.at_once(lines)
+    assert sorted(code for code, _ in answers) == [0, *[4] * 7]
+    refused = [answer["error"]["code"] for code, answer in answers if code]
+    assert refused == ["VERSION_CONFLICT"] * 7
+    assert len(place.json(STATE)["tasks"]) == 1
+
+
 def test_a_machine_that_has_ended_takes_no_more(place: MachinePlace) -> None:
     """Nothing is recorded of a cancelled machine, and no file of it changes."""
     place.init("login")
