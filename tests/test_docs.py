@@ -59,3 +59,16 @@ def test_every_page_of_the_docs_is_linked_from_the_readme() -> None:
     folders = ("start", "use", "run", "trust", "develop")
     ours = {page for name in folders for page in (HERE / "docs" / name).glob("*.md")}
     assert {page.relative_to(HERE) for page in ours - linked} == set()
+
+
+#: A path from the top; words in capitals stand for any name.
+_PLACE = re.compile(r"`([a-z_]+/[a-z\d_./-]*)`")
+
+
+@pytest.mark.parametrize("page", sorted((HERE / "docs" / "develop").glob("*.md")), ids=str)
+def test_every_file_that_a_page_for_developers_names_is_there(page: Path) -> None:
+    """Whoever moves a file finds the pages that lead to it."""
+    named = {
+        name for name in _PLACE.findall(page.read_text("utf-8")) if "." in name or name[-1:] == "/"
+    }
+    assert sorted(name for name in named if not (HERE / name).exists()) == []
