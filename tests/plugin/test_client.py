@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import shutil
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ import pytest
 from tests.cli.support import HERE, Place
 from tests.face.model import Block, Model, calls, model, says
 from tests.need import NO_CLIENT, need
+from tests.npm import installed
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 
@@ -27,27 +25,11 @@ LONG = "The walk has 400 steps and its end lies 31 sites from its start. " * 100
 
 @pytest.fixture(scope="session")
 def claude(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The client from npm, installed once for all workers."""
-    need(shutil.which("npm") is not None, f"{NO_CLIENT}: {PACKAGE}, as there is no npm")
-    place = tmp_path_factory.getbasetemp().parent / "claude"
-    place.mkdir(exist_ok=True)
-    with (place / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (place / "tried").exists():
-            (place / "tried").touch()
-            _install(place)
-    found = [p for p in place.glob(f"node_modules/{PACKAGE}-*/claude") if os.access(p, os.X_OK)]
+    """The client, which npm installs."""
+    modules = installed(tmp_path_factory, "claude", PACKAGE)
+    found = [p for p in modules.glob(f"{PACKAGE}-*/claude") if os.access(p, os.X_OK)]
     need(bool(found), f"{NO_CLIENT}: {PACKAGE}")
     return found[0]
-
-
-def _install(place: Path) -> None:
-    """Install the client; where the registry is out of reach, leave it."""
-    line = ["npm", "install", "--no-audit", "--no-fund", "--fetch-retries=0"]
-    with suppress(subprocess.TimeoutExpired):
-        subprocess.run(
-            [*line, "--prefix", str(place), PACKAGE], capture_output=True, timeout=90, check=False
-        )
 
 
 class Talk:
