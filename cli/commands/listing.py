@@ -118,8 +118,15 @@ def _record(root: Path | None, state: Workflow | None, note: str | None = None) 
         told = [str(wait) for wait in waits(state)]
         failed = [stage.id for stage in state.stages.values() if stage.status == "failed"]
         told += [f"failure {', '.join(failed[:3])}"] if failed else []
+        told += ["its last session ended blocked; wfctl why"] if _is_blocked(state, told) else []
         record |= {"stages": dict(counts), "waits": [text[:160] for text in told[:_WAITS]]}
     return record
+
+
+def _is_blocked(state: Workflow, told: list[str]) -> bool:
+    """Whether a session found nothing more to do, and nothing that is told here says why."""
+    over = state.workflow_status is not None or state.session.is_open
+    return not told and not over and state.session.exit_reason == "blocked"
 
 
 def _with_size(record: Record) -> Record:

@@ -13,7 +13,9 @@ from cli.terminal.output import Output
 from lifecycle.state.hindrance import hindrances, is_stuck
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
+from projections.screens.next_actions import NextAction, next_actions
 from projections.words.times import utc_seconds
+from service.files.surroundings import surroundings
 from service.questions.causes import causes_of
 from service.questions.grounds import Link
 from service.reading.moment import Moment
@@ -95,10 +97,18 @@ def _of_stage(workflow: Reading, stage: str, view: Moment | None) -> Form:
     whole = found.to_dict()
     reasons = _stale(workflow).get(stage, []) if view is None else []
     lines = [f"  stale: {one}; `wfctl rerun {stage}` computes it again" for one in reasons]
+    lines += [f"  to go on: {one}" for one in _next(workflow, stage)] if view is None else []
     return Form(
         lambda size: {**_cut(whole, size), "stale": reasons},
         lambda size: iter([*_told(workflow.output, _cut(whole, size), ""), *lines]),
     )
+
+
+def _next(workflow: Reading, stage: str) -> list[NextAction]:
+    """Return the commands that lead a stage on."""
+    state = workflow.log.current(None)
+    found = next_actions(state, surroundings(workflow.root.path, state))
+    return [one for one in found if stage in one.command.split()]
 
 
 def _stale(workflow: Reading) -> dict[str, list[str]]:

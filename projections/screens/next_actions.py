@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from lifecycle.state.basis import reusable
 from lifecycle.state.retry import retry_limit
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
@@ -188,7 +189,8 @@ def _begun(state: Workflow, around: Surroundings) -> Iterator[NextAction]:
         return
     able = [stage for stage in ready if not _lacks(stage, around)]
     if len(able) == 1:
-        yield NextAction(f"wfctl dispatch {able[0].id}", f"{able[0].id} is {able[0].status}")
+        why = f"{able[0].id} is {able[0].status}{_or_reused(state, able[0])}"
+        yield NextAction(f"wfctl dispatch {able[0].id}", why)
     elif able:
         names = ", ".join(stage.id for stage in able[:3]) + (" …" if len(able) > 3 else "")
         yield NextAction(GO_ON, f"{len(able)} stages may begin: {names}")
@@ -196,6 +198,19 @@ def _begun(state: Workflow, around: Surroundings) -> Iterator[NextAction]:
         lacking = _lacks(stage, around)
         reason = f"{stage.id} is {stage.status}"
         yield NextAction(f"wfctl dispatch {stage.id}", reason, (str(lacking),))
+
+
+def _or_reused(state: Workflow, stage: Stage) -> str:
+    """Say that outputs are kept which the stage may take in place of computing them again."""
+    if state.session_config.get("reuse") == "never" or stage.status is not Status.READY:
+        return ""
+    one = next(iter(reusable(state, stage)), None)
+    if one is None:
+        return ""
+    return (
+        f"; {one.id} computed by the same definition, and `wfctl stage reuse {stage.id}` takes its "
+        "outputs where its inputs are the same"
+    )
 
 
 def _may_begin(state: Workflow, stage: Stage) -> bool:

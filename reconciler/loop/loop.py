@@ -36,11 +36,6 @@ from reconciler.verdict.table import Action
 from reconciler.verification.verify import settle
 from service.writing.stream_writer import WriteOptions
 
-#: What helps a stage that says nothing to run.
-_AGENT = (
-    f"an agent (`{GO_ON} --agent CMD`), or a command: "
-    "`wfctl amend propose --stage STAGE --set parameters.command=…`"
-)
 #: What helps a stage that costs more than any session may.
 _BUDGET = (
     "`wfctl amend propose --set session_config.session_budget=N --reason TEXT` and a person's "
@@ -248,7 +243,8 @@ class Loop:
 
     def _compute(self, state: Workflow, stage: Stage) -> None:
         if self.orders.agent is None:
-            self._leave(stage, f"{NoStageCommand([stage.id]).why}, and there is no agent", _AGENT)
+            why = f"{NoStageCommand([stage.id]).why}, and there is no agent"
+            self._leave(stage, why, _something_to_run(stage.id))
             return
         left = self._hand_over(prompt.COMPUTE, state, stage)
         if left is None:
@@ -294,3 +290,9 @@ def _too_dear(state: Workflow, stage: Stage) -> str:
         f"it costs {estimate(state, stage):g}, and no session may cost more than "
         f"{budget_of(state):g} (session_config.session_budget)"
     )
+
+
+def _something_to_run(stage: str) -> str:
+    """Return what helps a stage that says nothing to run."""
+    change = f"wfctl amend propose --stage {stage} --set parameters.command=COMMAND"
+    return f"an agent (`{GO_ON} --agent CMD`) or a command (`{change}`)"

@@ -54,6 +54,19 @@ def test_every_root_that_was_written_in_is_listed_once(tmp_path: Path) -> None:
     assert [record["workflow"] for record in listed()] == ["second"]
 
 
+def test_a_workflow_whose_session_found_nothing_more_to_do_is_told(tmp_path: Path) -> None:
+    """No failure and no decision says so: a stage has nothing to run."""
+    silent = {"id": "stage-1", "name": "Think", "outputs": ["stage-1/thought.txt"]}
+    (tmp_path / "one").mkdir()
+    plan = write_plan(tmp_path / "one", {"workflow_id": "w", "stages": [silent]})
+    place = Place(tmp_path / "one")
+    assert place.call("init", str(plan)).code == 0
+    assert listed()[0]["waits"] == []
+    assert "amend propose --stage stage-1 --set parameters.command=COMMAND" in place.call("run").out
+    assert listed()[0]["waits"] == ["its last session ended blocked; wfctl why"]
+    assert "to go on: wfctl dispatch stage-1" in place.call("why", "stage-1").out
+
+
 def test_a_list_is_bounded_and_says_what_it_leaves_out(tmp_path: Path) -> None:
     """The newest first."""
     for name in ("a", "b", "c"):

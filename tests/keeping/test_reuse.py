@@ -67,6 +67,7 @@ def test_a_rerun_from_the_same_offers_the_kept_outputs(tmp_path: Path) -> None:
     """Taken by a command they are verified like any others; where inputs differ it is refused."""
     place = counted(tmp_path)
     place.done("rerun", "stage-1", "--reason", "once more")
+    assert "`wfctl stage reuse stage-1` takes its outputs" in place.call("status").out
     (place.path / "in.txt").write_text("6\n")
     answer = place.json("stage", "reuse", "stage-1")
     assert (answer.code, answer.error["code"]) == (5, "nothing_to_reuse")
