@@ -2,6 +2,8 @@
 # An sshd on loopback, for the tests: `start-sshd.sh DIR PORT` starts it, or finds it running;
 # `start-sshd.sh DIR PORT stop` ends it. Needs root and Debian's openssh-server. Everything lies
 # below DIR: keys, configuration, process id. A Slurm of the tests is passed on by SLURM_CONF.
+# Who logs in has an empty home below DIR: bash reads ~/.bashrc for each command that sshd starts, and
+# what a person keeps there can take longer than the command.
 set -euo pipefail
 
 dir=$1
@@ -14,7 +16,7 @@ if [ "${3:-}" = stop ]; then
   exit 0
 fi
 
-mkdir -p "$dir" /run/sshd
+mkdir -p "$dir/home" /run/sshd
 chmod 700 "$dir"
 for key in host_key id_ed25519; do
   [ -f "$dir/$key" ] || ssh-keygen -q -t ed25519 -N '' -f "$dir/$key"
@@ -33,7 +35,7 @@ KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
 Subsystem sftp internal-sftp
 MaxStartups 100
-${SLURM_CONF:+SetEnv SLURM_CONF=$SLURM_CONF}
+SetEnv HOME=$dir/home${SLURM_CONF:+ SLURM_CONF=$SLURM_CONF}
 CONF
 runs || /usr/sbin/sshd -f "$dir/sshd_config" -E "$dir/sshd.log"
 for _ in $(seq 50); do
