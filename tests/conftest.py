@@ -118,7 +118,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
 
 def pytest_collection_finish() -> None:
     """Let no search for garbage go through what was collected, which stays to the end."""
-    gc.collect()
     gc.freeze()
     gc.enable()
 

@@ -391,7 +391,8 @@ def _remembering(dpdisp: Path) -> str:
     if not any("python" in word for word in python):
         # A program of the user's own stands before DPDispatcher: whose modules it has is unknown.
         return "true"
-    return shlex.join([*python, str(Path(__file__).parents[1] / "far" / "remember.py")])
+    far = Path(__file__).parents[1] / "far"
+    return shlex.join([*python, str(far / "start.py"), str(far / "remember.py")])
 
 
 def _watching(attempt: Attempt) -> dict[str, object]:

@@ -1,8 +1,9 @@
 """Writes down for DPDispatcher what it submitted, where it died before it could.
 
-Run as a process of its own, by the Python that has DPDispatcher, in the folder where that was run,
-with the arguments of its ``submit``. With the ids of all jobs at hand DPDispatcher takes up what it
-left; without, it would send every file once more and submit every job a second time.
+Run as a process of its own by `start.py`, with the Python that has DPDispatcher, in the folder
+where that was run, with the arguments of its ``submit``. With the ids of all jobs at hand
+DPDispatcher takes up what it left; without, it would send every file once more and submit every job
+a second time.
 """
 
 from __future__ import annotations
