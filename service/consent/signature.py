@@ -17,6 +17,8 @@ from service.errors import ServiceError
 NAMESPACE = "wfctl"
 #: Looked at before PATH, which whoever starts wfctl has in his hands.
 _PLACES = "/usr/bin:/bin:/usr/local/bin"
+#: How OpenSSH ends, and what it says, where the login has no entry among the users.
+_FATAL, _NAMELESS = 255, b"No user exists for uid"
 
 
 class SignatureFailed(ServiceError):
@@ -89,14 +91,25 @@ def _program() -> str | None:
 
 
 def run_keygen(*arguments: str, statement: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run ssh-keygen to its end and return what it said; raises `SignatureFailed`."""
-    return subprocess.run(
+    """Run ssh-keygen to its end and return what it said.
+
+    Raises `SignatureFailed` where it cannot work here: nothing is known of the signature then.
+    """
+    done = subprocess.run(
         [_found(), *arguments],
         input=statement,
         env={**os.environ, "LC_ALL": "C"},
         capture_output=True,
         check=False,
     )
+    if done.returncode == _FATAL and done.stderr.startswith(_NAMELESS):
+        raise SignatureFailed(
+            f"ssh-keygen works only for logins that have a name; found uid {os.getuid()} without "
+            "one, as in a container with a number of its own. Give it a name (a line in "
+            "/etc/passwd), or call wfctl under a login that has one.",
+            uid=os.getuid(),
+        )
+    return done
 
 
 def started_keygen(*arguments: str, stdout: IO[str]) -> int:

@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.amendments.support import LONGER, PLAN, make_keys
+from tests.amendments.support import LONGER, PLAN, make_keys, sign
 from tests.cli.support import Answer, wfctl, write_plan
 from tests.forked import LOGIN
 from tests.need import need
 
 pytestmark = pytest.mark.slow
 
-WRITER, AGENT = 65531, 65532
+#: The first is Debian's `nobody`, since OpenSSH works for logins with a name alone.
+WRITER, AGENT, NAMELESS = 65534, 65532, 65531
 #: Tries whatever the login can do to the log without the program.
 PAST = """
 import os, sqlite3, sys
@@ -68,6 +69,23 @@ class Host(NamedTuple):
         assert answer.code == 0, answer
         return answer.data
 
+    def give_to(self, login: int) -> None:
+        """Let the workflow and the pins belong to a login."""
+        for folder in (self.root, self.home):
+            for place in (folder, *folder.rglob("*")):
+                os.chown(place, login, login)
+
+    def signed(self) -> str:
+        """Sign the statement of the first amendment elsewhere; return where the signature is."""
+        shown = self.call(WRITER, "amend", "show", "amend-1", "--statement", actor="user:pi")
+        assert shown.code == 0, shown
+        signature = self.path / "statement.sig"
+        signature.write_bytes(
+            sign(shown.out, self.path / "keys" / "allowed", self.path / "keys").read_bytes()
+        )
+        signature.chmod(0o644)
+        return str(signature)
+
     def parameters(self) -> Any:
         """Return the parameters of the first stage, as the log has them."""
         return self.done("show", "stage-1")["parameters"]
@@ -92,8 +110,7 @@ def host() -> Iterator[Host]:
         policy = ("--consent", "signature", "--signers", str(allowed))
         answer = made.call(0, "init", str(plan), *policy, actor="user:pi")
         assert answer.code == 0, answer
-        for place in (made.root, made.home, *made.root.rglob("*"), *made.home.rglob("*")):
-            os.chown(place, WRITER, WRITER)
+        made.give_to(WRITER)
         yield made
 
 
@@ -120,3 +137,29 @@ def test_an_agent_of_another_login_reaches_the_log_through_the_rules_alone(host:
     assert refused.code == 6, refused
     assert host.parameters() == before
     assert host.done("fsck")["findings"] == []
+
+
+def test_a_person_agrees_by_a_signature_made_elsewhere(host: Host) -> None:
+    """The writer's login holds no key: the statement goes out, and the signature comes in."""
+    host.done("amend", "propose", *LONGER)
+    answer = host.call(
+        WRITER, "amend", "approve", "amend-1", "--signature", host.signed(), actor="user:pi"
+    )
+    assert answer.code == 0, answer
+    assert host.parameters()["n"] == 2
+    assert host.done("fsck")["findings"] == []
+
+
+def test_a_login_without_a_name_is_told_why_nothing_can_be_checked(host: Host) -> None:
+    """A signature that nobody could look at is no bad one, and decides nothing."""
+    host.done("amend", "propose", *LONGER)
+    signature = host.signed()
+    host.give_to(NAMELESS)
+    line = ("amend", "approve", "amend-1", "--signature", signature)
+    answer = host.call(NAMELESS, *line, actor="user:pi")
+    assert answer.error["code"] == "signature_failed", answer
+    assert f"uid {NAMELESS}" in answer.error["message"]
+    host.give_to(WRITER)
+    assert host.call(WRITER, *line, actor="user:pi").code == 0
+    host.give_to(NAMELESS)
+    assert host.call(NAMELESS, "show", "stage-1").error["code"] == "signature_failed"
