@@ -15,7 +15,17 @@ from lifecycle.machines.errors import (
 )
 from lifecycle.machines.guard import FileFact, HasFile, parts, touches, unmet
 from lifecycle.machines.machine import Machine
-from lifecycle.machines.path import PAST_THE_END, Steps, leaves, look, parse, put, writable, written
+from lifecycle.machines.path import (
+    PAST_THE_END,
+    Steps,
+    leaves,
+    look,
+    parse,
+    put,
+    take_away,
+    writable,
+    written,
+)
 from lifecycle.machines.shape import misfits, nearest_name
 from lifecycle.payload.base import Payload
 from lifecycle.words.layout import layout_of
@@ -39,6 +49,9 @@ def update(state: Machine, command: p.MachineUpdated) -> list[Payload]:
         steps = writable(change.path)
         _check_reserved(state, steps, change.value)
         put(trial.document, steps, change.value)
+    for path in command.removed:
+        refuse_reserved(state.definition, writable(path), state.id)
+        take_away(trial.document, writable(path))
     _check_kept(state, trial)
     _check_shape(state.definition, trial.document, state.document)
     _check_names(state, command)

@@ -11,7 +11,7 @@ from lifecycle.fold.foldable import SET_ASIDE, UNFOLDABLE, put_aside
 from lifecycle.machines.definition import CANCELLED, Definition, trusted
 from lifecycle.machines.gate import closed_to
 from lifecycle.machines.machine import Given, Handoff, Machine, Move, Visit
-from lifecycle.machines.path import merged, parse, put
+from lifecycle.machines.path import merged, parse, put, take_away
 from lifecycle.state.workflow import Drift
 from lifecycle.words.layout import restore
 
@@ -150,6 +150,8 @@ def _updated(draft: Machine, event: Event) -> None:
     for change in restore(event.data["changes"], event.data["layout"]):
         put(draft.document, parse(change["path"]), change["value"])
         draft.visit.written.add(parse(change["path"]))
+    for path in event.data["removed"]:
+        take_away(draft.document, parse(path))
     draft.digests.update(event.data["digests"])
 
 

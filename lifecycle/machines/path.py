@@ -91,6 +91,13 @@ def put(document: dict[str, Any], steps: Steps, value: Any) -> None:
     _set(here, last, merged(_at(here, last, steps), value))
 
 
+def take_away(document: dict[str, Any], steps: Steps) -> None:
+    """Remove the field at a path of ``document``, in place; what is not there is gone already."""
+    holder, last = look(document, steps[:-1]), steps[-1]
+    if isinstance(holder, dict):
+        holder.pop(last, None)
+
+
 def _enter(here: Any, step: str | int, empty: Any, upto: Steps) -> Any:
     found = _at(here, step, upto)
     if found is None:

@@ -85,11 +85,14 @@ class MachineUpdated(Payload):
     """Fields of the machine's state changed; never its phase."""
 
     type: ClassVar[str] = "machine.updated"
+    schema_version: ClassVar[int] = 2
     changes: list[Change]
     #: JSON pointer of an object in ``changes`` → its keys in the order they were written in.
     layout: Layout = Field(default_factory=dict)
     #: Files of the root that the new values name → their SHA-256 in hex, as they were then.
     digests: dict[str, str] = Field(default_factory=dict)
+    #: Dot paths of fields that were taken away.
+    removed: list[str] = Field(default_factory=list)
 
 
 class MachineTransitioned(Payload):

@@ -66,7 +66,7 @@ STAGED: Mapping[str, EventType] = {
 OF_MACHINES: Mapping[str, EventType] = {
     "machine.created": EventType("MachineCreated", 2),
     "machine.imported": EventType("MachineImported"),
-    "machine.updated": EventType("MachineUpdated"),
+    "machine.updated": EventType("MachineUpdated", 2),
     "machine.transitioned": EventType("MachineTransitioned", 2),
     "machine.recorded": EventType("MachineRecorded"),
     "machine.task_changed": EventType("MachineTaskChanged", 2),
@@ -101,6 +101,7 @@ UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("machine.created", 1): _with(earlier={}),
     ("machine.task_changed", 1): _with(earlier={}),
     ("machine.transitioned", 1): _with(earlier={}),
+    ("machine.updated", 1): _with(removed=[]),
     ("outputs.recorded", 1): _with(found=False),
     ("session.started", 1): _with(driven=False, environment=None, report=None),
     ("stage.completed", 1): upcasters.checks_with_findings,

@@ -33,7 +33,9 @@ def _updated(data: Data) -> str:
     changes = data["changes"]
     written = [f"{change['path']} = {_short(change['value'])}" for change in changes[:_LISTED]]
     more = f" and {len(changes) - _LISTED} more" if len(changes) > _LISTED else ""
-    return f"set {', '.join(written)}{more}"
+    gone = data.get("removed") or []
+    parts = [f"set {', '.join(written)}{more}"] if changes else []
+    return "; ".join([*parts, *([f"took away {', '.join(gone)}"] if gone else [])])
 
 
 def _short(value: Any) -> str:

@@ -33,6 +33,12 @@ def keep(root: Root, name: str, found: bytes) -> str:
     return str(kept.relative_to(root.path))
 
 
+def kept_before(root: Root, name: str, sha: str) -> bytes | None:
+    """Return bytes that were kept under ``name``, by their SHA-256 in hex; None where none were."""
+    found = content_of(_place(root, name, sha))
+    return found if found is not None and digest(found) == sha else None
+
+
 def _place(root: Root, name: str, sha: str) -> Path:
     return root.drift / f"{name}.{sha[:16]}"
 

@@ -7,18 +7,21 @@ from itertools import takewhile
 from typing import Any
 
 from lifecycle.machines.errors import InvalidInput
-from lifecycle.machines.machine import Machine
+from lifecycle.machines.machine import Document, Machine
 from lifecycle.machines.path import look
 from lifecycle.machines.payload import MachineUpdated, change_of
 from lifecycle.payload.base import Payload
 from lifecycle.payload.drift import DriftAdopted
 from lifecycle.state.workflow import Drift
 from lifecycle.words.layout import layout_of
-from projections.files.document_diff import FieldDifference, differences
+from projections.files.document_diff import FieldDifference, applied, differences
 from projections.machines.documents import documents, paths
 from service.errors import NotFound
-from service.machines.foreign import decoded, is_field
+from service.machines.foreign import decoded
 from service.machines.service import MachineService
+from service.machines.writers.amounts import Amounts, amounts, leaves, path_of
+from service.machines.writers.walk import is_field
+from service.root.clock import utc_text
 from service.root.within import content_within
 
 
@@ -34,65 +37,86 @@ def waiting(state: Machine, file: str | None, detected: int | None) -> Drift:
     )
 
 
-def changes_of(service: MachineService, state: Machine, drift: Drift) -> dict[str, Any]:
-    """Return the fields that the kept version has otherwise than the log had: path → value.
+def adoption(
+    service: MachineService, state: Machine, drift: Drift, only: Sequence[str] = ()
+) -> list[Payload]:
+    """Return the commands that take a hand edit over, or ``only`` some fields of it.
 
-    One that was taken away is null.
+    The rules may refuse them. Raises `InvalidInput` for a field that was not edited, and what the
+    rules say to a change that only an event of the protocol could make.
     """
-    kept = content_within(service.root.path, drift.kept_as)
-    found = decoded(kept)
+    role = next(role for role, path in paths(state).items() if path == drift.file)
+    found = _kept(service, state, drift)
+    base = documents(service.log.current(drift.base) if drift.base else state)[role]
+    edits = [
+        leaf for one in differences(base, found) if one.kind != "order" for leaf in leaves(one)
+    ]
+    chosen = _chosen({_name(role, one): one for one in edits}, only)
+    wanted = applied(base, found, chosen)
+    now = utc_text(service.clock())
+    known = amounts(service.root.path, state, drift.file, base, wanted, now)
+    commands = [*known.asked, *_updates(role, known, wanted)]
+    return [*commands, DriftAdopted(file=drift.file, detected=drift.version)]
+
+
+def _kept(service: MachineService, state: Machine, drift: Drift) -> Document:
+    """Return the version that was kept; raises `InvalidInput` where there is none to read."""
+    found = decoded(content_within(service.root.path, drift.kept_as))
     if found is None:
         raise InvalidInput(
             f"{drift.kept_as}: there is nothing in it to adopt (missing, or no JSON object); "
             f"`wfctl machine drift {state.id} --revert` goes on with the file as the log has it.",
             kept_as=drift.kept_as,
         )
-    base = service.log.current(drift.base) if drift.base else state
-    role = next(role for role, path in paths(state).items() if path == drift.file)
-    before = documents(base)[role]
-    changed = [one for one in differences(before, found) if one.kind != "order"]
-    reached = dict.fromkeys(_reach(one) for one in changed)
-    return {_name(role, path): look(found, path) for path in reached}
+    return found
 
 
-def _reach(difference: FieldDifference) -> tuple[str, ...]:
-    """Return the path of a field that differs, as far as dot paths lead."""
-    whole = difference.path if difference.stage is None else ("stages",)
-    return tuple(takewhile(is_field, whole)) or whole[:1]
-
-
-def _name(role: str, path: tuple[str, ...]) -> str:
-    is_apart = role == "execution" and path[0] != "tasks"
-    return ".".join(("execution", *path) if is_apart else path)
-
-
-def _chosen(fields: dict[str, Any], only: Sequence[str]) -> dict[str, Any]:
-    """Return the fields that are named, and those below them; all where none is named."""
+def _chosen(edits: dict[str, FieldDifference], only: Sequence[str]) -> list[FieldDifference]:
+    """Return the edits of the fields that are named, and of those below; all where none is."""
     for name in only:
-        if not any(_is_below(path, name) for path in fields):
+        if not any(_is_below(path, name) for path in edits):
             raise InvalidInput(
-                f"{name} is no field that was edited; these were: {', '.join(fields) or 'none'}",
+                f"{name} is no field that was edited; these were: {', '.join(edits) or 'none'}",
                 field=name,
-                edited=list(fields),
+                edited=list(edits),
             )
-    return {k: v for k, v in fields.items() if not only or any(_is_below(k, n) for n in only)}
+    return [one for path, one in edits.items() if not only or any(_is_below(path, n) for n in only)]
 
 
 def _is_below(path: str, name: str) -> bool:
     return path == name or path.startswith(f"{name}.")
 
 
-def adoption(
-    service: MachineService, state: Machine, drift: Drift, only: Sequence[str] = ()
-) -> list[Payload]:
-    """Return the commands that take a hand edit over, or ``only`` some fields of it.
+def _updates(role: str, known: Amounts, found: Document) -> list[Payload]:
+    """Return one update for what no event of the protocol says; raises what the rules said."""
+    changes: dict[str, Any] = {}
+    removed: list[str] = []
+    for one in known.left:
+        refusal = known.refusal(one)
+        if refusal is not None:
+            raise refusal
+        path = _reach(one)
+        if one.kind == "removed" and path == path_of(one):
+            removed.append(_named(role, path))
+        else:
+            changes[_named(role, path)] = look(found, path)
+    if not (changes or removed):
+        return []
+    listed = [change_of(path, value) for path, value in changes.items()]
+    layout = layout_of([change.model_dump(mode="json") for change in listed])
+    return [MachineUpdated(changes=listed, layout=layout, removed=removed)]
 
-    The rules may refuse them. Raises `InvalidInput` for a field that was not edited.
-    """
-    fields = _chosen(changes_of(service, state, drift), only)
-    changes = [change_of(path, value) for path, value in fields.items()]
-    listed = [change.model_dump(mode="json") for change in changes]
-    closing = DriftAdopted(file=drift.file, detected=drift.version)
-    if not changes:
-        return [closing]
-    return [MachineUpdated(changes=changes, layout=layout_of(listed)), closing]
+
+def _reach(difference: FieldDifference) -> tuple[str, ...]:
+    """Return the path of a field that differs, as far as dot paths lead."""
+    whole = path_of(difference)
+    return tuple(takewhile(is_field, whole)) or whole[:1]
+
+
+def _name(role: str, difference: FieldDifference) -> str:
+    return _named(role, path_of(difference))
+
+
+def _named(role: str, path: tuple[str, ...]) -> str:
+    is_apart = role == "execution" and path[0] != "tasks"
+    return ".".join(("execution", *path) if is_apart else path)

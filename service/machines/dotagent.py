@@ -18,7 +18,7 @@ from lifecycle.machines.transition import open_ways
 from lifecycle.payload.base import Payload
 from projections.machines.dotagent import phase as phase_document
 from projections.words.times import passed, utc_seconds
-from service.machines.evidence import look, output_at
+from service.machines.evidence import look, output_at, status_of_output
 from service.machines.foreign import decoded
 
 _WEEK = 7 * 86_400
@@ -201,7 +201,7 @@ def _tasks(root: Path, state: Machine, found: Resumption) -> None:
             found.findings.append(_finding("task_unnamed", message))
             continue
         fact = output_at(root, task.get("output")).since(state.task_earlier.get(id_, {}))
-        status = _status_of(root, fact, known.statuses)
+        status = status_of_output(root, fact, known.statuses)
         if status is None and fact.found:
             message = f"{id_}: {fact.found[0]} was not written to its end; it does not count"
             found.findings.append(_finding("output_torn", message))
@@ -211,17 +211,3 @@ def _tasks(root: Path, state: Machine, found: Resumption) -> None:
         else:
             changes, reason = {"status": status}, "interrupted: its output says so"
         found.commands.append(MachineTaskChanged(task=id_, changes=changes, reason=reason))
-
-
-def _status_of(root: Path, fact: FileFact, statuses: list[str]) -> str | None:
-    """Return the status that a task's output says, ``pre_complete`` where it says none.
-
-    None where there is no output, or the beginning of a JSON object or list alone.
-    """
-    if not fact.found:
-        return None
-    if not fact.valid and (root / fact.found[0]).read_bytes().lstrip()[:1] in (b"{", b"["):
-        return None
-    said = json.loads((root / fact.valid[0]).read_bytes()) if fact.valid else None
-    status = said.get("status") if isinstance(said, dict) else None
-    return status if status in statuses and status != "running" else "pre_complete"

@@ -53,3 +53,17 @@ def is_json(path: Path) -> bool:
         return bool(json.loads(path.read_bytes()))
     except (ValueError, RecursionError):
         return False
+
+
+def status_of_output(root: Path, fact: FileFact, statuses: list[str]) -> str | None:
+    """Return the status that a task's output says, ``pre_complete`` where it says none.
+
+    None where there is no output, or the beginning of a JSON object or list alone.
+    """
+    if not fact.found:
+        return None
+    if not fact.valid and (root / fact.found[0]).read_bytes().lstrip()[:1] in (b"{", b"["):
+        return None
+    said = json.loads((root / fact.valid[0]).read_bytes()) if fact.valid else None
+    status = said.get("status") if isinstance(said, dict) else None
+    return status if status in statuses and status != "running" else "pre_complete"

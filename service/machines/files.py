@@ -6,51 +6,46 @@ somebody else wrote is kept or taken over before anything is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from errno import EBUSY
 from pathlib import Path
 
-from eventstore.errors import EventStoreError
+from eventstore.errors import EventStoreError, WrongExpectedVersion
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.payload import MachineRecorded
 from lifecycle.payload.base import Payload
 from projections.machines.documents import paths, rendered
 from service.errors import FilesBehind, RootBusy
-from service.machines import archive, foreign
+from service.machines import archive
 from service.machines.errors import LockHeld, LockLost
+from service.machines.foreign import drift
 from service.machines.log import MachineLog
 from service.machines.metadata_lock import metadata_lock
+from service.machines.news import Left, Look, News
 from service.machines.place import folder_of, is_writer
 from service.root.below import OutsideRoot
+from service.root.clock import Clock, system_clock
 from service.root.disk import locked, write_over
 from service.root.root import Root
 from service.root.sync import Sync, Synced, digest, read_sync, write_sync
 from service.root.within import content_within, place_within
+from service.writing.stream_writer import StreamWriter
 
 _ROUNDS = 100
-Record = Callable[[Sequence[Payload]], None]
-"""Records what was found, as facts that no rule refuses."""
-
-
-@dataclass(slots=True)
-class Shown:
-    """What the files may have shown since they were last noted, by path: digests."""
-
-    state: Machine | None = None
-    written: dict[str, set[str]] = field(default_factory=dict)
-    detected: dict[str, set[str | None]] = field(default_factory=dict)
 
 
 class MachineFiles:
     """The files of one machine in one root."""
 
-    def __init__(self, root: Root, log: MachineLog, record: Record) -> None:
+    def __init__(
+        self, root: Root, log: MachineLog, writer: StreamWriter, clock: Clock = system_clock
+    ) -> None:
         self.root = root
         self.log = log
-        self._record = record
-        self.sync_file = folder_of(root) / f"{log.machine}.json"
+        self._writer = writer
+        self.look = Look(root, log, clock)
+        self.sync_file = self.look.sync_file
 
     def take_in(self) -> int:
         """Record what others did to the files; return how many events that took."""
@@ -76,21 +71,21 @@ class MachineFiles:
     def _settle(self) -> int:
         recorded = 0
         broken: list[Payload] = []
+        taken: set[bytes] = set()
         for _ in range(_ROUNDS):
             state = self.log.state()
             if state is None or not is_writer(self.root, self.log.store, state):
                 return recorded
             try:
                 with self._own_lock(state, broken):
-                    news = [*broken, *self._news(read_sync(self.sync_file))]
-                    if not news and self._write(state):
+                    found = self.look.contents(state)
+                    news = self.look.news(found, taken)
+                    if not (broken or news.count) and self._write(state, found):
                         return recorded
-            except LockLost:
-                continue  # whoever broke the lock may have written: all is looked at again
-            if news:
-                self._record(news)
-                recorded += len(news)
-                broken.clear()
+                recorded += self._record(news, broken)
+                taken |= {content for path in news.taken if (content := found[path]) is not None}
+            except (LockLost, WrongExpectedVersion):
+                continue  # others may have written, or appended: all is looked at again
         raise OSError(EBUSY, "others keep writing to the files", str(self.root.path))
 
     @contextmanager
@@ -105,36 +100,29 @@ class MachineFiles:
         with metadata_lock((self.root.below(path)).parent, lambda age: broken.append(_broken(age))):
             yield
 
-    def _news(self, sync: Sync) -> list[Payload]:
-        """Return what to record of the files before they are written."""
-        shown = self._shown(min((left.version for left in sync.files.values()), default=0))
-        state = shown.state or self.log.current()
-        news: list[Payload] = []
-        for path, expected in rendered(state).items():
-            found = content_within(self.root.path, path)
-            left = sync.files.get(path)
-            if not _is_ours(shown, path, left, expected, found):
-                base = left.version if left is not None else 0
-                news += foreign.found_in(self.root, state, path, base, expected, found)
-                self._keep_broken(state, path, found)
-        return news
+    def _record(self, news: News, broken: list[Payload]) -> int:
+        """Record what others did; return how many events that took."""
+        head = news.head
+        for path, taken in news.taken.items():
+            self._writer.record_of_file(path, tuple(taken), head)
+            head += len(taken)
+        facts = [*broken, *(self._drift(news, one) for one in news.left)]
+        if facts:
+            self._writer.record_found(facts)
+            broken.clear()
+        return head - news.head + len(facts)
 
-    def _shown(self, after: int) -> Shown:
-        shown = Shown()
-        for event, state in self.log.steps(after):
-            for path, content in rendered(state).items():
-                shown.written.setdefault(path, set()).add(digest(content))
-            if event.type == "drift.detected":
-                known = shown.detected.setdefault(event.data["file"], set())
-                known.add(event.data["found_sha256"])
-            shown.state = state
-        return shown
+    def _drift(self, news: News, left: Left) -> Payload:
+        """Keep a foreign version, in the protocol's own archive too."""
+        known = drift(self.root, news.state, left.path, left.base, left.found, left.known)
+        self._keep_broken(news.state, left.path, left.found)
+        return known
 
-    def _write(self, state: Machine) -> bool:
-        """Write what is not as it should be; False where others wrote in between."""
+    def _write(self, state: Machine, contents: Mapping[str, bytes | None]) -> bool:
+        """Write what is not as it should be; False where others wrote since it was looked at."""
         sync = read_sync(self.sync_file)
         for path, content in rendered(state).items():
-            found = content_within(self.root.path, path)
+            found = contents[path]
             if found != content and not self._write_over(path, content, found):
                 return False
             sync = sync.having(
@@ -189,15 +177,3 @@ class MachineFiles:
 
 def _broken(age: float) -> Payload:
     return MachineRecorded(name="lock.broken", data={"age_seconds": round(age)})
-
-
-def _is_ours(
-    shown: Shown, path: str, left: Synced | None, expected: bytes, found: bytes | None
-) -> bool:
-    if found is None:
-        return left is None or None in shown.detected.get(path, set())
-    sha = digest(found)
-    if left is not None and left.sha256 == sha:
-        return True
-    known = shown.written.get(path, set()) | shown.detected.get(path, set())
-    return found == expected or sha in known

@@ -60,7 +60,8 @@ def warnings(root: Root, log: MachineLog, state: Machine) -> list[str]:
     texts = {
         "missing": "is missing; the next write command writes it anew",
         "behind": "is behind the log; the next write command brings it up to date",
-        "changed": "was changed by somebody else; the next write command keeps and records it",
+        "changed": "was changed by somebody else; the next write command takes over what the rules "
+        "allow, and keeps the rest",
     }
     now = [f"{one.file} {texts[one.kind]}" for one in differences(root, log, state)]
     kept = [

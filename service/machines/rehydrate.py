@@ -52,7 +52,8 @@ def resume_phases(
     What is repaired is recorded, but for a dry run, which only says it. Raises `UnsafeResume`
     where what is there contradicts itself, unless a person said to ``go_on``.
     """
-    state = service.state()
+    # What executors wrote is taken over before anything is mended for want of it.
+    state = service.files.look.foreseen().state
     on_disk = content_within(service.root.path, paths(state)["phase"])
     first = _look(service, state, on_disk)
     if first.unsafe and not (go_on or options.dry_run):
@@ -60,7 +61,7 @@ def resume_phases(
     if options.dry_run:
         return first, []
     service.files.bring_up_to_date()
-    found, done = first, []
+    found, done = _look(service, service.state(), None), list[MachineOutcome]()
     for _ in range(_ROUNDS):
         if not found.commands:
             break

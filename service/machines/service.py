@@ -17,19 +17,14 @@ from lifecycle.machines.definition import trusted
 from lifecycle.machines.errors import MachineError, StateNotFound
 from lifecycle.machines.guard import FileFact
 from lifecycle.machines.machine import Machine
-from lifecycle.machines.payload import (
-    MachineCreated,
-    MachineRecorded,
-    MachineTaskChanged,
-    MachineUpdated,
-)
+from lifecycle.machines.payload import MachineCreated
 from lifecycle.payload.base import Payload
 from lifecycle.rules.recordable import require_recordable
 from projections.machines.next_actions import machine_actions
 from service.errors import FilesBehind, RootElsewhere
-from service.machines import artifacts
+from service.machines.completing import completed
 from service.machines.errors import VersionConflict
-from service.machines.evidence import look, output_at
+from service.machines.evidence import look
 from service.machines.files import MachineFiles
 from service.machines.log import MachineLog, machines_in
 from service.machines.place import first_event
@@ -77,7 +72,7 @@ class MachineService:
         self.actor = actor
         self.clock = clock
         self._writer = StreamWriter(log.store, log.stream, actor, clock)
-        self.files = MachineFiles(root, log, self._writer.record_found)
+        self.files = MachineFiles(root, log, self._writer, clock)
 
     def state(self) -> Machine:
         """Return the state now; raises `StateNotFound`."""
@@ -188,44 +183,15 @@ class MachineService:
             if state is None and command.type not in _BEGIN:
                 raise StateNotFound(self.log.machine, list(machines_in(self.log.store)))
             files = self._evidence_for(state, command)
-            decided = decide(state, self._completed(command, state), at, files)
+            decided = decide(
+                state, completed(self.root.path, self.actor.name, command, state), at, files
+            )
             state = after(state, decided, at) if decided else state
             planned += decided
         if state is None:
             raise StateNotFound(self.log.machine, [])
         require_recordable(planned, before, state)
         return tuple(planned), state
-
-    def _completed(self, command: Payload, state: Machine | None) -> Payload:
-        """Return a command with what only this side of the rules knows."""
-        if isinstance(command, MachineUpdated):
-            found = artifacts.digests(self.root.path, command)
-            return command.model_copy(update={"digests": found}) if found else command
-        if isinstance(command, MachineRecorded) and state is not None:
-            return self._with_agent(command, state)
-        if isinstance(command, MachineTaskChanged) and state is not None:
-            return self._with_earlier_output(command, state)
-        return command
-
-    def _with_earlier_output(
-        self, command: MachineTaskChanged, state: Machine
-    ) -> MachineTaskChanged:
-        """A task that begins to run: what lies at its output's place already is not its own."""
-        tasks = state.definition.tasks
-        if tasks is None or command.changes.get("status") != tasks.running:
-            return command
-        named = command.changes.get("output", (state.task(command.task) or {}).get("output"))
-        marks = output_at(self.root.path, named).marks
-        return command.model_copy(update={"earlier": dict(marks)})
-
-    def _with_agent(self, command: MachineRecorded, state: Machine) -> MachineRecorded:
-        """Who starts a phase that is nobody's by its definition is its agent."""
-        kind = state.definition.events.get(command.name)
-        if kind is None or not kind.starts or state.is_final or "agent" in command.data:
-            return command
-        if "agent" not in kind.data or state.definition.phases[state.phase].agent is not None:
-            return command
-        return command.model_copy(update={"data": {**command.data, "agent": self.actor.name}})
 
     def _append(
         self, head: int, events: list[NewEvent], due: MachineOutcome, claim: Claim

@@ -140,6 +140,16 @@ class StreamWriter:
         events = finder.new_events(planned, [None] * len(facts), claim.command_id)
         self.store.append(self.stream, events, expected=Expected.STREAM_EXISTS, claim=claim)
 
+    def record_of_file(self, file: str, taken: Planned, head: int) -> None:
+        """Record what others wrote into a file, as decided on version ``head``, by the file's name.
+
+        Who wrote it nobody knows. Raises `WrongExpectedVersion` where somebody was quicker.
+        """
+        claim = self.claim([payload for payload, _ in taken], PLAIN)
+        finder = replace(self, actor=Actor("import", file))
+        events = finder.new_events(taken, [None] * len(taken), claim.command_id)
+        self.store.append(self.stream, events, expected=head, claim=claim)
+
     def record_refusal(self, commands: Sequence[Payload], refusal: LifecycleError) -> None:
         """Keep a refusal for audit; it is no event."""
         self.store.record_refusal(

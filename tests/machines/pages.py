@@ -20,8 +20,9 @@ phase. Loops are counted by the log; past their limit the machine goes to the ph
 so. Any phase that is not final leads to `cancelled`. In a phase where a person
 decides (`person: decides`) each way out that no loop counts takes an approval, with a proof of
 consent, as an amendment does ([consent.md](../trust/consent.md)); where a person advises
-(`person: advises`) nothing holds the work up. The files are projections: a hand edit is
-kept and recorded, and waits for `wfctl machine drift`.
+(`person: advises`) nothing holds the work up. The files are projections. What agents write into
+those of dotagent and conductor themselves, as their protocols say, is recorded as the events that
+it amounts to, if the rules allow them; any other edit is kept, and waits for `wfctl machine drift`.
 
 A definition of your own is a JSON, YAML or TOML file: [every key, guard and shape of
 it](machine-definitions.md), with an example. It is checked whole when it is loaded, and stays with

@@ -175,8 +175,8 @@ def test_the_loop_is_not_written_over(track: MachinePlace) -> None:
     track.refused("RESERVED_FIELD", 5, "update", "old", "loop_state=null")
 
 
-def test_what_others_write_into_the_loop_is_drift(track: MachinePlace) -> None:
-    """The engine's part is written by the engine; the edit is kept."""
+def test_a_step_that_cannot_be_is_drift(track: MachinePlace) -> None:
+    """Given a file that skips steps, then it is kept, and refused by the rule of the way."""
     shown = track.json(FILE)
     shown["loop_state"]["current_step"] = "COMPLETE"
     track.write(FILE, shown)
@@ -185,7 +185,8 @@ def test_what_others_write_into_the_loop_is_drift(track: MachinePlace) -> None:
     answer = track.call("drift", "auth")
     assert answer.code == 7
     assert answer.data["changes"][0]["differences"][0]["path"] == ["loop_state", "current_step"]
-    track.refused("RESERVED_FIELD", 5, "drift", "auth", "--adopt")
+    data = track.refused("INVALID_TRANSITION", 5, "drift", "auth", "--adopt")
+    assert data["validTargets"] == ["EVALUATE_PLAN", "cancelled"]
     track.done("drift", "auth", "--revert")
     assert track.call("drift", "auth").code == 0
 

@@ -349,7 +349,7 @@ def test_some_fields_of_a_hand_edit_can_be_adopted(place: MachinePlace) -> None:
     line = ("drift", "login", "--adopt", "--field")
     assert place.refused("INVALID_INPUT", 2, *line, "track")["edited"]
     place.done(*line, "artifacts")
-    assert place.json(STATE)["artifacts"] == {"design": "by-hand.md", "plan": None}
+    assert place.json(STATE)["artifacts"] == {"design": "by-hand.md"}
     assert place.phase("login") == "ideate"
 
 
@@ -360,7 +360,7 @@ def test_a_hand_edit_inside_of_the_loop_is_refused_by_its_own_name(place: Machin
     edited = place.json(file)
     edited["loop_state"]["next_task"] = "2.1"
     place.write(file, edited)
-    place.done("drift", "auth", "--adopt")
+    place.done("checkpoint", "auth", "--summary", "went on")
     assert place.json(file)["loop_state"]["next_task"] == "2.1"
     edited = place.json(file)
     edited["loop_state"]["fix_cycle_count"] = 7

@@ -12,10 +12,13 @@ from cli.commands.machine.workspace import acting, looking
 from cli.frame.exit_codes import FINDINGS
 from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
 from lifecycle.machines.errors import InvalidInput
+from lifecycle.machines.machine import Machine
 from lifecycle.payload.drift import DriftReverted
+from projections.machines.history import message
 from service.machines.adoption import adoption, waiting
-from service.machines.foreign import fields_of
+from service.machines.foreign import told
 from service.machines.inspection import differences
+from service.machines.news import Look
 
 
 def drift(
@@ -64,21 +67,30 @@ def _show(context: typer.Context, machine: str, file: str | None) -> None:
         state = log.current()
         events = {e.version: e.data for e in log.store.read(log.stream)}
         kept = [{**events[one.version], "detected": one.version} for one in state.drifts]
-        now: list[dict[str, Any]] = [
-            {
-                "file": one.file,
-                "kind": one.kind,
-                "detected": None,
-                "differences": fields_of(one.expected, one.found),
-            }
-            for one in differences(machines.root, log, state)
-            if one.kind != "behind"
-        ]
-        found = [one for one in (*kept, *now) if file in (None, one["file"])]
+        look = Look(machines.root, log)
+        found = [one for one in (*kept, *_now(look, state)) if file in (None, one["file"])]
         text = "\n".join(map(_line, found)) or "no hand edit waits for a decision"
         machines.output.result({"changes": found}, lambda: text, state)
     if found:
         raise typer.Exit(FINDINGS)
+
+
+def _now(look: Look, state: Machine) -> list[dict[str, Any]]:
+    """Return what nobody recorded yet: what the next write takes over, and what it keeps."""
+    changed = [one for one in differences(look.root, look.log, state) if one.kind != "behind"]
+    ahead = look.foreseen() if changed else None
+    becomes = [message(p.type, p.model_dump(mode="json")) for p in ahead.taken] if ahead else []
+    left = {one.path: told(one.known) for one in ahead.left if one.known} if ahead else {}
+    return [
+        {
+            "file": one.file,
+            "kind": one.kind,
+            "detected": None,
+            "differences": left.get(one.file, []),
+            "becomes": becomes,
+        }
+        for one in changed
+    ]
 
 
 def _line(change: dict[str, Any]) -> str:
@@ -86,5 +98,7 @@ def _line(change: dict[str, Any]) -> str:
     lines = [f"{change['file']}: {change['kind']} ({where})"]
     for one in change["differences"]:
         old, new = json.dumps(one["old"]), json.dumps(one["new"])
-        lines.append(f"  {'.'.join(map(str, one['path']))}: {old} -> {new}")
+        rule = f"  ({one['rule']})" if one.get("rule") else ""
+        lines.append(f"  {'.'.join(map(str, one['path']))}: {old} -> {new}{rule}")
+    lines += [f"  the next write records: {one}" for one in change.get("becomes", [])]
     return "\n".join(lines)

@@ -1,0 +1,140 @@
+"""What others did to a machine's files since they were written: looked at, nothing recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass, field, replace
+
+from lifecycle.machines.machine import Machine
+from lifecycle.payload.base import Payload
+from projections.machines.documents import rendered
+from service.machines.foreign import found_in
+from service.machines.log import MachineLog
+from service.machines.place import folder_of, is_writer
+from service.machines.writers.amounts import Amounts
+from service.root.clock import Clock, system_clock, utc_text
+from service.root.root import Root
+from service.root.sync import Synced, digest, read_sync
+from service.root.within import content_within
+
+
+@dataclass(slots=True)
+class Shown:
+    """What the files may have shown since they were last noted, by path: digests."""
+
+    state: Machine | None = None
+    written: dict[str, set[str]] = field(default_factory=dict)
+    detected: dict[str, set[str | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A foreign version of a file that is not taken over, or not all of it."""
+
+    path: str
+    found: bytes | None
+    base: int
+    known: Amounts | None
+
+
+@dataclass(slots=True)
+class News:
+    """What others did to the files: by file the events that it amounts to, and what is left."""
+
+    state: Machine
+    head: int = 0
+    taken: dict[str, list[tuple[Payload, str]]] = field(default_factory=dict)
+    left: list[Left] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """How many files there is something to record of."""
+        return len(self.taken) + len(self.left)
+
+    def add(self, path: str, found: bytes | None, base: int, known: Amounts | None) -> None:
+        """Take in what one file amounts to."""
+        if known is None or known.left:
+            self.left.append(Left(path, found, base, known))
+        if known is not None and known.taken:
+            self.taken[path] = known.taken
+            self.state = known.state
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """The machine as the next write would find it, what that would record, and what is left."""
+
+    state: Machine
+    taken: list[Payload] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
+
+
+class Look:
+    """Looks at the files of one machine in one root."""
+
+    def __init__(self, root: Root, log: MachineLog, clock: Clock = system_clock) -> None:
+        self.root = root
+        self.log = log
+        self._clock = clock
+        self.sync_file = folder_of(root) / f"{log.machine}.json"
+
+    def contents(self, state: Machine) -> dict[str, bytes | None]:
+        """Return what each of the files holds now."""
+        return {path: content_within(self.root.path, path) for path in rendered(state)}
+
+    def news(
+        self, contents: dict[str, bytes | None], taken: Container[bytes] = frozenset()
+    ) -> News:
+        """Return what to record of the files before they are written.
+
+        ``taken`` are versions of files of which nothing more is taken over.
+        """
+        sync = read_sync(self.sync_file)
+        shown = self._shown(min((left.version for left in sync.files.values()), default=0))
+        news = News(shown.state or self.log.current())
+        news.head = news.state.head
+        now = utc_text(self._clock())
+        # A phase may ask for its tasks, and their file comes last.
+        for path, found in reversed(contents.items()):
+            left = sync.files.get(path)
+            if not _is_ours(shown, path, left, rendered(news.state)[path], found):
+                known = found_in(self.root, self.log, news.state, path, left, found, now)
+                if known is not None and found in taken:
+                    known = replace(known, state=news.state, taken=[])
+                news.add(path, found, left.version if left is not None else 0, known)
+        return news
+
+    def foreseen(self) -> Foreseen:
+        """Return what the next write would make of the files, without recording anything."""
+        state = self.log.current()
+        if not is_writer(self.root, self.log.store, state):
+            return Foreseen(state)
+        news = self.news(self.contents(state))
+        taken = [payload for listed in news.taken.values() for payload, _ in listed]
+        # What a caller expects is a version of the log.
+        ahead = news.state.draft()
+        ahead.head = state.head
+        return Foreseen(ahead if taken else state, taken, news.left)
+
+    def _shown(self, after: int) -> Shown:
+        shown = Shown()
+        for event, state in self.log.steps(after):
+            for path, content in rendered(state).items():
+                shown.written.setdefault(path, set()).add(digest(content))
+            if event.type == "drift.detected":
+                known = shown.detected.setdefault(event.data["file"], set())
+                known.add(event.data["found_sha256"])
+            shown.state = state
+        return shown
+
+
+def _is_ours(
+    shown: Shown, path: str, left: Synced | None, expected: bytes, found: bytes | None
+) -> bool:
+    if found is None:
+        return left is None or None in shown.detected.get(path, set())
+    sha = digest(found)
+    if left is not None and left.sha256 == sha:
+        return True
+    known = shown.written.get(path, set()) | shown.detected.get(path, set())
+    return found == expected or sha in known

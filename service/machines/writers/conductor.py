@@ -1,0 +1,215 @@
+"""A track's ``metadata.json`` as its agents write it: steps that began, went on and passed.
+
+Source: the checkpoint protocol of conductor, and what its agents are told to write at the start,
+in the course and at the end of a step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lifecycle.machines.machine import Document
+from lifecycle.machines.path import look, merged
+from lifecycle.machines.payload import MachineRecorded, MachineTransitioned
+from lifecycle.machines.transition import open_ways
+from projections.machines import conductor as shown
+from service.machines.evidence import look as look_at
+from service.machines.writers.walk import Path_, Walk, is_recordable, same
+
+OWN, CHECKPOINTS = shown.OWN, "checkpoints"
+#: Fields of a checkpoint that follow from the events.
+OF_VISIT = frozenset({"status", "started_at", "completed_at", "last_updated", "history"})
+#: Names that the protocol's own writers have for a step.
+ALIASES = {"PARALLEL_EXECUTE": "EXECUTE"}
+#: Parts of the loop that the engine keeps; all else in it is others' own.
+_ENGINE = frozenset(
+    {
+        *("current_step", "step_status", "step_started_at"),
+        *("fix_cycle_count", "max_fix_cycles", CHECKPOINTS),
+    }
+)
+_WHEN = {"IN_PROGRESS": "started_at"}
+
+
+def take_in(walk: Walk) -> None:
+    """Take the machine on to where the file says that the track is."""
+    _fields_of_others(walk)
+    target = aliased(_loop(walk).get("current_step"))
+    for _ in walk.state.definition.phases:
+        _step(walk)
+        if not walk.changed(OWN, "current_step") or walk.state.phase == target:
+            break
+        if walk.refused or not _goes_on(walk, target):
+            break
+    _other_checkpoints(walk)
+
+
+def aliased(step: Any) -> Any:
+    """Return the step that a name stands for."""
+    return ALIASES.get(step, step) if isinstance(step, str) else step
+
+
+def _loop(walk: Walk) -> Document:
+    found = walk.found.get(OWN)
+    return found if isinstance(found, dict) else {}
+
+
+def _listed(walk: Walk) -> Document:
+    found = _loop(walk).get(CHECKPOINTS)
+    return found if isinstance(found, dict) else {}
+
+
+def _key(walk: Walk, step: str) -> str:
+    """Return the name under which the file has the checkpoint of a step."""
+    others = [name for name, meant in ALIASES.items() if meant == step and name in _listed(walk)]
+    return others[0] if others and step not in _listed(walk) else step
+
+
+def _checkpoint(walk: Walk, step: str) -> Document:
+    found = _listed(walk).get(_key(walk, step))
+    return found if isinstance(found, dict) else {}
+
+
+def _field(walk: Walk, step: str, name: str) -> Path_:
+    """Return where the file has a field of the checkpoint of a step."""
+    return (OWN, CHECKPOINTS, _key(walk, step), name)
+
+
+def _fields_of_others(walk: Walk) -> None:
+    """Take over what others keep beside the loop and in it."""
+    held = shown.recorded_blockers(walk.state)
+    changes: dict[Path_, Any] = {}
+    for key, value in walk.found.items():
+        if key not in (OWN, "track_id") and walk.changed(key):
+            changes[(key,)] = without(value, held) if key == "blockers" else value
+    for key, value in _loop(walk).items():
+        if key not in _ENGINE and walk.changed(OWN, key):
+            changes[OWN, key] = value
+    known = shown.metadata(walk.state)
+    walk.fields({p: v for p, v in changes.items() if without(look(known, p), held) != v})
+
+
+def without(value: Any, held: list[Document]) -> Any:
+    """Return blockers without those that the log itself says."""
+    return [one for one in value if one not in held] if isinstance(value, list) else value
+
+
+def _step(walk: Walk) -> None:
+    """Record what the file says of the step that the track is in."""
+    step = walk.state.phase
+    wanted, path = _wanted(walk, step)
+    began_again = wanted == walk.state.status == "IN_PROGRESS" and _is_later(
+        walk, step, "started_at"
+    )
+    names = ["step.started"] if began_again else walk.route(wanted, path)
+    data = _data(walk, step)
+    if names is None:
+        return
+    is_alive = data or _is_later(walk, step, "last_updated")
+    if not names and walk.state.status == "IN_PROGRESS" and is_alive:
+        names = ["step.progressed"]
+    for number, name in enumerate(names, 1):
+        told = data if number == len(names) else {}
+        at = _time(walk, step, name)
+        command = MachineRecorded(name=name, data=_sound(walk, name, told))
+        if not walk.tries(command, path, at):
+            return
+
+
+def _is_later(walk: Walk, step: str, name: str) -> bool:
+    """Whether the file gives a time of the step that is after all that the log has."""
+    said = _checkpoint(walk, step).get(name)
+    return walk.changed(*_field(walk, step, name)) and (walk.time(said) or "") > walk.since
+
+
+def _wanted(walk: Walk, step: str) -> tuple[Any, Path_]:
+    """Return the status that the file gives the step, and which field of it says so."""
+    own, whole = _field(walk, step, "status"), (OWN, "step_status")
+    said: dict[Path_, Any] = {}
+    if walk.changed(*own):
+        said[own] = _checkpoint(walk, step).get("status")
+    if walk.changed(*whole) and aliased(_loop(walk).get("current_step")) == step:
+        said[whole] = _loop(walk).get("step_status")
+    if len(set(map(repr, said.values()))) > 1:
+        first, second = said.values()
+        walk.refuses(own, first, f"step_status says {second!s:.40}")
+        return walk.state.status, own
+    path = next(iter(said), own)
+    return said.get(path, walk.state.status), path
+
+
+def _data(walk: Walk, step: str) -> Document:
+    """Return what is new in the step's checkpoint, as far as the log can hold it."""
+    visit = walk.state.visits.get(step)
+    known = visit.data if visit is not None else {}
+    return {
+        key: value
+        for key, value in _checkpoint(walk, step).items()
+        if key not in OF_VISIT and walk.changed(*_field(walk, step, key)) and is_recordable(value)
+        if key not in known or not same(merged(known[key], value), known[key])
+    }
+
+
+def _sound(walk: Walk, name: str, data: Document) -> Document:
+    """Give an event that must say why the words that its writer has for that."""
+    kind = walk.state.definition.events[name]
+    if "notes" not in kind.required or data.get("notes"):
+        return data
+    items = data.get("failure_items")
+    listed = "; ".join(map(str, items)) if isinstance(items, list) else ""
+    return {**data, "notes": listed or f"{kind.status} in {walk.file}, which does not say why"}
+
+
+def _time(walk: Walk, step: str, name: str) -> str | None:
+    kind = walk.state.definition.events[name]
+    field = _WHEN.get(kind.status or "", "completed_at" if kind.status else "last_updated")
+    path = _field(walk, step, field)
+    said = _checkpoint(walk, step).get(field) if walk.changed(*path) else None
+    return walk.time(said)
+
+
+def _goes_on(walk: Walk, target: Any) -> bool:
+    """Take the way that the file went: to its step, else the only one that is open."""
+    state = walk.state
+    path = (OWN, "current_step")
+    ways = [way.to for way in state.definition.ways(state.phase)] if not state.is_final else []
+    if target not in ways:
+        evidence = look_at(walk.root, state.definition.files_from_here(state.phase)) if ways else {}
+        ways = [way.to for way in open_ways(state, evidence)]
+        if len(ways) != 1 or target not in state.definition.phases:
+            walk.refuses(path, target, "no way that is open leads there")
+            return False
+        target = ways[0]
+    if target == "BUSINESS_SYNC" and _asks_for_sync(walk):
+        walk.fields({("business_sync_required",): True})
+    return walk.tries(MachineTransitioned(to=target), path) and walk.state.phase == target
+
+
+def _asks_for_sync(walk: Walk) -> bool:
+    said = _checkpoint(walk, "EVALUATE_EXECUTION").get("business_sync_required")
+    return said is True and walk.state.document.get("business_sync_required") is None
+
+
+def _other_checkpoints(walk: Walk) -> None:
+    """Take over what others keep in checkpoints of steps that are not in hand."""
+    changes: dict[Path_, Any] = {}
+    for step, checkpoint in _listed(walk).items():
+        kept = _kept(walk, step, checkpoint if isinstance(checkpoint, dict) else {})
+        changes |= {(OWN, CHECKPOINTS, step, key): value for key, value in kept.items()}
+    present = shown.metadata(walk.state)
+    walk.fields({path: v for path, v in changes.items() if look(present, path) != v})
+
+
+def _kept(walk: Walk, step: str, checkpoint: Document) -> Document:
+    """Return what of a checkpoint is others' own: all of a step that the track has not come to."""
+    new = {k: v for k, v in checkpoint.items() if walk.changed(OWN, CHECKPOINTS, step, k)}
+    if step not in walk.state.definition.phases:
+        return new
+    visit = walk.state.visits.get(step)
+    is_here = visit is not None and (visit.has_begun or bool(visit.went))
+    known = {name for kind in walk.state.definition.events.values() for name in kind.data}
+    left = {k: v for k, v in new.items() if k not in OF_VISIT and not (is_here and k in known)}
+    if visit is not None:
+        left = {key: value for key, value in left.items() if visit.data.get(key) != value}
+    is_open = not is_here and new.get("status") == "NOT_STARTED"
+    return {**left, "status": "NOT_STARTED"} if is_open else left
