@@ -146,14 +146,32 @@ class MachineFiles:
             self.sync_file.parent.mkdir(exist_ok=True)
             write_sync(self.sync_file, new)
 
-    def _archive(self, state: Machine) -> None:
-        """Keep a workflow that ended, where the protocol has an archive."""
+    def archive_place(self, state: Machine, at: str) -> str | None:
+        """Return the folder that keeps what ends at a time, relative to the root, None for none."""
         place = paths(state).get("archive")
-        if place is not None and state.is_final:
-            ended = {Path(path).name: content for path, content in rendered(state).items()}
+        return f"{place}/{state.id}_{archive.stamp(at)}" if place is not None else None
+
+    def archive_as_it_is(self, state: Machine, at: str) -> None:
+        """Keep the files as the log has them, where the protocol has an archive."""
+        place = paths(state).get("archive")
+        if place is not None:
+            files = {Path(path).name: content for path, content in rendered(state).items()}
+            archive.keep(self.root.below(place), self._notes, state.id, at, files)
+
+    def _archive(self, state: Machine) -> None:
+        """Keep a workflow that ended; one that was given up as it was before."""
+        if state.is_final and paths(state).get("archive") is not None:
             move = state.last_move  # none where it was taken over as it had ended
             at = move.at if move is not None else state.created
-            archive.keep(self.root.below(place), self._notes, state.id, at, ended)
+            self.archive_as_it_is(self._before_the_end(state), at)
+
+    def _before_the_end(self, state: Machine) -> Machine:
+        if state.cancelled_at is None:
+            return state
+        events = self.log.store.read(self.log.stream)
+        ends = [event.version for event in events if event.type == "machine.cancelled"]
+        before = self.log.state(ends[0] - 1) if ends and ends[0] > 1 else None
+        return before if before is not None else state
 
     def _keep_broken(self, state: Machine, path: str, found: bytes | None) -> None:
         """Keep a file that others broke in the protocol's own archive too."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
 from lifecycle.machines.errors import UnsafeResume
 from lifecycle.machines.machine import Machine
+from lifecycle.machines.payload import MachineCancelled
 from projections.machines.documents import paths
 from service.machines import artifacts, conductor, dotagent, git
 from service.machines.inspection import differences
@@ -72,6 +74,26 @@ def resume_phases(
     first.todo = found.todo or found.messages[:1]
     first.commands = [p for outcome in done for p in outcome.planned]
     return first, done
+
+
+def start_fresh(
+    service: MachineService, options: WriteOptions, say: Callable[[str], None]
+) -> tuple[MachineOutcome, str | None]:
+    """Archive a machine as it is, then give it up; ``say`` is told before anything is done.
+
+    Returns where it was archived, relative to the root; None where its protocol has no archive.
+    """
+    at = utc_text(service.clock())
+    state = service.files.look.foreseen().state
+    where = service.files.archive_place(state, at)
+    if not (state.is_final or options.dry_run):
+        status = f", {state.status}" if state.status is not None else ""
+        kept = f"archived as it is in {where}, then" if where is not None else "kept in the log and"
+        say(f"{state.id} (in {state.phase}{status}) is {kept} given up")
+        service.files.bring_up_to_date()
+        service.files.archive_as_it_is(service.state(), at)
+    command = MachineCancelled(reason="declined to resume")
+    return service.handle(command, options=replace(options, occurred_at=at)), where
 
 
 def _look(service: MachineService, state: Machine, on_disk: bytes | None) -> dotagent.Resumption:

@@ -154,10 +154,17 @@ def test_scenario_4_an_ancient_state(place: MachinePlace) -> None:
     resume = place.done("rehydrate", "wf-9")["resume"]
     assert [one["check"] for one in resume["findings"]] == ["old_state"]
     assert resume["resumed"] is True
-    fresh = place.done("rehydrate", "wf-9", "--start-fresh")
-    assert fresh["phase"] == "cancelled"
+    before = place.json("memory/state/phase.json")
+    answer = place.call("rehydrate", "wf-9", "--start-fresh")
+    assert answer.data["phase"] == "cancelled"
     (kept,) = (place.path / ARCHIVE).iterdir()
+    assert answer.data["archived"] == f"{ARCHIVE}/{kept.name}"
     assert kept.name.startswith("wf-9_")
+    assert answer.data["archived"] in answer.err
+    now = place.json(f"{ARCHIVE}/{kept.name}/phase.json")
+    same = ("current_phase", "phase_status", "started_at", "completed_phases")
+    assert [now[key] for key in same] == [before[key] for key in same]
+    assert "cancelled_at" not in now
     assert sorted(path.name for path in kept.iterdir()) == ["execution.json", "phase.json"]
 
 

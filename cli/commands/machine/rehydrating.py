@@ -12,16 +12,17 @@ from cli.commands.machine.output import ANSWER, MachineOutput
 from cli.commands.machine.reads import looked_at
 from cli.commands.machine.workspace import acting, looking
 from cli.frame.options import CommandId, DryRun, write_options
+from cli.terminal.output import say
 from eventstore.store import EventStore
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
-from lifecycle.machines.payload import MachineCancelled
 from projections.machines.briefing import BOUND, LEAST, briefing, changed_in
 from projections.machines.history import message
 from service.machines import evidence
 from service.machines.log import MachineLog
 from service.machines.news import Look
 from service.machines.rehydrate import drift_of, resume_phases, track_resumption
+from service.machines.rehydrate import start_fresh as fresh_start
 from service.machines.service import MachineService
 from service.root.clock import system_clock, utc_text
 from service.root.root import Root
@@ -73,8 +74,8 @@ def rehydrate(
             return
     with acting(context, machine, dry_run) as (service, output):
         if start_fresh:
-            command = MachineCancelled(reason="declined to resume")
-            output.told(service, service.handle(command, options=options), options)
+            outcome, where = fresh_start(service, options, say)
+            output.told(service, outcome, options, archived=where)
         else:
             if go_on:
                 check_person(service.actor, f"--go-on of {machine}")
