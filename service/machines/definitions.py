@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from importlib.resources import files
+from pathlib import Path
 
 from lifecycle.machines.definition import Definition
 from lifecycle.machines.errors import InvalidDefinition, InvalidInput
 from lifecycle.machines.soundness import load
+from service.root.below import OutsideRoot
+from service.root.within import content_within
 
 #: The shipped definitions, in the order in which they are shown.
 SHIPPED = ("feature", "debug", "refactor", "oneshot", "dotagent", "conductor")
+
+
+#: Where a repository of conductor tracks keeps its settings, and the field of a track's own limit.
+_CONFIG, _LIMIT = "conductor/config.json", "loop_state.max_fix_cycles"
 
 
 def shipped(name: str) -> Definition:
@@ -24,6 +32,28 @@ def shipped(name: str) -> Definition:
         )
     source = files("lifecycle.machines") / "definitions" / f"{name}.yaml"
     return load(decoded(source.read_text("utf-8")), name)
+
+
+def limited(definition: Definition, root: Path) -> Definition:
+    """Return a definition with the limit that the repository at ``root`` has of its own."""
+    own = _own_limit(root) if definition.protocol == "conductor" else None
+    if own is None:
+        return definition
+    loops = {
+        name: loop.model_copy(update={"limit": own}) if loop.limit_from == _LIMIT else loop
+        for name, loop in definition.loops.items()
+    }
+    return definition.model_copy(update={"loops": loops})
+
+
+def _own_limit(root: Path) -> int | None:
+    try:
+        found = json.loads(content_within(root, _CONFIG) or b"{}")
+    except (OSError, ValueError, RecursionError, OutsideRoot):
+        return None
+    limit = found.get("max_fix_cycles") if isinstance(found, dict) else None
+    usable = isinstance(limit, int) and not isinstance(limit, bool) and 1 <= limit <= 1_000
+    return limit if usable else None
 
 
 def from_file(source: str) -> Definition:

@@ -60,9 +60,14 @@ def _messages(state: Machine) -> list[str]:
     return [
         f"Detected interrupted workflow: {state.id}",
         f"Resuming workflow {state.id} from {state.phase} phase",
-        f"Last activity: {utc_seconds(state.updated)}",
+        f"Last activity: {utc_seconds(_last_activity(state))}",
         f"Completed: {', '.join(completed) or 'none'}",
     ]
+
+
+def _last_activity(state: Machine) -> str:
+    """Return when anything was done last: of what was just taken over, when its file says."""
+    return (state.visit.updated_at if state.head == 1 else None) or state.updated
 
 
 def _validated(

@@ -22,7 +22,7 @@ from service.machines.errors import LockHeld, LockLost
 from service.machines.foreign import drift
 from service.machines.log import MachineLog
 from service.machines.metadata_lock import metadata_lock
-from service.machines.news import Left, Look, News
+from service.machines.news import Left, Look, News, is_as_imported
 from service.machines.place import folder_of, is_writer
 from service.root.below import OutsideRoot
 from service.root.clock import Clock, system_clock
@@ -123,6 +123,8 @@ class MachineFiles:
         sync = read_sync(self.sync_file)
         for path, content in rendered(state).items():
             found = contents[path]
+            if is_as_imported(state, sync.files.get(path), found):
+                continue
             if found != content and not self._write_over(path, content, found):
                 return False
             sync = sync.having(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from lifecycle.machines.machine import Machine
 from projections.machines.documents import rendered
 from service.errors import NoRoot
 from service.files.drift import keep
+from service.machines.foreign import kept_name
 from service.machines.log import MachineLog
 from service.machines.place import folder_of, rivals
 from service.machines.service import MachineOutcome, MachineService
@@ -46,10 +47,12 @@ def begin(service: MachineService, outcome: MachineOutcome) -> MachineOutcome:
     return outcome
 
 
-def make_way(service: MachineService, new: Machine, sources: Sequence[Path], dry_run: bool) -> None:
+def make_way(
+    service: MachineService, new: Machine, sources: Mapping[Path, bytes], dry_run: bool
+) -> None:
     """See that the new machine's files are nobody's: those of one that ended are taken away.
 
-    ``sources`` are files that it is begun from: they are kept, and may be written over.
+    ``sources`` are files that it is begun from, as they were read: they are kept as that.
 
     Raises `StateAlreadyExists` where another machine works with them, or somebody keeps them by
     hand.
@@ -65,12 +68,12 @@ def make_way(service: MachineService, new: Machine, sources: Sequence[Path], dry
         ended = True
         if not dry_run:
             _take_away(service, rival)
-    taken = {path.resolve() for path in sources}
+    taken = {path.resolve(): content for path, content in sources.items()}
     for path in rendered(new):
         target = service.root.below(path)
         if target.resolve() in taken:
             if not dry_run:
-                _keep(service, new, path)
+                _keep(service, new, path, taken[target.resolve()])
         elif content_within(service.root.path, path) is not None and not (dry_run and ended):
             raise StateAlreadyExists(
                 new.id,
@@ -79,10 +82,9 @@ def make_way(service: MachineService, new: Machine, sources: Sequence[Path], dry
             )
 
 
-def _keep(service: MachineService, new: Machine, path: str) -> None:
+def _keep(service: MachineService, new: Machine, path: str, found: bytes) -> None:
     """Keep a file as it was found, and remember it as what the machine is begun from."""
-    found = content_within(service.root.path, path) or b""
-    keep(service.root, f"{new.id}.{path.rpartition('/')[2]}", found)
+    keep(service.root, kept_name(new, path), found)
     sync_file = service.files.sync_file
     sync_file.parent.mkdir(exist_ok=True)
     entry = Synced(service.log.stream, 0, len(found), digest(found))

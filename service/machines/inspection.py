@@ -9,6 +9,7 @@ from projections.machines.documents import rendered
 from service.consent.approvals import Approvals
 from service.consent.doubts import of_pins
 from service.machines.log import MachineLog
+from service.machines.news import is_as_imported
 from service.machines.place import folder_of, is_writer
 from service.reading.log import newest
 from service.reading.set_aside import told
@@ -43,6 +44,8 @@ def differences(root: Root, log: MachineLog, state: Machine) -> list[FileDiffere
         if content == expected or _shown_later(log, state.head, path, content):
             continue
         left = sync.files.get(path)
+        if is_as_imported(state, left, content):
+            continue
         kind = "missing" if content is None else "changed"
         if content is not None and left is not None and left.sha256 == digest(content):
             kind = "behind"

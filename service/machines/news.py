@@ -138,3 +138,9 @@ def _is_ours(
         return True
     known = shown.written.get(path, set()) | shown.detected.get(path, set())
     return found == expected or sha in known
+
+
+def is_as_imported(state: Machine, left: Synced | None, found: bytes | None) -> bool:
+    """Whether a file is as an import found it, and nothing was recorded since: it stays so."""
+    is_source = left is not None and left.version == 0 and state.head == 1
+    return is_source and found is not None and left is not None and digest(found) == left.sha256

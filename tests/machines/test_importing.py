@@ -1,11 +1,13 @@
-"""State kept by hand: every field kept, what is unknown reported, only non-JSON refused."""
+"""State kept by hand: every field kept, the file as it is, names of no meaning refused."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from service.machines.definitions import shipped
 from tests.machines.place import MachinePlace
 
 FOLDER = "conductor/tracks/auth"
@@ -45,7 +47,7 @@ def imported(place: MachinePlace, source: Any, file: str = FILE) -> dict[str, An
 
 def kinds(data: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what was found, and where."""
-    return [(one["kind"], one["place"]) for one in data["findings"]]
+    return [(one["kind"], place) for one in data["findings"] for place in one["places"]]
 
 
 def track(**loop: Any) -> dict[str, Any]:
@@ -57,8 +59,9 @@ def test_a_track_is_taken_over_with_every_field(place: MachinePlace) -> None:
     """What nobody specified stays where it was."""
     data = imported(place, TRACK)
     assert ("unknown_step", "loop_state.checkpoints.GAME_VERIFICATION") in kinds(data)
-    assert ("unknown_field", "superpower_enhanced") in kinds(data)
+    assert ("unknown_field", "superpower_enhanced") not in kinds(data)
     assert ("unexpected_value", "blockers") in kinds(data)
+    looked(place, "auth")
     now = place.json(FILE)
     assert list(now) == list(TRACK)
     assert now["blockers"] == TRACK["blockers"]
@@ -69,25 +72,164 @@ def test_a_track_is_taken_over_with_every_field(place: MachinePlace) -> None:
     assert place.done("append", "auth", "step.passed")["status"] == "PASSED"
 
 
+def looked(place: MachinePlace, machine: str) -> None:
+    """Record something, so that the files are written."""
+    place.done("checkpoint", machine, "--summary", "went on")
+
+
 @pytest.mark.parametrize(
-    ("loop", "phase", "status"),
+    ("loop", "where", "nearest"),
     [
-        ({"current_step": "EVALUATE"}, "EVALUATE_EXECUTION", "IN_PROGRESS"),
-        ({"current_step": "ENRICH"}, "PLAN", "IN_PROGRESS"),
-        ({"step_status": "COMPLETED"}, "EXECUTE", "PASSED"),
-        ({"step_status": "WAITING_FOR_USER"}, "EXECUTE", "BLOCKED"),
-        ({"step_status": "PENDING"}, "EXECUTE", "NOT_STARTED"),
-        ({"checkpoints": None}, "EXECUTE", "IN_PROGRESS"),
-        ({"checkpoints": {"PLAN": {"status": "PASSED"}}}, "EXECUTE", "IN_PROGRESS"),
+        ({"current_step": "EVALUATE"}, "current_step", "EVALUATE_PLAN"),
+        ({"current_step": "GAME_VERIFICATION"}, "current_step", None),
+        ({"current_step": "implementation"}, "current_step", None),
+        ({"step_status": "passed"}, "step_status", "PASSED"),
+        ({"step_status": "In_Progress"}, "step_status", "IN_PROGRESS"),
+        ({"step_status": "PASSED_WITH_WARNINGS"}, "step_status", "PASSED"),
+        ({"step_status": "WAITING_FOR_USER"}, "step_status", None),
+        ({"checkpoints": {"PLAN": {"status": "SKIPPED"}}}, "checkpoints.PLAN.status", None),
+        ({"current_step": ["PLAN"]}, "current_step", "PLAN"),
+        ({"current_step": 7}, "current_step", None),
     ],
 )
-def test_what_real_tracks_hold_is_mapped_and_reported(
-    place: MachinePlace, loop: dict[str, Any], phase: str, status: str
+def test_a_name_of_no_meaning_is_never_guessed_at(
+    place: MachinePlace, loop: dict[str, Any], where: str, nearest: str | None
 ) -> None:
-    """Unknown steps and statuses, checkpoints and times that are missing."""
-    data = imported(place, track(**loop))
-    assert (data["phase"], data["status"]) == (phase, status)
-    assert any("loop_state" in where for _, where in kinds(data))
+    """Given a step or status of somebody's own, then it is refused, with the nearest."""
+    place.write(FILE, track(**loop))
+    data = place.refused("INVALID_INPUT", 2, "import", str(place.path / FILE))
+    (one,) = data["unknown"]
+    assert (one["machine"], one["place"]) == ("auth", f"loop_state.{where}")
+    if nearest is not None:
+        assert one["nearest"] == nearest
+    assert not (place.path / ".wfctl").exists()
+
+
+def test_a_person_says_what_a_name_means(place: MachinePlace) -> None:
+    """Given --map and --at, then the names mean that, and the import says so."""
+    odd = track(current_step="GAME_VERIFICATION", step_status="passed")
+    place.write(FILE, odd)
+    line = ("import", str(place.path / FILE), "--map", "passed=PASSED")
+    data = place.done(*line, "--map", "GAME_VERIFICATION=EVALUATE_EXECUTION", "--dry-run")
+    assert (data["phase"], data["findings"][0]["kind"]) == ("EVALUATE_EXECUTION", "mapped")
+    assert data["findings"][0]["count"] == 2
+    assert place.done(*line, "--at", "FIX")["phase"] == "FIX"
+    assert place.call(*line, "--at", "GAME_VERIFICATION").code == 2
+    assert place.call("import", str(place.path / FILE), "--map", "passed").code == 2
+
+
+@pytest.mark.parametrize(
+    ("loop", "phase"),
+    [
+        ({"current_step": "PARALLEL_EXECUTE"}, "EXECUTE"),
+        ({"current_step": "NOT_STARTED", "step_status": "NOT_STARTED"}, "PLAN"),
+        ({"checkpoints": None}, "EXECUTE"),
+        ({"checkpoints": {"PLAN": {"status": "PASSED"}}}, "EXECUTE"),
+    ],
+)
+def test_what_the_formats_own_writers_write_is_known(
+    place: MachinePlace, loop: dict[str, Any], phase: str
+) -> None:
+    """Names that the protocol's own agents use, and parts that older files lack."""
+    assert imported(place, track(**loop))["phase"] == phase
+
+
+def test_a_definition_of_ones_own_is_taken(place: MachinePlace) -> None:
+    """Given a step that it has, then the track is at that step."""
+    source = shipped("conductor").dumped()
+    place.write("own.json", json.dumps(source).replace("BRAINSTORM", "ENRICH"))
+    place.write(FILE, track(current_step="ENRICH"))
+    data = place.done("import", str(place.path / FILE), "--definition", f"{place.path}/own.json")
+    assert data["phase"] == "ENRICH"
+
+
+def test_the_file_stays_as_it_is_until_the_first_step(place: MachinePlace) -> None:
+    """Byte for byte, whatever only looks; then it is the log's, and the first one is kept."""
+    text = (
+        '{"track_id":"auth",\n "loop_state": {"current_step":"PLAN", "step_status":"NOT_STARTED"}}'
+    )
+    place.write(FILE, text)
+    place.done("import", str(place.path / FILE))
+    for look in (("get", "auth"), ("rehydrate", "auth"), ("drift", "auth")):
+        assert place.call(*look).code == 0
+    assert place.wfctl("replay", "--check").code == 0
+    assert (place.path / FILE).read_text("utf-8") == text
+    place.done("append", "auth", "step.started")
+    assert place.json(FILE)["loop_state"]["step_status"] == "IN_PROGRESS"
+    assert place.wfctl("replay", "--check").code == 0
+    (kept,) = (place.path / ".wfctl/drift").iterdir()
+    assert kept.read_text("utf-8") == text
+
+
+def test_what_an_agent_writes_after_an_import_is_taken_over(place: MachinePlace) -> None:
+    """Given a step that it began before anything was recorded here, then only that is news."""
+    imported(place, track(step_status="NOT_STARTED", mode="a"))
+    edited = place.json(FILE)
+    edited["loop_state"]["step_status"] = "IN_PROGRESS"
+    place.write(FILE, edited)
+    looked(place, "auth")
+    assert place.types("auth")[1:] == ["machine.recorded", "machine.checkpointed"]
+    assert place.call("drift", "auth").code == 0
+
+
+def test_the_folder_names_the_track(place: MachinePlace) -> None:
+    """Given another track_id in the file, then the agents' own file is the one that is kept."""
+    data = imported(place, {**TRACK, "track_id": "Auth Feature"})
+    assert data["machine"] == "auth"
+    assert ("track_id", "track_id") in kinds(data)
+    looked(place, "auth")
+    assert place.json(FILE)["track_id"] == "Auth Feature"
+    assert [path.name for path in (place.path / "conductor/tracks").iterdir()] == ["auth"]
+
+
+def test_times_that_cannot_be_are_findings(place: MachinePlace) -> None:
+    """An end before its beginning, one that is yet to come, and one that is none."""
+    times = {"started_at": "2026-02-01T10:00:00Z", "completed_at": "2026-01-01T10:00:00Z"}
+    odd = {"PLAN": {**CHECKPOINT, **times, "last_updated": "2099-01-01T10:00:00Z"}}
+    data = imported(place, {**track(checkpoints=odd), "created_at": "last week"})
+    (found,) = [one for one in data["findings"] if one["kind"] == "impossible_time"]
+    plan = "loop_state.checkpoints.PLAN"
+    assert sorted(found["places"]) == ["created_at", f"{plan}.completed_at", f"{plan}.last_updated"]
+
+
+def test_all_tracks_of_a_repository_are_taken_over_at_once(place: MachinePlace) -> None:
+    """All or none; archived ones stay archived, and those that are here stay as they are."""
+    for name in ("auth", "login", "mail"):
+        place.write(f"conductor/tracks/{name}/metadata.json", {**TRACK, "track_id": name})
+    place.write("conductor/archive/old/metadata.json", TRACK)
+    place.write("conductor/tracks/mail/metadata.json", track(step_status="ok"))
+    data = place.refused("INVALID_INPUT", 2, "import", str(place.path))
+    assert [one["machine"] for one in data["unknown"]] == ["mail"]
+    line = ("import", str(place.path), "--map", "ok=PASSED")
+    assert len(place.done(*line, "--dry-run")["machines"]) == 3
+    assert not (place.path / ".wfctl").exists()
+    assert [one["new"] for one in place.done(*line)["machines"]] == [True, True, True]
+    assert [one["new"] for one in place.done(*line)["machines"]] == [False, False, False]
+    assert [one["id"] for one in place.done("list")] == ["auth", "login", "mail"]
+
+
+def test_the_limit_is_the_repositorys(place: MachinePlace) -> None:
+    """Given one in its configuration, then it holds where a track has none of its own."""
+    place.write("conductor/config.json", {"mode": "agentic", "max_fix_cycles": 5})
+    imported(place, track(fix_cycle_count=4))
+    looked(place, "auth")
+    assert place.json(FILE)["loop_state"]["max_fix_cycles"] == 5
+    place.init("login", "conductor")
+    assert place.json("conductor/tracks/login/metadata.json")["loop_state"]["max_fix_cycles"] == 5
+    own = {**track(max_fix_cycles=2), "track_id": "mail"}
+    imported(place, own, "conductor/tracks/mail/metadata.json")
+    looked(place, "mail")
+    assert place.json("conductor/tracks/mail/metadata.json")["loop_state"]["max_fix_cycles"] == 2
+
+
+def test_tasks_with_ids_of_peoples_own_work(place: MachinePlace) -> None:
+    """Such as T1."""
+    tasks = [{"id": "T1", "status": "pending", "attempts": 0}]
+    place.write("memory/state/execution.json", {"tasks": tasks})
+    source = {"workflow_id": "wf-1", "current_phase": "IMPLEMENTATION", "phase_status": "pending"}
+    imported(place, source, "memory/state/phase.json")
+    place.done("task", "wf-1", "T1", "--status", "running")
+    assert place.json("memory/state/execution.json")["tasks"][0]["status"] == "running"
 
 
 def test_a_track_without_a_loop_begins_with_its_plan(place: MachinePlace) -> None:
@@ -107,13 +249,12 @@ def test_phased_development_that_has_ended_is_taken_over(place: MachinePlace) ->
 
 
 @pytest.mark.parametrize("odd", [["PLAN"], {"a": 1}, 7], ids=repr)
-def test_a_phase_of_any_json_is_reported(place: MachinePlace, odd: Any) -> None:
-    """Given a phase or step that is no text, then it is said, and the protocol's first is taken."""
-    data = imported(place, track(current_step=odd))
-    assert ("unknown_step", "loop_state.current_step") in kinds(data)
-    source = {"workflow_id": "wf-1", "current_phase": odd}
-    data = imported(place, source, "memory/state/phase.json")
-    assert ("unknown_phase", "current_phase") in kinds(data)
+def test_a_phase_of_any_json_is_refused(place: MachinePlace, odd: Any) -> None:
+    """Given a phase that is no text, then it is said, and --at says where the machine is."""
+    place.write("memory/state/phase.json", {"workflow_id": "wf-1", "current_phase": odd})
+    line = ("import", str(place.path / "memory/state/phase.json"))
+    assert place.refused("INVALID_INPUT", 2, *line)["unknown"][0]["found"] == odd
+    assert place.done(*line, "--at", "VERIFICATION")["phase"] == "VERIFICATION"
 
 
 @pytest.mark.parametrize("typed", ["2026-01-02 10:00", "2026-01-02", "last week", ""], ids=repr)
@@ -187,9 +328,10 @@ def test_a_feature_is_taken_over(place: MachinePlace) -> None:
     data = imported(place, state, "login.state.json")
     assert data["phase"] == "delegate"
     assert kinds(data) == [
-        ("unknown_field", "julesSessions"),
         ("unexpected_value", "tasks[0].status"),
+        ("unknown_field", "julesSessions"),
     ]
+    place.done("append", "login", "synthesize.requested")
     now = place.json("login.state.json")
     assert {key: now[key] for key in state if key != "updatedAt"} == {
         key: value for key, value in state.items() if key != "updatedAt"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -24,12 +25,12 @@ from lifecycle.machines.path import put, writable
 from lifecycle.machines.payload import MachineCreated
 from lifecycle.payload.base import Payload
 from lifecycle.words.layout import layout_of
-from service.machines.definitions import from_file, shipped
+from service.machines.definitions import from_file, limited, shipped
 from service.machines.initialise import begin, make_root, make_way, root_for
 from service.machines.log import MachineLog
-from service.machines.service import MachineService
+from service.machines.service import MachineOutcome, MachineService
 from service.root.clock import system_clock, utc_text
-from service.root.root import Root
+from service.root.root import Root, RootIs
 from service.writing.place import identity
 from service.writing.stream_writer import WriteOptions
 
@@ -58,6 +59,7 @@ def init(
     settings = settings_of(context)
     known = definition_of(type_, definition)
     root, is_there = root_for(settings.start, settings.database_url, settings.journal)
+    known = limited(known, root.path)
     document = _document(values, data)
     command = made(
         MachineCreated,
@@ -94,41 +96,71 @@ def begin_machine(
     machine: str,
     command: Payload,
     options: WriteOptions,
-    sources: Sequence[Path] = (),
+    sources: Mapping[Path, bytes] | None = None,
+    notes: Sequence[str] = (),
     **more: object,
 ) -> None:
     """Record a machine's first event and print what came of it.
 
-    ``sources`` are the files that it is begun from; they are kept as they were.
+    ``sources`` are the files that it is begun from, as they were read; ``notes`` are for people.
     """
-    at = utc_text(system_clock())
-    new = after(None, decide(None, command, at), at)
     if options.dry_run and not is_there:
-        _tell_of_root(context, root, new, more)
+        _tell_of_root(context, root, first_state(command), notes, more)
         return
+    with beginning(context, root, is_there, machine, options) as service:
+        outcome = begun(service, command, options, sources or {}, settings_of(context).root_is)
+        output = MachineOutput(settings_of(context))
+        output.told(service, outcome, options, notes=notes, **more)
+
+
+def first_state(command: Payload) -> Machine:
+    """Return the state that a machine's first event makes; raises what the rules raise."""
+    at = utc_text(system_clock())
+    return after(None, decide(None, command, at), at)
+
+
+@contextmanager
+def beginning(
+    context: typer.Context, root: Root, is_there: bool, machine: str, options: WriteOptions
+) -> Iterator[MachineService]:
+    """Open a root to begin a machine in; it is made where it is not there."""
     if not is_there:
         make_root(root)
-    settings = settings_of(context)
     store = connect(root, is_there, options.dry_run)
     try:
         log = MachineLog(store, machine, root.path)
-        service = MachineService(root, log, actor_of(settings))
-        if log.state() is None and service.first_answer(options, command) is None:
-            if is_there and not options.dry_run:
-                service.settle_place(settings.root_is)
-            make_way(service, new, sources, options.dry_run)
-        outcome = begin(service, service.handle(command, options=options))
-        MachineOutput(settings).told(service, outcome, options, **more)
+        yield MachineService(root, log, actor_of(settings_of(context)))
     finally:
         store.close()
 
 
+def begun(
+    service: MachineService,
+    command: Payload,
+    options: WriteOptions,
+    sources: Mapping[Path, bytes],
+    root_is: RootIs | None,
+) -> MachineOutcome:
+    """Record a machine's first event, its files nobody else's; raises `StateAlreadyExists`."""
+    new = first_state(command)
+    if service.log.state() is None and service.first_answer(options, command) is None:
+        if not options.dry_run:
+            service.settle_place(root_is)
+        make_way(service, new, sources, options.dry_run)
+    return begin(service, service.handle(command, options=options))
+
+
 def _tell_of_root(
-    context: typer.Context, root: Root, new: Machine, more: Mapping[str, object]
+    context: typer.Context,
+    root: Root,
+    new: Machine,
+    notes: Sequence[str],
+    more: Mapping[str, object],
 ) -> None:
     """Say what a dry run would make where there is nothing yet."""
+    line = f"would make a root in {root.path} and begin {new.id} in {new.phase}"
     MachineOutput(settings_of(context)).result(
         {"dry_run": True, "machine": new.id, "phase": new.phase, **more},
-        lambda: f"would make a root in {root.path} and begin {new.id} in {new.phase}",
+        lambda: "\n".join([line, *notes]),
         new,
     )

@@ -60,9 +60,10 @@ class MachineOutput:
         service: MachineService,
         outcome: MachineOutcome,
         options: WriteOptions,
+        notes: Sequence[str] = (),
         **more: Any,
     ) -> None:
-        """Print what a write did, or would do."""
+        """Print what a write did, or would do; ``notes`` are lines for people."""
         state = outcome.state
         events = _events(outcome, options)
         data = {
@@ -81,7 +82,7 @@ class MachineOutput:
         self.result(
             data,
             lambda: "\n".join(
-                [*_lines(outcome, options, machine_actions(state, files)), *_left(more)]
+                [*notes, *_lines(outcome, options, machine_actions(state, files)), *_left(more)]
             ),
             state,
             files,

@@ -2,37 +2,52 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from lifecycle.machines.machine import Document
 from projections.machines.conductor import LOOP, OWN
-from service.machines.definitions import shipped
-from service.machines.takeover.found import Document, Takeover, visit
+from service.machines.definitions import limited, shipped
+from service.machines.takeover.found import Sayings, Takeover, visit
+from service.machines.writers.conductor import ALIASES
 
-#: What real files call things, and what the protocol calls them.
-_STEPS = {"EVALUATE": "EVALUATE_EXECUTION", "COMPLETED": "COMPLETE", "DONE": "COMPLETE"}
-_STATUSES = {
-    "COMPLETED": "PASSED",
-    "COMPLETE": "PASSED",
-    "DONE": "PASSED",
-    "PENDING": "NOT_STARTED",
-    "WAITING_FOR_USER": "BLOCKED",
-    "RUNNING": "IN_PROGRESS",
-}
 _START = "PLAN"
+#: What the protocol's own writers call a step.
+_ALIASES = {**ALIASES, "NOT_STARTED": _START}
 _TIMES = ("started_at", "completed_at", "last_updated")
 _REQUIRED = ("status", "started_at", "agent", "last_updated")
+#: Fields that the protocol's own writers write beside the loop.
+_KNOWN = frozenset(
+    {
+        *("version", "track_id", "name", "type", "status", "blockers", OWN, "created_at"),
+        *("updated_at", "superpower_enhanced", "enrich", "business_sync_required"),
+        *("description", "priority", "depends_on", "sprint_order"),
+    }
+)
 
 
-def take_over(source: Document, id_: str) -> Takeover:
-    """Return the machine of a track; unknown steps, statuses and fields are kept and reported."""
-    found = Takeover(str(source.get("track_id") or id_), shipped("conductor"), _START)
+def take_over(
+    source: Document, folder: str, said: Sayings, root: Path, *, is_track: bool
+) -> Takeover:
+    """Return the machine of a track; unknown fields are kept and reported.
+
+    ``folder`` is the name of the file's folder: that of the track, if the file ``is_track``.
+    ``root`` may have limits of its own.
+    """
+    named = source.get("track_id")
+    id_ = folder if is_track else str(named or folder)
+    known = limited(said.definition or shipped("conductor"), root)
+    found = Takeover(id_, known, _START, said)
+    if named is not None and named != id_:
+        found.say("track_id", "track_id", named, f"the track is {id_}, as its folder says")
     loop = source.get(OWN)
     if not isinstance(loop, dict):
         found.say("missing", OWN, loop, "no loop_state; begins at PLAN")
         loop = {}
     found.document = {**source, OWN: loop}
     found.created = found.time("created_at", source.get("created_at") or source.get("created"))
-    found.phase = _step(found, loop)
+    if loop or said.at is not None:
+        found.place(f"{OWN}.current_step", loop.get("current_step"), _ALIASES)
     found.status = _status(found, f"{OWN}.step_status", loop.get("step_status"))
     _count(found, loop)
     _visits(found, loop)
@@ -40,31 +55,12 @@ def take_over(source: Document, id_: str) -> Takeover:
     return found
 
 
-def _step(found: Takeover, loop: Document) -> str:
-    step = loop.get("current_step")
-    if isinstance(step, str) and step in found.definition.phases and step != "BLOCKED":
-        return step
-    mapped = _STEPS.get(str(step)) or _last_known(found, loop)
-    found.say("unknown_step", f"{OWN}.current_step", step, f"taken for {mapped}")
-    return mapped
-
-
-def _last_known(found: Takeover, loop: Document) -> str:
-    """Return the last step that has a checkpoint, in the order of the protocol."""
-    checkpoints = loop.get("checkpoints")
-    named = checkpoints if isinstance(checkpoints, dict) else {}
-    known = [step for step in found.definition.phases if step in named and step != "BLOCKED"]
-    return known[-1] if known else _START
-
-
 def _status(found: Takeover, place: str, status: Any) -> str:
-    values = found.definition.statuses.values if found.definition.statuses is not None else []
-    if status in values:
-        return str(status)
-    mapped = _STATUSES.get(str(status), "NOT_STARTED")
-    kind = "missing" if status is None else "unknown_status"
-    found.say(kind, place, status, f"taken for {mapped}")
-    return mapped
+    known = found.definition.statuses
+    if status is None:
+        found.say("missing", place, status, "taken for NOT_STARTED")
+        return "NOT_STARTED"
+    return found.name(place, status, known.values if known is not None else [], "NOT_STARTED")
 
 
 def _count(found: Takeover, loop: Document) -> None:
@@ -103,6 +99,7 @@ def _visit(
         if checkpoint.get(name) is None:
             found.say("missing", f"{place}.{name}", None, "a checkpoint should have it")
     times = {name: found.time(f"{place}.{name}", checkpoint.get(name)) for name in _TIMES}
+    found.in_order(f"{place}.completed_at", times["started_at"], times["completed_at"])
     data = {k: v for k, v in checkpoint.items() if k not in (*_TIMES, "status")}
     return visit(
         step,
@@ -116,9 +113,8 @@ def _visit(
 
 
 def _look_at_fields(found: Takeover, source: Document) -> None:
-    known = {"version", "track_id", "name", "type", "status", "blockers", OWN}
     for key in source:
-        if key not in known:
+        if key not in _KNOWN:
             found.say("unknown_field", key, None, "kept as found")
     blockers = source.get("blockers")
     if isinstance(blockers, list) and any(isinstance(one, str) for one in blockers):

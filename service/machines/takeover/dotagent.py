@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from lifecycle.machines.machine import Document
 from service.machines.definitions import shipped
-from service.machines.takeover.found import Document, Takeover, visit
+from service.machines.takeover.found import Sayings, Takeover, visit
 
 _OWN = frozenset(
     {
@@ -19,18 +20,13 @@ _OWN = frozenset(
         "interruption_safe",
     }
 )
-_STATUSES = {"completed": "complete", "running": "in_progress", "error": "failed"}
 
 
-def take_over(source: Document, execution: Document, id_: str) -> Takeover:
+def take_over(source: Document, execution: Document, id_: str, said: Sayings) -> Takeover:
     """Return the machine of the two files; ``execution`` is empty where there is none."""
-    known = shipped("dotagent")
-    found = Takeover(str(source.get("workflow_id") or id_), known, known.initial)
-    phase = source.get("current_phase")
-    if isinstance(phase, str) and phase in known.phases:
-        found.phase = phase
-    else:
-        found.say("unknown_phase", "current_phase", phase, f"taken for {known.initial}")
+    known = said.definition or shipped("dotagent")
+    found = Takeover(str(source.get("workflow_id") or id_), known, known.initial, said)
+    found.place("current_phase", source.get("current_phase"), {})
     found.status = _status(found, source.get("phase_status"))
     if source.get("interruption_safe") is not True:
         value = source.get("interruption_safe")
@@ -43,12 +39,12 @@ def take_over(source: Document, execution: Document, id_: str) -> Takeover:
 
 
 def _status(found: Takeover, status: Any) -> str:
-    values = found.definition.statuses.values if found.definition.statuses is not None else []
-    if status in values:
-        return str(status)
-    mapped = _STATUSES.get(str(status), "pending")
-    found.say("unknown_status", "phase_status", status, f"taken for {mapped}")
-    return mapped
+    known = found.definition.statuses
+    initial = known.initial if known is not None else "pending"
+    if status is None:
+        found.say("missing", "phase_status", status, f"taken for {initial}")
+        return initial
+    return found.name("phase_status", status, known.values if known is not None else [], initial)
 
 
 def _document(source: Document, execution: Document) -> Document:
@@ -68,6 +64,7 @@ def _visits(found: Takeover, source: Document) -> None:
             found.say("unknown_phase", place, done.get("phase"), "left out of the phases done")
             continue
         at = found.time(f"{place}.completed_at", done.get("completed_at")) or entered
+        found.in_order(f"{place}.completed_at", entered, at)
         data = {"output": done["output"]} if isinstance(done.get("output"), str) else {}
         times = {"started_at": entered, "completed_at": at, "left_at": at}
         found.visits.append(visit(done["phase"], entered, "complete", **times, data=data))

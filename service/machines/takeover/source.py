@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from eventstore.codec import canonical
 from lifecycle.machines.errors import InvalidInput
+from lifecycle.machines.machine import Document
 from lifecycle.machines.payload import MachineImported
 from lifecycle.words.layout import layout_of
 from lifecycle.words.misfit import problem
 from service.errors import NotFound
 from service.machines.errors import UnimportableMachine
+from service.machines.metadata_lock import metadata_lock
 from service.machines.takeover import conductor, dotagent, exarchos
-from service.machines.takeover.found import Document, Takeover
+from service.machines.takeover.found import Sayings, Takeover
 
 _PHASE, _EXECUTION, _METADATA = "phase.json", "execution.json", "metadata.json"
 _STATE = ".state.json"
@@ -52,7 +55,30 @@ def root_of(path: Path) -> Path:
     return path.parent
 
 
-def read(path: Path) -> Document:
+def contents_of(paths: Sequence[Path], *, locked: bool) -> dict[Path, bytes]:
+    """Return what the files hold; ``locked``: under the protocol's own lock, where it has one."""
+    first = paths[0]
+    if not (locked and is_track(first)):
+        return {path: path.read_bytes() for path in paths}
+    with metadata_lock(first.parent, lambda _: None):
+        return {path: path.read_bytes() for path in paths}
+
+
+def is_track(path: Path) -> bool:
+    """Whether a file lies where a conductor track has its own."""
+    return path.name == _METADATA and root_of(path) != path.resolve().parent
+
+
+def tracks_in(path: Path) -> list[Path]:
+    """Return the files of all tracks of a repository, sorted; archived ones stay archived."""
+    for folder in (path / "conductor" / "tracks", path / "tracks", path):
+        found = sorted(folder.glob(f"*/{_METADATA}")) if folder.name == "tracks" else []
+        if found:
+            return found
+    return []
+
+
+def read(path: Path, content: bytes) -> Document:
     """Return the JSON object of a file; raises `UnreadablePlan` with the place of the error.
 
     Raises `UnimportableMachine` for JSON that is no object, `InvalidData` for values that no
@@ -61,7 +87,7 @@ def read(path: Path) -> Document:
     from service.documents.plan_file import decode_json
 
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UnimportableMachine(
             f"{path}: expected UTF-8, found other bytes at byte {error.start}", path=str(path)
@@ -75,17 +101,20 @@ def read(path: Path) -> Document:
     return value
 
 
-def take_over(paths: list[Path]) -> Takeover:
+def take_over(contents: Mapping[Path, bytes], said: Sayings) -> Takeover:
     """Return the machine of the files; raises `UnimportableMachine` for no known protocol."""
-    documents = [read(path) for path in paths]
+    paths = list(contents)
+    documents = [read(path, content) for path, content in contents.items()]
     first = documents[0]
     name = paths[0].name.removesuffix(".json").removesuffix(".state")
     if "workflowType" in first or "featureId" in first:
-        return exarchos.take_over(first, name)
+        return exarchos.take_over(first, name, said)
     if "current_phase" in first or paths[0].name == _PHASE:
-        return dotagent.take_over(first, documents[1] if len(documents) > 1 else {}, name)
+        return dotagent.take_over(first, documents[1] if len(documents) > 1 else {}, name, said)
     if "loop_state" in first or "track_id" in first or paths[0].name == _METADATA:
-        return conductor.take_over(first, paths[0].resolve().parent.name)
+        folder = paths[0].resolve().parent.name
+        root = root_of(paths[0])
+        return conductor.take_over(first, folder, said, root, is_track=is_track(paths[0]))
     raise UnimportableMachine(
         f"{paths[0]}: expected the state of a known protocol (workflowType, current_phase or "
         f"loop_state), found the fields {', '.join(list(first)[:8]) or '(none)'}",
