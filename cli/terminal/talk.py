@@ -7,13 +7,12 @@ does not wait for it.
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import sys
 from collections.abc import Callable, Collection
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cli.settings import Color, LogLevel, Settings
 from cli.terminal.output import harmless
@@ -48,10 +47,9 @@ _STEPS = frozenset(
     }
 )
 #: ``scheme://user:password@host``, and a secret that follows its own name.
-_IN_ADDRESS = re.compile(r"(\w+://[^\s:/@]*):[^\s/@]+@")
+_IN_ADDRESS = r"(\w+://[^\s:/@]*):[^\s/@]+@"
 _NAMES = r"pass(?:word|phrase|wd)?|\w*secret|\w*token|api[_-]?key|private[_-]?key"
-_NAMED = re.compile(rf"\b({_NAMES})(['\"]?\s*[:=]\s*['\"]?)[^\s'\",;]+", re.IGNORECASE)
-_NAME = re.compile(_NAMES, re.IGNORECASE)
+_NAMED = rf"\b({_NAMES})(['\"]?\s*[:=]\s*['\"]?)[^\s'\",;]+"
 _HIDDEN = "***"
 
 
@@ -117,6 +115,8 @@ class Talk:
 
     @cached_property
     def _logger(self) -> Any:
+        import logging  # most commands say nothing
+
         import structlog
 
         return structlog.wrap_logger(
@@ -151,7 +151,7 @@ class Talk:
 
 def without_secrets(logger: Any, method: str, line: EventDict) -> EventDict:
     """Hide what follows the name of a secret, and the password of an address."""
-    return {key: _HIDDEN if _NAME.fullmatch(key) else _hidden(line[key]) for key in line}
+    return {key: _HIDDEN if _patterns().name.fullmatch(key) else _hidden(line[key]) for key in line}
 
 
 def _harmless(logger: Any, method: str, line: Any) -> str:
@@ -162,4 +162,23 @@ def _harmless(logger: Any, method: str, line: Any) -> str:
 def _hidden(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    return _NAMED.sub(rf"\1\2{_HIDDEN}", _IN_ADDRESS.sub(rf"\1:{_HIDDEN}@", value))
+    known = _patterns()
+    return known.named.sub(rf"\1\2{_HIDDEN}", known.in_address.sub(rf"\1:{_HIDDEN}@", value))
+
+
+class _Patterns(NamedTuple):
+    """What tells a secret: an address that holds one, its name with it, its name alone."""
+
+    in_address: re.Pattern[str]
+    named: re.Pattern[str]
+    name: re.Pattern[str]
+
+
+@cache
+def _patterns() -> _Patterns:
+    """Compile them once something is said."""
+    return _Patterns(
+        re.compile(_IN_ADDRESS),
+        re.compile(_NAMED, re.IGNORECASE),
+        re.compile(_NAMES, re.IGNORECASE),
+    )
