@@ -1,8 +1,8 @@
 # The tasks of the project; `make help` lists them. CI runs these and nothing else.
 
 PYTHON ?= python3
-# Many tests wait for processes more than they compute; the long matrices do so most of the time.
-WORKERS ?= $(shell echo $$(($$(nproc) * 3)))
+# Many tests wait for processes more than they compute; the long matrices start more of them.
+WORKERS ?= $(shell echo $$(($$(nproc) * 4)))
 CRASH_WORKERS ?= $(shell echo $$(($$(nproc) * 3)))
 # A folder for the demo to make; empty: a new one here.
 DIR ?=

@@ -21,7 +21,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 #: What is imported later, each after the package that it lies in.
-LATER = ("paramiko", "paramiko.ssh_exception", "requests", "tqdm", "typeguard")
+LATER = ("paramiko", "paramiko.ssh_exception", "requests", "tqdm", "typeguard", "yaml")
 _PAUSE, _LOOK = 1, 0.01
 
 

@@ -12,7 +12,7 @@ from migrations.upgrade import upgrade
 from tests.eventstore.powerloss import Loss, Operation, build_shim, losses, recorded, restore
 from tests.eventstore.support import sqlite_store
 
-STEP = 4
+STEP = 8
 
 
 def life_of_a_log(tmp_path: Path, journal: str, synchronous: str = "") -> list[Operation]:

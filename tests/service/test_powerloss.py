@@ -11,7 +11,7 @@ import pytest
 from tests.cli.support import Place
 from tests.eventstore.powerloss import Loss, build_shim, losses, recorded, restore
 
-STEP = 9
+STEP = 18
 
 
 def faults_after(loss: Loss, place: Place) -> list[str]:

@@ -16,6 +16,7 @@ import pytest
 
 from service.root.disk import locked
 from tests.cli.support import HERE, Place
+from tests.rounds import first
 from tests.service.steps import before_step
 from tests.service.support import record_only, store_of
 
@@ -70,7 +71,7 @@ def cut(place: Place) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("before", [up_to_date, behind, cut])
+@pytest.mark.parametrize("before", first([up_to_date, behind, cut], 2))
 def test_what_another_records_at_any_step_of_a_writing_is_shown_once(
     place: Place, monkeypatch: pytest.MonkeyPatch, before: Callable[[Place], None]
 ) -> None:
