@@ -41,14 +41,16 @@ crash: $(VENV)/.dev tools test-tools ## run the long matrices, and properties on
 soak: $(VENV)/.dev tools test-tools ## run the generators at their full length
 	WFCTL_EXAMPLES=all $(PYTEST) -n $(CRASH_WORKERS) -m soak --timeout 3600
 
-examples: $(VENV)/.app tools ## run the bead-spring example with LAMMPS and print R_g
+examples: $(VENV)/.app tools ## run the examples: R_g of a chain with LAMMPS, T_c of the Ising model
 	@command -v lmp >/dev/null || { \
 	  echo "make: no lmp on the path (Debian: apt install lammps)" >&2; exit 1; }
 	rm -rf $(EXAMPLES)
 	mkdir -p $(EXAMPLES)
-	cp -r examples/bead-spring-rg $(EXAMPLES)
+	cp -r examples/bead-spring-rg examples/ising-tc $(EXAMPLES)
 	cd $(EXAMPLES)/bead-spring-rg && PATH="$(CURDIR)/$(BIN):$$PATH" && \
 	  wfctl init plan.toml && wfctl run && wfctl stage verify stage-4
+	cd $(EXAMPLES)/ising-tc && PATH="$(CURDIR)/$(BIN):$$PATH" && \
+	  wfctl init small.toml && wfctl run && wfctl stage verify stage-2
 
 check: $(VENV)/.dev ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .

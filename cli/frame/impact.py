@@ -36,10 +36,11 @@ def foreseen(sight: Foresight) -> list[str]:
         lines.append(f"Computed again: {', '.join(_again(*one) for one in sight.again)}")
     if sight.results_kept:
         lines.append(f"Goes on to count: {named(sight.results_kept)}")
-    for stage, (kept, computed, aside) in sight.tasks:
+    for one in sight.tasks:
+        some = f" (some {lasting(one.seconds)})" if one.seconds else ""
         lines.append(
-            f"Tasks of {stage}: {kept:,} stay as they are, {computed:,} are new and computed, "
-            f"{aside:,} are no more and kept aside"
+            f"Tasks of {one.stage}: {one.kept:,} stay as they are, {one.computed:,} are new and "
+            f"computed{some}, {one.aside:,} are no more and kept aside"
         )
     return [*lines, *(f"Cheaper: {way}" for way in sight.cheaper)]
 

@@ -23,6 +23,25 @@ _CHEAP = 60.0
 
 
 @dataclass(frozen=True, slots=True)
+class TasksAhead:
+    """How many tasks of a stage go on to count, are computed, are kept aside as no more wanted.
+
+    ``seconds`` is how long those that are computed may take, by what the others took.
+    """
+
+    stage: str
+    kept: int
+    computed: int
+    aside: int
+    seconds: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        counts = {"kept": self.kept, "computed": self.computed, "set_aside": self.aside}
+        return {**counts, "seconds": self.seconds}
+
+
+@dataclass(frozen=True, slots=True)
 class Foresight:
     """What an approval would leave behind; stages in array order, times in seconds."""
 
@@ -32,9 +51,8 @@ class Foresight:
     again: tuple[tuple[str, float | None], ...] = ()
     #: Completed stages whose results go on to count.
     results_kept: tuple[str, ...] = ()
-    #: Stage whose points alone change → how many of its tasks go on to count, are computed, and
-    #: are kept aside as their points are no more.
-    tasks: tuple[tuple[str, tuple[int, int, int]], ...] = ()
+    #: What becomes of the tasks of a stage whose points alone change.
+    tasks: tuple[TasksAhead, ...] = ()
     #: Other ways to the same end, each in a sentence.
     cheaper: tuple[str, ...] = ()
 
@@ -45,7 +63,7 @@ class Foresight:
             "computed_again": dict(self.again),
             "results_kept": list(self.results_kept),
             "cheaper": list(self.cheaper),
-            "tasks": {id_: _counted(*counts) for id_, counts in self.tasks},
+            "tasks": {one.stage: one.to_dict() for one in self.tasks},
         }
 
 
@@ -58,22 +76,18 @@ def foresee(state: Workflow, amendment: Amendment, impact: Impact) -> Foresight:
     again = {*impact.invalidated, *impact.stopped} - blocked
     done = [stage.id for stage in stages if stage.status is Status.COMPLETED]
     kept = tuple(id_ for id_ in done if id_ not in impact.affected and id_ != amendment.stage)
+    tasks = tuple(_tasks(state, changed, amendment))
+    again -= {one.stage for one in tasks}
     return Foresight(
         blocked=tuple(id_ for id_ in state.stages if id_ in blocked),
         again=tuple((stage.id, _took(stage)) for stage in stages if stage.id in again),
         results_kept=kept,
-        tasks=tuple(_tasks(state, changed, amendment)),
+        tasks=tasks,
         cheaper=tuple(_cheaper(state, amendment, impact, blocked)),
     )
 
 
-def _counted(kept: int, computed: int, aside: int) -> dict[str, int]:
-    return {"kept": kept, "computed": computed, "set_aside": aside}
-
-
-def _tasks(
-    state: Workflow, changed: Workflow, amendment: Amendment
-) -> Iterator[tuple[str, tuple[int, int, int]]]:
+def _tasks(state: Workflow, changed: Workflow, amendment: Amendment) -> Iterator[TasksAhead]:
     """Yield what becomes of the tasks of a sweep; nothing where a file names its points."""
     if not keeps_tasks(state, amendment) or amendment.stage is None:
         return
@@ -81,7 +95,9 @@ def _tasks(
     if any(not ("points" in one or "grid" in one or "zip" in one) for one in maps):
         return
     before, after = ({point.key for point in points(one)} for one in maps)
-    yield amendment.stage, (len(before & after), len(after - before), len(before - after))
+    new, took = len(after - before), _took(state.stage(amendment.stage))
+    seconds = None if took is None else took * new / len(before)
+    yield TasksAhead(amendment.stage, len(before & after), new, len(before - after), seconds)
 
 
 def _blocked(state: Workflow, changed: Workflow, amendment: Amendment) -> set[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from lifecycle.fold.amendments import apply
+from lifecycle.fold.amendments import apply, keeps_tasks
 from lifecycle.state.dependencies import downstream
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
@@ -65,6 +65,8 @@ def impact_of(
     stopped = [stage for stage in reach.stages(state) if stage.status in ACTIVE]
     invalidated = [stage for stage in affected if _is_invalidated(reach, stage)]
     again = {stage.id for stage in (*invalidated, *stopped)}
+    # Tasks whose points stay are not computed again.
+    wasted = again - ({amendment.stage} if keeps_tasks(state, amendment) else set())
     return Impact(
         affected=_ids(affected),
         invalidated=_ids(invalidated),
@@ -73,7 +75,8 @@ def impact_of(
             [s for s in reach.stages(state) if _is_kept(amendment, s, again)], found or {}
         ),
         seconds=_seconds(
-            [s for s in reach.stages(state) if s.id in again and s.status is not Status.FAILED], now
+            [s for s in reach.stages(state) if s.id in wasted and s.status is not Status.FAILED],
+            now,
         ),
     )
 

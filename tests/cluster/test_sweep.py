@@ -1,0 +1,68 @@
+"""The Ising example on Slurm, killed on the way: each task comes to its end once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tomllib
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.support import write_machine
+from tests.crash.support import Workflow, ending, until
+from tests.crash.victims import Victim, strike
+from tests.examples.test_ising import EXAMPLE, SMALL
+
+HERE = {"batch_type": "Slurm", "context_type": "LocalContext", "remote_root": "."}
+
+
+@pytest.fixture
+def sweep(workflow: Workflow) -> Workflow:
+    """Make the small plan a workflow whose stages go through Slurm, two jobs at a time."""
+    shutil.copytree(EXAMPLE, workflow.root, dirs_exist_ok=True)
+    profile = {
+        "type": "remote",
+        "batch_type": "Slurm",
+        "config_path": write_machine(workflow, HERE),
+        "resource_defaults": {"number_node": 1, "cpu_per_node": 1, "group_size": 24},
+    }
+    plan = tomllib.loads((EXAMPLE / "small.toml").read_text())
+    plan |= {"default_backend": "cluster", "backend_profiles": {"cluster": profile}}
+    (workflow.root / "plan.json").write_text(json.dumps(plan))
+    workflow.succeed("init", "plan.json")
+    return workflow
+
+
+def done(root: Path) -> int:
+    """Return how many tasks lie in their places."""
+    return len(list((root / "stage-1/tasks").glob("*seed=*")))
+
+
+def is_as_far(root: Path, share: int, run: subprocess.Popen[str]) -> bool:
+    """Say whether so many tasks are done, or the loop has ended."""
+    return done(root) >= share or run.poll() is not None
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [Victim.ORCHESTRATOR, Victim.MONITOR], ids=lambda one: one.value)
+def test_a_sweep_on_slurm_is_killed_twice_and_computes_each_task_once(
+    sweep: Workflow, victim: Victim
+) -> None:
+    """Its jobs go on meanwhile; the result is that of a run that nobody disturbed."""
+    for share in (1, 12):
+        with ending(sweep.start("run")) as run:
+            until(partial(is_as_far, sweep.root, share, run))
+            strike(sweep, victim)
+            strike(sweep, Victim.ORCHESTRATOR)
+    sweep.succeed("run")
+    told = json.loads(sweep.succeed("-o", "json", "tasks", "stage-1", "-n", "0"))["data"]
+    assert told["counts"]["done"] == 48
+    assert {one["attempts"] for one in told["tasks"]} == {1}
+    found = json.loads((sweep.root / "stage-2/tc.json").read_text())
+    assert found["tc"] == pytest.approx(SMALL)
+    sweep.succeed("fsck", "--protocol")
+    assert json.loads(sweep.succeed("-o", "json", "status"))["_meta"]["version"] < 60

@@ -1,0 +1,101 @@
+"""The Ising example: its spins obey Boltzmann, its crossings and errors are right, it completes."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import math
+import re
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.cli.support import Place, wfctl
+
+EXAMPLE = Path(__file__).parents[2] / "examples/ising-tc"
+#: What the small plan yields wherever it runs, as its seeds are fixed.
+SMALL = 2.2612420782446874
+
+
+def script(name: str) -> ModuleType:
+    """Return a script of the example as a module."""
+    spec = importlib.util.spec_from_file_location(f"ising_{name}", EXAMPLE / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+ising, binder = script("ising"), script("binder")
+
+
+def exact(temperature: float, size: int) -> tuple[float, float]:
+    """Return both moments as the sum over all states of a small lattice."""
+    near = ising.neighbours(size)
+    total = second = fourth = 0.0
+    for spins in itertools.product((-1, 1), repeat=size**2):
+        pairs = ((site, beside[n]) for site, beside in enumerate(near) for n in (0, 2))
+        bonds = sum(spins[a] * spins[b] for a, b in pairs)
+        weight = math.exp(bonds / temperature)
+        square = (sum(spins) / size**2) ** 2
+        total += weight
+        second += weight * square
+        fourth += weight * square**2
+    return second / total, fourth / total
+
+
+def test_cluster_flips_yield_the_moments_of_all_states_of_a_small_lattice() -> None:
+    """Of 512 states the sum is exact."""
+    found = ising.measure(2.5, 3, seed=1, flips=20_000)
+    second, fourth = exact(2.5, 3)
+    assert found["m2"] == pytest.approx(second, rel=0.01)
+    assert found["m4"] == pytest.approx(fourth, rel=0.01)
+
+
+def test_curves_that_cross_at_a_known_temperature_are_found_to_cross_there() -> None:
+    """With the error that the scatter between the seeds has."""
+    tc, table = 2.27, {}
+    for size in (8, 16):
+        of_size = {}
+        for step in range(9):
+            temperature = 2.23 + 0.01 * step
+            cumulant = 0.61 - 0.02 * size * (temperature - tc)
+            shift = {str(seed): 0.001 * (-1) ** seed for seed in range(4)}
+            of_size[temperature] = {
+                seed: (1.0, 3 * (1 - cumulant) + by * size) for seed, by in shift.items()
+            }
+        table[size] = of_size
+    found = binder.estimate(table)
+    assert found["tc"] == pytest.approx(tc, abs=1e-6)
+    assert 0.005 < found["error"] < 0.05
+    assert found["crossings"].keys() == {"8-16"}
+
+
+def begun(folder: Path) -> Place:
+    """Return the example with a workflow of its small plan in it."""
+    place = Place(folder / "ising")
+    shutil.copytree(EXAMPLE, place.path)
+    assert place.call("init", str(place.path / "small.toml"), "--consent", "trust").code == 0
+    return place
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_the_small_plan_completes_and_an_amendment_computes_what_is_new(tmp_path: Path) -> None:
+    """The seeds are fixed, and so is the result; two seeds more are 24 tasks more."""
+    place = begun(tmp_path)
+    answer = wfctl("--root", str(place.path), "run", cwd=place.path)
+    assert answer.code == 0, answer
+    assert json.loads((place.path / "stage-2/tc.json").read_text())["tc"] == pytest.approx(SMALL)
+    assert "![stage-2/binder.svg]" in place.call("report", "-").out
+    more = ("--stage", "stage-1", "--set", "parameters.map.grid.seed.to=6", "--reason", "sharper")
+    shown = place.call("amend", "propose", *more).out
+    assert "48 stay as they are, 24 are new and computed (some" in shown
+    assert re.search(r"throws away \d s of computing", shown)
+    place.done("amend", "approve", "amend-1")
+    assert wfctl("--root", str(place.path), "run", cwd=place.path).code == 0
+    assert place.done("tasks", "stage-1")["counts"]["done"] == 72
