@@ -16,7 +16,7 @@ def blockers(machine: Machine, files: Mapping[str, FileFact]) -> list[dict[str, 
         return []
     facts = machine.facts(files)
     found = [
-        _told(blocker.says, _named(blocker.when, machine))
+        _told(blocker.says + _reason(blocker.when, machine), _named(blocker.when, machine))
         for blocker in machine.definition.blockers
         if not unmet(blocker.when, facts)
     ]
@@ -33,6 +33,14 @@ def _named(guard: Guard, machine: Machine) -> list[str]:
         return []
     value = machine.facts({}).value(guard.some)
     return [name for name, status in items(value) if status in guard.status]
+
+
+def _reason(guard: Guard, machine: Machine) -> str:
+    """Return what was said when the phase came to stand as it does."""
+    if not isinstance(guard, g.StatusIs):
+        return ""
+    said = machine.visit.data.get("notes") or machine.visit.data.get("error")
+    return f": {said}" if isinstance(said, str) else ""
 
 
 def _of_limit(machine: Machine) -> list[dict[str, Any]]:

@@ -31,6 +31,13 @@ def root_for(start: Path, url: str | None, journal: str | None) -> tuple[Root, b
         return root_at(start, url, journal), False
 
 
+def root_at_place(start: Path, url: str | None, journal: str | None) -> tuple[Root, bool]:
+    """Return the root whose files those of a protocol below ``start`` are: no other one upwards."""
+    if root_at(start, url, journal).folder.is_dir():
+        return open_root(start, url, journal)[0], True
+    return root_at(start, url, journal), False
+
+
 def make_root(root: Root) -> None:
     """Make the folder and the configuration of a root that has no staged workflow."""
     prepare_folder(root)

@@ -14,6 +14,7 @@ import pytest
 
 from service.machines.errors import LockLost
 from service.machines.metadata_lock import metadata_lock
+from tests.cli.support import call
 from tests.machines.logs import on_every_log
 from tests.machines.place import MachinePlace
 
@@ -83,6 +84,14 @@ def test_the_update_points(track: MachinePlace) -> None:
     assert (checkpoint["status"], checkpoint["output_files"]) == ("PASSED", ["plan.md"])
     assert checkpoint["completed_at"]
     assert {"status", "started_at", "agent", "last_updated"} <= set(checkpoint)
+
+
+def test_a_block_says_why(track: MachinePlace) -> None:
+    """Whoever comes back reads what the step waits for."""
+    track.done("append", "auth", "step.started")
+    track.done("append", "auth", "step.blocked", "--data", '{"notes": "no access"}')
+    answer = call("--root", str(track.path), "machine", "rehydrate", "auth")
+    assert "blocked: the step is blocked: no access" in answer.out
 
 
 def test_a_step_is_passed_only_once_it_was_started(track: MachinePlace) -> None:

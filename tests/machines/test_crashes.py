@@ -24,6 +24,11 @@ MOST = 60
 
 
 def killed(place: MachinePlace, number: int, *words: str) -> bool:
+    """Carry out a command on the machine ``one``, killed as `killed_command` does."""
+    return killed_command(place, number, words[0], "one", *words[1:])
+
+
+def killed_command(place: MachinePlace, number: int, *words: str) -> bool:
     """Carry out a command in a child that dies before a step; say whether it died."""
     from cli.main import run
 
@@ -36,15 +41,20 @@ def killed(place: MachinePlace, number: int, *words: str) -> bool:
         os.dup2(null, 1)
         os.dup2(null, 2)
         victims.arm(number)
-        os._exit(run(["--root", str(place.path), "machine", words[0], "one", *words[1:]]))
+        os._exit(run(["--root", str(place.path), "machine", *words]))
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
 def age_lock(place: MachinePlace) -> None:
     """Let a lock that a dead holder left be as old as it must be to be broken."""
-    if (place.path / LOCK).exists():
+    age_lock_of(place, LOCK)
+
+
+def age_lock_of(place: MachinePlace, lock: str) -> None:
+    """Let a lock be that of a holder who died long ago."""
+    if (place.path / lock).exists():
         old = time.time() - 60
-        os.utime(place.path / LOCK, (old, old))
+        os.utime(place.path / lock, (old, old))
 
 
 @pytest.mark.slow

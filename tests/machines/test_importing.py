@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from service.machines.definitions import shipped
+from tests.cli.support import call
 from tests.machines.place import MachinePlace
 
 FOLDER = "conductor/tracks/auth"
@@ -206,6 +207,16 @@ def test_all_tracks_of_a_repository_are_taken_over_at_once(place: MachinePlace) 
     assert [one["new"] for one in place.done(*line)["machines"]] == [True, True, True]
     assert [one["new"] for one in place.done(*line)["machines"]] == [False, False, False]
     assert [one["id"] for one in place.done("list")] == ["auth", "login", "mail"]
+
+
+def test_a_track_below_another_root_keeps_its_own_file(place: MachinePlace) -> None:
+    """Given a root further up, then the repository of the track is a root of its own."""
+    place.init("login")
+    place.write(f"repository/{FILE}", TRACK)
+    answer = call("-o", "json", "machine", "import", str(place.path / "repository" / FILE))
+    assert answer.code == 0, answer
+    assert (place.path / "repository/.wfctl").is_dir()
+    assert not (place.path / "conductor").exists()
 
 
 def test_the_limit_is_the_repositorys(place: MachinePlace) -> None:

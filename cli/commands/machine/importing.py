@@ -15,12 +15,13 @@ from cli.frame.workspace import settings_of
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.payload.base import Payload
 from service.machines.definitions import from_file
-from service.machines.initialise import root_for
+from service.machines.initialise import root_at_place, root_for
 from service.machines.takeover.found import Sayings, Takeover, folded, require_known, told
 from service.machines.takeover.source import (
     command_of,
     contents_of,
     files_of,
+    is_placed,
     root_of,
     take_over,
     tracks_in,
@@ -96,8 +97,11 @@ def _meanings(words: list[str] | None) -> dict[str, str]:
 
 def _root_of(context: typer.Context, sources: Sources) -> tuple[Root, bool]:
     settings = settings_of(context)
-    start = settings.root or root_of(next(iter(sources)))
-    return root_for(start, settings.database_url, settings.journal)
+    first = next(iter(sources))
+    where = (settings.database_url, settings.journal)
+    if settings.root is None and is_placed(first):
+        return root_at_place(root_of(first), *where)
+    return root_for(settings.root or root_of(first), *where)
 
 
 def _one(

@@ -64,9 +64,14 @@ def contents_of(paths: Sequence[Path], *, locked: bool) -> dict[Path, bytes]:
         return {path: path.read_bytes() for path in paths}
 
 
+def is_placed(path: Path) -> bool:
+    """Whether a file lies where its protocol has it, below the folder that would be the root."""
+    return root_of(path) != path.resolve().parent
+
+
 def is_track(path: Path) -> bool:
     """Whether a file lies where a conductor track has its own."""
-    return path.name == _METADATA and root_of(path) != path.resolve().parent
+    return path.name == _METADATA and is_placed(path)
 
 
 def tracks_in(path: Path) -> list[Path]:
