@@ -260,9 +260,22 @@ WRITING = (
     ),
     Tool(
         "task",
-        "Add a task of a machine, or change one.",
+        "Add a task of a machine, or change one. claim: take it for a time (30m), so that no other "
+        "agent changes it; renew goes on with yours. release gives it back.",
         {
             None: (
+                Route(
+                    ("machine", "task", "claim"),
+                    ("machine", "task"),
+                    {"claim": "--for", "renew": "--renew", **_WRITE},
+                    ("machine", "task", "claim"),
+                ),
+                Route(
+                    ("machine", "task", "release"),
+                    ("machine", "task"),
+                    {"release": "--reason", **_WRITE},
+                    ("machine", "task", "release"),
+                ),
                 Route(
                     ("machine", "task"),
                     ("machine", "task"),
@@ -271,7 +284,14 @@ WRITING = (
                 ),
             )
         },
-        {"task": TEXT, "status": TEXT, "title": TEXT},
+        {
+            "task": TEXT,
+            "status": TEXT,
+            "title": TEXT,
+            "claim": _said(TEXT, "How long"),
+            "renew": FLAG,
+            "release": _said(TEXT, "Why"),
+        },
         ("machine", "task"),
         writes=True,
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +10,7 @@ import typer
 from cli.frame.options import CommandId, DryRun, write_options
 from cli.frame.workspace import engine
 from lifecycle.errors import NeedsConsent
+from lifecycle.words.span import span
 from service.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from reconciler.context import Jobs
     from reconciler.files.clearing import Clearing
 
-_AGE = re.compile(r"(\d{1,6}) ?([smhdw])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 Stages = Annotated[
     list[str] | None, typer.Argument(metavar="[STAGE...]", help="Only of these stages.")
 ]
@@ -60,10 +58,10 @@ def clean(
 def _age(text: str | None) -> timedelta | None:
     if text is None:
         return None
-    found = _AGE.fullmatch(text.strip())
+    found = span(text)
     if found is None:
         raise InvalidOption(f"--older-than: expected an age such as 12h, 7d or 2w, found {text!r}")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    return found
 
 
 def _size(text: str | None) -> int | None:

@@ -38,6 +38,7 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (machines.InvalidDefinition, FAILED),
     (machines.StateNotFound, NOT_FOUND),
     (machines.StateAlreadyExists, CONFLICT),
+    (machines.TaskHeld, CONFLICT),
     (machines.MachineError, REFUSED),
     (use_machines.VersionConflict, CONFLICT),
     (rules.AlreadyExists, CONFLICT),

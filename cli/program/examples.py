@@ -103,6 +103,8 @@ EXAMPLES: dict[str, str] = {
     "machine transition": "wfctl machine transition login --auto",
     "machine append": "wfctl machine append login synthesize.requested",
     "machine task": 'wfctl machine task login task-1 --title "Write the form" --status pending',
+    "machine task claim": "wfctl machine task claim login task-1 --for 30m",
+    "machine task release": 'wfctl machine task release login task-1 --reason "not today"',
     "machine approve": "wfctl machine approve login plan",
     "machine checkpoint": 'wfctl machine checkpoint login --summary "the form works" --next tests',
     "machine rehydrate": "wfctl machine rehydrate login",

@@ -170,6 +170,12 @@ class Group(_Helped, TyperGroup):
             ctx.fail("expected a command.")
         return super().parse_args(ctx, args)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is meant; one has a name of two words (`machine task claim`)."""
+        pair = " ".join(args[:2])
+        whole = [pair, *args[2:]] if len(args) > 1 and pair in self.commands else args
+        return super().resolve_command(ctx, whole)
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - as the base class has it
         """Return the names of the commands, in their order; nothing is loaded for them."""
         return list(self.commands)

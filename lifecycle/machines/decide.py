@@ -14,6 +14,7 @@ from lifecycle.errors import NeedsConsent
 from lifecycle.event import Fact
 from lifecycle.machines import payload as p
 from lifecycle.machines.decide_fields import check_fields, record, update
+from lifecycle.machines.decide_leases import check_held, claim, release
 from lifecycle.machines.decide_tasks import change_task
 from lifecycle.machines.definition import CANCELLED, trusted
 from lifecycle.machines.errors import (
@@ -36,7 +37,14 @@ Decision = list[Payload]
 
 #: What a machine that has ended takes no more of.
 _CHANGES = frozenset(
-    {"machine.updated", "machine.recorded", "machine.task_changed", "machine.checkpointed"}
+    {
+        "machine.updated",
+        "machine.recorded",
+        "machine.task_changed",
+        "machine.task_claimed",
+        "machine.task_released",
+        "machine.checkpointed",
+    }
 )
 
 #: Stands for the hash of what is decided but not recorded; a recorded hash is never this.
@@ -44,21 +52,36 @@ _DECIDED = "decided"
 
 
 def decide(
-    state: Machine | None, command: Payload, at: str, files: Files | None = None
+    state: Machine | None,
+    command: Payload,
+    at: str,
+    files: Files | None = None,
+    by: str = "",
 ) -> Decision:
     """Return the events that ``command`` yields in ``state``; an empty list changes nothing.
 
     ``at`` is when it is so (UTC, ISO 8601); ``files`` is what was found for the patterns that
-    guards look at. Raises a `MachineError`, or `NeedsConsent`; the state is never changed.
+    guards look at, ``by`` who asks, as kind:name. Raises a `MachineError`, or `NeedsConsent`; the
+    state is never changed.
     """
     if state is None:
         return _begin(command, files or {})
+    decided = _decided(state, command, at, files or {}, by)
+    if decided and state.is_final and command.type in _CHANGES:
+        raise _ended(state)
+    return decided
+
+
+def _decided(state: Machine, command: Payload, at: str, files: Files, by: str) -> Decision:
+    of_lease = _OF_LEASES.get(command.type)
+    if of_lease is not None:
+        return of_lease(state, command, at, by)
     rule = _RULES.get(command.type)
     if rule is None:
         raise InvalidInput(f"{command.type} is no command of a machine", type=command.type)
-    decided = rule(state, command, at, files or {})
-    if decided and state.is_final and command.type in _CHANGES:
-        raise _ended(state)
+    decided = rule(state, command, at, files)
+    if decided and state.leases and command.type in _OF_TASKS:
+        check_held(state, after(state, decided, at), at, by)
     return decided
 
 
@@ -194,6 +217,14 @@ def _close(
 
 
 Rule = Callable[[Machine, Any, str, Mapping[str, FileFact]], Decision]
+
+#: What changes tasks; the claims of others are held against it.
+_OF_TASKS = frozenset({"machine.updated", "machine.task_changed"})
+
+_OF_LEASES: dict[str, Callable[[Machine, Any, str, str], Decision]] = {
+    "machine.task_claimed": claim,
+    "machine.task_released": release,
+}
 
 _RULES: dict[str, Rule] = {
     "machine.created": _exists,

@@ -9,6 +9,7 @@ MachineError
 │   └── ApprovalMissing  what is missing is a person's approval, and nothing else
 ├── UnsafeResume         what is there contradicts itself; a person says how to go on
 ├── CircuitOpen          a limit is reached; a person decides
+├── TaskHeld             a task that somebody else has claimed
 ├── AlreadyCancelled     cancelled before
 ├── StateNotFound        no machine of this id
 └── StateAlreadyExists   a machine of this id, or one that writes the same files
@@ -121,6 +122,34 @@ class CircuitOpen(MachineError):
             count=count,
             limit=limit,
             **data,
+        )
+
+
+class TaskHeld(MachineError):
+    """Somebody holds the task, and until then nobody else has it or changes it.
+
+    ``is_own``: it is who asks, and only did not say that this is to be renewed.
+    """
+
+    code = "TASK_HELD"
+
+    def __init__(
+        self, machine: str, task: str, by: str, until: str, *, is_own: bool = False
+    ) -> None:
+        claim = f"wfctl machine task claim {machine} {task}"
+        instead = (
+            f"If that is you, `{claim} --renew` goes on with it; if you are several, give each an "
+            "--actor of its own."
+            if is_own
+            else "Take another task, or claim it once that time has passed; --despite-claim TEXT "
+            "says why it cannot wait."
+        )
+        super().__init__(
+            f"{task} is claimed by {by} until {until[:19]}Z. {instead}",
+            machine=machine,
+            task=task,
+            by=by,
+            until=until,
         )
 
 

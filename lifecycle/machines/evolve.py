@@ -10,7 +10,7 @@ from lifecycle.event import Event
 from lifecycle.fold.foldable import SET_ASIDE, UNFOLDABLE, put_aside
 from lifecycle.machines.definition import CANCELLED, Definition, trusted
 from lifecycle.machines.gate import closed_to
-from lifecycle.machines.machine import Given, Handoff, Machine, Move, Visit
+from lifecycle.machines.machine import Given, Handoff, Lease, Machine, Move, Visit
 from lifecycle.machines.path import merged, parse, put, take_away
 from lifecycle.state.workflow import Drift
 from lifecycle.words.layout import restore
@@ -63,6 +63,8 @@ def _unfit(draft: Machine, event: Event) -> str | None:
     """Return why an event means nothing in this state, None where it may mean something."""
     if event.type == "machine.task_changed":
         return _no_task(draft, event)
+    if event.type == "machine.task_claimed":
+        return _not_free(draft, event)
     to = event.data.get("to") if event.type == "machine.transitioned" else CANCELLED
     return None if to == CANCELLED or to in draft.definition.phases else f"no phase {to!r:.80}"
 
@@ -76,6 +78,17 @@ def _no_task(draft: Machine, event: Event) -> str | None:
         return f"task: expected an id of the form {tasks.pattern}, found {id_!r:.80}"
     status = changes.get("status", tasks.running)
     return None if status in tasks.statuses else f"status: there is no status {status!r:.80}"
+
+
+def _not_free(draft: Machine, event: Event) -> str | None:
+    """Return why a claim counts for nothing: it has no end, or somebody else holds the task."""
+    task, by, until = (event.data[name] for name in ("task", "by", "until"))
+    if not by or not until:
+        return "a claim says by whom it is, and until when"
+    held = draft.leases.get(task)
+    if held is not None and held.is_against(by, event.occurred_at):
+        return f"{task!r:.80} is claimed by {held.by} until {held.until}"
+    return None
 
 
 def _apply(draft: Machine, event: Event, accepted: Container[str]) -> None:
@@ -225,6 +238,16 @@ def _task_changed(draft: Machine, event: Event) -> None:
         draft.document[tasks.path] = [*items, {"id": event.data["task"], **event.data["changes"]}]
     else:
         found.update(merged(found, event.data["changes"]))
+    if event.data["changes"].get("status") == tasks.done:
+        draft.leases.pop(event.data["task"], None)
+
+
+def _task_claimed(draft: Machine, event: Event) -> None:
+    draft.leases[event.data["task"]] = Lease(event.data["by"], event.data["until"])
+
+
+def _task_released(draft: Machine, event: Event) -> None:
+    draft.leases.pop(event.data["task"], None)
 
 
 def _checkpointed(draft: Machine, event: Event) -> None:
@@ -270,6 +293,8 @@ _APPLY: dict[str, Apply] = {
     "machine.transitioned": _transitioned,
     "machine.recorded": _recorded,
     "machine.task_changed": _task_changed,
+    "machine.task_claimed": _task_claimed,
+    "machine.task_released": _task_released,
     "machine.checkpointed": _checkpointed,
     "machine.cancelled": _cancelled,
     "drift.detected": _drift_detected,

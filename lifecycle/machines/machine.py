@@ -82,6 +82,22 @@ class Given:
 
 
 @dataclass(slots=True)
+class Lease:
+    """Who has claimed a task, as kind:name, and until when (UTC)."""
+
+    by: str
+    until: str
+
+    def is_live(self, at: str) -> bool:
+        """Whether it has not run out by then."""
+        return at < self.until
+
+    def is_against(self, by: str, at: str) -> bool:
+        """Whether it keeps somebody from the task then: it is live, and of somebody else."""
+        return self.by != by and self.is_live(at)
+
+
+@dataclass(slots=True)
 class Handoff:
     """What a checkpoint says to whoever comes next."""
 
@@ -125,6 +141,8 @@ class Machine:
     findings: list[Document] = field(default_factory=list)
     #: Task → its outputs that were there when it began to run: file → mark.
     task_earlier: dict[str, dict[str, str]] = field(default_factory=dict)
+    #: Task → the last lease of it, until that is released or the task is done.
+    leases: dict[str, Lease] = field(default_factory=dict)
     #: Events that count for nothing, as they cannot be what their type says: ``version``, ``type``,
     #: ``why``.
     set_aside: list[Document] = field(default_factory=list)

@@ -135,6 +135,29 @@ class MachineTaskChanged(Payload):
     earlier: dict[str, str] = Field(default_factory=dict)
 
 
+class MachineTaskClaimed(Payload):
+    """A task is somebody's for a time: nobody else claims or changes it until then."""
+
+    type: ClassVar[str] = "machine.task_claimed"
+    task: Text
+    #: How long, at most 30 days.
+    seconds: Annotated[int, Field(ge=1, le=2_592_000)] = 1_800
+    renew: bool = False  # decided: the claim of who asks goes on
+    by: str | None = None  # decided: who asks, as kind:name
+    until: str | None = None  # decided: UTC
+    before: str | None = None  # decided: whose claim had run out
+
+
+class MachineTaskReleased(Payload):
+    """The claim of a task ended before its time."""
+
+    type: ClassVar[str] = "machine.task_released"
+    task: Text
+    reason: Text | None = None
+    despite: bool = False  # decided: against who held it
+    by: str | None = None  # decided: who held it, as kind:name
+
+
 class MachineCheckpointed(Payload):
     """A hand-off: what was done, and what is next."""
 

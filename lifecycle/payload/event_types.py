@@ -70,6 +70,8 @@ OF_MACHINES: Mapping[str, EventType] = {
     "machine.transitioned": EventType("MachineTransitioned", 2),
     "machine.recorded": EventType("MachineRecorded"),
     "machine.task_changed": EventType("MachineTaskChanged", 2),
+    "machine.task_claimed": EventType("MachineTaskClaimed"),
+    "machine.task_released": EventType("MachineTaskReleased"),
     "machine.checkpointed": EventType("MachineCheckpointed"),
     "machine.approved": EventType("MachineApproved", 2),
     "machine.cancelled": EventType("MachineCancelled"),

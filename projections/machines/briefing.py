@@ -91,11 +91,23 @@ def _tasks(machine: Machine) -> Document:
     done = machine.definition.tasks.done if machine.definition.tasks is not None else None
     counted = Counter(str(task.get("status")) for task in machine.tasks)
     left = [
-        {"id": task.get("id"), "title": task.get("title"), "status": task.get("status")}
+        {
+            "id": task.get("id"),
+            "title": task.get("title"),
+            "status": task.get("status"),
+            **_claim(machine, task),
+        }
         for task in machine.tasks
         if task.get("status") != done
     ]
     return {"total": len(machine.tasks), "byStatus": dict(counted), "open": left}
+
+
+def _claim(machine: Machine, task: Document) -> Document:
+    held = machine.leases.get(str(task.get("id")))
+    if held is None:
+        return {}
+    return {"claimedBy": held.by, "claimedUntil": utc_seconds(held.until)}
 
 
 def _decisions(machine: Machine) -> list[Document]:

@@ -65,6 +65,18 @@ def _task(data: Data) -> str:
     return f"{data['task']}: {changed}{_because(data)}"
 
 
+def _claimed(data: Data) -> str:
+    did = "renewed" if data["renew"] else "claimed"
+    until = f" until {data['until'][:19]}Z" if data["until"] else ""
+    before = f", after the claim of {data['before']} had run out" if data["before"] else ""
+    return f"{data['task']}: {did} by {data['by'] or 'whoever asks'}{until}{before}"
+
+
+def _released(data: Data) -> str:
+    against = f" although {data['by']} held it" if data["despite"] else ""
+    return f"{data['task']}: released{against}{_because(data)}"
+
+
 def _checkpointed(data: Data) -> str:
     return f"hand-off: {data['summary']}"
 
@@ -85,6 +97,8 @@ _SPELLED: dict[str, Callable[[Data], str]] = {
     "machine.transitioned": _transitioned,
     "machine.recorded": _recorded,
     "machine.task_changed": _task,
+    "machine.task_claimed": _claimed,
+    "machine.task_released": _released,
     "machine.checkpointed": _checkpointed,
     "machine.approved": _approved,
     "machine.cancelled": _cancelled,

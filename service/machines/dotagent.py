@@ -35,6 +35,8 @@ class Resumption:
     findings: list[dict[str, Any]] = field(default_factory=list)
     commands: list[Payload] = field(default_factory=list)
     todo: list[str] = field(default_factory=list)
+    #: When it is looked at (UTC).
+    now: str = ""
 
     @property
     def unsafe(self) -> list[dict[str, Any]]:
@@ -50,7 +52,7 @@ def resumption(
         return Resumption(False, [f"{state.id} has ended: {state.phase}"])
     if not state.moves and state.visit.started_at is None and not state.tasks:
         return Resumption(False, [f"{state.id} has not begun: nothing to resume"])
-    found = Resumption(True, _messages(state), list(_validated(root, state, now, on_disk)))
+    found = Resumption(True, _messages(state), list(_validated(root, state, now, on_disk)), now=now)
     _by_phase(root, state, files, found)
     return found
 
@@ -204,6 +206,11 @@ def _tasks(root: Path, state: Machine, found: Resumption) -> None:
         if not known.is_id(id_):
             message = f"a task is running whose id {id_!r:.80} is not of the form {known.pattern}"
             found.findings.append(_finding("task_unnamed", message))
+            continue
+        held = state.leases.get(id_)
+        if held is not None and held.is_live(found.now):
+            message = f"{id_} is claimed by {held.by} until {held.until}: it is left as it is"
+            found.findings.append(_finding("task_claimed", message))
             continue
         fact = output_at(root, task.get("output")).since(state.task_earlier.get(id_, {}))
         status = status_of_output(root, fact, known.statuses)

@@ -183,15 +183,18 @@ class MachineService:
             if state is None and command.type not in _BEGIN:
                 raise StateNotFound(self.log.machine, list(machines_in(self.log.store)))
             files = self._evidence_for(state, command)
-            decided = decide(
-                state, completed(self.root.path, self.actor.name, command, state), at, files
-            )
+            whole = completed(self.root.path, self.actor.name, command, state)
+            decided = decide(state, whole, at, files, self._who)
             state = after(state, decided, at) if decided else state
             planned += decided
         if state is None:
             raise StateNotFound(self.log.machine, [])
         require_recordable(planned, before, state)
         return tuple(planned), state
+
+    @property
+    def _who(self) -> str:
+        return f"{self.actor.kind}:{self.actor.name}"
 
     def _append(
         self, head: int, events: list[NewEvent], due: MachineOutcome, claim: Claim

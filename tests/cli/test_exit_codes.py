@@ -36,6 +36,7 @@ CHOSEN: dict[type[Exception], int] = {
     machines.AlreadyCancelled: REFUSED,
     machines.StateNotFound: NOT_FOUND,
     machines.StateAlreadyExists: CONFLICT,
+    machines.TaskHeld: CONFLICT,
     use_machines.VersionConflict: CONFLICT,
     use_machines.UnimportableMachine: FAILED,
     use_machines.LockHeld: FAILED,

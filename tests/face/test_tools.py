@@ -87,8 +87,9 @@ def test_each_tool_is_a_command_line_that_the_program_knows(
 ) -> None:
     """Command, options and the number of arguments by place are those of the program."""
     command: Any = build().__self__  # type: ignore[attr-defined]
-    for word in route.words:
-        command = command.commands[word]
+    words = list(route.words)
+    while words:
+        _, command, words = command.resolve_command(None, words)
     known = {option for one in command.params for option in one.opts}
     by_place = [one for one in command.params if one.param_type_name == "argument"]
     assert {*route.options.values(), *(w.partition("=")[0] for w in route.fixed)} <= known

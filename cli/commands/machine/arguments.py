@@ -22,6 +22,12 @@ Data = Annotated[
 ]
 Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")]
 
+TaskId = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task.")]
+DespiteClaim = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="End somebody else's claim of the task, and say why."),
+]
+
 
 def data_of(data: str | None) -> dict[str, Any]:
     """Return the object that ``--data`` gives: JSON, ``@FILE``, or ``-``."""

@@ -9,8 +9,10 @@ from pydantic import ValidationError
 
 from cli.commands.machine.arguments import (
     Data,
+    DespiteClaim,
     MachineId,
     Reason,
+    TaskId,
     Values,
     data_of,
     pairs_of,
@@ -75,13 +77,14 @@ def append(
 def task(
     context: typer.Context,
     machine: MachineId,
-    task_id: Annotated[str, typer.Argument(metavar="TASK", help="Id of the task.")],
+    task_id: TaskId,
     values: Annotated[
         list[str] | None, typer.Argument(metavar="[FIELD=VALUE]…", help="Fields of the task.")
     ] = None,
     status: Annotated[str | None, typer.Option(help="Its status.")] = None,
     title: Annotated[str | None, typer.Option(help="What it is.")] = None,
     reason: Reason = None,
+    despite_claim: DespiteClaim = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,
     expected_version: ExpectedVersion = None,
@@ -89,8 +92,12 @@ def task(
     """Add a task, or change one; times and attempts follow from its status."""
     named = {"title": title, "status": status}
     changes = {key: value for key, value in named.items() if value is not None} | pairs_of(values)
+    if task_id in ("claim", "release") and not changes:
+        way = f"`wfctl machine task {task_id} {machine} TASK`"
+        raise InvalidInput(f"{task_id} stands before the machine's id: {way}", task=task_id)
     command = made(p.MachineTaskChanged, task=task_id, changes=changes, reason=reason)
-    carry_out(context, machine, write_options(dry_run, command_id, expected_version), command)
+    options = write_options(dry_run, command_id, expected_version)
+    carry_out(context, machine, options, *ending_claim(task_id, despite_claim), command)
 
 
 def checkpoint(
@@ -128,11 +135,18 @@ def cancel(
 
 
 def carry_out(
-    context: typer.Context, machine: str, options: WriteOptions, command: Payload
+    context: typer.Context, machine: str, options: WriteOptions, *commands: Payload
 ) -> None:
-    """Carry out one command and print what it did."""
+    """Carry out commands, all or none, and print what they did."""
     with acting(context, machine, options.dry_run) as (service, output):
-        output.told(service, service.handle(command, options=options), options)
+        output.told(service, service.handle(*commands, options=options), options)
+
+
+def ending_claim(task_id: str, why: str | None) -> list[Payload]:
+    """Return the command that ends the claim of somebody else, where it is said why."""
+    if why is None:
+        return []
+    return [made(p.MachineTaskReleased, task=task_id, reason=why, despite=True)]
 
 
 def made(kind: type[Payload], **fields: Any) -> Payload:

@@ -16,6 +16,8 @@ COMMANDS: dict[str, str] = {
     "transition": "cli.commands.machine.changes:transition",
     "append": "cli.commands.machine.changes:append",
     "task": "cli.commands.machine.changes:task",
+    "task claim": "cli.commands.machine.claiming:claim",
+    "task release": "cli.commands.machine.claiming:release",
     "checkpoint": "cli.commands.machine.changes:checkpoint",
     "cancel": "cli.commands.machine.changes:cancel",
     "approve": "cli.commands.machine.approving:approve",

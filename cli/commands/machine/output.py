@@ -9,6 +9,7 @@ from cli.settings import Format, Settings
 from cli.terminal.output import Output, as_json, compact, success
 from lifecycle.machines.guard import FileFact
 from lifecycle.machines.machine import Machine
+from lifecycle.machines.payload import MachineTaskClaimed
 from projections.machines.documents import rendered
 from projections.machines.history import message
 from projections.machines.next_actions import MachineAction, machine_actions
@@ -74,6 +75,7 @@ class MachineOutput:
             "status": state.status,
             "events": events,
             **_said(outcome),
+            **_lease(outcome),
             **({"files": _written(outcome)} if options.dry_run else {}),
             **more,
         }
@@ -97,7 +99,7 @@ def _meta(state: Machine | None, more: Mapping[str, Any]) -> dict[str, Any]:
         "version": state.head if state is not None else None,
         "position": more.get("position"),
         "machine": state.id if state is not None else None,
-        **{key: value for key, value in more.items() if key != "position"},
+        **{key: value for key, value in more.items() if key != "position" and value is not None},
     }
 
 
@@ -122,6 +124,13 @@ def _said(outcome: MachineOutcome) -> dict[str, Any]:
             keys = ("loop", "count", "limit", "asked", "to")
             return {"limit_reached": {key: data[key] for key in keys}}
     return {}
+
+
+def _lease(outcome: MachineOutcome) -> dict[str, Any]:
+    """Return what a claim gave: the task, to whom, until when."""
+    claims = [p for p in outcome.planned if isinstance(p, MachineTaskClaimed)]
+    keys = {"task", "by", "until", "renew", "before"}
+    return {"claim": claims[-1].model_dump(mode="json", include=keys)} if claims else {}
 
 
 def _lines(

@@ -16,6 +16,7 @@ from lifecycle.machines.machine import Machine
 from lifecycle.machines.path import look, parse
 from projections.machines.documents import documents
 from projections.machines.next_actions import machine_actions
+from projections.words.times import utc_seconds
 from service.machines import evidence
 from service.machines.inspection import warnings
 
@@ -46,7 +47,8 @@ def get(
             lines = [*summary(state), *(f"warning: {one}" for one in told)]
             return "\n".join(lines + next_lines(machine_actions(state, files)))
 
-        machines.output.result(data, text, state, files, warnings=told)
+        held = claims(state) if state.leases else None
+        machines.output.result(data, text, state, files, warnings=told, claims=held)
 
 
 def looked_at(state: Machine) -> set[str]:
@@ -81,4 +83,20 @@ def summary(state: Machine) -> list[str]:
         f"  {loop}: {count} of {state.definition.limit_of(loop, state.document)}"
         for loop, count in state.counts.items()
     ]
-    return lines + [f"  task {task.get('id')}: {task.get('status')}" for task in state.tasks]
+    return lines + [
+        f"  task {task.get('id')}: {task.get('status')}{_claimed(state, task)}"
+        for task in state.tasks
+    ]
+
+
+def _claimed(state: Machine, task: dict[str, Any]) -> str:
+    held = state.leases.get(str(task.get("id")))
+    return f", claimed by {held.by} until {utc_seconds(held.until)}" if held is not None else ""
+
+
+def claims(state: Machine) -> dict[str, Any]:
+    """Return the claims of a machine's tasks: task → by whom, until when."""
+    return {
+        task: {"by": held.by, "until": utc_seconds(held.until)}
+        for task, held in state.leases.items()
+    }

@@ -1,0 +1,168 @@
+"""A task is one worker's for a time: claims of several agents, and of dead ones."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.support import Answer, call
+from tests.machines.place import MachinePlace
+
+TASK = ("login", "T-1")
+
+
+def _as(place: MachinePlace, who: str, *words: str) -> Answer:
+    return call("--root", str(place.path), "-o", "json", "--actor", who, "machine", *words)
+
+
+def _begun(place: MachinePlace) -> None:
+    place.init("login")
+    place.done("task", *TASK, "--title", "The form")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("actor", ["agent:worker-{}", "agent:unknown"])
+def test_of_eight_processes_that_claim_a_task_one_has_it(place: MachinePlace, actor: str) -> None:
+    """Given eight at once, of names of their own or of none, then one wins, seven are told who."""
+    _begun(place)
+    answers = place.at_once([("task", "claim", *TASK)] * 8, actor)
+    assert sorted(code for code, _ in answers) == [0, *[4] * 7]
+    (claim,) = [answer["data"]["claim"] for code, answer in answers if not code]
+    for code, answer in answers:
+        if code:
+            told = answer["error"]
+            assert (told["code"], told["data"]["by"]) == ("TASK_HELD", claim["by"])
+            assert told["data"]["until"] == claim["until"]
+    assert place.types("login").count("machine.task_claimed") == 1
+    assert place.wfctl("fsck").code == 0
+
+
+def test_only_the_claimer_changes_a_task(place: MachinePlace) -> None:
+    """Given a claim, then every way to write the task is refused to others, and done by one."""
+    _begun(place)
+    assert _as(place, "agent:a", "task", "claim", *TASK).code == 0
+    seen = str(place.head("login"))
+    for words in (
+        ("task", *TASK, "--status", "complete"),
+        ("task", *TASK, "owner=me"),
+        ("task", "release", *TASK),
+        ("task", "claim", *TASK),
+        ("update", "login", "tasks[0].status=complete", "--expected-version", seen),
+        ("update", "login", 'tasks=[{"id": "T-1", "status": "complete"}]'),
+        ("update", "login", "tasks=[]"),
+        ("task", *TASK, "--status", "complete", "--dry-run"),
+    ):
+        refused = _as(place, "agent:b", *words)
+        assert (refused.code, refused.error["code"]) == (4, "TASK_HELD"), words
+        assert refused.error["data"]["by"] == "agent:a"
+    assert place.head("login") == int(seen)
+    assert _as(place, "agent:b", "task", "login", "T-2", "--title", "Another").code == 0
+    assert _as(place, "agent:b", "update", "login", "note=free").code == 0
+    assert _as(place, "agent:a", "task", *TASK, "--status", "complete").code == 0
+    assert _as(place, "agent:b", "task", *TASK, "title=again").code == 0
+
+
+def test_a_claim_is_renewed_and_given_up_by_its_claimer(place: MachinePlace) -> None:
+    """Given a claim, when it is renewed, then it lasts longer; released, another has the task."""
+    _begun(place)
+    first = _as(place, "agent:a", "task", "claim", *TASK, "--for", "1m").data["claim"]
+    again = _as(place, "agent:a", "task", "claim", *TASK)
+    assert (again.code, again.error["code"]) == (4, "TASK_HELD")
+    assert "--renew" in again.error["message"]
+    renewed = _as(place, "agent:a", "task", "claim", *TASK, "--renew", "--for", "2h").data["claim"]
+    assert renewed["renew"]
+    assert renewed["until"] > first["until"]
+    assert _as(place, "agent:b", "task", "claim", *TASK, "--renew").code == 4
+    assert _as(place, "agent:a", "task", "release", *TASK, "--reason", "not today").code == 0
+    assert _as(place, "agent:a", "task", "release", *TASK).data["events"] == []
+    assert _as(place, "agent:b", "task", "claim", *TASK).code == 0
+
+
+@pytest.mark.slow
+def test_a_claim_that_ran_out_is_taken_over(place: MachinePlace) -> None:
+    """Given a claimer that died, when its time has passed, then another has the task."""
+    _begun(place)
+    assert _as(place, "agent:dead", "task", "claim", *TASK, "--for", "1s").code == 0
+    while (answer := _as(place, "agent:b", "task", "claim", *TASK)).code == 4:
+        assert answer.error["data"]["by"] == "agent:dead"
+    assert answer.data["claim"]["before"] == "agent:dead"
+    assert _as(place, "agent:dead", "task", *TASK, "--status", "complete").code == 4
+
+
+def test_a_claim_ends_against_its_claimer_with_a_reason_that_is_kept(place: MachinePlace) -> None:
+    """Given another's claim, when it is said why it cannot wait, then the log has both."""
+    _begun(place)
+    assert _as(place, "agent:a", "task", "claim", *TASK).code == 0
+    words = ("task", *TASK, "--status", "complete", "--despite-claim", "a has crashed")
+    assert _as(place, "agent:b", *words).code == 0
+    released, changed = place.events("login")[-2:]
+    assert released["type"] == "machine.task_released"
+    assert released["data"] == {
+        "task": "T-1",
+        "reason": "a has crashed",
+        "despite": True,
+        "by": "agent:a",
+    }
+    assert changed["data"]["changes"]["status"] == "complete"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("task", "claim", "login", "T-9"), "no task 'T-9'"),
+        (("task", "claim", *TASK, "--for", "soon"), "expected a time"),
+        (("task", "claim", *TASK, "--for", "0s"), "seconds"),
+        (("task", "claim", *TASK, "--for", "40d"), "seconds"),
+        (("task", "login", "claim"), "wfctl machine task claim login TASK"),
+        (("task", "release", *TASK, "--reason", "x", "--despite-claim", "y"), "leave --reason out"),
+    ],
+)
+def test_a_claim_that_cannot_be_is_refused(
+    place: MachinePlace, words: tuple[str, ...], says: str
+) -> None:
+    """An unknown task, no length of time, the words in another order."""
+    _begun(place)
+    before = place.head("login")
+    answer = place.call(*words)
+    assert (answer.code, answer.error["code"]) == (2, "INVALID_INPUT")
+    assert says in answer.error["message"]
+    assert place.head("login") == before
+
+
+def test_what_is_done_or_has_ended_is_not_claimed(place: MachinePlace) -> None:
+    """Given a task that is done, then it is refused; of a machine that ended, every task."""
+    _begun(place)
+    place.done("task", *TASK, "--status", "complete")
+    place.refused("INVALID_INPUT", 2, "task", "claim", *TASK)
+    place.done("task", "login", "T-2")
+    place.done("cancel", "login")
+    place.refused("ALREADY_CANCELLED", 5, "task", "claim", "login", "T-2")
+
+
+def test_a_claim_is_shown_and_given_again_to_the_same_key(place: MachinePlace) -> None:
+    """Given a claim, then get and rehydrate say whose it is; its command id gets its answer."""
+    _begun(place)
+    words = ("task", "claim", *TASK, "--command-id", "c-1")
+    assert place.call(*words).data["repeated"] is False
+    assert place.call(*words).data["repeated"] is True
+    assert place.call("get", "login").envelope["_meta"]["claims"]["T-1"]["by"] == "user:ada"
+    (task,) = place.done("rehydrate", "login")["taskProgress"]["open"]
+    assert task["claimedBy"] == "user:ada"
+    assert place.wfctl("replay", "--check").code == 0
+
+
+def test_a_resume_leaves_a_claimed_task_to_its_claimer(place: MachinePlace) -> None:
+    """Given a running task that somebody holds, when another resumes, then it runs on."""
+    place.init("wf", "dotagent")
+    _at_work(place)
+    assert _as(place, "agent:a", "task", "claim", "wf", "task-001").code == 0
+    assert "claimed by agent:a" in json.dumps(_as(place, "agent:b", "rehydrate", "wf").envelope)
+    (task,) = place.json("memory/state/execution.json")["tasks"]
+    assert task["status"] == "running"
+
+
+def _at_work(place: MachinePlace) -> Any:
+    place.done("task", "wf", "task-001", "--status", "running")
+    return place.json("memory/state/execution.json")
