@@ -150,13 +150,14 @@ READING = (
         "set a field. diff: between moments a and b. amendments: who changed what. events: raw, "
         "after a version.",
         {
-            "log": (Route(("log",), (), _HISTORY),),
+            "log": (Route(("log",), (), {**_HISTORY, "machine": "--machine"}),),
             "why": (
+                Route(("why",), (), {"machine": "--machine", **_AT}, ("machine",)),
                 Route(("why",), ("stage",), _AT, ("stage",)),
                 Route(("why",), (), _AT),
             ),
-            "blame": (Route(("blame",), ("field",), _AT, ("field",)),),
-            "diff": (Route(("diff",), ("a", "b"), {}, ("a",)),),
+            "blame": (Route(("blame",), ("field",), {"machine": "--machine", **_AT}, ("field",)),),
+            "diff": (Route(("diff",), ("a", "b"), {"machine": "--machine"}, ("a",)),),
             "amendments": (Route(("audit", "amendments")),),
             "events": (
                 Route(

@@ -6,12 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.commands.events import of_machine
 from cli.frame.options import At, Brief, KnownAt
-from cli.frame.workspace import moment, reading
+from cli.frame.workspace import Reading, moment, reading
 from cli.terminal.output import Output, compact
 from cli.terminal.table import Column, table
 from projections.words.times import utc_seconds
+from service.questions.blame import Blame
 from service.questions.blame import blame as blamed
+from service.reading.moment import Moment
 
 Field = Annotated[
     str, typer.Argument(metavar="FIELD", help="Such as stage-2.parameters.x, or stage-2.")
@@ -24,14 +27,22 @@ _SCREEN = 18
 def blame(
     context: typer.Context,
     field: Field,
+    machine: Annotated[
+        str | None, typer.Option("--machine", metavar="ID", help="Of a phase machine.")
+    ] = None,
     brief: Brief = None,
     at: At = None,
     known_at: KnownAt = None,
 ) -> None:
     """Who changed a field, or each of a stage: its value, the one before, who, when and why."""
-    with reading(context) as workflow:
+    with reading(context) as root:
+        workflow = root if machine is None else of_machine(root, machine)
         view = moment(at, known_at)
-        found = [entry.to_dict() for entry in blamed(workflow.log, field, view)]
+        if machine is None:
+            changes = blamed(workflow.log, field, view)
+        else:
+            changes = _of_machine(root, machine, field, view)
+        found = [entry.to_dict() for entry in changes]
         output = workflow.output
         if brief is not None:
             from cli.frame.brief import Newest
@@ -39,12 +50,19 @@ def blame(
             newest = sorted(found, key=lambda entry: entry["version"])
             Newest(output, _short, _told, view).print(newest, brief)
             return
-        state = workflow.log.current(view)
+        state = workflow.log.current(view) if machine is None else None
         output.result(
             found,
             lambda: _one(output, found[0]) if len(found) == 1 else _page(output, found),
             state=state,
         )
+
+
+def _of_machine(root: Reading, machine: str, field: str, view: Moment | None) -> list[Blame]:
+    from cli.frame.machine_history import log_of
+    from service.machines.blame import blame as of_machines
+
+    return of_machines(log_of(root, machine), field, view)
 
 
 def _page(output: Output, found: list[dict[str, Any]]) -> str:

@@ -7,13 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.commands.events import bound, endless, recorded
+from cli.commands.events import bound, endless, of_machine, recorded
 from cli.frame import selection as chosen
 from cli.frame.options import At, Brief, KnownAt
 from cli.frame.workspace import Reading, entry, moment, reading, settings_of
 from cli.terminal.output import Output
 from cli.terminal.pager import paged
 from projections.words.times import ago, local_seconds
+from service.errors import InvalidOption
+from service.reading.moment import Moment
 from service.reading.selection import Selection
 from service.root.clock import system_clock, utc_text
 
@@ -51,6 +53,9 @@ def log(
     template: chosen.Template = None,
     reverse: chosen.Reverse = False,
     follow: chosen.Follow = False,
+    machine: Annotated[
+        str | None, typer.Option("--machine", metavar="ID", help="Of a phase machine.")
+    ] = None,
     pager: Annotated[bool, typer.Option(help="Page on a terminal, by $PAGER.")] = True,
 ) -> None:
     """The history, for people; with --actor only what one actor did."""
@@ -58,7 +63,8 @@ def log(
     if follow:
         backwards = {"--reverse": reverse, "-n": limit, "--brief": brief}
         endless({**backwards, "--at": at, "--known-at": known_at})
-    with reading(context) as workflow:
+    with reading(context) as root:
+        workflow = root if machine is None else of_machine(root, machine)
         wanted = Selection(
             types=tuple(type_ or ()),
             actor=settings_of(context).actor,
@@ -69,8 +75,8 @@ def log(
             until=bound(workflow, until),
         )
         view = moment(at, known_at)
-        events = recorded(workflow, follow) if follow else workflow.log.events(view)
-        entries = _concerning(_entries(workflow, events, wanted), stage or [])
+        found = _found(workflow, machine, view, wanted, follow)
+        entries = _concerning(found, stage or [])
         lines = chosen.ordered(chosen.matching(entries, grep), limit, reverse)
         printer = _printer(workflow.output, relative)
         if brief is not None:
@@ -81,6 +87,31 @@ def log(
         shape = chosen.shape_of(workflow.output, fields, template)
         with paged(workflow.output, wanted=pager and not follow):
             shape.print(workflow.output, lines, printer, view)
+
+
+def _found(
+    workflow: Reading, machine: str | None, view: Moment | None, wanted: Selection, follow: bool
+) -> Iterator[dict[str, Any]]:
+    if machine is not None or workflow.config.workflow is None:
+        return _of_machines(workflow, machine, view, wanted, follow)
+    events = recorded(workflow, follow) if follow else workflow.log.events(view)
+    return _entries(workflow, events, wanted)
+
+
+def _of_machines(
+    workflow: Reading, machine: str | None, view: Moment | None, wanted: Selection, follow: bool
+) -> Iterator[dict[str, Any]]:
+    """Return the entries of a machine, of all of them where none is named."""
+    from cli.frame import machine_history
+
+    if machine is None:
+        if follow:
+            raise InvalidOption("--follow follows one machine: name it with --machine ID")
+        return machine_history.entries_of_all(workflow, view, wanted)
+    if follow:
+        log = machine_history.log_of(workflow, machine)
+        return machine_history.told(log, log.along(recorded(workflow, follow)), wanted)
+    return machine_history.entries_of(workflow, machine, view, wanted)
 
 
 def _entries(workflow: Reading, events: Any, wanted: Selection) -> Iterator[dict[str, Any]]:
@@ -101,7 +132,8 @@ def _concerning(entries: Iterator[dict[str, Any]], stages: list[str]) -> Iterato
 def _short(found: dict[str, Any]) -> dict[str, Any]:
     """Return what tells of an entry: an import was not done when it was recorded."""
     when = found["occurred_at" if found["actor"].startswith("import:") else "recorded_at"]
-    told = {key: found[key] for key in ("version", "actor", "stage", "message")}
+    keys = ("machine", "version", "actor", "stage", "message")
+    told = {key: found[key] for key in keys if key in found}
     return {**told, "at": when}
 
 
@@ -113,7 +145,8 @@ def _printer(output: Output, relative: bool) -> Any:
         when = found["occurred_at" if imported else "recorded_at"]
         shown = f"{ago(when, now):<14}" if relative else local_seconds(when, found["utc_offset"])
         who = output.style(f"{found['actor']:<16}", "2")
-        return f"{output.style(shown, '34')}  {who} {_styled(output, found)}"
+        whose = f"{found['machine']}: " if found.get("machine") else ""
+        return f"{output.style(shown, '34')}  {who} {whose}{_styled(output, found)}"
 
     return text
 

@@ -15,6 +15,7 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
 from projections.screens.next_actions import NextAction, next_actions
 from projections.words.times import utc_seconds
+from service.errors import InvalidOption
 from service.files.surroundings import surroundings
 from service.questions.causes import causes_of
 from service.questions.grounds import Link
@@ -43,6 +44,9 @@ _SIZES = (Size(), Size(16, 16), Size(12, 8), Size(8, 5), Size(6, 3), Size(4, 2),
 def why(
     context: typer.Context,
     stage: OfStage = None,
+    machine: Annotated[
+        str | None, typer.Option("--machine", metavar="ID", help="Of a phase machine.")
+    ] = None,
     brief: Brief = None,
     at: At = None,
     known_at: KnownAt = None,
@@ -50,6 +54,9 @@ def why(
     """Why a stage stands where it stands, back to the root; or what would unblock the workflow."""
     with reading(context) as workflow:
         view = moment(at, known_at)
+        if machine is not None:
+            _print_machine(workflow, stage, machine, view)
+            return
         state = workflow.log.current(view)
         if stage is None:
             form = _of_workflow(workflow, state, view)
@@ -65,6 +72,17 @@ def why(
             )
 
         workflow.output.print(_fitted(workflow.output, brief, rendered))
+
+
+def _print_machine(root: Reading, stage: str | None, machine: str, view: Moment | None) -> None:
+    """Print why a machine stands in its phase; raises `InvalidOption` where a stage is named."""
+    from cli.commands.events import of_machine
+    from cli.frame.machine_why import lines, why_of
+
+    if stage is not None:
+        raise InvalidOption("a machine has no stages: give STAGE or --machine ID, not both")
+    found = why_of(root, machine, view)
+    of_machine(root, machine).output.result(found, lambda: "\n".join(lines(found)))
 
 
 class Form(NamedTuple):

@@ -69,8 +69,11 @@ def entry(event: RecordedEvent, state: Workflow) -> dict[str, Any] | None:
     from projections.files.progress_log import message
 
     text = message(event, state)
-    if text is None:
-        return None
+    return shown(event, text) if text is not None else None
+
+
+def shown(event: RecordedEvent, text: str) -> dict[str, Any]:
+    """Return an event as an entry for people, with what it says."""
     return {
         "version": event.version,
         "type": event.type,

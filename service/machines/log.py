@@ -105,6 +105,10 @@ class MachineLog:
             if event.version > after:
                 yield event, state
 
+    def along(self, events: Iterator[RecordedEvent]) -> Iterator[tuple[RecordedEvent, Machine]]:
+        """Yield events that begin with the stream's first, as `steps` does."""
+        return self._steps(None, events, Judge(self.store, self.stream, self.root))
+
     def _steps(
         self, draft: Machine | None, events: Iterator[RecordedEvent], judge: Judge
     ) -> Iterator[tuple[RecordedEvent, Machine]]:

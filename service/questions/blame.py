@@ -130,8 +130,12 @@ class FieldHistory:
 
     def see(self, event: RecordedEvent, state: Workflow) -> None:
         """Take in an event, with the state after it."""
+        self.take(event, self._spelt(event, state))
+
+    def take(self, event: RecordedEvent, spelling: bytes) -> None:
+        """Take in an event, with what stands at the path after it as JSON; nothing: b''."""
         self._note(event)
-        before, self._value = self._value, self._spelt(event, state)
+        before, self._value = self._value, spelling
         if before == self._value:
             return
         old, new = _read(before), _read(self._value)

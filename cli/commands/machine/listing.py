@@ -23,6 +23,11 @@ from service.root.clock import system_clock, utc_text
 def list_(
     context: typer.Context,
     type_: Annotated[str | None, typer.Option("--type", help="Only this type.")] = None,
+    phase: Annotated[str | None, typer.Option(help="Only in this phase.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "-n", metavar="N", min=1, help="Only the N changed last."),
+    ] = None,
     at: At = None,
     known_at: KnownAt = None,
 ) -> None:
@@ -33,7 +38,11 @@ def list_(
         return
     with looking(context) as machines:
         found = [*_workflow(machines, when), *_machines(machines, when)]
-        rows = [row for row in found if type_ in (None, row["type"])]
+        rows = [
+            row for row in found if type_ in (None, row["type"]) and phase in (None, row["phase"])
+        ]
+        if limit is not None:
+            rows = sorted(rows, key=lambda row: row["updated"], reverse=True)[:limit]
         machines.output.result(rows, lambda: "\n".join(map(_line, rows)) or "no machine here")
 
 

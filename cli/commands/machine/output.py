@@ -151,8 +151,8 @@ def _left(more: Mapping[str, Any]) -> list[str]:
     """Return what is left for a person to clear away, a line each."""
     found: Mapping[str, Any] = more.get("left") or {}
     lines = [
-        f"left: {kind[:-1]} {one}"
-        for kind in ("branches", "worktrees")
+        f"left: {one_of} {one}"
+        for kind, one_of in (("branches", "branch"), ("worktrees", "worktree"))
         for one in found.get(kind, [])
     ]
     return lines + (
