@@ -199,7 +199,15 @@ def _cancel(state: Machine, command: p.MachineCancelled, at: str, files: Files) 
         raise AlreadyCancelled(state.id, state.cancelled_at)
     if state.is_final:
         raise InvalidTransition(state.phase, CANCELLED, "nothing leaves a final phase", [])
-    return [command.model_copy(update={"left": state.phase})]
+    decided: dict[str, Any] = {"left": state.phase}
+    if command.anew:
+        if "archive" not in state.definition.files:
+            raise InvalidInput(
+                f"{state.definition.id} has no archive: expected one to begin {state.id} anew",
+                machine=state.id,
+            )
+        decided["earlier"] = state.definition.marks_on_entry(state.definition.initial, files)
+    return [command.model_copy(update=decided)]
 
 
 def _close(

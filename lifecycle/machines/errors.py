@@ -166,8 +166,8 @@ class UnsafeResume(MachineError):
         rehydrate = f"wfctl machine rehydrate {machine}"
         super().__init__(
             f"{machine} is not resumed, and nothing was changed, for:\n{lines}\n"
-            f"Start fresh? [y/N] A person decides: `{rehydrate} --start-fresh` archives it, "
-            f"`{rehydrate} --go-on` goes on as it is.",
+            f"Start fresh? [y/N] A person decides: `{rehydrate} --start-fresh` archives it and "
+            f"begins anew, `{rehydrate} --go-on` goes on as it is.",
             machine=machine,
             findings=list(findings),
             choices=[f"{rehydrate} --start-fresh", f"{rehydrate} --go-on"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from lifecycle.errors import NoWorkflow
 from lifecycle.event import Event
@@ -271,10 +271,25 @@ def _approved(draft: Machine, event: Event) -> None:
 
 def _cancelled(draft: Machine, event: Event) -> None:
     at = event.occurred_at
+    if event.data["anew"]:
+        _begin_again(draft, event)
+        return
     draft.moves.append(Move(draft.phase, CANCELLED, at, event.data["reason"]))
     _leave(draft, at)
     _enter(draft, CANCELLED, at)
     draft.cancelled_at = at
+
+
+def _begin_again(draft: Machine, event: Event) -> None:
+    """Begin anew: what was is in the log and the archive; edits that wait go on waiting."""
+    draft.created, draft.handoff = event.occurred_at, None
+    kept: tuple[Any, ...] = (
+        *(draft.document, draft.counts, draft.events, draft.visits, draft.digests),
+        *(draft.task_earlier, draft.moves, draft.given, draft.notes, draft.findings, draft.leases),
+    )
+    for one in kept:
+        one.clear()
+    _enter(draft, draft.definition.initial, event.occurred_at, event.data["earlier"])
 
 
 def _drift_detected(draft: Machine, event: Event) -> None:

@@ -183,8 +183,13 @@ class MachineApproved(Payload):
 
 
 class MachineCancelled(Payload):
-    """The machine was given up."""
+    """The machine was given up, for good or to begin anew."""
 
     type: ClassVar[str] = "machine.cancelled"
+    schema_version: ClassVar[int] = 2
     reason: Text | None = None
     left: str | None = None  # decided: the phase before
+    #: Whether it begins anew under its name, with nothing of what was.
+    anew: bool = False
+    #: As in `MachineCreated`, where it begins anew. Decided.
+    earlier: dict[str, str] = Field(default_factory=dict)

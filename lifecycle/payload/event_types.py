@@ -74,7 +74,7 @@ OF_MACHINES: Mapping[str, EventType] = {
     "machine.task_released": EventType("MachineTaskReleased"),
     "machine.checkpointed": EventType("MachineCheckpointed"),
     "machine.approved": EventType("MachineApproved", 2),
-    "machine.cancelled": EventType("MachineCancelled"),
+    "machine.cancelled": EventType("MachineCancelled", 2),
 }
 #: What only a look at the job itself can tell: no caller says it, not even a person.
 OF_A_LOOK = frozenset(
@@ -100,6 +100,7 @@ UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("attempt.started", 1): _with(scripts={}),
     ("attempt.started", 2): _with(taken_over=False, carried=[], carried_from=None),
     ("machine.approved", 1): _with(files=None),
+    ("machine.cancelled", 1): _with(anew=False, earlier={}),
     ("machine.created", 1): _with(earlier={}),
     ("machine.task_changed", 1): _with(earlier={}),
     ("machine.transitioned", 1): _with(earlier={}),

@@ -87,7 +87,8 @@ def _approved(data: Data) -> str:
 
 
 def _cancelled(data: Data) -> str:
-    return f"cancelled in {data['left']}{_because(data)}"
+    end = "given up to begin anew" if data.get("anew") else "cancelled"
+    return f"{end} in {data['left']}{_because(data)}"
 
 
 _SPELLED: dict[str, Callable[[Data], str]] = {

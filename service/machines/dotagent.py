@@ -111,7 +111,7 @@ def _times(state: Machine, now: str) -> Iterator[dict[str, Any]]:
         yield _finding(
             "old_state",
             f"the workflow began {days} days ago and may be out of date; go on with caution, or "
-            f"`wfctl machine rehydrate {state.id} --start-fresh` archives it",
+            f"`wfctl machine rehydrate {state.id} --start-fresh` archives it and begins anew",
         )
 
 

@@ -172,7 +172,7 @@ class MachineFiles:
             return state
         events = self.log.store.read(self.log.stream)
         ends = [event.version for event in events if event.type == "machine.cancelled"]
-        before = self.log.state(ends[0] - 1) if ends and ends[0] > 1 else None
+        before = self.log.state(ends[-1] - 1) if ends and ends[-1] > 1 else None
         return before if before is not None else state
 
     def _keep_broken(self, state: Machine, path: str, found: bytes | None) -> None:

@@ -70,7 +70,7 @@ def make_way(
             raise StateAlreadyExists(
                 new.id,
                 f"{rival.id} is at work with the same files, in phase {rival.phase}; finish it, "
-                f"or `wfctl machine rehydrate {rival.id} --start-fresh` archives it.",
+                f"or `wfctl machine cancel {rival.id}` archives it and gives it up.",
             )
         ended = True
         if not dry_run:

@@ -79,20 +79,24 @@ def resume_phases(
 def start_fresh(
     service: MachineService, options: WriteOptions, say: Callable[[str], None]
 ) -> tuple[MachineOutcome, str | None]:
-    """Archive a machine as it is, then give it up; ``say`` is told before anything is done.
+    """Archive a machine as it is, then begin it anew; ``say`` is told before anything is done.
 
-    Returns where it was archived, relative to the root; None where its protocol has no archive.
+    One whose protocol has no archive is given up for good. Returns where it was archived, relative
+    to the root, if it was.
     """
     at = utc_text(service.clock())
     state = service.files.look.foreseen().state
     where = service.files.archive_place(state, at)
+    command = MachineCancelled(reason="declined to resume", anew=where is not None)
+    first = service.first_answer(options, command)
+    if first is not None:
+        return first, None
     if not (state.is_final or options.dry_run):
         status = f", {state.status}" if state.status is not None else ""
-        kept = f"archived as it is in {where}, then" if where is not None else "kept in the log and"
-        say(f"{state.id} (in {state.phase}{status}) is {kept} given up")
+        kept = f"archived as it is in {where}, and begins anew" if where is not None else "given up"
+        say(f"{state.id} (in {state.phase}{status}) is {kept}")
         service.files.bring_up_to_date()
         service.files.archive_as_it_is(service.state(), at)
-    command = MachineCancelled(reason="declined to resume")
     return service.handle(command, options=replace(options, occurred_at=at)), where
 
 

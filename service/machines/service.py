@@ -17,7 +17,7 @@ from lifecycle.machines.definition import trusted
 from lifecycle.machines.errors import MachineError, StateNotFound
 from lifecycle.machines.guard import FileFact
 from lifecycle.machines.machine import Machine
-from lifecycle.machines.payload import MachineCreated
+from lifecycle.machines.payload import MachineCancelled, MachineCreated
 from lifecycle.payload.base import Payload
 from lifecycle.rules.recordable import require_recordable
 from projections.machines.next_actions import machine_actions
@@ -85,6 +85,9 @@ class MachineService:
         return look(self.root.path, state.definition.files_from_here(state.phase))
 
     def _evidence_for(self, state: Machine | None, command: Payload) -> dict[str, FileFact]:
+        if isinstance(command, MachineCancelled) and command.anew and state is not None:
+            again = state.definition
+            return look(self.root.path, again.files_from_here(again.initial))
         if not isinstance(command, MachineCreated):
             return self.evidence(state)
         definition = trusted(command.definition, command.machine)

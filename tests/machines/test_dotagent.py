@@ -156,7 +156,7 @@ def test_scenario_4_an_ancient_state(place: MachinePlace) -> None:
     assert resume["resumed"] is True
     before = place.json("memory/state/phase.json")
     answer = place.call("rehydrate", "wf-9", "--start-fresh")
-    assert answer.data["phase"] == "cancelled"
+    assert (answer.data["phase"], answer.data["status"]) == ("REQUIREMENTS", "pending")
     (kept,) = (place.path / ARCHIVE).iterdir()
     assert answer.data["archived"] == f"{ARCHIVE}/{kept.name}"
     assert kept.name.startswith("wf-9_")
@@ -165,6 +165,15 @@ def test_scenario_4_an_ancient_state(place: MachinePlace) -> None:
     same = ("current_phase", "phase_status", "started_at", "completed_phases")
     assert [now[key] for key in same] == [before[key] for key in same]
     assert "cancelled_at" not in now
+    fresh = place.json("memory/state/phase.json")
+    assert (fresh["workflow_id"], fresh["completed_phases"]) == ("wf-9", [])
+    assert fresh["started_at"] > before["started_at"]
+    assert place.json("memory/state/execution.json")["tasks"] == []
+    place.done("append", "wf-9", "phase.started")
+    # What lay there before is no output of the new life.
+    place.refused("GUARD_FAILED", 5, "append", "wf-9", "phase.completed")
+    assert place.wfctl("replay", "--check").data["findings"] == []
+    assert place.wfctl("fsck").data["findings"] == []
     assert sorted(path.name for path in kept.iterdir()) == ["execution.json", "phase.json"]
 
 

@@ -39,7 +39,7 @@ def rehydrate(
         str | None, typer.Option(metavar="TASK", help="The task to go on from (conductor).")
     ] = None,
     start_fresh: Annotated[
-        bool, typer.Option("--start-fresh", help="Do not resume: archive it and give it up.")
+        bool, typer.Option("--start-fresh", help="Do not resume: archive it, begin anew.")
     ] = False,
     go_on: Annotated[
         bool, typer.Option("--go-on", help="A person says: resume in spite of what was found.")
