@@ -2,8 +2,8 @@
 
 Their files name places that are gone, so no monitor is started for them. What computes goes on, and
 what is seen to be gone counts as lost; results that wait are brought back by the reconciler, from
-another machine too. A job behind a scheduler of this machine is listed by the folder that is gone:
-of it nothing is said.
+another machine too. A scheduler lists jobs by the folder from which they were submitted, be it gone
+or another root's now: where it answers on the same host, none of them is unseen.
 """
 
 from __future__ import annotations
@@ -52,4 +52,5 @@ def _shows_all(evidence: Evidence) -> bool:
     if evidence.far is not None:
         return evidence.far.error is None
     here = evidence.host_recorded in (None, evidence.host_now)
-    return here and evidence.scheduler is None
+    answers = evidence.queue is not None and evidence.queue.listed is not None
+    return here and (evidence.scheduler is None or answers)

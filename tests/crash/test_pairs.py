@@ -241,12 +241,13 @@ def go_on(workflow: Workflow, row: Row) -> None:
 
 def _asks_a_person(row: Row) -> bool:
     """Whether nothing tells what became of the job, so that only a person may say it."""
-    ended = row["kill"] in ("job", "everything")
     if row["life"] == "anew":
-        names = row["file"].split("/")[-1] in ("submission.json", "machine.json")
-        # Where a job of the earlier life runs is told by these alone: its log is gone.
-        return names and Backend(row["backend"]).is_far
-    # A scheduler of this machine knows a job by a folder that is gone.
+        # Where a job of the earlier life runs, and which it is, is told by these alone: its log is
+        # gone.
+        names = ("submission.json", "machine.json", "*_job_id")
+        return row["file"].split("/")[-1] in names and row["backend"] != Backend.SHELL
+    # A scheduler of this machine knows a job by a folder that is gone, and by a host's name.
+    ended = row["kill"] in ("job", "everything")
     return row["backend"] == Backend.SLURM and row["root"] == "moved" and ended
 
 
@@ -256,7 +257,7 @@ def answer(workflow: Workflow, row: Row) -> None:
     if row["life"] == "anew" and found["status"] == "failed":
         assert "an attempt that this log does not know" in found["last_error"]
         for folder in workflow.root.glob("stage-1/.attempts/att-*"):
-            folder.rename(workflow.root.parent / folder.name)
+            folder.rename(workflow.root.with_name(f"{workflow.root.name} {folder.name}"))
     elif row["life"] != "anew" and found["status"] == "running":
         call(workflow, row, "stage", "fail", "stage-1", "--error", "its job is dead")
     else:

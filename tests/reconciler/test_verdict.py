@@ -293,3 +293,14 @@ def test_a_limit_is_known_of_an_attempt_from_before_a_move() -> None:
     before = queued(job, far=Far(1, host="far"), root_recorded="/before")
     assert verdict(before).name == "ELSEWHERE"
     assert moved.judged(before)[1].name == "LIMIT_EXCEEDED"
+
+
+def test_a_scheduler_that_answers_knows_the_jobs_of_a_root_that_was_moved() -> None:
+    """It lists them by the folder they were submitted from; silence says nothing of them."""
+    gone = queued(JOB, root_recorded="/before", looked_twice=True)
+    assert moved.judged(gone)[1].name == "JOB_LOST"
+    assert moved.judged(replace(gone, looked_twice=False))[1].name == "VANISHED"
+    waits = queued(alive("PENDING"), root_recorded="/before")
+    assert moved.judged(waits)[1].name == "RUNS_ON_AFTER_MOVE"
+    assert moved.judged(replace(gone, queue=SILENCE))[1].name == "ELSEWHERE"
+    assert moved.judged(replace(gone, host_recorded="other"))[1].name == "ELSEWHERE"
