@@ -15,6 +15,7 @@ from projections.machines.history import message
 from projections.words.times import utc_seconds
 from service.machines import evidence
 from service.reading.moment import Moment
+from service.root.clock import system_clock, utc_text
 
 #: What brings a machine into its phase.
 _LEADS = ("machine.created", "machine.imported", "machine.transitioned", "machine.cancelled")
@@ -61,12 +62,13 @@ def _on(root: Reading, state: Machine) -> Record:
         return {"ways": [], "blockers": []}
     patterns = state.definition.files_looked_at(state.phase)
     files = evidence.look(root.root.path, patterns)
+    now = utc_text(system_clock())
     facts = state.facts(files)
     ways = [
         {"to": way.to, "lacks": [one["condition"] for one in unmet(way.guard, facts)]}
         for way in state.definition.ways(state.phase)
     ]
-    return {"ways": ways, "blockers": [one["says"] for one in blockers(state, files)]}
+    return {"ways": ways, "blockers": [one["says"] for one in blockers(state, files, now)]}
 
 
 def lines(found: Record) -> Iterator[str]:

@@ -12,11 +12,14 @@ from lifecycle.machines.errors import InvalidDefinition
 from lifecycle.machines.guard import FileFact, Guard, HasFile, parts
 from lifecycle.machines.path import look, parse
 from lifecycle.words.misfit import problem
+from lifecycle.words.span import span
 
 #: Every machine has this final phase; any phase that is not final leads to it.
 CANCELLED = "cancelled"
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
+#: A length of time: ``90s``, ``30m``, ``12h``, ``7d``, ``2w``.
+Span = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,5} ?[smhdw]$")]
 Words = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
 
 
@@ -66,8 +69,8 @@ class Phase(_Part):
     takes an approval of the phase; where one ``advises``, nothing holds the work up; true is as
     ``advises``, and was written before the two were told apart. ``status`` is the phase's status
     on entry where it is not the usual one. ``output`` is the file that the phase yields,
-    ``options`` the pattern of the files that a person chooses among. ``due``: minutes after which
-    progress is late.
+    ``options`` the pattern of the files that a person chooses among. ``due``: minutes, or a
+    time such as ``7d``, after which progress is late; that is told, and leads to nothing.
     """
 
     asks: str = ""
@@ -78,7 +81,15 @@ class Phase(_Part):
     status: str | None = None
     output: str | None = None
     options: str | None = None
-    due: Annotated[int, Field(gt=0)] | None = None
+    due: Annotated[int, Field(gt=0)] | Span | None = None
+
+    @property
+    def due_seconds(self) -> int | None:
+        """After how many seconds progress is late, None where it never is."""
+        if isinstance(self.due, str):
+            found = span(self.due)
+            return int(found.total_seconds()) if found is not None else None
+        return self.due * 60 if self.due is not None else None
 
 
 class Transition(_Part):

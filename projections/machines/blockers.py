@@ -8,10 +8,16 @@ from typing import Any
 from lifecycle.machines import guard as g
 from lifecycle.machines.guard import FileFact, Guard, items, unmet
 from lifecycle.machines.machine import Machine
+from projections.words.times import passed, utc_seconds
 
 
-def blockers(machine: Machine, files: Mapping[str, FileFact]) -> list[dict[str, Any]]:
-    """Return each blocker: ``says`` with what it concerns, and ``items`` where it names some."""
+def blockers(
+    machine: Machine, files: Mapping[str, FileFact], now: str | None = None
+) -> list[dict[str, Any]]:
+    """Return each blocker: ``says`` with what it concerns, and ``items`` where it names some.
+
+    With ``now`` (UTC) a phase whose progress is late is one too.
+    """
     if machine.is_final:
         return []
     facts = machine.facts(files)
@@ -20,7 +26,21 @@ def blockers(machine: Machine, files: Mapping[str, FileFact]) -> list[dict[str, 
         for blocker in machine.definition.blockers
         if not unmet(blocker.when, facts)
     ]
-    return [*_of_limit(machine), *found]
+    return [*_of_limit(machine), *_of_time(machine, now), *found]
+
+
+def _of_time(machine: Machine, now: str | None) -> list[dict[str, Any]]:
+    if machine.definition.protocol == "conductor":
+        return []  # its steps are to report while they are at work: a resume tells that
+    due = machine.definition.phases[machine.phase].due_seconds
+    since = machine.visit.updated_at or machine.visit.entered_at
+    late = passed(since, now) if due is not None and now is not None else None
+    if due is None or late is None or late <= due:
+        return []
+    limit = machine.definition.phases[machine.phase].due
+    expected = f"{limit} min" if isinstance(limit, int) else limit
+    text = f"{machine.phase} is late: nothing was heard of it since {utc_seconds(since)}"
+    return [{"says": f"{text}, expected within {expected}", "items": []}]
 
 
 def _told(says: str, names: list[str]) -> dict[str, Any]:

@@ -33,10 +33,12 @@ def briefing(
     drift: Sequence[Document],
     bound: int = BOUND,
     resume: Document | None = None,
+    now: str | None = None,
 ) -> Document:
     """Return the document; ``cut`` says what was left out to stay within the bound.
 
     ``resume`` is where the protocol goes on, where it says so; it counts towards the bound.
+    ``now`` (UTC) tells whether progress is late.
     """
     known = machine_actions(machine, files, changed_in(drift))
     actions = [action._asdict() for action in known]
@@ -47,7 +49,7 @@ def briefing(
         "taskProgress": _tasks(machine),
         "decisions": _decisions(machine),
         "artifacts": machine.document.get("artifacts") or {},
-        "blockers": blockers(machine, files),
+        "blockers": blockers(machine, files, now),
         "handoff": _handoff(machine),
         "nextAction": actions[0] if actions else None,
         "drift": list(drift),

@@ -152,11 +152,11 @@ def _differences(tasks: list[PlannedTask], last: str | None) -> list[dict[str, A
 
 def _stale(state: Machine, now: str) -> str | None:
     """Say that progress is late, where the step has a time for it."""
-    due = state.definition.phases[state.phase].due if not state.is_final else None
+    due = state.definition.phases[state.phase].due_seconds if not state.is_final else None
     if due is None or state.status != "IN_PROGRESS":
         return None
     late = passed(state.visit.updated_at or state.visit.entered_at, now)
-    if late is None or late <= due * 60:
+    if late is None or late <= due:
         return None
     heard = f"it was last heard of {int(late // 60)} min ago"
-    return f"{state.phase} is to report every {due} min; {heard}"
+    return f"{state.phase} is to report every {due // 60} min; {heard}"

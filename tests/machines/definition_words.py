@@ -39,7 +39,7 @@ WORDS: dict[type[Any], dict[str, str]] = {
         "status": "how it stands on entry, where that is not `statuses.initial`",
         "output": "the file that it yields",
         "options": "pattern of the files that a person chooses among",
-        "due": "minutes after which progress is late",
+        "due": "minutes, or `7d`, after which progress is late: told, and no more",
     },
     d.Transition: {
         "from": "the phase it leads out of",

@@ -109,6 +109,10 @@ are kept, but no guard may look at them.
 | a person agrees | `wfctl amend approve` | `wfctl machine approve ID APPROVAL` |
 | hand edits | `wfctl drift` | `wfctl machine drift ID` |
 | take over files kept by hand | `wfctl import` | `wfctl machine import` |
+| what happened | `wfctl log` | `wfctl log --machine ID`; all of them where there is no workflow |
+| why it stands there | `wfctl why` | `wfctl why --machine ID`, with what each way out lacks |
+| who changed a field | `wfctl blame FIELD` | `wfctl blame tasks.T-1.status --machine ID` |
+| what differs between two moments | `wfctl diff 3 5` | `wfctl diff 3 5 --machine ID` |
 | events | `wfctl events` | `wfctl events --machine ID` |
 | refusals | `wfctl audit refused` | `wfctl audit refused --machine ID` |
 | files from the log | `wfctl replay` | `wfctl replay --machine ID` |

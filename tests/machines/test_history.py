@@ -98,3 +98,31 @@ def test_a_dry_run_of_cancelling_names_what_is_left(place: MachinePlace) -> None
     text = call("--root", str(place.path), "machine", "cancel", "login", "--dry-run").out
     assert "left: pull request https://example.org/pull/7" in text
     assert place.head("login") == before
+
+
+@pytest.mark.slow
+def test_a_phase_that_is_late_is_told_and_goes_nowhere(place: MachinePlace) -> None:
+    """Given a phase with a time, when that has passed, then list, why and rehydrate say so."""
+    definition = {
+        "id": "paper",
+        "title": "A paper",
+        "initial": "review",
+        "phases": {"review": {"due": "1s"}, "out": {"final": True}},
+        "transitions": [{"from": "review", "to": "out"}],
+        "files": {"state": "{id}.state.json"},
+    }
+    place.write("paper.json", definition)
+    place.done("init", "first", "--definition", str(place.path / "paper.json"))
+    while not (held := place.done("list")[0]["blockers"]):
+        pass
+    assert "review is late" in held[0]
+    assert "expected within 1s" in held[0]
+    assert place.wfctl("why", "--machine", "first").data["blockers"] == held
+    assert place.done("rehydrate", "first")["blockers"][0]["says"] == held[0]
+    assert place.done("list", "--at", "2030-01-01T00:00:00Z")[0]["blockers"] == []
+    assert (place.phase("first"), place.head("first")) == ("review", 1)
+    definition["phases"]["review"]["due"] = "soon"  # type: ignore[index]
+    place.write("paper.json", definition)
+    file = str(place.path / "paper.json")
+    problems = place.refused("INVALID_DEFINITION", 1, "check", file)["problems"]
+    assert "phases.review.due" in str(problems)

@@ -48,13 +48,14 @@ def list_(
 
 def _machines(machines: Machines, when: Moment | None) -> list[dict[str, Any]]:
     states = (machines.log(id_).state(when) for id_ in place.ids(machines.root, machines.store))
-    return [_row(machines, state) for state in states if state is not None]
+    now = utc_text(system_clock()) if when is None else None
+    return [_row(machines, state, now) for state in states if state is not None]
 
 
-def _row(machines: Machines, state: Machine) -> dict[str, Any]:
+def _row(machines: Machines, state: Machine, now: str | None) -> dict[str, Any]:
     looked = set() if state.is_final else state.definition.files_looked_at(state.phase)
     files = evidence.look(machines.root.path, looked)
-    held = blockers(state, files)
+    held = blockers(state, files, now)
     return _entry(state.id, state.definition.id, state.phase, state, [b["says"] for b in held])
 
 

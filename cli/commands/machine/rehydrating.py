@@ -88,7 +88,7 @@ def _read(
     """Return the document, with where the protocol goes on."""
     files = evidence.look(root.path, looked_at(state))
     drift = drift_of(root, MachineLog(store, state.id, root.path), state)
-    return briefing(state, files, drift, bound, resume)
+    return briefing(state, files, drift, bound, resume, utc_text(system_clock()))
 
 
 def _resume(
