@@ -5,6 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from pathlib import Path
 
+from eventstore.regular import read_regular
 from lifecycle.errors import Refused
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import MAP, is_sweep
@@ -30,7 +31,7 @@ class ChangedMap(Refused):
 
 
 class UnfitMap(Refused):
-    """A map that has no usable points where it stands now."""
+    """A map that has no usable points where it stands now, or whose file cannot be read."""
 
     code = "unfit_map"
 
@@ -69,9 +70,11 @@ def _like(root: Path, state: Workflow, given: dict[str, str]) -> tuple[Point, ..
 
 def _text(root: Path, stage: str, given: dict[str, str]) -> str:
     try:
-        content = (root / given["file"]).read_bytes()
+        content = read_regular(root / given["file"])
     except (FileNotFoundError, IsADirectoryError) as error:
         raise MissingInput(given["file"]) from error
+    except OSError as error:
+        raise UnfitMap(stage, f"{given['file']}: {error.strerror}") from error
     found = sha256(content).hexdigest()
     if found != given["sha256"]:
         raise ChangedMap(stage, given["file"], given["sha256"], found)

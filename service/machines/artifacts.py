@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from eventstore.regular import TooLarge, read_regular
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.payload import MachineUpdated
 from service.root.below import is_inside
@@ -24,7 +25,7 @@ def digests(root: Path, command: MachineUpdated) -> dict[str, str]:
         for text in _texts(change.value)
     ]
     found = {name: _file(root, name) for name in named}
-    return {name: digest(path.read_bytes()) for name, path in found.items() if path is not None}
+    return {name: digest(read_regular(path)) for name, path in found.items() if path is not None}
 
 
 def drift_of(root: Path, machine: Machine) -> list[dict[str, Any]]:
@@ -69,4 +70,7 @@ def _file(root: Path, text: str) -> Path | None:
 
 
 def _differs(path: Path, known: str | None) -> bool:
-    return known is not None and digest(path.read_bytes()) != known
+    try:
+        return known is not None and digest(read_regular(path)) != known
+    except TooLarge:  # nothing so large was ever recorded
+        return True

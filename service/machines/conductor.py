@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from eventstore.regular import read_regular
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
 from projections.words.times import passed
@@ -34,7 +35,7 @@ def tasks_of(plan: Path) -> list[PlannedTask]:
     """Return the tasks of a plan in their order, none where there is no plan."""
     if not plan.is_file():
         return []
-    lines = plan.read_text("utf-8", "replace").splitlines()
+    lines = read_regular(plan).decode(errors="replace").splitlines()
     # Where tasks are headings, the items of lists below them are their steps.
     return _of_headings(lines) or _of_lists(lines)
 

@@ -8,6 +8,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
+from eventstore.regular import TooLarge, read_regular
 from lifecycle.machines.guard import FileFact, is_inside
 from service.root.sync import digest
 
@@ -35,8 +36,15 @@ def _fact(root: Path, pattern: str) -> FileFact:
 
 
 def mark_of(path: Path) -> str:
-    """Return the mark of a file: its SHA-256, and when it was written last, in nanoseconds."""
-    return f"{digest(path.read_bytes())}@{path.stat().st_mtime_ns}"
+    """Return the mark of a file: its SHA-256, and when it was written last, in nanoseconds.
+
+    Of a file that would fill the memory its size stands in place of the SHA-256.
+    """
+    found = path.stat()
+    try:
+        return f"{digest(read_regular(path))}@{found.st_mtime_ns}"
+    except TooLarge:
+        return f"{found.st_size} bytes@{found.st_mtime_ns}"
 
 
 def _name(root: Path, path: Path) -> str:
@@ -44,14 +52,17 @@ def _name(root: Path, path: Path) -> str:
 
 
 def _has_content(path: Path) -> bool:
-    return path.is_file() and bool(path.read_bytes().strip())
+    try:
+        return path.is_file() and bool(read_regular(path).strip())
+    except TooLarge:
+        return True
 
 
 def is_json(path: Path) -> bool:
     """Whether a file holds a JSON object or list with something in it."""
     try:
-        return bool(json.loads(path.read_bytes()))
-    except (ValueError, RecursionError):
+        return bool(json.loads(read_regular(path)))
+    except (ValueError, RecursionError, TooLarge):
         return False
 
 
@@ -62,8 +73,16 @@ def status_of_output(root: Path, fact: FileFact, statuses: list[str]) -> str | N
     """
     if not fact.found:
         return None
-    if not fact.valid and (root / fact.found[0]).read_bytes().lstrip()[:1] in (b"{", b"["):
+    if not fact.valid and _begins_json(root / fact.found[0]):
         return None
-    said = json.loads((root / fact.valid[0]).read_bytes()) if fact.valid else None
+    said = json.loads(read_regular(root / fact.valid[0])) if fact.valid else None
     status = said.get("status") if isinstance(said, dict) else None
     return status if status in statuses and status != "running" else "pre_complete"
+
+
+def _begins_json(path: Path) -> bool:
+    """Whether a file begins as a JSON object or list does."""
+    try:
+        return read_regular(path).lstrip()[:1] in (b"{", b"[")
+    except TooLarge:
+        return False

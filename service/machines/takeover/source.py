@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from eventstore.codec import canonical
+from eventstore.regular import read_regular
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Document
 from lifecycle.machines.payload import MachineImported
@@ -59,9 +60,9 @@ def contents_of(paths: Sequence[Path], *, locked: bool) -> dict[Path, bytes]:
     """Return what the files hold; ``locked``: under the protocol's own lock, where it has one."""
     first = paths[0]
     if not (locked and is_track(first)):
-        return {path: path.read_bytes() for path in paths}
+        return {path: read_regular(path) for path in paths}
     with metadata_lock(first.parent, lambda _: None):
-        return {path: path.read_bytes() for path in paths}
+        return {path: read_regular(path) for path in paths}
 
 
 def is_placed(path: Path) -> bool:
