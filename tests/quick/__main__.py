@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.quick.reach import PACKAGES, modules_of, nearest, steps_from
+from tests.quick.reach import PACKAGES, modules_of, nearest, shared_names, steps_from
 
 HERE = Path(__file__).resolve().parents[2]
 SECONDS = float(os.environ.get("WFCTL_QUICK", "30"))
@@ -44,7 +44,8 @@ def reached(files: list[str]) -> list[str]:
     import grimp
 
     graph = grimp.build_graph(*PACKAGES, cache_dir=str(HERE / ".import_linter_cache"))
-    return nearest(steps_from(modules_of(files, graph.modules), graph))[:_MOST]
+    own = modules_of(files, graph.modules)
+    return nearest(steps_from(own, graph), shared_names(own, graph.modules))[:_MOST]
 
 
 def main(files: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""Which tests a change can reach, by who imports whom."""
+"""Which tests a change can reach, by who imports whom and by names."""
 
 from __future__ import annotations
 
@@ -61,7 +61,36 @@ def _importers(module: str, graph: Graph) -> set[str]:
     return graph.find_modules_that_directly_import(module)
 
 
-def nearest(steps: Mapping[str, int]) -> list[str]:
-    """Return the files of the tests among these modules, the nearest first."""
-    tests = [name for name in steps if name.rpartition(".")[2].startswith("test_")]
-    return [f"{name.replace('.', '/')}.py" for name in sorted(tests, key=lambda n: (steps[n], n))]
+def nearest(steps: Mapping[str, int], shared: Mapping[str, int] | None = None) -> list[str]:
+    """Return the files of the tests among these modules, the nearest first.
+
+    ``shared`` gives how many names tests have in common with what was changed; each is worth a step
+    of imports. A test that no import leads to stands behind the farthest.
+    """
+    alike = shared or {}
+    farthest = max(steps.values(), default=0) + 1
+    distance = {
+        name: steps.get(name, farthest) - alike.get(name, 0)
+        for name in (*steps, *alike)
+        if name.rpartition(".")[2].startswith("test_")
+    }
+    return [
+        f"{name.replace('.', '/')}.py" for name in sorted(distance, key=lambda n: (distance[n], n))
+    ]
+
+
+def shared_names(changed: Iterable[str], known: Iterable[str]) -> dict[str, int]:
+    """Return how many names each module of tests shares with the changed ones, if any.
+
+    Many tests call the program, which finds its commands by name: no import tells of that.
+    """
+    words = _words(changed)
+    found = {one: len(words & _words([one])) for one in known if one.startswith("tests.")}
+    return {one: number for one, number in found.items() if number}
+
+
+def _words(modules: Iterable[str]) -> set[str]:
+    return {word for one in modules for word in one.replace("_", ".").split(".")} - {
+        "test",
+        "tests",
+    }

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.quick.faults import planted
-from tests.quick.reach import modules_of, nearest, steps_from
+from tests.quick.reach import modules_of, nearest, shared_names, steps_from
 
 IMPORTERS = {
     "service.root.sync": {"service.files.workflow_files", "tests.service.support"},
@@ -38,6 +38,16 @@ def test_the_nearest_tests_are_the_first() -> None:
     assert nearest(steps) == [
         "tests/service/test_all.py",
         "tests/service/test_sync.py",
+        "tests/cli/test_note.py",
+    ]
+
+
+def test_a_test_of_the_same_name_is_near_without_an_import() -> None:
+    """It comes before those that imports lead to far away; without a name in common it is none."""
+    known = {"tests.machines.test_inspection", "tests.cli.test_note", "tests.history.test_blame"}
+    shared = shared_names({"service.machines.inspection"}, known)
+    assert nearest({"service.machines.inspection": 0, "tests.cli.test_note": 3}, shared) == [
+        "tests/machines/test_inspection.py",
         "tests/cli/test_note.py",
     ]
 
