@@ -71,7 +71,7 @@ class MachineFiles:
     def _settle(self) -> int:
         recorded = 0
         broken: list[Payload] = []
-        taken: set[bytes] = set()
+        taken: set[bytes | None] = set()
         for _ in range(_ROUNDS):
             state = self.log.state()
             if state is None or not is_writer(self.root, self.log.store, state):
@@ -83,7 +83,7 @@ class MachineFiles:
                     if not (broken or news.count) and self._write(state, found):
                         return recorded
                 recorded += self._record(news, broken)
-                taken |= {content for path in news.taken if (content := found[path]) is not None}
+                taken |= {found[path] for path in news.taken}
             except (LockLost, WrongExpectedVersion):
                 continue  # others may have written, or appended: all is looked at again
         raise OSError(EBUSY, "others keep writing to the files", str(self.root.path))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from lifecycle.machines.machine import Machine
 from lifecycle.payload.base import Payload
@@ -83,11 +83,11 @@ class Look:
         return {path: content_within(self.root.path, path) for path in rendered(state)}
 
     def news(
-        self, contents: dict[str, bytes | None], taken: Container[bytes] = frozenset()
+        self, contents: dict[str, bytes | None], taken: Container[bytes | None] = frozenset()
     ) -> News:
         """Return what to record of the files before they are written.
 
-        ``taken`` are versions of files of which nothing more is taken over.
+        ``taken`` are versions of files that were taken over already.
         """
         sync = read_sync(self.sync_file)
         shown = self._shown(min((left.version for left in sync.files.values()), default=0))
@@ -97,10 +97,9 @@ class Look:
         # A phase may ask for its tasks, and their file comes last.
         for path, found in reversed(contents.items()):
             left = sync.files.get(path)
-            if not _is_ours(shown, path, left, rendered(news.state)[path], found):
+            is_news = found not in taken
+            if is_news and not _is_ours(shown, path, left, rendered(news.state)[path], found):
                 known = found_in(self.root, self.log, news.state, path, left, found, now)
-                if known is not None and found in taken:
-                    known = replace(known, state=news.state, taken=[])
                 news.add(path, found, left.version if left is not None else 0, known)
         return news
 

@@ -114,6 +114,17 @@ def test_steps_that_went_by_between_two_looks_are_all_taken_over(track: MachineP
     assert track.wfctl("replay", "--check").code == 0
 
 
+@pytest.mark.parametrize("said", ["2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z", "soon"])
+def test_a_time_that_cannot_be_hinders_nothing(track: MachinePlace, said: str) -> None:
+    """Given a beginning before the log's, or yet to come, then the event is of now."""
+    start(track, "BRAINSTORM", started_at=said)
+    looked(track, "auth")
+    assert names(track, "auth") == ["step.started", "machine.checkpointed"]
+    began = track.json(TRACK)["loop_state"]["checkpoints"]["BRAINSTORM"]["started_at"]
+    assert "2020" < began[:4] < "2099"
+    assert track.call("drift", "auth").code in (0, 7 * (said == "soon"))
+
+
 def test_a_failed_evaluation_counts_a_fix(track: MachinePlace) -> None:
     """As the evaluator writes it: with its items, its verdict, and the count of fixes."""
     for step in ("PLAN", "EVALUATE_PLAN", "EXECUTE", "EVALUATE_EXECUTION"):
