@@ -112,8 +112,16 @@ READING = (
     Tool(
         "list",
         "All machines, and the staged workflow, with phase, age and blockers.",
-        {None: (Route(("machine", "list"), (), {"type": "--type"}),)},
-        {"type": TEXT},
+        {
+            None: (
+                Route(
+                    ("machine", "list"),
+                    (),
+                    {"type": "--type", "phase": "--phase", "limit": "--limit"},
+                ),
+            )
+        },
+        {"type": TEXT, "phase": TEXT},
     ),
     Tool(
         "get",

@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
+from lifecycle.machines import payload as p
+from lifecycle.machines.decide import after, decide
 from tests.cli.support import Answer, call
 from tests.machines.place import MachinePlace
+from tests.machines.support import AT, begun, when
 
 TASK = ("login", "T-1")
+LATER = "2030-01-01T00:00:00.000000Z"
 
 
 def _as(place: MachinePlace, who: str, *words: str) -> Answer:
@@ -23,7 +27,11 @@ def _begun(place: MachinePlace) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("actor", ["agent:worker-{}", "agent:unknown"])
+@pytest.mark.parametrize(
+    ("place", "actor"),
+    [("file", "agent:worker-{}"), ("file", "agent:unknown"), ("server", "agent:worker-{}")],
+    indirect=["place"],
+)
 def test_of_eight_processes_that_claim_a_task_one_has_it(place: MachinePlace, actor: str) -> None:
     """Given eight at once, of names of their own or of none, then one wins, seven are told who."""
     _begun(place)
@@ -166,3 +174,19 @@ def test_a_resume_leaves_a_claimed_task_to_its_claimer(place: MachinePlace) -> N
 def _at_work(place: MachinePlace) -> Any:
     place.done("task", "wf", "task-001", "--status", "running")
     return place.json("memory/state/execution.json")
+
+
+@pytest.mark.parametrize(
+    ("by", "until"), [("agent:b", LATER), ("", LATER), ("agent:a", None)], ids=str
+)
+def test_a_claim_that_was_written_past_the_rules_counts_for_nothing(
+    by: str, until: str | None
+) -> None:
+    """Given a living claim, when a row claims the task for another or for ever, then set aside."""
+    state = when(begun("feature"), p.MachineTaskChanged(task="T-1", changes={"title": "one"}))
+    state = after(state, decide(state, p.MachineTaskClaimed(task="T-1"), AT, by="agent:a"), AT)
+    held = state.leases["T-1"]
+    forged = p.MachineTaskClaimed(task="T-1", by=by or None, until=until)
+    found = after(state, [forged], AT)
+    assert found.leases == {"T-1": held}
+    assert [one["type"] for one in found.set_aside] == ["machine.task_claimed"]
