@@ -68,11 +68,21 @@ def init(
     )
     for name, path in _missing_machine_files(outcome.state.backend_profiles, root.path):
         say(f"{name}: the machine file {path} is missing; no stage can be dispatched to it yet")
+    _tell_of_doubts(outcome.state)
     _tell_of_budget(outcome.state)
     if not dry_run:
         _tell_of_pin(settings)
     tell_of_password(settings.database_url)
     tell(Output(settings), outcome, options)
+
+
+def _tell_of_doubts(state: Workflow) -> None:
+    """Say which parameters may be slips of names that wfctl reads."""
+    from lifecycle.plan.fields import doubtful_parameters
+
+    for stage in state.stages.values():
+        for doubt in doubtful_parameters({"id": stage.id, "parameters": stage.parameters}):
+            say(doubt)
 
 
 def _begun(

@@ -29,12 +29,15 @@ def check(
 ) -> None:
     """Say whether `wfctl init` would take a plan, with every problem; writes nothing."""
     from lifecycle.plan.document import create
+    from lifecycle.plan.fields import doubtful_parameters
     from service.documents.plan_file import read_plan
     from service.root.clock import system_clock, utc_text
 
     document: dict[str, Any] = create(read_plan(plan), created=utc_text(system_clock())).document
     stages = [stage["id"] for stage in document["stages"]]
+    doubts = [doubt for stage in document["stages"] for doubt in doubtful_parameters(stage)]
+    said = f"{plan}: a plan of {len(stages)} stages; `wfctl init {plan}` takes it"
     Output(settings_of(context)).result(
-        {"workflow": document["workflow_id"], "stages": stages, "problems": []},
-        lambda: f"{plan}: a plan of {len(stages)} stages; `wfctl init {plan}` takes it",
+        {"workflow": document["workflow_id"], "stages": stages, "problems": [], "doubts": doubts},
+        lambda: "\n".join([said, *doubts]),
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from lifecycle.sweeps.definition import MAP, OF_SWEEP
 from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS
 
 #: For people: kept as they are, shown, and never read by a rule.
@@ -61,6 +62,10 @@ PARAMETERS = (
     "expected_seconds",
     "environment",
 )
+#: Those of a stage with a map, too.
+_READ = (*PARAMETERS, "bring_back_limit", MAP, *OF_SWEEP)
+#: How alike two names are before one is taken for a slip of the other (1: equal).
+_ALIKE = 0.85
 #: What people write in place of a field of a stage → where it belongs.
 _ELSEWHERE_IN_STAGE = {
     **{name: f"parameters.{name}" for name in PARAMETERS},
@@ -118,6 +123,20 @@ def unknown_in_workflow(plan: Mapping[str, Any]) -> Iterator[str]:
 def unknown_in_stage(stage: Mapping[str, Any], place: str = "") -> Iterator[str]:
     """Say of each field that a stage does not have; ``place`` is put before its name."""
     yield from _unknown(stage, OF_STAGE, _ELSEWHERE_IN_STAGE, place)
+
+
+def doubtful_parameters(stage: Mapping[str, Any]) -> Iterator[str]:
+    """Say of each parameter of the command's own whose name is nearly one that wfctl reads.
+
+    It is sound, since a command may have parameters of any name.
+    """
+    for name in stage.get("parameters") or {}:
+        near = get_close_matches(name.lower(), _READ, n=1, cutoff=_ALIKE)
+        if name not in _READ and near:
+            yield (
+                f"{stage.get('id')}: parameters.{name} is read by its command alone, as "
+                f"WFCTL_PARAM_{name}; did you mean {near[0]}?"
+            )
 
 
 def _unknown(

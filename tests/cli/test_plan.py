@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.cli.support import PLAN, call, tree, write_plan
+from tests.cli.support import PLAN, Place, call, tree, write_plan
 
 
 def test_the_example_is_a_plan_that_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -37,3 +37,17 @@ def test_the_schema_of_a_plan_describes_every_field() -> None:
     for fields in (schema["properties"], stage["properties"]):
         assert all(field["description"] for field in fields.values())
     assert stage["additionalProperties"] is False
+
+
+def test_a_slip_in_the_name_of_a_parameter_is_asked_about(tmp_path: Path) -> None:
+    """A command may have parameters of any name, so it is no error; a name far from all is none."""
+    place = Place(tmp_path)
+    given = {"comand": "true", "expected_second": 3, "tolerance": 0.1, "T": 2}
+    plan = {"workflow_id": "w", "stages": [{"id": "stage-1", "name": "A", "parameters": given}]}
+    path = write_plan(tmp_path, plan)
+    doubts = place.done("plan", "check", str(path))["doubts"]
+    assert [doubt.rpartition(" mean ")[2] for doubt in doubts] == ["command?", "expected_seconds?"]
+    answer = place.call("init", str(path))
+    assert answer.code == 0
+    assert "parameters.comand is read by its command alone" in answer.err
+    assert place.done("show", "stage-1")["parameters"] == given
