@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
+from pydantic_core import ErrorDetails
 
 from lifecycle.machines.errors import InvalidDefinition
 from lifecycle.machines.guard import FileFact, Guard, HasFile, parts
 from lifecycle.machines.path import look, parse
+from lifecycle.machines.shape import meant
 from lifecycle.words.misfit import problem
 from lifecycle.words.span import span
 
@@ -274,4 +276,29 @@ def trusted(data: Any, name: str = "given") -> Definition:
     try:
         return Definition.model_validate(data)
     except ValidationError as error:
-        raise InvalidDefinition(name, [problem(e) for e in error.errors()]) from error
+        raise InvalidDefinition(name, [_problem(e) for e in error.errors()]) from error
+
+
+def _problem(error: ErrorDetails) -> str:
+    """Return what is wrong; of a key that there is not, with the nearest that there is."""
+    if error["type"] != "extra_forbidden":
+        return problem(error)
+    kind = _kind_at(error["loc"][:-1])
+    known = [field.alias or key for key, field in kind.model_fields.items()] if kind else []
+    return problem(error) + meant(error["loc"][-1], known)
+
+
+def _kind_at(place: tuple[int | str, ...]) -> type[_Part] | None:
+    """Return the part of a definition that stands at a place, None inside of a guard."""
+    if not place:
+        return Definition
+    single: dict[object, type[_Part]] = {"statuses": Statuses, "tasks": Tasks}
+    several: dict[object, type[_Part]] = {
+        "phases": Phase,
+        "transitions": Transition,
+        "loops": Loop,
+        "approvals": Approval,
+        "events": EventKind,
+        "blockers": Blocker,
+    }
+    return {1: single, 2: several}.get(len(place), {}).get(place[0])

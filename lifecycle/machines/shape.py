@@ -7,6 +7,7 @@ field may be missing or null, and fields that no shape names are kept.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from lifecycle.machines.path import Steps
@@ -68,16 +69,23 @@ def nearest_name(shape: Shape, steps: Steps) -> str | None:
         elif step in shape:
             shape = shape[step]
         else:
-            return _near(step, shape)
+            return near(step, shape)
     return None
 
 
-def _near(name: str, shape: dict[str, Shape]) -> str | None:
+def near(name: str, names: Iterable[str]) -> str | None:
+    """Return the name that another one misspells, None where none is near."""
     from difflib import get_close_matches  # of no use to most commands
 
-    known = {key.lower(): key for key in shape}
+    known = {key.lower(): key for key in names}
     found = get_close_matches(name.lower(), known, n=1, cutoff=0.8)
     return known[found[0]] if found else None
+
+
+def meant(name: object, names: Iterable[str]) -> str:
+    """Return the question whether the nearest name is meant, nothing where none is near."""
+    nearest = near(str(name), names)
+    return f"; is {nearest} meant?" if nearest is not None else ""
 
 
 def misfits(shape: Shape, value: Any, place: str) -> list[str]:

@@ -16,7 +16,7 @@ from lifecycle.machines.definition import CANCELLED, Definition, Transition, tru
 from lifecycle.machines.errors import InvalidDefinition, InvalidInput
 from lifecycle.machines.guard_faults import never_met
 from lifecycle.machines.path import parse
-from lifecycle.machines.shape import below, faults, misfits
+from lifecycle.machines.shape import below, faults, meant, misfits, nearest_name
 from lifecycle.state.dependencies import downstream, find_cycle
 
 #: The files that a protocol writes.
@@ -103,7 +103,9 @@ def _none(definition: Definition, kind: str, name: object) -> str:
         "event": definition.events,
         "status": definition.statuses.values if definition.statuses is not None else (),
     }
-    return f"no {kind} {name!r}; there is: {', '.join(known[kind]) or 'none'}"
+    return f"no {kind} {name!r}; there is: {', '.join(known[kind]) or 'none'}" + meant(
+        name, known[kind]
+    )
 
 
 def _statuses(definition: Definition) -> Iterator[str]:
@@ -219,7 +221,9 @@ def _field(definition: Definition, place: str, path: str) -> Iterator[str]:
     try:
         if below(definition.fields, parse(path)) is None:
             why = "which is not among the fields; add its shape there"
-            yield f"{place}: it looks at {path}, {why}"
+            nearest = nearest_name(definition.fields, parse(path))
+            asked = f"; is {nearest} meant?" if nearest is not None else ""
+            yield f"{place}: it looks at {path}, {why}{asked}"
     except InvalidInput as error:
         yield f"{place}: {error.message}"
 
