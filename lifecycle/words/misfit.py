@@ -28,6 +28,7 @@ _PATTERNS = {
     ),
     r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$": "a number as JSON spells it, such as 1e-4",
     RANGES_PATTERN: "numbers as ranges, such as 0-99,103",
+    r"^[1-9][0-9]{0,5} ?[smhdw]$": "a length of time, such as 90s, 30m, 12h, 7d or 2w",
     r"^[^\r\n]+$": "text of one line",
     r"^[^\x00\r\n]+$": "a path of one line",
 }
