@@ -52,17 +52,24 @@ def test_a_program_is_told_in_json(place: Place) -> None:
     assert computed["timestamp"].endswith("Z")
 
 
-def on_a_terminal(place: Place, *arguments: str, **environ: str) -> str:
-    """Call wfctl with a terminal as its stderr, and return what was printed there."""
-    ours, theirs = pty.openpty()
-    subprocess.run(
+def on_terminal(
+    place: Place, theirs: int, *arguments: str, **environ: str
+) -> subprocess.Popen[bytes]:
+    """Start wfctl with the end of a terminal as its stderr."""
+    return subprocess.Popen(
         [sys.executable, "-m", "cli.main", "--root", str(place.path), *arguments],
         env={**os.environ, "PYTHONPATH": str(HERE), **environ},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=theirs,
-        check=True,
     )
+
+
+def on_a_terminal(place: Place, *arguments: str, **environ: str) -> str:
+    """Call wfctl with a terminal as its stderr, and return what was printed there."""
+    ours, theirs = pty.openpty()
+    with on_terminal(place, theirs, *arguments, **environ) as process:
+        assert process.wait() == 0
     os.close(theirs)
     text = os.read(ours, 1 << 16)
     os.close(ours)
@@ -158,11 +165,25 @@ def test_waiting_is_told_elsewhere_at_growing_intervals(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", [("wait", "stage-1"), ("wait", "stage-1", "stage-1")])
-def test_a_wait_shows_what_it_waits_for(slow: Place, line: tuple[str, ...]) -> None:
+def test_a_wait_shows_what_it_waits_for(tmp_path: Path, line: tuple[str, ...]) -> None:
     """As a run does: which stage, how long, and the last line of its log."""
-    slow.done("dispatch", "stage-1")
-    said = on_a_terminal(slow, *line, NO_COLOR="1")
-    assert re.search(r"\r\x1b\[2Kwaiting: stage-1 \w+, \d+ s: step 7", said)
+    seen = tmp_path / "seen"
+    command = f"echo step 7; until [ -e {seen} ]; do sleep 0.1; done"
+    stage = {"id": "stage-1", "name": "A", "parameters": {"command": command}}
+    plan = write_plan(tmp_path, {"workflow_id": "waits", "stages": [stage]})
+    place = Place(tmp_path)
+    assert place.call("init", str(plan)).code == 0
+    place.done("dispatch", "stage-1")
+    ours, theirs = pty.openpty()
+    with on_terminal(place, theirs, *line, NO_COLOR="1") as waiting:
+        os.close(theirs)
+        shown = ""
+        while "step 7" not in shown:
+            shown += os.read(ours, 1 << 16).decode()
+        seen.touch()
+        os.close(ours)
+        waiting.wait(60)
+    assert re.search(r"\r\x1b\[2Kwaiting: stage-1 \w+, \d+ s: step 7", shown)
 
 
 def said(capsys: pytest.CaptureFixture[str], level: str, *texts: tuple[str, str]) -> list[str]:
