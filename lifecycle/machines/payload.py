@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
 
 from lifecycle.machines.errors import InvalidInput
-from lifecycle.payload.base import Document, Payload, Text
+from lifecycle.payload.base import Document, Payload, Text, Whole
 from lifecycle.words.misfit import misfit
 from lifecycle.words.naming import ID_PATTERN
 
@@ -52,7 +52,7 @@ class MachineImported(Payload):
     document: Document = Field(default_factory=dict)
     layout: Layout = Field(default_factory=dict)
     #: Loop → how often it had been taken.
-    counts: dict[str, int] = Field(default_factory=dict)
+    counts: dict[str, Whole] = Field(default_factory=dict)
     #: One object a phase that was entered: phase, status, times, agent, data.
     visits: list[Document] = Field(default_factory=list)
     #: Approvals that the files speak of: ``{"phase": …, "at": …}``.
@@ -105,8 +105,8 @@ class MachineTransitioned(Payload):
     left: str | None = None  # decided: the phase before
     asked: str | None = None  # decided: the target, where a limit led elsewhere
     loop: str | None = None  # decided
-    count: int | None = None  # decided: how often the loop was taken by then
-    limit: int | None = None  # decided
+    count: Whole | None = None  # decided: how often the loop was taken by then
+    limit: Whole | None = None  # decided
     resets: list[str] = Field(default_factory=list)  # decided: loops that begin anew
     #: Decided: pattern → the files with content that were found, where the guard looked at some.
     files: dict[str, list[str]] = Field(default_factory=dict)

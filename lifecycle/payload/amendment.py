@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from lifecycle.payload.base import AmendmentId, Document, Payload, StageId, Text
+from lifecycle.payload.base import AmendmentId, Document, Payload, StageId, Text, Whole
 
 AmendmentType = Literal[
     "parameter_change", "criteria_change", "stage_insert", "stage_skip", "stage_rerun"
@@ -26,7 +26,7 @@ class AmendmentProposed(Payload):
     changes: Document = {}
     #: The definition of an inserted stage, and its place in the array (0 is first).
     insert: Document | None = None
-    place: int | None = None
+    place: Whole | None = None
     #: Insert: the stages that shall depend on the new one. Skip: true, its dependents drop it.
     rewire: list[StageId] | bool = False
     #: Decided: stage → its ``depends_on``, ``{"old": …, "new": …}``.
@@ -39,12 +39,12 @@ class AmendmentApproved(Payload):
     type: ClassVar[str] = "amendment.approved"
     schema_version: ClassVar[int] = 2
     amendment: AmendmentId
-    version: int | None = None  # decided: the workflow's version, one more than before
+    version: Whole | None = None  # decided: the workflow's version, one more than before
     invalidated_stages: list[StageId] = []  # decided: all that are affected, whatever their status
     approved_by: str = "user"
     proof: Document = {}
     #: Stage → the highest K of the ``stage-N.vK`` that were found on the disk.
-    kept: dict[StageId, int] = {}
+    kept: dict[StageId, Whole] = {}
     #: Files of the root that the definition runs, as they were then: path → SHA-256 in hex.
     scripts: dict[str, str] = {}
 

@@ -2,14 +2,24 @@
 
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, JsonValue, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    JsonValue,
+    StringConstraints,
+)
 from pydantic_core import CoreSchema, core_schema
 
+from lifecycle.words.bounds import MAX_COUNT, MAX_ID
 from lifecycle.words.naming import STAGE_PATTERN
 
 StageId = Annotated[str, StringConstraints(pattern=STAGE_PATTERN)]
-AttemptId = Annotated[str, StringConstraints(pattern=r"^att-[0-9]{4,}$")]
-AmendmentId = Annotated[str, StringConstraints(pattern=r"^amend-[1-9][0-9]*$")]
+AttemptId = Annotated[str, StringConstraints(pattern=r"^att-[0-9]{4,}$", max_length=MAX_ID)]
+AmendmentId = Annotated[str, StringConstraints(pattern=r"^amend-[1-9][0-9]*$", max_length=MAX_ID)]
+#: A whole number that every reader of JSON and every engine can hold.
+Whole = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
 
 

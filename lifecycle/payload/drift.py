@@ -2,21 +2,13 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, JsonValue
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, JsonValue, StringConstraints
 
-from lifecycle.payload.base import Document, Payload, StageId
-from lifecycle.words.naming import is_kept_version
-
-
-def _in_our_folder(path: str) -> str:
-    if is_kept_version(path):
-        return path
-    raise PydanticCustomError("kept_as", "expected a file of .wfctl/drift/")
-
+from lifecycle.payload.base import Document, Payload, StageId, Whole
+from lifecycle.words.naming import DRIFT_PATTERN, MAX_PATH
 
 #: Where a foreign version of a file is kept: in one folder, under a plain name.
-KeptAs = Annotated[str, AfterValidator(_in_our_folder)]
+KeptAs = Annotated[str, StringConstraints(pattern=DRIFT_PATTERN, max_length=MAX_PATH)]
 DriftKind = Literal["changed", "missing", "truncated", "unreadable"]
 
 
@@ -27,13 +19,13 @@ class DriftDetected(Payload):
     file: str
     kind: DriftKind = "changed"
     #: The version of the log that the file had shown.
-    base: int = 0
+    base: Whole = 0
     #: Where the foreign bytes are kept, relative to the root, and their SHA-256 in hex.
     kept_as: KeptAs | None = None
     found_sha256: str | None = None
     differences: list[Document] = []
     #: How many differences are not listed.
-    more: int = 0
+    more: Whole = 0
 
 
 class UnknownField(BaseModel):
@@ -54,7 +46,7 @@ class DriftAdopted(Payload):
     type: ClassVar[str] = "drift.adopted"
     file: str
     #: The version of the ``drift.detected``. Decided: the newest of the file that waits.
-    detected: int | None = None
+    detected: Whole | None = None
     unknown: list[UnknownField] = []
     #: The paths of the differences that were not taken over.
     left: list[str] = []
@@ -65,5 +57,5 @@ class DriftReverted(Payload):
 
     type: ClassVar[str] = "drift.reverted"
     file: str
-    detected: int | None = None  # decided, as above
+    detected: Whole | None = None  # decided, as above
     kept_as: KeptAs | None = None

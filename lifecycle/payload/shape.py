@@ -2,12 +2,14 @@
 
 The models of `lifecycle.payload.models` say what may be written, and take longer to load than most
 commands to run. What their JSON Schemas say is kept in `lifecycle.payload.shapes`, which a test
-holds equal to them, and is asked here.
+holds equal to them, and is asked here. No limit is declared here: a limit of a field is one of its
+model, and a keyword of a schema that this does not know is refused.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -15,7 +17,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from lifecycle.payload.shapes import SHAPES
-from lifecycle.words.bounds import MAX_COUNT, MAX_ID, excess
+from lifecycle.words.bounds import MAX_NUMBER, excess
 
 Schema = Mapping[str, Any]
 Check = Callable[[Any], str | None]
@@ -45,7 +47,17 @@ def _check_of(type_: str) -> Check:
     return _anything if shape is None else _compiled(shape, shape.get("$defs", {}))
 
 
+#: All that a schema may ask. A new keyword needs its check first.
+_KEYWORDS = {
+    *("$defs", "$ref", "anyOf", "const", "default", "enum", "type"),
+    *("additionalProperties", "patternProperties", "properties", "propertyNames", "required"),
+    *("exclusiveMaximum", "items", "maximum", "maxLength", "minimum", "minLength", "pattern"),
+}
+
+
 def _compiled(schema: Schema, defs: Schema) -> Check:
+    if not schema.keys() <= _KEYWORDS:
+        raise ValueError(f"no check is known for {sorted(schema.keys() - _KEYWORDS)}")
     if "$ref" in schema:
         return _compiled(defs[str(schema["$ref"]).rpartition("/")[2]], defs)
     if "anyOf" in schema:
@@ -54,14 +66,27 @@ def _compiled(schema: Schema, defs: Schema) -> Check:
         return found if len(others) == len(schema["anyOf"]) else _or_nothing(found)
     if "enum" in schema or "const" in schema:
         return _one_of(schema["enum"] if "enum" in schema else [schema["const"]])
-    kind = schema.get("type")
-    if kind == "object":
-        return _object(schema, defs)
-    if kind == "array":
-        return _array(_compiled(schema.get("items", {}), defs))
-    if kind == "string":
-        return _text(schema)
-    return _PLAIN.get(str(kind), _anything)
+    return _of_type(schema, defs)
+
+
+def _of_type(schema: Schema, defs: Schema) -> Check:
+    match schema.get("type"):
+        case "object":
+            return _object(schema, defs)
+        case "array":
+            return _array(_compiled(schema.get("items", {}), defs))
+        case "string":
+            return _text(schema)
+        case "integer":
+            return _number(schema, (int,))
+        case "number":
+            return _number(schema, (int, float))
+        case "boolean":
+            return _boolean
+        case "null":
+            return _null
+        case _:
+            return _anything
 
 
 def _anything(value: Any) -> str | None:
@@ -102,9 +127,7 @@ def _found(value: Any) -> str:
 def _text(schema: Schema) -> Check:
     least, most = schema.get("minLength", 0), schema.get("maxLength")
     pattern = re.compile(schema["pattern"], re.ASCII) if "pattern" in schema else None
-    if most is None and pattern is not None:
-        most = MAX_ID
-    longest = MAX_COUNT if most is None else most
+    longest = math.inf if most is None else most
     matches = None if pattern is None else _matching(pattern)
 
     # Asked of most fields of every event that is read: what is right is known in one look.
@@ -131,15 +154,20 @@ def _matching(pattern: re.Pattern[str]) -> Callable[[str], bool]:
     return matches
 
 
-def _integer(value: Any) -> str | None:
-    if type(value) is int and -MAX_COUNT <= value <= MAX_COUNT:
-        return None
-    return f"expected a whole number of at most {MAX_COUNT}, {_found(value)}"
+def _number(schema: Schema, types: tuple[type, ...]) -> Check:
+    """A finite number of these types, within the bounds of its schema."""
+    least = schema.get("minimum", -MAX_NUMBER)
+    most = schema.get("maximum", MAX_NUMBER)
+    below = schema.get("exclusiveMaximum", math.inf)
+    name = "number" if float in types else "whole number"
 
+    def check(value: Any) -> str | None:
+        if type(value) in types and least <= value <= most and value < below:
+            return None
+        last = f"{below} (excluded)" if most > below else f"{most}"
+        return f"expected a {name} from {least} to {last}, {_found(value)}"
 
-def _number(value: Any) -> str | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return None if is_number else f"expected a number, {_found(value)}"
+    return check
 
 
 def _boolean(value: Any) -> str | None:
@@ -148,14 +176,6 @@ def _boolean(value: Any) -> str | None:
 
 def _null(value: Any) -> str | None:
     return None if value is None else f"expected null, {_found(value)}"
-
-
-_PLAIN: dict[str, Check] = {
-    "integer": _integer,
-    "number": _number,
-    "boolean": _boolean,
-    "null": _null,
-}
 
 
 def _array(item: Check) -> Check:

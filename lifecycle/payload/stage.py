@@ -1,8 +1,9 @@
 """The data of the events of stages and their attempts."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, JsonValue, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
 
 from lifecycle.payload.base import (
     AmendmentId,
@@ -12,12 +13,15 @@ from lifecycle.payload.base import (
     StageId,
     StagePayload,
     Text,
+    Whole,
 )
+from lifecycle.words.bounds import MAX_COUNT, MAX_TASKS, MAX_TEXT, misplaced
 from lifecycle.words.misfit import RANGES_PATTERN as RANGES
 from lifecycle.words.naming import KEPT_PATTERN
 
 #: Numbers in few letters, such as 0-99,103.
-Ranges = Annotated[str, StringConstraints(pattern=RANGES)]
+Ranges = Annotated[str, StringConstraints(pattern=RANGES, max_length=MAX_TEXT)]
+Tasks = Annotated[int, Field(ge=0, le=MAX_TASKS)]
 
 
 class StageReadied(StagePayload):
@@ -41,7 +45,7 @@ class FileDigest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
     path: str
-    size: int
+    size: Whole
     sha256: str
 
 
@@ -100,7 +104,7 @@ class StageComputed(AttemptPayload):
     """The computation is over, with exit code 0."""
 
     type: ClassVar[str] = "stage.computed"
-    exit_code: int
+    exit_code: Whole
     detail: str | None = None
     facts: Document = {}
 
@@ -159,7 +163,7 @@ class StageFailed(StagePayload):
     schema_version: ClassVar[int] = 2
     error: Text
     attempt: AttemptId | None = None
-    exit_code: int | None = None
+    exit_code: Whole | None = None
     checks: list[Check] = []
     superseded_by: AmendmentId | None = None
     category: Category | None = None
@@ -172,7 +176,9 @@ class StageRetried(StagePayload):
 
     type: ClassVar[str] = "stage.retried"
     fix: Text
-    retry: int | None = None  # decided: the stage's count, this one included
+    retry: Annotated[int, Field(ge=1, lt=MAX_COUNT)] | None = (
+        None  # decided: the stage's count, this one included
+    )
     regenerate: bool = False
 
 
@@ -204,7 +210,7 @@ class AttemptObserved(AttemptPayload):
     """What the reconciler saw of an attempt, and what it concluded."""
 
     type: ClassVar[str] = "attempt.observed"
-    row: int
+    row: Whole
     verdict: Text
     action: Text
     reason: str
@@ -236,7 +242,7 @@ class FailedTask(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
     key: str
-    exit_code: int | None = None
+    exit_code: Whole | None = None
     because: str = ""
 
 
@@ -250,15 +256,22 @@ class TasksObserved(AttemptPayload):
     """
 
     type: ClassVar[str] = "tasks.observed"
-    total: int
+    total: Tasks
     points: str
     done: Ranges = ""
     failed: Ranges = ""
     lost: Ranges = ""
     running: Ranges = ""
-    ended: int = 0
+    ended: Tasks = 0
     failures: list[FailedTask] = []
     record: FileDigest | None = None
+
+    @model_validator(mode="after")
+    def _of_its_tasks(self) -> Self:
+        why = misplaced(self.__dict__)
+        if why is not None:
+            raise PydanticCustomError("places", "{why}", {"why": why})
+        return self
 
 
 class LeftFile(BaseModel):
@@ -270,7 +283,7 @@ class LeftFile(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
     path: str
-    size: int
+    size: Whole
     sha256: str
     at: str | None = None
     link: str | None = None
@@ -285,7 +298,7 @@ class AttemptLeft(AttemptPayload):
 
     type: ClassVar[str] = "attempt.left"
     files: list[LeftFile]
-    more: int = 0
+    more: Whole = 0
     record: FileDigest | None = None
     host: str | None = None
 
@@ -299,9 +312,9 @@ class LeftoversFreed(AttemptPayload):
 
     type: ClassVar[str] = "leftovers.freed"
     paths: list[str]
-    more: int = 0
+    more: Whole = 0
     files: list[str] = []
-    size: int
+    size: Whole
 
 
 class OutputsRecorded(StagePayload):
@@ -322,7 +335,7 @@ class ChangedFile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
     path: str
     kind: Literal["changed", "missing"]
-    size: int | None = None
+    size: Whole | None = None
     sha256: str | None = None
 
 

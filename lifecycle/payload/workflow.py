@@ -2,26 +2,18 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, StringConstraints
-from pydantic_core import PydanticCustomError
+from pydantic import Field, StringConstraints
 
-from lifecycle.payload.base import Document, Payload, StageId, StagePayload, Text
-from lifecycle.words.naming import is_report
-
-
-def _outside_our_files(path: str) -> str:
-    """Return the path of a report; what is there already is never written over."""
-    if is_report(path):
-        return path
-    raise PydanticCustomError(
-        "report_path", "expected a path below the root, of a .md or .txt file that is not hidden"
-    )
-
+from lifecycle.payload.base import Document, Payload, StageId, StagePayload, Text, Whole
+from lifecycle.words.bounds import MAX_TEXT, MAX_WEIGHT
+from lifecycle.words.naming import MAX_PATH, REPORT_PATTERN
 
 #: A number as JSON spells it.
-_NUMBER = StringConstraints(pattern=r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$")
+_NUMBER = StringConstraints(
+    pattern=r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$", max_length=MAX_TEXT
+)
 #: Held to by the event itself: the log of an archive that somebody made up leads nowhere else.
-_REPORT_PATH = AfterValidator(_outside_our_files)
+_REPORT_PATH = StringConstraints(pattern=REPORT_PATTERN, max_length=MAX_PATH)
 
 
 class WorkflowCreated(Payload):
@@ -45,7 +37,7 @@ class WorkflowImported(Payload):
     document: Document
     layout: dict[str, list[str]] = {}
     #: How many events the import has, this one included: none after them is a part of it.
-    events: int = 0
+    events: Whole = 0
     source: Document = {}
     findings: list[Document] = []
     root: Document = {}
@@ -68,15 +60,15 @@ class LineImported(Payload):
     text: str
     #: The time as it was typed; None where the line has none.
     typed_at: str | None = None
-    line: int
-    count: int = 1
+    line: Whole
+    count: Whole = 1
     #: Whether the file that was imported last still holds it.
     kept: bool = True
     commit: str | None = None
     stage: StageId | None = None
     statuses: list[str] = []
-    retry: int | None = None
-    session: int | None = None
+    retry: Whole | None = None
+    session: Whole | None = None
     workflow_completed: bool = False
 
 
@@ -98,7 +90,7 @@ class WorkflowCompleted(Payload):
     """Every stage is completed or skipped."""
 
     type: ClassVar[str] = "workflow.completed"
-    stages: int
+    stages: Whole
     report: Annotated[str, _REPORT_PATH] | None = None
 
 
@@ -118,7 +110,7 @@ class NoteLogged(Payload):
     kind: Literal["note", "external"] = "note"
     #: External: it lies behind the lines of the versions up to this one; None: where the event
     #: stands.
-    after: int | None = None
+    after: Whole | None = None
     #: External: its bytes in base64, where they are not ``text`` in UTF-8 and a newline.
     raw: str | None = None
 
@@ -128,13 +120,13 @@ class SessionStarted(Payload):
 
     type: ClassVar[str] = "session.started"
     schema_version: ClassVar[int] = 2
-    number: int | None = None  # decided: the workflow's count, this one included
+    number: Whole | None = None  # decided: the workflow's count, this one included
     #: A loop keeps the session, and ends it.
     driven: bool = False
     #: What ``init.sh`` came to: its SHA-256, the seconds it took, the file with its output.
     environment: Document | None = None
     #: Where the workflow's report is to be written, relative to the root; None: the usual place.
-    report: Annotated[Text, _REPORT_PATH] | None = None
+    report: Annotated[str, _REPORT_PATH] | None = None
 
 
 ExitReason = Literal["budget_exhausted", "completed", "blocked", "waiting"]
@@ -152,5 +144,5 @@ class CostCharged(StagePayload):
     """The session's cost grew by the weight of a stage's class."""
 
     type: ClassVar[str] = "cost.charged"
-    weight: float
+    weight: Annotated[float, Field(ge=0, le=MAX_WEIGHT)]
     work_class: Literal["sync", "async", "error_cycle", "diagnostic"]

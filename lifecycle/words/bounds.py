@@ -1,5 +1,6 @@
 """How large the values of an event may be: beyond, they make no sense and break what adds them up.
 
+A limit of one field stands in the model of its event. Here are the limits of an event as a whole:
 `excess` is held to by what is written and by what is read, so that a log with such an event goes
 on; `too_much` by what is written alone.
 """
@@ -11,6 +12,8 @@ from typing import Any
 
 #: What a whole number may be: every reader of JSON and every engine can hold it.
 MAX_COUNT = 2**53 - 1
+#: The largest number that is finite in every reader of JSON.
+MAX_NUMBER = 1.7976931348623157e308
 #: Letters of an id such as ``stage-3`` or ``att-0001``.
 MAX_ID = 64
 #: How deep values may be nested in each other.
@@ -37,12 +40,6 @@ _AS_FOUND = frozenset(
     }
 )
 
-#: Event type → field → the least and the most that it may be.
-_RANGES: Mapping[str, Mapping[str, tuple[float, float]]] = {
-    "cost.charged": {"weight": (0, MAX_WEIGHT)},
-    "stage.retried": {"retry": (1, MAX_COUNT - 1)},
-    "tasks.observed": {"total": (0, MAX_TASKS), "ended": (0, MAX_TASKS)},
-}
 #: Fields of an observation that name tasks by their places, as ranges.
 _PLACES = ("done", "failed", "lost", "running")
 
@@ -52,19 +49,14 @@ _FLAT = frozenset({str, int, float, bool, type(None)})
 
 def excess(type_: str, data: Mapping[str, Any]) -> str | None:
     """Return which value of an event's data is out of bounds, None where none is."""
-    if type_ in _RANGES:
-        for field, (least, most) in _RANGES[type_].items():
-            value = data.get(field)
-            if value is not None and not least <= value <= most:
-                return f"{field}: expected a number from {least:g} to {most:g}, found {value!r:.80}"
-    if type_ == "tasks.observed" and (why := _no_place(data)) is not None:
+    if type_ == "tasks.observed" and (why := misplaced(data)) is not None:
         return why
     if not _FLAT.issuperset(map(type, data.values())) and _is_deep(data, MAX_DEPTH):
         return f"expected values nested at most {MAX_DEPTH} deep, found deeper ones"
     return None
 
 
-def _no_place(data: Mapping[str, Any]) -> str | None:
+def misplaced(data: Mapping[str, Any]) -> str | None:
     """Return which ranges name a task that there is not, or one twice."""
     total = data["total"]
     for field in _PLACES:

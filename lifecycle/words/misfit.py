@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from lifecycle.words.naming import KEPT_PATTERN, STAGE_PATTERN
+from lifecycle.words.naming import (
+    DRIFT_PATTERN,
+    KEPT_PATTERN,
+    REPORT_PATTERN,
+    STAGE_PATTERN,
+)
 
 #: Numbers as ranges; `lifecycle.sweeps.ranges` reads and writes them.
 RANGES_PATTERN = r"^$|^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"
@@ -15,6 +20,8 @@ _PATTERNS = {
         "stage-N, such as stage-2, or a name of letters, digits, '_' and '-', which begins with a "
         "letter and has at most 64 of them"
     ),
+    DRIFT_PATTERN: "a file of .wfctl/drift/",
+    REPORT_PATTERN: "a path below the root, of a .md or .txt file that is not hidden",
     KEPT_PATTERN: "the id of a stage with .vK behind it, such as stage-2.v1",
     r"^att-[0-9]{4,}$": "att-N with four digits or more, such as att-0001",
     r"^amend-[1-9][0-9]*$": "amend-N with a number from 1 on, such as amend-1",

@@ -15,14 +15,25 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 #: which parts the steps of a path, and the number from the name of a folder that was kept.
 STAGE_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]{0,63}$"
 #: Of the folder of a stage as it was kept before it ran again: ``stage-2.v1``, ``grow-film.v1``.
-KEPT_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]{0,63}\.v[1-9][0-9]*$"
+KEPT_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]{0,63}\.v[1-9][0-9]{0,15}$"
 #: What else has a meaning where a stage is named, in small letters, beside a workflow's fields.
 _TAKEN = frozenset({"docs", "pause", "workflow", "session", "purpose"})
 _NUMBERED = re.compile(r"stage-([1-9][0-9]*)")
 _OTHERS = re.compile(r"(?:att|amend|session)-[0-9]+")
-#: What a report may end with: a name that no program takes for one of its own.
-_REPORTS = (".md", ".markdown", ".txt")
-_LONGEST = 1_000
+#: Letters of a path that an event names.
+MAX_PATH = 1_000
+#: A letter of a step of a path: no separator, and nothing that a terminal obeys.
+_LETTER = r"[^/\x00-\x1f\x7f-\x9f\u2028\u2029]"
+#: The same at the beginning of a step that is not hidden.
+_FIRST = _LETTER.replace("[^", "[^.")
+#: Of a report: in no hidden file or folder, and with an ending that no program runs. A start-up
+#: file, a hook or a script would be run by others for what stands in it.
+REPORT_PATTERN = (
+    rf"^({_FIRST}{_LETTER}*/)*{_FIRST}{_LETTER}*"
+    r"\.([mM][dD]|[mM][aA][rR][kK][dD][oO][wW][nN]|[tT][xX][tT])$"
+)
+#: Of a foreign version of a file: in the folder that holds them.
+DRIFT_PATTERN = rf"^\.wfctl/drift/({_FIRST}{_LETTER}*|\.{_FIRST}{_LETTER}*|\.\.{_LETTER}+)$"
 
 
 def is_id(text: str) -> bool:
@@ -58,7 +69,7 @@ def is_below(path: str) -> bool:
     """Whether a path names something below the root that it is relative to, by its words alone."""
     steps = path.split("/")
     plain = all(step not in ("", ".", "..") for step in steps)
-    return plain and len(path) <= _LONGEST and not any(map(_is_control, path))
+    return plain and len(path) <= MAX_PATH and not any(map(_is_control, path))
 
 
 def stays_below(path: str) -> bool:
@@ -68,18 +79,9 @@ def stays_below(path: str) -> bool:
 
 
 def is_report(path: str) -> bool:
-    """Whether a report may be written at a path: in no hidden file or folder, and as a text.
-
-    A start-up file, a hook or a script would be run by others for what stands in it.
-    """
-    shown = not any(step.startswith(".") for step in path.split("/"))
-    ours = path == "progress.log"
-    return is_below(path) and shown and path.lower().endswith(_REPORTS) and not ours
-
-
-def is_kept_version(path: str) -> bool:
-    """Whether a path is that of a foreign version of a file, in the folder that holds them."""
-    return is_below(path) and path.startswith(".wfctl/drift/") and path.count("/") == 2
+    """Whether a report may be written at a path."""
+    fits = re.fullmatch(REPORT_PATTERN.removesuffix("$"), path) is not None
+    return fits and len(path) <= MAX_PATH
 
 
 def _is_control(letter: str) -> bool:

@@ -391,3 +391,10 @@ def test_the_events_of_a_machine_are_those_of_no_workflow(place: MachinePlace) -
     where = {"version": last["version"], "position": last["position"]}
     assert meta == {"workflow": None, **where}
     assert place.wfctl("events", "--machine", "logout", "--at", "2").envelope["_meta"] == meta
+
+
+def test_a_machine_may_have_the_longest_id_that_its_type_takes(place: MachinePlace) -> None:
+    """As the declaration of ids says: 128 letters, and not those of a stage."""
+    id_ = "m" * 128
+    place.init(id_)
+    assert place.call("get", id_).data["phase"] == "ideate"

@@ -169,3 +169,16 @@ def test_questions_to_a_stage_without_tasks_are_answered_by_what_is_missing(tmp_
     answer = place.json("tasks", "stage-1", "--where", "Z>2")
     assert (answer.code, "L, T" in answer.error["message"]) == (2, True)
     assert place.done("tasks", "stage-1")["counts"]["waiting"] == 6
+
+
+@pytest.mark.slow
+def test_many_scattered_failures_are_recorded(tmp_path: Path) -> None:
+    """The places of those that are done take more letters than an id may have."""
+    command = 'test "$((WFCTL_PARAM_T % 9))" -ne 0'
+    map_ = {"grid": {"T": {"from": 1, "to": 120}}}
+    place = begun(tmp_path, sweep(tmp_path / "trace", map_, command, tolerate=0.5))
+    place.done("run")
+    [stage] = place.done("status")["stages"]
+    assert (stage["status"], stage["tasks"]["failed"]) == ("completed", 13)
+    assert len(lines(tmp_path / "trace")) == 107
+    assert place.call("fsck", "--protocol").code == 0
