@@ -46,8 +46,13 @@ def over_http(
 
 
 def over_socket(server: Server[Any], path: Path) -> None:
-    """Serve clients of this login over a Unix socket, which nobody else can open."""
-    config = uvicorn.Config(server.streamable_http_app(), log_level="error")
+    """Serve clients of this login over a Unix socket, which nobody else can open.
+
+    No page in a browser can open it either, so the host that a client names says nothing.
+    """
+    security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    app = server.streamable_http_app(transport_security=security)
+    config = uvicorn.Config(app, log_level="error")
     with socket.socket(socket.AF_UNIX) as listening:
         # The server's own way to make one opens it to every login.
         before = os.umask(0o177)

@@ -149,6 +149,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if told is not None:
         told["peak"] = memory_peak()
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    in_time = session.config.getoption("--until", default=None) is not None
+    if in_time and exitstatus == 0 and reporter is not None and not reporter.stats.get("passed"):
+        reporter.write_line("no test was begun in time: nothing is known of the change", red=True)
+        session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
     if is_strict() and exitstatus == 0 and reporter is not None and _unmet(reporter):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -86,20 +86,17 @@ def test_only_who_has_the_token_is_served(root: Path) -> None:
             assert _post(client, url, authorization="Bearer other") == 401
             assert _post(client, url, **mine, host="evil.example") == 421
             assert _post(client, url, **mine, origin="http://evil.example") == 403
-        asyncio.run(_note(url, mine))
+        asyncio.run(_note(httpx.AsyncClient(headers=mine), url))
     assert Place(root).notes() == ["over http"]
 
 
-async def _note(url: str, headers: dict[str, str]) -> None:
-    async with (
-        httpx.AsyncClient(headers=headers) as http,
-        Client(streamable_http_client(url, http_client=http)) as client,
-    ):
+async def _note(http: httpx.AsyncClient, url: str) -> None:
+    async with http, Client(streamable_http_client(url, http_client=http)) as client:
         assert not (await Agent(client).call("record", note="over http")).is_error
 
 
 def test_a_socket_is_for_this_login_alone(root: Path) -> None:
-    """Its mode says so, and it is gone afterwards."""
+    """Its mode says so, an ordinary client is served without a token, and it is gone afterwards."""
     # The name of a socket is short, that of a test's folder is not.
     with TemporaryDirectory(dir="/tmp") as short:
         _serve_on(Path(short) / "mcp.sock", root)
@@ -109,10 +106,12 @@ def _serve_on(path: Path, root: Path) -> None:
     with served(root, "--socket", str(path)) as said:
         assert str(path) in said
         _wait_until_it_listens(socket.AF_UNIX, str(path))
-        with httpx.Client(transport=httpx.HTTPTransport(uds=str(path))) as client:
-            assert stat.S_IMODE(path.stat().st_mode) == 0o600
-            assert _post(client, "http://localhost/mcp") != 401
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        for host in ("localhost", "wfctl"):
+            http = httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=str(path)))
+            asyncio.run(_note(http, f"http://{host}/mcp"))
     assert not path.exists()
+    assert Place(root).notes() == ["over http"] * 2
 
 
 def test_what_others_could_reach_is_not_served_by_accident(root: Path) -> None:
