@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import subprocess
 import tomllib
@@ -11,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.support import write_machine
+from tests.cluster.support import init, write_machine
 from tests.crash.support import Workflow, ending, until
 from tests.crash.victims import Victim, strike
 from tests.examples.test_ising import EXAMPLE, SMALL
+from tests.sweeps.many import every_task_is_accounted_for, killed_on_the_way, many
 
 HERE = {"batch_type": "Slurm", "context_type": "LocalContext", "remote_root": "."}
 
@@ -66,3 +68,13 @@ def test_a_sweep_on_slurm_is_killed_twice_and_computes_each_task_once(
     assert found["tc"] == pytest.approx(SMALL)
     sweep.succeed("fsck", "--protocol")
     assert json.loads(sweep.succeed("-o", "json", "status"))["_meta"]["version"] < 60
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_two_thousand_tasks_on_slurm_are_killed_on_the_way(workflow: Workflow) -> None:
+    """Each good task is done, each bad one is named, and few are computed again."""
+    init(workflow, write_machine(workflow, HERE), many(workflow, 2_000), group_size=500)
+    killed_on_the_way(workflow, 2_000, random.Random(0), kills=3)
+    workflow.succeed("run")
+    every_task_is_accounted_for(workflow, 2_000)

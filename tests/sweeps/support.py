@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,12 @@ def begun(folder: Path, *stages: Any, code: int = 0) -> Place:
     answer = place.json("init", str(write_plan(folder, plan)), "--consent", "trust")
     assert answer.code == code, answer
     return place
+
+
+def ends(folder: Path) -> Iterator[str]:
+    """Yield the tasks that came to their end, as often as they did, by the trace in a folder."""
+    trace = folder / "trace"
+    yield from trace.read_text().splitlines() if trace.exists() else []
 
 
 def lines(trace: Path) -> list[str]:

@@ -5,26 +5,18 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.crash.support import Workflow, ending, until
 from tests.crash.victims import Victim, strike
 from tests.rounds import rounds
-from tests.sweeps.support import sweep
+from tests.sweeps.support import ends, sweep
 
 pytestmark = [pytest.mark.slow]
 
 TASKS = 40
 VICTIMS = (Victim.EVERYTHING, Victim.JOB, Victim.MONITOR, Victim.ORCHESTRATOR, Victim.SESSION)
-
-
-def ends(folder: Path) -> Iterator[str]:
-    """Yield the tasks that came to their end, as often as they did."""
-    trace = folder / "trace"
-    yield from trace.read_text().splitlines() if trace.exists() else []
 
 
 @pytest.mark.parametrize("seed", rounds(range(40), few=3))
