@@ -16,6 +16,9 @@ for ever, so a name or a code is never changed; another one is added beside it.
             monitor.json     which process is the monitor
             stopped          no job that comes late starts its command
             job-HASH.SUFFIX  what a job says of itself: `OfJob`
+
+    .wfctl/starts/stage-1.att-0001-0a1b2c3d/
+        job-HASH.started     the claim of a start once more, for `rm -rf stage-1`
 """
 
 from __future__ import annotations
@@ -39,6 +42,12 @@ LAUNCH_RECORD, MACHINE_RECORD, PLACE_RECORD = "launch.json", "machine.json", "pl
 LOG, MONITOR_LOG, LAST_WORDS = "dpdisp.log", "monitor.log", "last-words.json"
 #: Where outputs of earlier attempts are kept, and what the jobs left beside their outputs.
 KEPT, LEFT, LEFT_LIST, STALE, WORK = "kept", "left", "left.json", "stale", "work"
+
+#: In the folder of the log: a claim that the attempt's own folder does not have is of one that was
+#: removed while its job ran, and nothing of such an attempt is submitted again.
+STARTS = "starts"
+#: What git is to leave alone in a folder, this file too.
+IGNORE, IGNORE_ALL = ".gitignore", b"*\n"
 
 #: A job is named by the hash that DPDispatcher gives it.
 JOB = "job-"
@@ -78,6 +87,8 @@ FAULTS = frozenset(SIGNALLED + signal for signal in (4, 6, 7, 8, 11))
 class Ended(IntEnum):
     """Exit codes by which our own scripts say how they ended, after `sysexits.h` where one fits."""
 
+    #: The attempt's files were removed while its job ran (EX_NOINPUT).
+    REMOVED = 66
     #: The submission is not what was recorded (EX_DATAERR).
     CHANGED = 65
     #: A machine or scheduler gave no answer (EX_UNAVAILABLE).

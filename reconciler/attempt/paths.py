@@ -73,6 +73,11 @@ class Attempt:
         return self.stage_folder / contract.ATTEMPTS / self.name
 
     @property
+    def starts(self) -> Path:
+        """Where its jobs claim their start once more, away from the stage's folder."""
+        return self.root / ".wfctl" / contract.STARTS / f"{self.stage}.{self.name}"
+
+    @property
     def submission(self) -> Path:
         """The attempt's copy: what is really submitted."""
         return self.folder / contract.SUBMITTED

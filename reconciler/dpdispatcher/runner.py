@@ -16,7 +16,7 @@ from typing import Any
 from eventstore.private import make_folder, open_lock
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import recorded as genuine
-from reconciler.attempt.contract import Ended
+from reconciler.attempt.contract import IGNORE, IGNORE_ALL, Ended
 from reconciler.attempt.forwarded_files import forwarded
 from reconciler.attempt.paths import Attempt
 from reconciler.dpdispatcher import wrapper
@@ -306,6 +306,9 @@ def _make_private(attempt: Attempt) -> None:
     attempt.stage_folder.mkdir(parents=True, exist_ok=True)
     make_folder(attempt.folder.parent, home)
     make_folder(attempt.folder, home)
+    write_whole(attempt.folder.parent / IGNORE, IGNORE_ALL)
+    for folder in (home, attempt.starts.parent, attempt.starts):
+        make_folder(folder, home)
     _clear_way(attempt)
     os.close(open_lock(attempt.monitor_lock, home))
 

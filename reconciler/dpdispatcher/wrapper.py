@@ -45,6 +45,7 @@ stage=$stage
 attempt=$folder
 tag=$tag
 recorded=$recorded
+starts=$starts
 log=$$attempt/dpdisp.log
 cd "$$root" || exit 74
 
@@ -119,8 +120,18 @@ put_back() {
     place "$$attempt/submission.json" < $kept
 }
 
+# A job has claimed its start, and its own claim beside the attempt's files is gone with them: who
+# submits once more, be it to collect, would compute a second time.
+stop_if_removed() {
+    local job
+    for job in "$$starts"/job-*.started; do
+        [ ! -e "$$job" ] || [ -e "$$attempt/$${job##*/}" ] || exit $removed
+    done
+}
+
 submit() { # further flags; tells its part of the log in $$printed
     local from code
+    stop_if_removed
     touch "$$log"
     from=$$(stat -c %s "$$log")
     printed=
@@ -278,6 +289,7 @@ elif [ "$$(scratch_copies)" -eq 0 ] && all_jobs_succeeded; then
     finish 0
 fi
 await_ends
+stop_if_removed
 tag_jobs $work "$$attempt" "$$(alone | paste -sd ' ')" $backward
 [ -n "$$written" ] || remember
 # What could not be kept is not removed.
@@ -347,6 +359,8 @@ def render(
         "dpdisp": shlex.join(program.starting(dpdisp, None if elsewhere else attempt.folder)),
         "recorded": shlex.quote(attempt.sha256),
         "changed": int(Ended.CHANGED),
+        "removed": int(Ended.REMOVED),
+        "starts": _quoted(attempt.starts),
         "flags": "--allow-ref " if allow_ref else "",
     }
     hides = where.is_far or allow_ref

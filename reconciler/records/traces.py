@@ -70,8 +70,13 @@ def check_listed(attempt: Attempt) -> None:
 
 
 def jobs(attempt: Attempt) -> tuple[Job, ...]:
-    """Return the jobs of the attempt that claimed their start, by name."""
-    return tuple(_job(place) for place in told(attempt, OfJob.STARTED))
+    """Return the jobs of the attempt that claimed their start, by name.
+
+    A claim outlives the attempt's folder.
+    """
+    claims = {one.name: one for one in attempt.starts.glob(f"{JOB}*{OfJob.STARTED}")}
+    claims |= {one.name: one for one in told(attempt, OfJob.STARTED)}
+    return tuple(_job(claims[name]) for name in sorted(claims))
 
 
 def told(attempt: Attempt, what: OfJob) -> list[Path]:

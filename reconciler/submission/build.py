@@ -67,10 +67,20 @@ _ENDED = (
     '> "$wfctl_new" && chmod =rw "$wfctl_new" && sync "$wfctl_new" && '
     'mv -T "$wfctl_new" "$wfctl_job.exit"; }'
 )
+#: Claimed where nobody cleans as well, so that a start counts although its folder was removed.
+#: An attempt that an earlier version prepared has no place there.
+_STARTS = 'wfctl_start={starts}/"${{wfctl_job##*/}}".started'
+_START = (
+    '[ ! -e "${wfctl_job%/*}/stopped" ] && '
+    '{ [ ! -d "${wfctl_start%/*}" ] || mkdir "$wfctl_start"; } && '
+    'mkdir "$wfctl_job.started" || exit 75'
+)
 #: Says where the job runs and which process it is.
 _CLAIM = (
     'printf "%s\\n" "$REMOTE_ROOT" "$$" "$(cut -d" " -f22 /proc/$$/stat)" '
-    '"$(cat /proc/sys/kernel/random/boot_id)" "$(uname -n)" > "$wfctl_job.started/record"'
+    '"$(cat /proc/sys/kernel/random/boot_id)" "$(uname -n)" > "$wfctl_job.started/record"; '
+    '[ ! -d "$wfctl_start" ] || '
+    'printf "%s\\n" "$(< "$wfctl_job.started/record")" > "$wfctl_start/record"'
 )
 
 
@@ -337,7 +347,8 @@ def guard(attempt: Attempt, place: Machine) -> list[str]:
         f"wfctl_job={_QUEUED_JOB if place.has_scheduler else _SHELL_JOB}",
         f'wfctl_job={folder}/"job-${{wfctl_job:?}}"',
         _SHARED_LOCK if place.has_scheduler else _LOCK,
-        '[ ! -e "${wfctl_job%/*}/stopped" ] && mkdir "$wfctl_job.started" || exit 75',
+        _STARTS.format(starts="''" if place.is_far else shlex.quote(str(attempt.starts))),
+        _START,
         _ENDED,
         "trap wfctl_ended EXIT",
         _SIGNALS,

@@ -9,7 +9,8 @@ journal=$WFCTL_TASKS/journal.$1
 # A fork for each would take longer than many a task.
 claim() { { : > "$WFCTL_TASKS/claims/$1"; } 2> /dev/null; }
 
-place() { # folder, where to; what lies there is kept
+place() { # folder, where to; what lies there is kept, and a folder that somebody removed is made
+    [ -d "${2%/*}" ] || mkdir -p "${2%/*}"
     [ ! -e "$2" ] || mv -T --backup=numbered "$2" "$WFCTL_TASKS/aside/${2##*/}"
     mv -T "$1" "$2"
 }

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from eventstore.address import is_server
 from eventstore.errors import WrongExpectedVersion
 from eventstore.event import Actor
 from eventstore.private import make_folder
@@ -25,7 +26,10 @@ from service.writing.workflow_service import Outcome, Service, plan_writes
 
 #: Below ``.wfctl``: the files that a workflow was made from, byte for byte.
 IMPORTED = "imported"
-_IGNORE = b"*\n!.gitignore\n!config.toml\n"
+#: Whatever is not ignored is removed by `git clean -fd`, and carried off by `git stash -u`.
+_IGNORE = b"*\n"
+#: The address of a log on a server is worth a place in the repository, so that a clone has it.
+_IGNORE_OF_SERVER = b"*\n!.gitignore\n!config.toml\n"
 
 Connect = Callable[[Root], EventStore]
 """Opens the log of a root for writing, made first where it is not there."""
@@ -124,7 +128,6 @@ def prepare_folder(root: Root) -> None:
     root.below(MARKER)
     if not root.config_file.exists():
         make_folder(root.folder)
-        write_whole(root.folder / ".gitignore", _IGNORE)
 
 
 def configure(root: Root, workflow: str | None) -> Config:
@@ -137,6 +140,8 @@ def configure(root: Root, workflow: str | None) -> Config:
 def _write_config(root: Root, config: Config) -> None:
     """Write down where the log is; who named a server for it agreed to that server."""
     trust(kept(config.database_url), root.path)
+    ignored = _IGNORE_OF_SERVER if is_server(config.database_url or "") else _IGNORE
+    write_whole(root.folder / ".gitignore", ignored)
     write_whole(root.config_file, config_text(config).encode())
 
 

@@ -160,7 +160,7 @@ def test_what_only_the_rules_may_decide_is_decided_by_them(place: Place) -> None
     lines = [
         ("attempt.started", {**STARTED[0][1], "attempt": "att-0007"}),
         ("stage.failed", {"stage": "stage-1", "error": "e"}),
-        ("stage.retried", {"stage": "stage-1", "fix": "f", "retry": 0}),
+        ("stage.retried", {"stage": "stage-1", "fix": "f", "retry": 7}),
         ("session.started", {"number": 41}),
     ]
     yielded = [append(place, *line)["events"] for line in lines]

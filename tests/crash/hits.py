@@ -70,7 +70,7 @@ def _wrapper(workflow: Workflow) -> int:
 
 def _shell(workflow: Workflow) -> int:
     """Return the bash of the job, as it wrote itself down when it claimed its start."""
-    [record] = workflow.root.parent.rglob("job-*.started/record")
+    [record] = workflow.root.parent.rglob(".attempts/*/job-*.started/record")
     return int(record.read_text().split("\n")[-5])
 
 

@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from tests.crash.support import Workflow, ending, until
@@ -30,7 +31,7 @@ def killed_on_the_way(workflow: Workflow, tasks: int, dice: random.Random, kills
     for kill in range(1, kills + 1):
         share = tasks * kill // (kills + 2)
         with ending(workflow.start("run")) as run:
-            until(lambda run=run, share=share: is_as_far(workflow, share, run))
+            until(partial(is_as_far, workflow, share, run))
             time.sleep(dice.random())
             strike(workflow, dice.choice(VICTIMS))
             strike(workflow, Victim.ORCHESTRATOR)

@@ -1,0 +1,24 @@
+"""The files of an attempt are removed while its job runs under a scheduler."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.support import init, write_machine
+from tests.cluster.test_sweep import HERE
+from tests.crash.support import Workflow
+from tests.crash.test_removed import CLEANED, in_git, removed_beneath, stage_of
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", CLEANED)
+def test_files_that_are_removed_beneath_a_queued_job_start_nothing_beside_it(
+    workflow: Workflow, how: str
+) -> None:
+    """As where the machine itself runs the job."""
+    trace = workflow.root.parent / "lives"
+    in_git(workflow)
+    init(workflow, write_machine(workflow, HERE), stage_of("stage", trace))
+    begun = removed_beneath(workflow, how, trace)
+    assert max(begun.values()) == 1, begun
+    assert len(begun) == (2 if how == "rm" else 1), begun
