@@ -165,7 +165,12 @@ def _sending(
     script = f'cd "$WFCTL_TASKS" && sha256sum --status -c - <<< {shlex.quote(sums)}'
     command = f'({script}) || exit {Ended.CHANGED:d}\nbash "$WFCTL_TASKS/worker.sh"'
     result["task_list"] = [
-        {**task, "command": f"{command} {n}", "forward_files": [], "backward_files": []}
+        {
+            **task,
+            "command": f'{command} {n} "$wfctl_job"',
+            "forward_files": [],
+            "backward_files": [],
+        }
         for n in range(workers)
     ]
     resources = result["resources"]

@@ -2,7 +2,8 @@
 # Runs tasks of a sweep, one after another, until none is left that nobody has claimed. It works in
 # the scratch copy of the stage's folder. $1: its number. A task's failure is written down and is
 # never its own: it exits 0. WFCTL_TASKS is the folder of the attempt's tasks, WFCTL_TASKS_TO where
-# the folders of tasks that are done go.
+# the folders of tasks that are done go. $2: where its job keeps its records. With a number, a folder
+# and assignments behind them it ends that task alone, whose command outlived its shells.
 set -uC
 journal=$WFCTL_TASKS/journal.$1
 
@@ -22,7 +23,12 @@ task() ( # number, folder, assignments
         eval "export $3"
         exec bash "$WFCTL_TASKS/command.sh"
     ) > log 2> err < /dev/null
-    code=$? state=done why=
+    ended "$1" "$2" "$3" "$?"
+)
+
+# In the folder of a task whose command is over.
+ended() { # number, folder, assignments, exit code
+    local code=$4 state=done why= file
     if [ "$code" = 137 ] || [ "$code" = 143 ]; then
         state=lost why="ended by signal $((code - 128))"
     elif [ "$code" != 0 ]; then
@@ -47,8 +53,13 @@ task() ( # number, folder, assignments
     *) place "tasks/$2" "$WFCTL_TASKS/$state/$2" ;;
     esac || { state=lost why="its folder could not be put in place"; }
     printf 'e\t%s\t%s\t%s\t%s\t%s\n' "$1" "$state" "$code" "$EPOCHREALTIME" "$why" >> "$journal"
-)
+}
 
+if [ "$#" -gt 2 ]; then
+    cd "tasks/$4" && ended "$3" "$4" "$5" 0
+    exit
+fi
+printf 'j\t%s\n' "${2##*/job-}" >> "$journal"
 while IFS=$'\t' read -r number folder assignments <&7; do
     [ ! -e "$WFCTL_TASKS/../stopped" ] || break
     claim "$number" || continue
