@@ -16,14 +16,21 @@ place() { # folder, where to; what lies there is kept
 }
 
 # Its own shell, which outlives the worker: a task that was computed to its end is written down.
-task() ( # number, folder, assignments
+task() ( # number, folder, assignments, where its job keeps its records
     mkdir -p "tasks/$2" && cd "tasks/$2" || exit
     set +C
     (
         eval "export $3"
+        export WFCTL_RUN=$WFCTL_TASKS/claims/$1
         exec bash "$WFCTL_TASKS/command.sh"
     ) > log 2> err < /dev/null
-    ended "$1" "$2" "$3" "$?"
+    code=$?
+    mapfile -t files < "$WFCTL_TASKS/outputs"
+    for file in "${files[@]}"; do
+        [ "$code" != 0 ] || [ -s "$file" ] ||
+            wfctl_await "$WFCTL_TASKS/claims/$1" "$4.awaited.$1" "${files[@]}"
+    done
+    ended "$1" "$2" "$3" "$code"
 )
 
 # In the folder of a task whose command is over.
@@ -64,6 +71,6 @@ while IFS=$'\t' read -r number folder assignments <&7; do
     [ ! -e "$WFCTL_TASKS/../stopped" ] || break
     claim "$number" || continue
     printf 's\t%s\t%s\n' "$number" "$EPOCHREALTIME" >> "$journal"
-    task "$number" "$folder" "$assignments" 7<&-
+    task "$number" "$folder" "$assignments" "$2" 7<&-
 done 7< "$WFCTL_TASKS/list"
 exit 0
