@@ -49,6 +49,8 @@ def claim(
         for command in commands if first is None else ():
             if command.type in _CLAIMS:
                 check = claims.computed if command.type == "stage.computed" else claims.over
+                if command.type == "stage.computed" and not options.dry_run:
+                    claims.believe(str(command.as_json()["stage"]))
                 upheld = check(str(command.as_json()["stage"]))
                 if upheld is not None:
                     commands = (upheld[0], *commands)

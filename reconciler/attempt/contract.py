@@ -72,6 +72,8 @@ class OfJob(StrEnum):
     EXIT = ".exit"
     #: All its shells are gone and its command is still at work, as the monitor saw.
     ALONE = ".alone"
+    #: Processes that a command which ended well has left at work; a number follows.
+    AWAITED = ".awaited"
     #: Which software the command found.
     ENVIRONMENT = ".environment"
 

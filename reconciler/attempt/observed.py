@@ -92,3 +92,4 @@ class Found:
     backward_missing: tuple[str, ...] = ()
     queue: Queue | None = None
     far: Far | None = None
+    awaited: tuple[str, ...] = ()

@@ -14,6 +14,8 @@ from reconciler.errors import UnusableName
 
 #: The variable that names the attempt in the environment of its command and of all that it starts.
 ATTEMPT = "WFCTL_ATTEMPT"
+#: The variable that names one run of a command in the environment of all that it starts.
+RUN = "WFCTL_RUN"
 #: Bytes of a mark: enough that no two attempts of one id ever share one.
 _MARK = 4
 

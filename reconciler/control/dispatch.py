@@ -155,7 +155,8 @@ def _closed(jobs: Jobs, state: Workflow, id_: str) -> Workflow:
     from reconciler.sweep import judging  # only where a stage has tasks
 
     for attempt in judging.unclosed(jobs.root, state, state.stage(id_)):
-        jobs.record(judging.close(jobs.root, state, state.stage(id_), attempt))
+        closed = judging.close(jobs.root, state, state.stage(id_), attempt, stopped=True)
+        jobs.record(closed)
         state = jobs.service.state()
     return state
 

@@ -18,7 +18,7 @@ from reconciler.attempt import execution_host as machine
 from reconciler.attempt import recorded as genuine
 from reconciler.attempt.contract import IGNORE, IGNORE_ALL, Ended
 from reconciler.attempt.forwarded_files import forwarded
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import RUN, Attempt
 from reconciler.dpdispatcher import wrapper
 from reconciler.errors import (
     AlreadyMonitored,
@@ -55,6 +55,8 @@ class DPDispatcherRunner:
     ) -> None:
         self._program = program
         self._environ = dict(os.environ if environ is None else environ)
+        # Launched by the command of another attempt, a monitor is none of its processes.
+        self._environ.pop(RUN, None)
 
     def check(self, attempt: Attempt, given: Mapping[str, Any]) -> None:
         """See JobRunner."""

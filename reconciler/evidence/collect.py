@@ -61,7 +61,7 @@ class Evidence:
     root was before, and can only be watched, ``in_vain`` that monitors of it ended again and again
     for the same reason, so that another one is of no use, ``monitor_stopped`` that the monitor was
     told to stop where it is, ``verifiable`` that a command of the stage tells whether its outputs
-    are right.
+    are right. ``awaited`` names processes that a command which ended well has left at work.
     """
 
     observed_at: str
@@ -93,6 +93,7 @@ class Evidence:
     in_vain: bool = False
     monitor_stopped: bool = False
     verifiable: bool = False
+    awaited: tuple[str, ...] = ()
 
     @staticmethod
     def of_nothing(now: str, attempt: Attempt, host: str, boot_id: str) -> Evidence:
@@ -203,6 +204,7 @@ def collect(
         scheduler=where.batch_type if where.has_scheduler else None,
         queue=found.queue,
         far=found.far,
+        awaited=found.awaited,
     )
 
 

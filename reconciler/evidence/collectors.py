@@ -38,6 +38,7 @@ def here(attempt: Attempt, where: Machine, survey: Survey) -> Found:
         recovery_file=bool(states),
         backward_missing=traces.backward_missing(attempt, copies),
         queue=queue,
+        awaited=traces.awaited(attempt),
     )
 
 

@@ -4,7 +4,8 @@ Run as a process of its own, by the Python that has DPDispatcher: `start.py PROG
 does what `PROGRAM ARGUMENT…` would do. DPDispatcher imports what every machine could need; here
 a connection to a far machine and a client of the cloud are imported once they are used. With
 ``--ends FOLDER`` before the program, the second for which DPDispatcher pauses after a submission
-ends as soon as the jobs that have begun are over, so that a short one is collected at once. What
+ends as soon as the jobs that have begun are over, so that a short one is collected at once. A
+submission that is taken up again sends no file over what its jobs have changed. What
 Python does to itself at the end of a process, a third of a start, is left out.
 """
 
@@ -65,6 +66,18 @@ def hurry(folder: Path) -> None:
     dpdispatcher.submission.time = own
 
 
+def send_once() -> None:
+    """Let DPDispatcher send no file once a job was submitted: the job may have changed its copy."""
+    from dpdispatcher.submission import Submission
+
+    send = Submission.upload_jobs
+    Submission.upload_jobs = lambda own: None if _is_submitted(own) else send(own)
+
+
+def _is_submitted(submission: Any) -> bool:
+    return any(job.job_id for job in submission.belonging_jobs)
+
+
 def _sleep(folder: Path, seconds: float) -> None:
     end = time.monotonic() + seconds
     if seconds == _PAUSE:
@@ -106,6 +119,8 @@ def main(arguments: list[str]) -> None:
     if arguments[0] == "--ends":
         hurry(Path(arguments[1]))
         arguments = arguments[2:]
+    if arguments[1:2] == ["submit"]:
+        send_once()
     sys.argv = arguments
     # The folder of this script holds modules that are nobody's.
     sys.path[0] = str(Path(arguments[0]).parent)

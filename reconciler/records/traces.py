@@ -182,6 +182,12 @@ def alone(attempt: Attempt) -> tuple[str, ...]:
     return tuple(place.stem.removeprefix(JOB) for place in told(attempt, OfJob.ALONE))
 
 
+def awaited(attempt: Attempt) -> tuple[str, ...]:
+    """Return, in words, the processes that commands which ended well have left at work."""
+    told = (plain.text(note) for note in sorted(attempt.folder.glob(f"{JOB}*{OfJob.AWAITED}.*")))
+    return tuple(line for text in told for line in text.splitlines())
+
+
 def is_complete(attempt: Attempt, copies: Sequence[Path], job: str) -> bool:
     """Say whether every file to bring back was written since the job's start."""
     try:

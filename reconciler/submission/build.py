@@ -14,7 +14,7 @@ from eventstore.regular import read_regular
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.contract import KILLED
 from reconciler.attempt.execution_host import Machine
-from reconciler.attempt.paths import ATTEMPT, Attempt
+from reconciler.attempt.paths import ATTEMPT, RUN, Attempt
 from reconciler.errors import (
     InlineSecret,
     InvalidSubmission,
@@ -75,6 +75,10 @@ _START = (
     '{ [ ! -d "${wfctl_start%/*}" ] || mkdir "$wfctl_start"; } && '
     'mkdir "$wfctl_job.started" || exit 75'
 )
+#: What a command starts is told by a file that it has open, or by its name in the environment.
+_MARKED = f'export {RUN}="$wfctl_own"; {{ exec 6< "$wfctl_own"; }} 2> /dev/null'
+#: Waits for what a command has left at work.
+AWAITING = Path(__file__).parent / "await.sh"
 #: Says where the job runs and which process it is.
 _CLAIM = (
     'printf "%s\\n" "$REMOTE_ROOT" "$$" "$(cut -d" " -f22 /proc/$$/stat)" '
@@ -325,13 +329,21 @@ def _watched(task: Any) -> Any:
     # On lines of its own, since a command may end with a comment.
     told = (
         'wfctl_own="$wfctl_job.task.$BASHPID"; '
-        f"{_new(':', '$wfctl_own')}; (\n{task['command']}\n); wfctl_code=$?; "
+        f"{_new(':', '$wfctl_own')}; ({_MARKED}\n{task['command']}\n); wfctl_code=$?; "
+        '[ "$wfctl_code" != 0 ] || wfctl_await "$wfctl_own" "$wfctl_job.awaited.$BASHPID" '
+        f"{shlex.join(_results(task))}; "
         f'[ "$wfctl_code" -ne {KILLED} ] || {_new(":", "$wfctl_job.killed")}; '
         '[ "$wfctl_code" = 0 ] || [ -e "$wfctl_job.code" ] || '
         + _new('echo "$wfctl_code"', "$wfctl_job.code")
         + '; rm -f "$wfctl_own"; exit "$wfctl_code"'
     )
     return {**task, "command": told}
+
+
+def _results(task: Mapping[str, Any]) -> list[str]:
+    """Return the files that a task brings back, but for what all that it starts may write."""
+    logs = (task.get("outlog", OUTPUT_LOG), task.get("errlog", ERROR_LOG))
+    return [path for path in task.get("backward_files") or [] if path not in logs]
 
 
 def guard(attempt: Attempt, place: Machine) -> list[str]:
@@ -353,4 +365,5 @@ def guard(attempt: Attempt, place: Machine) -> list[str]:
         "trap wfctl_ended EXIT",
         _SIGNALS,
         _CLAIM,
+        AWAITING.read_text(encoding="utf-8"),
     ]

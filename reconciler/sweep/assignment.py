@@ -24,6 +24,7 @@ from reconciler.attempt.contract import Ended
 from reconciler.attempt.markers import Input, digests
 from reconciler.attempt.paths import Attempt
 from reconciler.errors import UnusableSubmission
+from reconciler.submission.build import AWAITING
 from reconciler.submission.parameters import PREFIX
 from reconciler.sweep.place import Place, done_folder, place_of
 from reconciler.sweep.points import digest_of, points_of
@@ -63,7 +64,7 @@ def assigned(
     _write(place, "outputs", "".join(f"{path}\n" for path in what.outputs))
     if what.verify is not None:
         _write(place, "verify.sh", f"{what.verify}\n")
-    _write(place, "worker.sh", _WORKER.read_text(encoding="utf-8"))
+    _write(place, "worker.sh", "".join(p.read_text(encoding="utf-8") for p in (AWAITING, _WORKER)))
     _write(place, "list", "".join(_lines(every, {one.point.key for one in todo})))
     head = {
         "definition": definition_of(stage),
@@ -165,7 +166,12 @@ def _sending(
     script = f'cd "$WFCTL_TASKS" && sha256sum --status -c - <<< {shlex.quote(sums)}'
     command = f'({script}) || exit {Ended.CHANGED:d}\nbash "$WFCTL_TASKS/worker.sh"'
     result["task_list"] = [
-        {**task, "command": f"{command} {n}", "forward_files": [], "backward_files": []}
+        {
+            **task,
+            "command": f'{command} {n} "$wfctl_job"',
+            "forward_files": [],
+            "backward_files": [],
+        }
         for n in range(workers)
     ]
     resources = result["resources"]

@@ -15,7 +15,8 @@ from reconciler.sweep.place import MARK, done_folder, place_of
 class Ran:
     """One run of a task; times in microseconds since the epoch.
 
-    ``state`` is done, failed, lost, or running where nothing was written of its end.
+    ``state`` is done, failed, lost, or running where nothing was written of its end. ``job`` is the
+    hash of the job whose worker began it.
     """
 
     started: int
@@ -23,6 +24,7 @@ class Ran:
     exit_code: int | None = None
     ended: int | None = None
     why: str = ""
+    job: str | None = None
 
 
 def of(attempt: Attempt) -> dict[int, Ran]:
@@ -32,14 +34,22 @@ def of(attempt: Attempt) -> dict[int, Ran]:
     """
     place, found = place_of(attempt), dict[int, Ran]()
     for journal in sorted(place.folder.glob("journal.*")):
+        job = None
         for cells in _lines(journal):
-            _fold(found, cells)
-    listed = [line.split("\t", 2)[:2] for line in plain.text(place.list).splitlines()]
-    for number, folder in listed:
+            job = cells[1] if cells[0] == "j" else job
+            _fold(found, cells, job)
+    for number, folder, _ in listed(attempt):
         ran = found.get(int(number))
         if ran is not None and ran.state == "running":
             found[int(number)] = _by_mark(attempt, number, folder, ran)
     return found
+
+
+def listed(attempt: Attempt) -> Iterator[tuple[str, str, str]]:
+    """Yield number, folder and assignments of each task that the attempt was given."""
+    for line in plain.text(place_of(attempt).list).splitlines():
+        number, folder, assignments = line.split("\t", 2)
+        yield number, folder, assignments
 
 
 def _by_mark(attempt: Attempt, number: str, folder: str, ran: Ran) -> Ran:
@@ -56,10 +66,10 @@ def _lines(journal: Path) -> Iterator[list[str]]:
     yield from (line.split("\t") for line in whole.split("\n"))
 
 
-def _fold(found: dict[int, Ran], cells: list[str]) -> None:
+def _fold(found: dict[int, Ran], cells: list[str], job: str | None) -> None:
     match cells:
         case ["s", number, at] if number.isdigit():
-            found[int(number)] = Ran(_micros(at))
+            found[int(number)] = Ran(_micros(at), job=job)
         case ["e", number, state, code, at, why] if number.isdigit():
             begun = found.get(int(number), Ran(_micros(at)))
             found[int(number)] = replace(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep, sweep_of
 from lifecycle.sweeps.ranges import text_of
 from reconciler.attempt.paths import Attempt
-from reconciler.sweep import journal, record, table
+from reconciler.sweep import journal, outlived, record, table
 from reconciler.sweep.place import place_of
 from reconciler.sweep.points import digest_of
 from reconciler.sweep.tasks import Task, tasks_of
@@ -40,8 +40,14 @@ def judged(root: Path, state: Workflow, stage: Stage, found: Verdict) -> Verdict
     """
     if not is_over(found):
         return found
-    tasks = [_closed(task) for task in tasks_of(root, state, stage)]
     what = sweep_of(stage.parameters)
+    newest = stage.attempts[-1]
+    attempt = Attempt(root, state.id, stage.id, newest.id, mark=newest.mark)
+    alone = outlived.through(attempt, what)
+    if alone and what.verify is None:
+        return replace(found, row=7, name=Name.UNTOLD, action=Action.UNKNOWN, reason=_untold(alone))
+    known = {one.folder for one in alone}
+    tasks = [_closed(task, known) for task in tasks_of(root, state, stage)]
     done = sum(task.state == "done" for task in tasks)
     spent = [task for task in tasks if task.is_spent(what.retries)]
     left = len(tasks) - done - len(spent)
@@ -56,10 +62,24 @@ def judged(root: Path, state: Workflow, stage: Stage, found: Verdict) -> Verdict
     return replace(found, row=8, name=Name.TASKS_FAILED, action=Action.FAILED, reason=why)
 
 
-def _closed(task: Task) -> Task:
-    """Return a task of an attempt that is over: what runs no more and told of no end is lost."""
+def _untold(alone: Sequence[outlived.Alone]) -> str:
+    return (
+        f"the shells of {len(alone):,} tasks were killed, and the commands computed on without "
+        "them: their task_outputs are there, and nothing tells whether they ended well, such as "
+        f"{alone[0].place}. Look at them and say `wfctl stage compute`; or `wfctl stage fail` and "
+        "`wfctl stage retry`"
+    )
+
+
+def _closed(task: Task, through: Collection[str] = ()) -> Task:
+    """Return a task of an attempt that is over: what runs no more and told of no end is lost.
+
+    What ran on without its shells is ``through``: it is verified before anything is recorded.
+    """
     if task.state != "running":
         return task
+    if task.point.folder in through:
+        return replace(task, state="done")
     return replace(task, state="lost", lost=task.lost + 1, why="cut off")
 
 
@@ -123,8 +143,15 @@ def progress(root: Path, state: Workflow, stage: Stage, attempt: Attempt) -> lis
     return [seen] if worth else []
 
 
-def close(root: Path, state: Workflow, stage: Stage, attempt: Attempt) -> p.TasksObserved:
-    """Write the record and the table of an attempt that is over; return what is to be recorded."""
+def close(
+    root: Path, state: Workflow, stage: Stage, attempt: Attempt, *, stopped: bool = False
+) -> p.TasksObserved:
+    """Write the record and the table of an attempt that is over; return what is to be recorded.
+
+    What outlived its shells ended by itself, unless the attempt was ``stopped``.
+    """
+    if not stopped:
+        outlived.settle(attempt, sweep_of(stage.parameters))
     kept = record.write(attempt, stage)
     state = state.draft()
     stage = state.stage(stage.id)

@@ -45,8 +45,7 @@ def _rows(attempt: Attempt, what: Sweep) -> Iterator[dict[str, Any]]:
     place = place_of(attempt)
     runs = journal.of(attempt)
     keys = (read_json(place.head) or {}).get("keys", {})
-    for line in plain.text(place.list).splitlines():
-        number, folder, _ = line.split("\t", 2)
+    for number, folder, _ in journal.listed(attempt):
         ran = runs.get(int(number))
         row: dict[str, Any] = {"key": keys.get(folder, folder), "folder": folder}
         if ran is None:

@@ -125,8 +125,7 @@ def runs_of(attempt: Attempt, recorded: Recorded) -> Iterable[Mapping[str, Any]]
 def live_runs(attempt: Attempt) -> Iterator[dict[str, Any]]:
     """Yield what the journals say of each task that was begun."""
     place = place_of(attempt)
-    lines = plain.text(place.list).splitlines()
-    listed = dict(line.split("\t", 2)[:2] for line in lines)
+    listed = {number: folder for number, folder, _ in journal.listed(attempt)}
     keys = (traces.read_json(place.head) or {}).get("keys", {})
     for number, ran in journal.of(attempt).items():
         folder = listed.get(str(number))

@@ -2,7 +2,8 @@
 # Runs tasks of a sweep, one after another, until none is left that nobody has claimed. It works in
 # the scratch copy of the stage's folder. $1: its number. A task's failure is written down and is
 # never its own: it exits 0. WFCTL_TASKS is the folder of the attempt's tasks, WFCTL_TASKS_TO where
-# the folders of tasks that are done go.
+# the folders of tasks that are done go. $2: where its job keeps its records. With a number, a folder
+# and assignments behind them it ends that task alone, whose command outlived its shells.
 set -uC
 journal=$WFCTL_TASKS/journal.$1
 
@@ -16,14 +17,26 @@ place() { # folder, where to; what lies there is kept, and a folder that somebod
 }
 
 # Its own shell, which outlives the worker: a task that was computed to its end is written down.
-task() ( # number, folder, assignments
+task() ( # number, folder, assignments, where its job keeps its records
     mkdir -p "tasks/$2" && cd "tasks/$2" || exit
     set +C
     (
         eval "export $3"
+        export WFCTL_RUN=$WFCTL_TASKS/claims/$1
         exec bash "$WFCTL_TASKS/command.sh"
     ) > log 2> err < /dev/null
-    code=$? state=done why=
+    code=$?
+    mapfile -t files < "$WFCTL_TASKS/outputs"
+    for file in "${files[@]}"; do
+        [ "$code" != 0 ] || [ -s "$file" ] ||
+            wfctl_await "$WFCTL_TASKS/claims/$1" "$4.awaited.$1" "${files[@]}"
+    done
+    ended "$1" "$2" "$3" "$code"
+)
+
+# In the folder of a task whose command is over.
+ended() { # number, folder, assignments, exit code
+    local code=$4 state=done why= file
     if [ "$code" = 137 ] || [ "$code" = 143 ]; then
         state=lost why="ended by signal $((code - 128))"
     elif [ "$code" != 0 ]; then
@@ -48,12 +61,17 @@ task() ( # number, folder, assignments
     *) place "tasks/$2" "$WFCTL_TASKS/$state/$2" ;;
     esac || { state=lost why="its folder could not be put in place"; }
     printf 'e\t%s\t%s\t%s\t%s\t%s\n' "$1" "$state" "$code" "$EPOCHREALTIME" "$why" >> "$journal"
-)
+}
 
+if [ "$#" -gt 2 ]; then
+    cd "tasks/$4" && ended "$3" "$4" "$5" 0
+    exit
+fi
+printf 'j\t%s\n' "${2##*/job-}" >> "$journal"
 while IFS=$'\t' read -r number folder assignments <&7; do
     [ ! -e "$WFCTL_TASKS/../stopped" ] || break
     claim "$number" || continue
     printf 's\t%s\t%s\n' "$number" "$EPOCHREALTIME" >> "$journal"
-    task "$number" "$folder" "$assignments" 7<&-
+    task "$number" "$folder" "$assignments" "$2" 7<&-
 done 7< "$WFCTL_TASKS/list"
 exit 0

@@ -27,6 +27,9 @@ OF_TASKS = frozenset({Name.TASKS_REMAIN, Name.TASKS_DONE, Name.TASKS_FAILED})
 #: DPDispatcher's words for a job that its scheduler has ended with, or knows nothing of.
 _STATES_GONE = (4, 7)
 
+#: Processes that a reason names.
+_NAMED = 5
+
 #: What a row is tried on.
 E = TypeVar("E")
 
@@ -78,7 +81,19 @@ def verdict(evidence: Evidence) -> Verdict:
     """Return the first row of the table that holds for the evidence."""
     row = next(row for row in TABLE if row.holds(evidence))
     stop = _deleted(evidence) if row.number == 0 else ()
-    return Verdict(row.number, row.name, row.action, row.reason, _ended_at(evidence), stop)
+    reason = f"{row.reason}{_left_at_work(row, evidence)}"
+    return Verdict(row.number, row.name, row.action, reason, _ended_at(evidence), stop)
+
+
+def _left_at_work(row: Row[Evidence], e: Evidence) -> str:
+    """Name what a command that ended well has left at work; its outputs say if it is waited for."""
+    if row.action in (Action.WAIT, Action.ATTACH) and e.awaited:
+        named = ", ".join(e.awaited[:_NAMED])
+        return f"; its command ended well, its outputs are not all there: waits for {named}"
+    if row.name == Name.SUCCEEDED and e.tenants:
+        named = ", ".join(f"process {one.pid}" for one in e.tenants[:_NAMED])
+        return f"; what it started is still at work: {named}"
+    return ""
 
 
 def _exit_code(e: Evidence) -> int | None:

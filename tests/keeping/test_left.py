@@ -83,6 +83,35 @@ def test_no_file_of_anybody_is_overwritten(tmp_path: Path) -> None:
     assert (place.path / found["stage-1/own.py"]["at"]).read_text() == "mine\n"
 
 
+#: Ends the job that it stands in, each shell of it.
+KILLED = (
+    'p=$$ k=; while [ "$p" -gt 1 ] && grep -qx bash /proc/$p/comm; do k="$p $k"; '
+    "p=$(cut -d' ' -f4 /proc/$p/stat); done; kill -9 $k"
+)
+MAP = {"map": {"points": [{"T": 1}]}, "task_outputs": ["out"]}
+
+
+@pytest.mark.parametrize("end", ["exit 3", KILLED])
+@pytest.mark.parametrize(
+    ("change", "parameters", "outputs"),
+    [("../in.txt", {}, OUT), ("../../../in.txt", MAP, ["stage-1/tasks.csv"])],
+)
+def test_what_a_job_changed_in_place_outlives_its_failure(
+    tmp_path: Path, end: str, change: str, parameters: dict[str, object], outputs: list[str]
+) -> None:
+    """The file as the job left it is kept by its attempt and named; as it was given, it stays."""
+    command = f"echo 'step 1' >> {change}; {end}"
+    one = stage(1, command, inputs=["in.txt"], outputs=outputs, parameters=parameters)
+    place = made(tmp_path, one)
+    (place.path / "in.txt").write_text("step 0\n")
+    assert place.call("run").code == 6
+    assert (place.path / "in.txt").read_text() == "step 0\n"
+    for event in place.done("events", "--type", "attempt.left"):
+        found = {file["path"]: file for file in event["data"]["files"]}
+        assert (place.path / found["in.txt"]["at"]).read_text() == "step 0\nstep 1\n"
+    assert "in.txt" in place.log()
+
+
 def test_an_input_that_did_not_change_is_no_result(tmp_path: Path) -> None:
     """The job works in a copy, and the copy goes."""
     place = made(tmp_path, stage(1, "cat ../in.txt > a.txt", inputs=["in.txt"], outputs=OUT))

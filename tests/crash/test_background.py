@@ -1,0 +1,119 @@
+"""A command that ends well before what it started has written its outputs."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from reconciler.host.processes import start_ticks
+from tests.crash.support import Workflow, until
+from tests.sweeps.support import sweep
+
+pytestmark = pytest.mark.slow
+
+#: Works until it is told to end, and says which process it is.
+WORK = (
+    'echo $BASHPID > "{0}/worker.new"; mv "{0}/worker.new" "{0}/worker"; '
+    'until [ -e "{0}/go" ]; do sleep 0.05; done; [ -e "{0}/broken" ] || echo 2 >> out.txt'
+)
+#: How it is left at work.
+FORGOTTEN = "({}) & exit 0"
+DETACHED = "setsid bash -c '{}' > /dev/null 2>&1 6<&- 9>&- < /dev/null &"
+HALF = "(exec > out.txt; echo 1; {}) & exit 0"
+
+
+def of_one(workflow: Workflow, command: str) -> dict[str, Any]:
+    """Return a stage of one command."""
+    outputs = ["stage-1/out.txt"]
+    return {"id": "stage-1", "name": "one", "outputs": outputs, "parameters": {"command": command}}
+
+
+def of_tasks(workflow: Workflow, command: str) -> dict[str, Any]:
+    """Return a stage of one task."""
+    stage: dict[str, Any] = sweep(workflow.root.parent / "trace", {"points": [{"T": 1}]})
+    stage["parameters"] |= {"command": command, "task_outputs": ["out.txt"], "metrics": {}}
+    return stage
+
+
+Maker = Callable[[Workflow, str], dict[str, Any]]
+
+
+def begin(workflow: Workflow, made: Maker, way: str) -> int:
+    """Dispatch a command that leaves a worker at work; return the worker."""
+    outside = workflow.root.parent
+    workflow.init(made(workflow, way.format(WORK.format(outside))))
+    workflow.succeed("dispatch", "stage-1")
+    until((outside / "worker").exists)
+    return int((outside / "worker").read_text())
+
+
+def observed(workflow: Workflow) -> dict[str, Any]:
+    """Look, and return what was seen."""
+    workflow.succeed("rehydrate")
+    return dict(workflow.events("attempt.observed")[-1]["data"])
+
+
+@pytest.mark.parametrize(
+    ("made", "way"),
+    [
+        (of_one, FORGOTTEN),
+        (of_one, DETACHED),
+        (of_one, HALF),
+        (of_tasks, FORGOTTEN),
+        (of_tasks, DETACHED),
+    ],
+)
+def test_what_still_writes_an_output_is_named_and_waited_for(
+    workflow: Workflow, made: Maker, way: str
+) -> None:
+    """The stage runs until the output is whole, and is computed once."""
+    worker = begin(workflow, made, way)
+    until(lambda: any(workflow.attempts("stage-1")[0].glob("job-*.awaited.*")))
+    newest = observed(workflow)
+    assert newest["action"] == "wait"
+    assert f"process {worker} (bash)" in newest["reason"]
+    (workflow.root.parent / "go").touch()
+    workflow.succeed("run")
+    assert workflow.stage("stage-1")["status"] == "completed"
+    [attempt] = workflow.attempts("stage-1")
+    [written] = (workflow.root / "stage-1").rglob("out.txt")
+    assert written.read_text().endswith("2\n")
+    assert not any(attempt.glob("job-*.awaited.*"))
+
+
+@pytest.mark.parametrize("made", [of_one, of_tasks])
+def test_it_is_waited_for_in_vain_where_it_writes_nothing(workflow: Workflow, made: Maker) -> None:
+    """The stage fails for the output that is missing, as without it."""
+    begin(workflow, made, FORGOTTEN)
+    (workflow.root.parent / "broken").touch()
+    (workflow.root.parent / "go").touch()
+    assert workflow.call("run").returncode == 6
+    newest = workflow.events("attempt.observed")[-1]["data"]
+    assert newest["verdict"] in ("OUTPUT_MISSING", "TASKS_FAILED")
+
+
+@pytest.mark.parametrize("made", [of_one, of_tasks])
+def test_what_runs_on_with_every_output_in_place_holds_up_nobody(
+    workflow: Workflow, made: Maker
+) -> None:
+    """The stage is completed; what is left of a stage of one command is named."""
+    worker = begin(workflow, made, f"echo 1 > out.txt; {FORGOTTEN}")
+    workflow.succeed("run")
+    assert start_ticks(worker) is not None
+    assert workflow.stage("stage-1")["status"] == "completed"
+    if made is of_one:
+        reasons = [one["data"]["reason"] for one in workflow.events("attempt.observed")]
+        assert f"what it started is still at work: process {worker}" in reasons[-1]
+    os.kill(worker, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("made", [of_one, of_tasks])
+def test_a_cancel_ends_what_is_waited_for(workflow: Workflow, made: Maker) -> None:
+    """A daemon that never writes anything is ended by a person."""
+    worker = begin(workflow, made, DETACHED)
+    workflow.succeed("stage", "cancel", "stage-1")
+    assert start_ticks(worker) is None

@@ -1,0 +1,95 @@
+"""Tasks that outlive all of their shells: as with one command, what they left counts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from reconciler.host.processes import start_ticks
+from tests.crash.outliving import SOLVER, noted, shells_above, solvers
+from tests.crash.support import Workflow, until
+from tests.crash.victims import kill
+from tests.sweeps.support import sweep
+
+pytestmark = pytest.mark.slow
+
+
+def begin(workflow: Workflow, **parameters: Any) -> list[int]:
+    """Dispatch a task that stands below shells only, and kill these; return the solvers."""
+    outside = workflow.root.parent
+    (outside / "solver.py").write_text(SOLVER)
+    stage = sweep(outside / "trace", {"points": [{"T": 1}]}, **parameters)
+    stage["parameters"]["command"] = f'"{sys.executable}" "{outside}/solver.py" "{outside}"'
+    stage["parameters"] |= {"task_outputs": ["out.txt"], "metrics": {}}
+    workflow.init(stage)
+    workflow.succeed("dispatch", "stage-1")
+    until(lambda: solvers(workflow))
+    found = solvers(workflow)
+    shells = shells_above(found[0])
+    kill(shells)
+    until(lambda: not any(start_ticks(shell) for shell in shells))
+    until(lambda: noted(workflow))
+    return found
+
+
+def through(workflow: Workflow, found: list[int]) -> None:
+    """Let the solvers come to their end."""
+    (workflow.root.parent / "go").touch()
+    until(lambda: all(start_ticks(one) is None for one in found))
+
+
+def test_a_task_that_its_verification_finds_right_is_not_computed_again(
+    workflow: Workflow,
+) -> None:
+    """What it left is verified and put in place as its worker would have done."""
+    found = begin(workflow, task_verify="grep -qx 1 out.txt")
+    through(workflow, found)
+    workflow.succeed("run")
+    assert workflow.stage("stage-1")["status"] == "completed"
+    assert solvers(workflow) == found
+    assert (workflow.root / "stage-1/tasks/T=1/out.txt").read_text() == "1\n"
+
+
+def test_a_person_says_of_a_task_that_nothing_verifies(workflow: Workflow) -> None:
+    """The verdict names its folder, and a word takes what lies there."""
+    found = begin(workflow)
+    through(workflow, found)
+    assert workflow.call("run").returncode == 6
+    newest = workflow.events("attempt.observed")[-1]["data"]
+    assert (newest["verdict"], newest["action"]) == ("UNTOLD", "unknown")
+    assert "tasks/T=1" in newest["reason"]
+    workflow.succeed("stage", "compute", "stage-1")
+    workflow.succeed("run")
+    assert workflow.stage("stage-1")["status"] == "completed"
+    assert solvers(workflow) == found
+
+
+def unwritten(workflow: Workflow, found: list[int]) -> None:
+    """Let it end without its output."""
+    broken = workflow.root.parent / "broken"
+    broken.touch()
+    through(workflow, found)
+    broken.unlink()
+    workflow.succeed("run")
+
+
+def refused(workflow: Workflow, found: list[int]) -> None:
+    """Let it end well, and say that it is no good."""
+    through(workflow, found)
+    assert workflow.call("run").returncode == 6
+    workflow.succeed("stage", "fail", "stage-1", "--error", "no good")
+    workflow.succeed("stage", "retry", "stage-1", "--fix", "once more")
+    workflow.succeed("run")
+
+
+@pytest.mark.parametrize("end", [unwritten, refused])
+def test_a_task_that_is_not_whole_is_computed_again(
+    workflow: Workflow, end: Callable[[Workflow, list[int]], None]
+) -> None:
+    """A file is missing, or a person says so."""
+    end(workflow, begin(workflow))
+    assert workflow.stage("stage-1")["status"] == "completed"
+    assert len(solvers(workflow)) == 2
