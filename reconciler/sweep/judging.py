@@ -11,7 +11,7 @@ from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep, sweep_of
 from lifecycle.sweeps.ranges import text_of
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import Attempt, of_recorded
 from reconciler.sweep import journal, record, table
 from reconciler.sweep.place import place_of
 from reconciler.sweep.points import digest_of
@@ -140,5 +140,5 @@ def unclosed(root: Path, state: Workflow, stage: Stage) -> list[Attempt]:
     if not is_sweep(stage.parameters):
         return []
     over = [one for one in stage.attempts if not (one.is_open or (one.tasks or {}).get("record"))]
-    found = [Attempt(root, state.id, stage.id, one.id, mark=one.mark) for one in over]
+    found = [of_recorded(root, state.id, stage.id, one) for one in over]
     return [attempt for attempt in found if place_of(attempt).head.is_file()]

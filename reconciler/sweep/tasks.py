@@ -18,7 +18,7 @@ from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, basis_of, sweep_of
 from lifecycle.sweeps.points import Point
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import Attempt, of_recorded
 from reconciler.host import small_files as plain
 from reconciler.records import traces
 from reconciler.sweep import journal
@@ -87,7 +87,7 @@ def _counting(
     definition = definition_of(stage)
     found = []
     for recorded in reversed(stage.attempts):
-        attempt = Attempt(root, state.id, stage.id, recorded.id, mark=recorded.mark)
+        attempt = of_recorded(root, state.id, stage.id, recorded)
         head = traces.texts(traces.read_json(place_of(attempt).head))
         basis = basis or head.get("basis")
         if head.get("definition") != definition or head.get("basis") != basis:
