@@ -152,16 +152,16 @@ def _finding(
         found = taken_over.verdict_of(evidence, state, stage)
     else:
         found = verdict(evidence)
-    if is_sweep(stage.parameters) and not foreign:
-        from reconciler.sweep.judging import judged  # only where a stage has tasks
-
-        found = judged(jobs.root, state, stage, found)
     if found.name == Name.ELSEWHERE and was_here(jobs.service.root, recorded.root, recorded.host):
         evidence, found = moved.judged(evidence)
     elif found.name == Name.ELSEWHERE and (original := original_of(jobs.service.root)) is not None:
         found = replace(found, reason=_of_the_original(stage.id, original))
     elif found.name == Name.ELSEWHERE and evidence.root_recorded == evidence.root_now:
         found = replace(found, reason=_of_another_host(evidence))
+    if is_sweep(stage.parameters) and not foreign:
+        from reconciler.sweep.judging import judged  # only where a stage has tasks
+
+        found = judged(jobs.root, state, stage, found)
     steps = tuple(_spelled(stage, evidence, found))
     return Finding(stage.id, recorded.id, evidence, found, steps)
 
