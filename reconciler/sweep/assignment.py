@@ -26,7 +26,7 @@ from reconciler.attempt.paths import Attempt
 from reconciler.errors import UnusableSubmission
 from reconciler.submission.parameters import PREFIX
 from reconciler.sweep.place import Place, done_folder, place_of
-from reconciler.sweep.points import digest_of, points_of
+from reconciler.sweep.points import content_of, digest_of, points_of
 from reconciler.sweep.tasks import Task, definition_of, tasks_of, to_compute
 from service.root.disk import write_whole
 from service.root.root import MARKER
@@ -53,11 +53,14 @@ def assigned(
     Raises as `points_of`, and UnusableSubmission.
     """
     task = _one_task(given)
-    every = points_of(root, state, stage)
+    every = points_of(root, state, stage, anew=True)
+    file = content_of(root, state, stage, anew=True)
     basis = _basis(root, stage, given, inputs)
     todo = to_compute(_known(root, state, stage, basis), stage, recovers)
     place = place_of(attempt)
     _make(attempt, place)
+    if file is not None:
+        place.points.write_bytes(file)
     _write(place, "command.sh", f"{task['command']}\n")
     what = sweep_of(stage.parameters)
     _write(place, "outputs", "".join(f"{path}\n" for path in what.outputs))

@@ -29,6 +29,11 @@ class Place:
         return self.folder / "list"
 
     @property
+    def points(self) -> Path:
+        """A copy of the file that names the points, where one does."""
+        return self.folder / "points"
+
+    @property
     def record(self) -> Path:
         """What became of each task, once the attempt is over."""
         return self.folder / "record.jsonl"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,40 @@ def test_a_sweep_whose_root_was_moved_has_succeeded_once_every_task_has(
     assert there.stage("stage-1")["status"] == "running"
     there.succeed("run")
     check_over(there, trace, done)
+
+
+@pytest.mark.parametrize("way", ["deleted", "changed"])
+def test_a_file_of_points_that_is_gone_once_it_runs_holds_up_nothing(
+    workflow: Workflow, way: str
+) -> None:
+    """The attempt has a copy of what the definition names; a new one is refused a changed file."""
+    text = "T\n" + "".join(f"{n}\n" for n in range(1, TASKS + 1))
+    file = workflow.root / "points.csv"
+    file.write_text(text)
+    named = {"file": "points.csv", "sha256": sha256(text.encode()).hexdigest()}
+    trace = begun(workflow, named)
+    file.unlink()
+    if way == "changed":
+        file.write_text(f"{text}99\n")
+    strike(workflow, Victim.EVERYTHING)
+    done = finished(workflow)
+    (trace.parent / "go").touch()
+    refused = workflow.call("run")
+    if way == "changed":
+        assert "expected the points with SHA-256" in refused.stderr
+        file.write_text(text)
+    workflow.succeed("run")
+    check_over(workflow, trace, done)
+
+
+def test_what_was_computed_of_points_whose_file_is_gone_is_collected(workflow: Workflow) -> None:
+    """All tasks ended after the file was deleted."""
+    text = "T\n" + "".join(f"{n}\n" for n in range(1, TASKS + 1))
+    file = workflow.root / "points.csv"
+    file.write_text(text)
+    trace = begun(workflow, {"file": "points.csv", "sha256": sha256(text.encode()).hexdigest()})
+    file.unlink()
+    (trace.parent / "go").touch()
+    workflow.succeed("run")
+    check_over(workflow, trace, EVERY)
+    assert workflow.committed("attempt.started") == 1
