@@ -161,7 +161,7 @@ def _finding(
     if is_sweep(stage.parameters) and not foreign:
         from reconciler.sweep.judging import judged  # only where a stage has tasks
 
-        found = judged(jobs.root, state, stage, found)
+        found = judged(state, stage, attempt, found)
     steps = tuple(_spelled(stage, evidence, found))
     return Finding(stage.id, recorded.id, evidence, found, steps)
 

@@ -27,7 +27,7 @@ from reconciler.errors import UnusableSubmission
 from reconciler.submission.parameters import PREFIX
 from reconciler.sweep.place import Place, done_folder, place_of
 from reconciler.sweep.points import content_of, digest_of, points_of
-from reconciler.sweep.tasks import Task, definition_of, tasks_of, to_compute
+from reconciler.sweep.tasks import Task, definition_of, origin_of, tasks_of, to_compute
 from service.root.disk import write_whole
 from service.root.root import MARKER
 
@@ -76,7 +76,8 @@ def assigned(
     }
     write_whole(place.head, json.dumps(head).encode() + b"\n")
     done_folder(root, stage.id).mkdir(exist_ok=True)
-    return _sending(given, attempt, place, _workers(given, what, len(todo)))
+    workers = _workers(given, what, len(todo))
+    return _sending(given, attempt, place, workers, origin_of(definition_of(stage), basis))
 
 
 def drop(attempt: Attempt) -> None:
@@ -158,7 +159,7 @@ def _workers(given: Mapping[str, Any], what: Sweep, count: int) -> int:
 
 
 def _sending(
-    given: Mapping[str, Any], attempt: Attempt, place: Place, workers: int
+    given: Mapping[str, Any], attempt: Attempt, place: Place, workers: int, origin: str
 ) -> dict[str, Any]:
     result = copy.deepcopy(dict(given))
     (task,) = result["task_list"]
@@ -175,6 +176,7 @@ def _sending(
     places = {
         "WFCTL_TASKS": str(place.folder),
         "WFCTL_TASKS_TO": str(done_folder(attempt.root, attempt.stage)),
+        "WFCTL_TASKS_ORIGIN": origin,
     }
     envs = {**resources.get("envs", {}), **places}
     result["resources"] = {**resources, "group_size": 1, "envs": envs}

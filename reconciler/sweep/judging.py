@@ -27,20 +27,24 @@ _STEP = 0.02
 _NEVER_BEGAN = frozenset({Name.REJECTED, Name.ORPHAN_DIR_DELETED})
 
 
-def is_over(found: Verdict) -> bool:
-    """Whether nothing of an attempt computes any more, by a verdict on its jobs."""
+def is_over(found: Verdict, attempt: Attempt) -> bool:
+    """Whether nothing of an attempt computes any more, by a verdict on its jobs.
+
+    Nor can it be launched where the list of its tasks is gone.
+    """
     ended = found.action in (Action.SUCCEEDED, Action.FAILED, Action.LOST)
-    return (ended or found.name == Name.UNTOLD) and found.name not in _NEVER_BEGAN
+    gone = found.action is Action.LAUNCH and not place_of(attempt).list.is_file()
+    return (ended or gone or found.name == Name.UNTOLD) and found.name not in _NEVER_BEGAN
 
 
-def judged(root: Path, state: Workflow, stage: Stage, found: Verdict) -> Verdict:
+def judged(state: Workflow, stage: Stage, attempt: Attempt, found: Verdict) -> Verdict:
     """Return the verdict on an attempt of a sweep, given that on its jobs.
 
     What its jobs came to says nothing: each task tells of itself.
     """
-    if not is_over(found):
+    if not is_over(found, attempt):
         return found
-    tasks = [_closed(task) for task in tasks_of(root, state, stage)]
+    tasks = [_closed(task) for task in tasks_of(attempt.root, state, stage)]
     what = sweep_of(stage.parameters)
     done = sum(task.state == "done" for task in tasks)
     spent = [task for task in tasks if task.is_spent(what.retries)]
@@ -125,7 +129,8 @@ def progress(root: Path, state: Workflow, stage: Stage, attempt: Attempt) -> lis
 
 def close(root: Path, state: Workflow, stage: Stage, attempt: Attempt) -> p.TasksObserved:
     """Write the record and the table of an attempt that is over; return what is to be recorded."""
-    kept = record.write(attempt, stage)
+    marked = [task for task in tasks_of(root, state, stage) if task.marked]
+    kept = record.write(attempt, stage, marked)
     state = state.draft()
     stage = state.stage(stage.id)
     recorded = next(one for one in stage.attempts if one.id == attempt.id)

@@ -8,7 +8,7 @@ from pathlib import Path
 from lifecycle.sweeps.definition import DONE
 from reconciler.attempt.paths import Attempt
 
-#: In the folder of a task that is done: the attempt, its number and when it ended.
+#: In the folder of a task that is done: the attempt, its number, when it ended, its origin.
 MARK = ".wfctl-done"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections import Counter
 from dataclasses import replace
 from hashlib import sha256
@@ -11,6 +13,7 @@ import pytest
 
 from tests.crash.support import Workflow, until
 from tests.crash.victims import Victim, find, strike
+from tests.sweeps import support
 from tests.sweeps.support import lines, sweep
 
 pytestmark = pytest.mark.slow
@@ -84,7 +87,7 @@ def test_a_file_of_points_that_is_gone_once_it_runs_holds_up_nothing(
     (trace.parent / "go").touch()
     refused = workflow.call("run")
     if way == "changed":
-        assert "expected the points with SHA-256" in refused.stderr
+        assert "expected the points with SHA-256" in refused.stdout + refused.stderr
         file.write_text(text)
     workflow.succeed("run")
     check_over(workflow, trace, done)
@@ -101,3 +104,79 @@ def test_what_was_computed_of_points_whose_file_is_gone_is_collected(workflow: W
     workflow.succeed("run")
     check_over(workflow, trace, EVERY)
     assert workflow.committed("attempt.started") == 1
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder into which others may write meanwhile."""
+
+    def is_gone() -> bool:
+        shutil.rmtree(folder, ignore_errors=True)
+        return not folder.exists()
+
+    until(is_gone)
+
+
+@pytest.mark.parametrize("hand", [False, True], ids=["found", "failed and retried by hand"])
+@pytest.mark.parametrize("running", [True, False], ids=["running", "all killed"])
+@pytest.mark.parametrize("earlier", [False, True], ids=["first attempt", "second attempt"])
+def test_tasks_that_are_done_are_known_without_the_folder_of_their_attempt(
+    workflow: Workflow, running: bool, hand: bool, earlier: bool
+) -> None:
+    """By the marks in their own folders; what remains is computed by a new attempt."""
+    trace = begun(workflow, GRID)
+    if earlier:
+        strike(workflow, Victim.EVERYTHING)
+        workflow.succeed("rehydrate")
+        until(lambda: find(workflow, Victim.JOB))
+    if not running:
+        strike(workflow, Victim.EVERYTHING)
+    remove(workflow.root / "stage-1/.attempts")
+    until(lambda: not find(workflow, Victim.JOB))
+    done = finished(workflow)
+    (trace.parent / "go").touch()
+    if hand:
+        workflow.succeed("stage", "fail", "stage-1", "--error", "its folder is gone")
+    elif earlier:
+        # A second loss in a row is a failure, and says how it goes on.
+        assert "wfctl stage retry stage-1" in workflow.call("run").stdout
+    if hand or earlier:
+        workflow.succeed("stage", "retry", "stage-1", "--fix", "none")
+    workflow.succeed("run")
+    check_over(workflow, trace, done)
+    told = json.loads((workflow.root / "stage-1/tasks.json").read_bytes())["tasks"]
+    assert all(one["outputs"] and one["metrics"] for one in told)
+
+
+@pytest.mark.parametrize("left", [0.5, 0.0])
+def test_tasks_that_are_done_are_known_where_the_journals_were_cut(
+    workflow: Workflow, left: float
+) -> None:
+    """What a journal tells no more the folder of the task does."""
+    trace = begun(workflow, GRID)
+    strike(workflow, Victim.EVERYTHING)
+    done = finished(workflow)
+    for journal in (workflow.root / "stage-1/.attempts").glob("*/tasks/journal.*"):
+        content = journal.read_bytes()
+        journal.write_bytes(content[: int(len(content) * left)])
+    (trace.parent / "go").touch()
+    workflow.succeed("run")
+    check_over(workflow, trace, done)
+
+
+@pytest.mark.parametrize(("content", "times"), [("old", 1), ("new", 2)])
+def test_marks_count_for_what_their_tasks_were_computed_from(
+    tmp_path: Path, content: str, times: int
+) -> None:
+    """Folders that lie in place and were computed from another input are computed again."""
+    well = f"{{ [ $WFCTL_PARAM_T != {TASKS} ] || [ -e {tmp_path}/well ]; }}"
+    stage = {**sweep(tmp_path / "trace", GRID, well), "inputs": ["in.txt"]}
+    place = support.begun(tmp_path, stage)
+    (place.path / "in.txt").write_text("old")
+    assert place.json("run").code == 6
+    (place.path / "in.txt").write_text(content)
+    (tmp_path / "well").touch()
+    shutil.rmtree(place.path / "stage-1/.attempts")
+    place.done("stage", "retry", "stage-1", "--fix", "none")
+    place.done("run")
+    expected = dict.fromkeys(EVERY, times) | {f"T={TASKS}": 1}
+    assert Counter(lines(tmp_path / "trace")) == expected
