@@ -180,3 +180,33 @@ def test_marks_count_for_what_their_tasks_were_computed_from(
     place.done("run")
     expected = dict.fromkeys(EVERY, times) | {f"T={TASKS}": 1}
     assert Counter(lines(tmp_path / "trace")) == expected
+
+
+def test_tasks_that_are_done_are_known_without_log_and_attempt(workflow: Workflow) -> None:
+    """Nothing is left but the folders of the tasks, and what the file of the state says."""
+    trace = begun(workflow, GRID)
+    strike(workflow, Victim.EVERYTHING)
+    done = finished(workflow)
+    remove(workflow.root / "stage-1/.attempts")
+    remove(workflow.root / ".wfctl")
+    (trace.parent / "go").touch()
+    workflow.succeed("import", ".")
+    workflow.succeed("rehydrate")
+    workflow.succeed("stage", "retry", "stage-1", "--fix", "none")
+    workflow.succeed("run")
+    check_over(workflow, trace, done)
+
+
+def test_tasks_of_an_attempt_that_only_the_lost_log_knew_count(workflow: Workflow) -> None:
+    """What the attempt under way was not given was done by the one before it."""
+    trace = begun(workflow, GRID)
+    strike(workflow, Victim.EVERYTHING)
+    done = finished(workflow)
+    workflow.succeed("rehydrate")
+    until(lambda: find(workflow, Victim.JOB))
+    remove(workflow.root / ".wfctl")
+    workflow.succeed("import", ".")
+    (trace.parent / "go").touch()
+    workflow.succeed("run")
+    check_over(workflow, trace, done)
+    assert workflow.committed("attempt.started") == 0
