@@ -89,7 +89,11 @@ class Jobs:
         One that is ``diagnostic``, as it is recorded or as it is to be, has no outputs but what
         the job wrote on stdout and stderr. One that is not recorded yet gets a mark of its own.
         """
-        from reconciler.attempt.paths import Attempt, new_mark  # of no use where nothing runs
+        from reconciler.attempt.paths import (
+            Attempt,
+            new_mark,
+            of_recorded,
+        )  # of no use where nothing runs
         from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 
         known = next((one for one in stage.attempts if one.id == id_), None)
@@ -100,8 +104,7 @@ class Jobs:
         outputs = logs if of_logs else tuple(left)
         if known is None:
             return Attempt(self.root, state.id, stage.id, id_, outputs, new_mark())
-        sha256 = known.submission_sha256
-        return Attempt(self.root, state.id, stage.id, id_, outputs, known.mark, sha256)
+        return of_recorded(self.root, state.id, stage.id, known, outputs)
 
     @contextmanager
     def sole(self, stage: str, timeout: float = 120) -> Iterator[None]:

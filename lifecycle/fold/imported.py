@@ -6,6 +6,7 @@ counts once the import is over (`Workflow.import_end`).
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from lifecycle.event import Event
@@ -17,8 +18,10 @@ from lifecycle.words.layout import restore
 
 TYPES = frozenset({"line.imported", "state.imported"})
 
-#: What an attempt that somebody else launched is called here.
+#: What the attempt is called that was under way: of an earlier log, or launched by somebody else.
 TAKEN_OVER = "att-0001"
+#: The folder of an attempt that wfctl launched, in that of its stage.
+_OWN = re.compile(r"\.attempts/att-[0-9]{4,}-[0-9a-f]{8}")
 
 
 def workflow_of(document: dict[str, Any]) -> Workflow:
@@ -107,24 +110,31 @@ def fold_state(draft: Workflow, event: Event) -> None:
 
 
 def _take_over(stage: Stage, event: Event) -> None:
-    """Give a stage that is under way the attempt that its file tells of."""
+    """Give a stage that is under way the attempt that its file tells of.
+
+    One that wfctl launched for a log that was lost is an attempt like any other.
+    """
     process = stage.running_process
     if stage.status not in ACTIVE or (stage.status is Status.PREPARING and process is None):
         return
     process = process or {}
     since = process.get("launched_at") or stage.started_at or event.occurred_at
+    submission = process.get("submission_json") or f"{stage.id}/submission.json"
+    session = process.get("tmux_session")
+    folder = submission.removesuffix("/submission.json")
+    is_own = bool(_OWN.fullmatch(folder.removeprefix(f"{stage.id}/")))
     attempt = Attempt(
         id=TAKEN_OVER,
         started_at=since,
         launched_at=None if stage.status is Status.PREPARING else since,
-        mode="tmux",
+        mode="tmux" if session or not is_own else "setsid",
         root=event.data.get("source", {}).get("root", ""),
-        work_dir=stage.id,
-        submission=process.get("submission_json") or f"{stage.id}/submission.json",
+        work_dir=f"{folder}/work" if is_own else stage.id,
+        submission=submission,
         submission_sha256="",
         wrapper=process.get("wrapper_script") or f"{stage.id}/dpdisp-run.sh",
-        session=process.get("tmux_session"),
-        taken_over=True,
+        session=session,
+        taken_over=not is_own,
     )
     if stage.status is Status.POST_PROCESSING:
         attempt.ended_at, attempt.outcome = event.occurred_at, "computed"

@@ -13,7 +13,7 @@ from lifecycle.state.retry import backend_type
 from lifecycle.state.status import FINISHED, Status
 
 #: What an attempt's folder is called; its path is recorded with the submission that lies in it.
-_NAME = re.compile(r"att-[0-9]{4,}-[0-9a-f]{8}")
+_NAME = re.compile(r"(att-[0-9]{4,})-([0-9a-f]{8})")
 
 
 @dataclass(slots=True)
@@ -76,14 +76,24 @@ class Attempt:
 
     @property
     def name(self) -> str:
-        """What its folder is called: its id, and a mark unless it is of an old log."""
-        folder = self.submission.rpartition("/")[0].rpartition("/")[2]
-        return folder if _NAME.fullmatch(folder) and folder.startswith(self.id) else self.id
+        """What its folder is called: a number, and a mark unless it is of an old log."""
+        return f"{self.number}-{self.mark}" if self.mark else self.number
+
+    @property
+    def number(self) -> str:
+        """The id in its folder's name: its own, or that of a log that was lost."""
+        found = _NAME.fullmatch(self._folder)
+        return found[1] if found else self.id
 
     @property
     def mark(self) -> str:
         """What tells it from an attempt of the same id in another life or a copy; may be empty."""
-        return self.name.removeprefix(self.id).removeprefix("-")
+        found = _NAME.fullmatch(self._folder)
+        return found[2] if found else ""
+
+    @property
+    def _folder(self) -> str:
+        return self.submission.rpartition("/")[0].rpartition("/")[2]
 
     @property
     def is_open(self) -> bool:

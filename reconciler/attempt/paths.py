@@ -6,11 +6,15 @@ import secrets
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lifecycle.words.naming import is_id
 from reconciler.attempt import contract
 from reconciler.attempt.contract import JOB, OfJob
 from reconciler.errors import UnusableName
+
+if TYPE_CHECKING:
+    from lifecycle.state.workflow import Attempt as Recorded
 
 #: The variable that names the attempt in the environment of its command and of all that it starts.
 ATTEMPT = "WFCTL_ATTEMPT"
@@ -33,6 +37,7 @@ class Attempt:
     stage's outputs relative to the root. ``mark`` is what no other attempt of the same names has:
     of an earlier life of the workflow, of a copy of its root. Attempts of old logs have none.
     ``sha256`` is the digest of its submission as the log has it; empty where none is recorded.
+    ``number`` is the id in its folder's name where that is another: a log that was lost gave it.
     """
 
     root: Path
@@ -42,6 +47,7 @@ class Attempt:
     outputs: tuple[str, ...] = ()
     mark: str = ""
     sha256: str = ""
+    number: str = ""
 
     def __post_init__(self) -> None:
         if not (is_id(self.stage) and is_id(self.id)):
@@ -49,8 +55,9 @@ class Attempt:
 
     @property
     def name(self) -> str:
-        """What its folder is called: its id and its mark."""
-        return f"{self.id}-{self.mark}" if self.mark else self.id
+        """What its folder is called: its number and its mark."""
+        number = self.number or self.id
+        return f"{number}-{self.mark}" if self.mark else number
 
     @property
     def tag(self) -> str:
@@ -172,6 +179,14 @@ class Attempt:
     def done_marker(self) -> Path:
         """Says that the monitor is through, bound to its attempt."""
         return self.stage_folder / contract.DONE
+
+
+def of_recorded(
+    root: Path, workflow: str, stage: str, known: Recorded, outputs: tuple[str, ...] = ()
+) -> Attempt:
+    """Return where an attempt that the log holds keeps its files."""
+    sha256, number = known.submission_sha256, known.number
+    return Attempt(root, workflow, stage, known.id, outputs, known.mark, sha256, number)
 
 
 def named(

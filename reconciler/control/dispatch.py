@@ -340,7 +340,7 @@ def _check(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> None:
     if is_sweep(stage.parameters):
         from reconciler.sweep.points import points_of
 
-        points_of(jobs.root, state, stage)
+        points_of(jobs.root, state, stage, anew=True)
     given = submission_of(jobs, state, stage, anew=_is_built_anew(stage))
     attempt = jobs.attempt(state, stage, _next_id(stage), diagnostic=diagnostic)
     jobs.runner.check(attempt, diagnostic_of(given) if diagnostic else given)

@@ -9,6 +9,7 @@ from typing import Any
 
 from lifecycle.rules.stages import can_recover
 from lifecycle.state.status import Status
+from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from reconciler.attempt import execution_host as machine
@@ -128,10 +129,12 @@ def _finding(
     jobs: Jobs, state: Workflow, survey: Survey, stage: Stage, attempt: Attempt, *, again: bool
 ) -> Finding:
     recorded = stage.attempts[-1]
+    foreign = _is_foreign(recorded, attempt)
     evidence = collect(
         attempt,
         jobs.now(),
-        recorded_root=recorded.root,
+        # Of an attempt whose log was lost the launch record alone knows the place.
+        recorded_root=recorded.root if foreign or recorded.submission_sha256 else None,
         recorded_host=recorded.host,
         recorded_boot=recorded.boot_id,
         survey=survey,
@@ -144,23 +147,31 @@ def _finding(
         in_vain=in_vain,
         verifiable=bool(stage.parameters.get("verify")),
     )
-    if recorded.taken_over:
+    if foreign:
         evidence = taken_over.evidence_of(evidence, stage, jobs.root)
         found = taken_over.verdict_of(evidence, state, stage)
     else:
         found = verdict(evidence)
-    if is_sweep(stage.parameters) and not recorded.taken_over:
-        from reconciler.sweep.judging import judged  # only where a stage has tasks
-
-        found = judged(jobs.root, state, stage, found)
     if found.name == Name.ELSEWHERE and was_here(jobs.service.root, recorded.root, recorded.host):
         evidence, found = moved.judged(evidence)
     elif found.name == Name.ELSEWHERE and (original := original_of(jobs.service.root)) is not None:
         found = replace(found, reason=_of_the_original(stage.id, original))
     elif found.name == Name.ELSEWHERE and evidence.root_recorded == evidence.root_now:
         found = replace(found, reason=_of_another_host(evidence))
+    if is_sweep(stage.parameters) and not foreign:
+        from reconciler.sweep.judging import judged  # only where a stage has tasks
+
+        found = judged(state, stage, attempt, found)
     steps = tuple(_spelled(stage, evidence, found))
     return Finding(stage.id, recorded.id, evidence, found, steps)
+
+
+def _is_foreign(recorded: Recorded, attempt: Attempt) -> bool:
+    """Whether session and markers alone tell of it: launched by hand, or imported without a folder.
+
+    Of an attempt that was launched for a log that was lost the folder tells as of any other.
+    """
+    return recorded.taken_over or not (recorded.submission_sha256 or attempt.folder.is_dir())
 
 
 def _of_another_host(evidence: Evidence) -> str:

@@ -9,7 +9,7 @@ from lifecycle.payload import models as p
 from lifecycle.rules.schema import payload_of
 from lifecycle.state.workflow import Stage
 from reconciler.attempt.contract import PREPARED
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import of_recorded
 from reconciler.context import Jobs
 from reconciler.records import traces
 from reconciler.submission import build as submission
@@ -46,7 +46,7 @@ def _touched(jobs: Jobs, stage: Stage) -> list[str]:
     # An amendment that was approved since has the submission built anew.
     if attempt is None or stage.regenerate or not prepared.is_file():
         return []
-    own = Attempt(jobs.root, "", stage.id, attempt.id, mark=attempt.mark)
+    own = of_recorded(jobs.root, "", stage.id, attempt)
     ran = traces.read_json(own.submission)
     if ran is None:
         return []

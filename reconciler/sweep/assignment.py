@@ -27,8 +27,8 @@ from reconciler.errors import UnusableSubmission
 from reconciler.submission.build import AWAITING
 from reconciler.submission.parameters import PREFIX
 from reconciler.sweep.place import Place, done_folder, place_of
-from reconciler.sweep.points import digest_of, points_of
-from reconciler.sweep.tasks import Task, definition_of, tasks_of, to_compute
+from reconciler.sweep.points import content_of, digest_of, points_of
+from reconciler.sweep.tasks import Task, definition_of, origin_of, tasks_of, to_compute
 from service.root.disk import write_whole
 from service.root.root import MARKER
 
@@ -54,11 +54,14 @@ def assigned(
     Raises as `points_of`, and UnusableSubmission.
     """
     task = _one_task(given)
-    every = points_of(root, state, stage)
+    every = points_of(root, state, stage, anew=True)
+    file = content_of(root, state, stage, anew=True)
     basis = _basis(root, stage, given, inputs)
     todo = to_compute(_known(root, state, stage, basis), stage, recovers)
     place = place_of(attempt)
     _make(attempt, place)
+    if file is not None:
+        place.points.write_bytes(file)
     _write(place, "command.sh", f"{task['command']}\n")
     what = sweep_of(stage.parameters)
     _write(place, "outputs", "".join(f"{path}\n" for path in what.outputs))
@@ -74,7 +77,8 @@ def assigned(
     }
     write_whole(place.head, json.dumps(head).encode() + b"\n")
     done_folder(root, stage.id).mkdir(exist_ok=True)
-    return _sending(given, attempt, place, _workers(given, what, len(todo)))
+    workers = _workers(given, what, len(todo))
+    return _sending(given, attempt, place, workers, origin_of(definition_of(stage), basis))
 
 
 def drop(attempt: Attempt) -> None:
@@ -156,7 +160,7 @@ def _workers(given: Mapping[str, Any], what: Sweep, count: int) -> int:
 
 
 def _sending(
-    given: Mapping[str, Any], attempt: Attempt, place: Place, workers: int
+    given: Mapping[str, Any], attempt: Attempt, place: Place, workers: int, origin: str
 ) -> dict[str, Any]:
     result = copy.deepcopy(dict(given))
     (task,) = result["task_list"]
@@ -178,6 +182,7 @@ def _sending(
     places = {
         "WFCTL_TASKS": str(place.folder),
         "WFCTL_TASKS_TO": str(done_folder(attempt.root, attempt.stage)),
+        "WFCTL_TASKS_ORIGIN": origin,
     }
     envs = {**resources.get("envs", {}), **places}
     result["resources"] = {**resources, "group_size": 1, "envs": envs}

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from reconciler.attempt.paths import Attempt
 from reconciler.host import small_files as plain
-from reconciler.sweep.place import MARK, done_folder, place_of
+from reconciler.sweep.marks import micros
+from reconciler.sweep.place import place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +29,13 @@ class Ran:
 
 
 def of(attempt: Attempt) -> dict[int, Ran]:
-    """Return the runs by the task's number; a line that was cut off says nothing.
-
-    One that was cut off after the task's folder was put in place is told by the mark in it.
-    """
+    """Return the runs by the task's number; a line that was cut off says nothing."""
     place, found = place_of(attempt), dict[int, Ran]()
     for journal in sorted(place.folder.glob("journal.*")):
         job = None
         for cells in _lines(journal):
             job = cells[1] if cells[0] == "j" else job
             _fold(found, cells, job)
-    for number, folder, _ in listed(attempt):
-        ran = found.get(int(number))
-        if ran is not None and ran.state == "running":
-            found[int(number)] = _by_mark(attempt, number, folder, ran)
     return found
 
 
@@ -52,15 +46,6 @@ def listed(attempt: Attempt) -> Iterator[tuple[str, str, str]]:
         yield number, folder, assignments
 
 
-def _by_mark(attempt: Attempt, number: str, folder: str, ran: Ran) -> Ran:
-    """Return the run as the mark in the folder of the task has it, where it is this attempt's."""
-    mark = done_folder(attempt.root, attempt.stage) / folder / MARK
-    match plain.text(mark).rstrip("\n").split("\t"):
-        case [tag, own, at] if (tag, own) == (attempt.tag, number):
-            return replace(ran, state="done", exit_code=0, ended=_micros(at))
-    return ran
-
-
 def _lines(journal: Path) -> Iterator[list[str]]:
     whole, _, _ = plain.text(journal).rpartition("\n")
     yield from (line.split("\t") for line in whole.split("\n"))
@@ -69,15 +54,9 @@ def _lines(journal: Path) -> Iterator[list[str]]:
 def _fold(found: dict[int, Ran], cells: list[str], job: str | None) -> None:
     match cells:
         case ["s", number, at] if number.isdigit():
-            found[int(number)] = Ran(_micros(at), job=job)
+            found[int(number)] = Ran(micros(at), job=job)
         case ["e", number, state, code, at, why] if number.isdigit():
-            begun = found.get(int(number), Ran(_micros(at)))
+            begun = found.get(int(number), Ran(micros(at)))
             found[int(number)] = replace(
-                begun, state=state, exit_code=plain.number(code), ended=_micros(at), why=why
+                begun, state=state, exit_code=plain.number(code), ended=micros(at), why=why
             )
-
-
-def _micros(text: str) -> int:
-    """Return the microseconds of bash's EPOCHREALTIME, whose mark is the locale's."""
-    digits = "".join(letter for letter in text if letter.isdigit())
-    return int(digits) if digits else 0

@@ -11,7 +11,7 @@ from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep, sweep_of
 from lifecycle.sweeps.ranges import text_of
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import Attempt, of_recorded
 from reconciler.sweep import journal, outlived, record, table
 from reconciler.sweep.place import place_of
 from reconciler.sweep.points import digest_of
@@ -27,27 +27,29 @@ _STEP = 0.02
 _NEVER_BEGAN = frozenset({Name.REJECTED, Name.ORPHAN_DIR_DELETED})
 
 
-def is_over(found: Verdict) -> bool:
-    """Whether nothing of an attempt computes any more, by a verdict on its jobs."""
+def is_over(found: Verdict, attempt: Attempt) -> bool:
+    """Whether nothing of an attempt computes any more, by a verdict on its jobs.
+
+    Nor can it be launched where the list of its tasks is gone.
+    """
     ended = found.action in (Action.SUCCEEDED, Action.FAILED, Action.LOST)
-    return (ended or found.name == Name.UNTOLD) and found.name not in _NEVER_BEGAN
+    gone = found.action is Action.LAUNCH and not place_of(attempt).list.is_file()
+    return (ended or gone or found.name == Name.UNTOLD) and found.name not in _NEVER_BEGAN
 
 
-def judged(root: Path, state: Workflow, stage: Stage, found: Verdict) -> Verdict:
+def judged(state: Workflow, stage: Stage, attempt: Attempt, found: Verdict) -> Verdict:
     """Return the verdict on an attempt of a sweep, given that on its jobs.
 
     What its jobs came to says nothing: each task tells of itself.
     """
-    if not is_over(found):
+    if not is_over(found, attempt):
         return found
     what = sweep_of(stage.parameters)
-    newest = stage.attempts[-1]
-    attempt = Attempt(root, state.id, stage.id, newest.id, mark=newest.mark)
     alone = outlived.through(attempt, what)
     if alone and what.verify is None:
         return replace(found, row=7, name=Name.UNTOLD, action=Action.UNKNOWN, reason=_untold(alone))
     known = {one.folder for one in alone}
-    tasks = [_closed(task, known) for task in tasks_of(root, state, stage)]
+    tasks = [_closed(task, known) for task in tasks_of(attempt.root, state, stage)]
     done = sum(task.state == "done" for task in tasks)
     spent = [task for task in tasks if task.is_spent(what.retries)]
     left = len(tasks) - done - len(spent)
@@ -152,7 +154,8 @@ def close(
     """
     if not stopped:
         outlived.settle(attempt, sweep_of(stage.parameters))
-    kept = record.write(attempt, stage)
+    marked = [task for task in tasks_of(root, state, stage) if task.marked]
+    kept = record.write(attempt, stage, marked)
     state = state.draft()
     stage = state.stage(stage.id)
     recorded = next(one for one in stage.attempts if one.id == attempt.id)
@@ -167,5 +170,5 @@ def unclosed(root: Path, state: Workflow, stage: Stage) -> list[Attempt]:
     if not is_sweep(stage.parameters):
         return []
     over = [one for one in stage.attempts if not (one.is_open or (one.tasks or {}).get("record"))]
-    found = [Attempt(root, state.id, stage.id, one.id, mark=one.mark) for one in over]
+    found = [of_recorded(root, state.id, stage.id, one) for one in over]
     return [attempt for attempt in found if place_of(attempt).head.is_file()]

@@ -8,7 +8,7 @@ from pathlib import Path
 from lifecycle.sweeps.definition import DONE
 from reconciler.attempt.paths import Attempt
 
-#: In the folder of a task that is done: the attempt, its number and when it ended.
+#: In the folder of a task that is done: the attempt, its number, when it ended, its origin.
 MARK = ".wfctl-done"
 
 
@@ -27,6 +27,11 @@ class Place:
     def list(self) -> Path:
         """A line for each task: number, folder, assignments of its values."""
         return self.folder / "list"
+
+    @property
+    def points(self) -> Path:
+        """A copy of the file that names the points, where one does."""
+        return self.folder / "points"
 
     @property
     def record(self) -> Path:

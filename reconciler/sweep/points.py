@@ -10,7 +10,10 @@ from lifecycle.errors import Refused
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import MAP, is_sweep
 from lifecycle.sweeps.points import Point, UnusableMap, points
+from reconciler.attempt.paths import of_recorded
 from reconciler.errors import MissingInput
+from reconciler.host import small_files as plain
+from reconciler.sweep.place import place_of
 
 
 class ChangedMap(Refused):
@@ -41,15 +44,19 @@ class UnfitMap(Refused):
         )
 
 
-def points_of(root: Path, state: Workflow, stage: Stage) -> tuple[Point, ...]:
+def points_of(
+    root: Path, state: Workflow, stage: Stage, *, anew: bool = False
+) -> tuple[Point, ...]:
     """Return the points of the stage's map, in the order in which they are begun.
 
-    Raises `ChangedMap`, `UnfitMap`, or `MissingInput` for a file that is not there.
+    ``anew``: for an attempt that is to be made, which a file that was changed holds up. Raises
+    `ChangedMap`, `UnfitMap`, or `MissingInput` for a file of which no attempt has a copy.
     """
     given = stage.parameters[MAP]
-    text = _text(root, stage.id, given) if "file" in given else None
+    content = content_of(root, state, stage, anew=anew)
     try:
-        found = points(given, text, _like(root, state, given))
+        text = None if content is None else _decoded(stage.id, given, content)
+        found = points(given, text, _like(root, state, given, anew))
     except UnusableMap as error:
         raise UnfitMap(stage.id, str(error)) from error
     both = [name for name in found[0].values if name in stage.parameters] if found else []
@@ -59,16 +66,44 @@ def points_of(root: Path, state: Workflow, stage: Stage) -> tuple[Point, ...]:
     return found
 
 
-def _like(root: Path, state: Workflow, given: dict[str, str]) -> tuple[Point, ...]:
+def _like(root: Path, state: Workflow, given: dict[str, str], anew: bool) -> tuple[Point, ...]:
     if "like" not in given:
         return ()
     other = state.stage(given["like"])
     if not is_sweep(other.parameters):
         raise UnusableMap(f"like: {other.id} has no map")
-    return points_of(root, state, other)
+    return points_of(root, state, other, anew=anew)
 
 
-def _text(root: Path, stage: str, given: dict[str, str]) -> str:
+def content_of(root: Path, state: Workflow, stage: Stage, *, anew: bool) -> bytes | None:
+    """Return what the file of the map holds, else an attempt's copy of it; None without a file.
+
+    Raises as `points_of`.
+    """
+    given = stage.parameters[MAP]
+    if "file" not in given:
+        return None
+    try:
+        return _content(root, stage.id, given)
+    except (ChangedMap, UnfitMap, MissingInput) as error:
+        is_gone = isinstance(error, MissingInput)
+        kept = _kept(root, state, stage) if is_gone or not anew else None
+        if kept is None:
+            raise
+        return kept
+
+
+def _kept(root: Path, state: Workflow, stage: Stage) -> bytes | None:
+    """Return a copy that an attempt has of the file that the definition names."""
+    for recorded in reversed(stage.attempts):
+        copy = place_of(of_recorded(root, state.id, stage.id, recorded)).points
+        found = plain.text(copy).encode()
+        if sha256(found).hexdigest() == stage.parameters[MAP]["sha256"]:
+            return found
+    return None
+
+
+def _content(root: Path, stage: str, given: dict[str, str]) -> bytes:
     try:
         content = read_regular(root / given["file"])
     except (FileNotFoundError, IsADirectoryError) as error:
@@ -78,6 +113,10 @@ def _text(root: Path, stage: str, given: dict[str, str]) -> str:
     found = sha256(content).hexdigest()
     if found != given["sha256"]:
         raise ChangedMap(stage, given["file"], given["sha256"], found)
+    return content
+
+
+def _decoded(stage: str, given: dict[str, str], content: bytes) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from eventstore.private import make_folder
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage
 from lifecycle.sweeps.definition import Sweep, sweep_of
@@ -22,17 +23,23 @@ from reconciler.host import small_files as plain
 from reconciler.records.traces import read_json
 from reconciler.sweep import journal
 from reconciler.sweep.place import done_folder, place_of
+from reconciler.sweep.tasks import Task
 from service.root.disk import write_whole
+from service.root.root import MARKER
 
 
-def write(attempt: Attempt, stage: Stage) -> p.FileDigest:
+def write(attempt: Attempt, stage: Stage, marked: Sequence[Task]) -> p.FileDigest:
     """Write the record of an attempt that is over; return its path, size and digest.
+
+    ``marked`` are the tasks that are done by the mark in their folder alone.
 
     Whoever writes it again comes to the same.
     """
-    rows = _rows(attempt, sweep_of(stage.parameters))
+    rows = _rows(attempt, sweep_of(stage.parameters), marked)
     content = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
     record = place_of(attempt).record
+    for folder in (attempt.folder.parent, attempt.folder, record.parent):
+        make_folder(folder, attempt.root / MARKER)
     write_whole(record, content)
     return p.FileDigest(
         path=str(record.relative_to(attempt.root)),
@@ -41,7 +48,19 @@ def write(attempt: Attempt, stage: Stage) -> p.FileDigest:
     )
 
 
-def _rows(attempt: Attempt, what: Sweep) -> Iterator[dict[str, Any]]:
+def _rows(attempt: Attempt, what: Sweep, marked: Sequence[Task]) -> Iterator[dict[str, Any]]:
+    rows = {row["key"]: row for row in (*_told(attempt), *map(_marked, marked))}
+    done = done_folder(attempt.root, attempt.stage)
+    yield from (row | _results(attempt.root, done, row, what) for row in rows.values())
+
+
+def _marked(task: Task) -> dict[str, Any]:
+    known = {"key": task.point.key, "folder": task.point.folder, "state": "done", "exit_code": 0}
+    return {**known, "started": task.started, "ended": task.ended, "why": ""}
+
+
+def _told(attempt: Attempt) -> Iterator[dict[str, Any]]:
+    """Yield what the journals say of each task that the attempt was given."""
     place = place_of(attempt)
     runs = journal.of(attempt)
     keys = (read_json(place.head) or {}).get("keys", {})
@@ -54,8 +73,7 @@ def _rows(attempt: Attempt, what: Sweep) -> Iterator[dict[str, Any]]:
         # Nothing of the attempt is left: whatever has not told of its end never will.
         state = "lost" if ran.state == "running" else ran.state
         row |= {"state": state, "exit_code": ran.exit_code, "started": ran.started}
-        row |= {"ended": ran.ended, "why": ran.why or ("" if state == "done" else "cut off")}
-        yield row | (_results(attempt.root, done_folder(attempt.root, attempt.stage), row, what))
+        yield row | {"ended": ran.ended, "why": ran.why or ("" if state == "done" else "cut off")}
 
 
 def _results(root: Path, done: Path, row: Mapping[str, Any], what: Sweep) -> dict[str, Any]:

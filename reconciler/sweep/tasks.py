@@ -18,11 +18,13 @@ from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, basis_of, sweep_of
 from lifecycle.sweeps.points import Point
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt import recorded as genuine
+from reconciler.attempt.paths import Attempt, of_recorded
 from reconciler.host import small_files as plain
 from reconciler.records import traces
-from reconciler.sweep import journal
-from reconciler.sweep.place import place_of
+from reconciler.sweep import journal, marks
+from reconciler.sweep.marks import Mark
+from reconciler.sweep.place import done_folder, place_of
 from reconciler.sweep.points import points_of
 
 #: The words for where a task stands.
@@ -35,7 +37,7 @@ class Task:
 
     ``begun`` counts its runs over all attempts, ``failed`` and ``lost`` those of the newest attempt
     and of those in whose place it stands. Times are in microseconds since the epoch, ``folder`` is
-    relative to the root.
+    relative to the root. ``marked``: nothing but the mark in its folder tells that it is done.
     """
 
     point: Point
@@ -51,6 +53,7 @@ class Task:
     folder: str = ""
     outputs: tuple[Mapping[str, Any], ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
+    marked: bool = False
 
     def is_spent(self, retries: int) -> bool:
         """Whether it is not done, and no attempt in place of a lost one tries it again."""
@@ -65,35 +68,92 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: str | None = None
     Raises as `points_of`.
     """
     known = {p.key: Task(p) for p in points_of(root, state, stage)}
-    for recorded, attempt in _counting(root, state, stage, basis):
+    counting, origin = _counting(root, state, stage, basis)
+    for recorded, attempt in counting:
         if recorded.recovers is None:
             known = {key: replace(task, failed=0, lost=0) for key, task in known.items()}
         for run in runs_of(attempt, recorded):
             task = known.get(str(run.get("key")))
             if task is not None:
                 known[task.point.key] = _with(task, run, attempt)
-    return list(known.values())
+    tags = {attempt.tag: attempt.id for _, attempt in counting}
+    return _by_marks(root, stage, list(known.values()), tags, origin)
+
+
+def _by_marks(
+    root: Path, stage: Stage, tasks: list[Task], tags: Mapping[str, str], origin: str
+) -> list[Task]:
+    """Return the tasks; one of whose end no attempt tells is done by the mark in its folder.
+
+    ``tags`` are the attempts that count, by tag the id, ``origin`` is that of the newest.
+    """
+    untold = {task.point.folder for task in tasks if task.state in ("waiting", "running")}
+    found = marks.in_place(root, stage.id, untold)
+    outputs, place = sweep_of(stage.parameters).outputs, done_folder(root, stage.id)
+    done = {name for name in found if all((place / name / path).exists() for path in outputs)}
+    return [
+        _marked(task, found[task.point.folder], stage, tags)
+        if task.point.folder in done and _fits(found[task.point.folder], task, tags, origin)
+        else task
+        for task in tasks
+    ]
+
+
+def _fits(mark: Mark, task: Task, tags: Mapping[str, str], origin: str) -> bool:
+    """Whether a mark tells of the task; of one that runs, that of its own attempt alone."""
+    if task.state == "running":
+        return tags.get(mark.tag) == task.attempt
+    return mark.tag in tags or (bool(origin) and mark.origin == origin)
+
+
+def _marked(task: Task, mark: Mark, stage: Stage, tags: Mapping[str, str]) -> Task:
+    return replace(
+        task,
+        state="done",
+        attempt=tags.get(mark.tag),
+        exit_code=0,
+        ended=mark.ended,
+        folder=f"{stage.id}/{DONE}/{task.point.folder}",
+        marked=True,
+    )
 
 
 def _counting(
     root: Path, state: Workflow, stage: Stage, basis: str | None
-) -> list[tuple[Recorded, Attempt]]:
-    """Return the attempts whose tasks count: of the definition and the inputs of the newest one.
+) -> tuple[list[tuple[Recorded, Attempt]], str]:
+    """Return the attempts whose tasks count, of the definition and the inputs of the newest one.
 
-    None where all is to be computed again.
+    With them what they are of, as `origin_of` spells it. None where all is to be computed again.
     """
     if stage.keep_as is not None and not stage.keeps_tasks:
-        return []
+        return [], ""
     definition = definition_of(stage)
+    wanted = origin_of(definition, basis) if basis is not None else ""
     found = []
     for recorded in reversed(stage.attempts):
-        attempt = Attempt(root, state.id, stage.id, recorded.id, mark=recorded.mark)
-        head = traces.texts(traces.read_json(place_of(attempt).head))
-        basis = basis or head.get("basis")
-        if head.get("definition") != definition or head.get("basis") != basis:
+        attempt = of_recorded(root, state.id, stage.id, recorded)
+        own = _origin(attempt)
+        wanted = wanted or (own if own.startswith(origin_of(definition, "")) else "")
+        if not own or own != wanted:
             break
         found.append((recorded, attempt))
-    return found[::-1]
+    return found[::-1], wanted
+
+
+def origin_of(definition: str, basis: str) -> str:
+    """Return what tasks are of: the digests of their definition and of what they rest on."""
+    return f"{definition}:{basis}"
+
+
+def _origin(attempt: Attempt) -> str:
+    """Return what the tasks of an attempt are of, by its head, else by what it submitted."""
+    head = traces.texts(traces.read_json(place_of(attempt).head))
+    if "definition" in head and "basis" in head:
+        return origin_of(head["definition"], head["basis"])
+    match genuine.submission_of(attempt):
+        case {"resources": {"envs": {"WFCTL_TASKS_ORIGIN": str(found)}}}:
+            return found
+    return ""
 
 
 def counts_of(found: Sequence[Task]) -> dict[str, int]:

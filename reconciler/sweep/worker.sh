@@ -52,9 +52,10 @@ ended() { # number, folder, assignments, exit code
             exec bash "$WFCTL_TASKS/verify.sh"
         ) >> log 2>> err < /dev/null || { state=failed why="task_verify: exit $?"; }
     fi
-    # Put in place with its folder: whoever is killed before the journal's line is believed by this.
+    # Put in place with its folder: it is believed by this, whatever becomes of journal and attempt.
     [ "$state" != done ] ||
-        printf '%s\t%s\t%s\n' "$WFCTL_ATTEMPT" "$1" "$EPOCHREALTIME" >| .wfctl-done
+        printf '%s\t%s\t%s\t%s\n' \
+            "$WFCTL_ATTEMPT" "$1" "$EPOCHREALTIME" "$WFCTL_TASKS_ORIGIN" >| .wfctl-done
     cd ../.. || exit
     case $state in
     done) place "tasks/$2" "$WFCTL_TASKS_TO/$2" ;;

@@ -11,7 +11,7 @@ from lifecycle.errors import NeedsConsent
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import Attempt, of_recorded
 from reconciler.context import Jobs
 from reconciler.control.claims import Claims, bound
 from reconciler.files.freshness import deviations, stale
@@ -106,7 +106,7 @@ def _attempt(jobs: Jobs, stage: Stage) -> Attempt | None:
     newest = stage.attempt
     if newest is None or stage.reused is not None:
         return None  # outputs that are reused are older than any launch
-    return Attempt(jobs.root, "", stage.id, newest.id, mark=newest.mark)
+    return of_recorded(jobs.root, "", stage.id, newest)
 
 
 def _checked(jobs: Jobs, attempt: Attempt | None, path: str) -> Found:

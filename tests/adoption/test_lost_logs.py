@@ -1,0 +1,131 @@
+"""A log that is lost while its jobs run: after the import they are judged as before it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crash.support import Workflow, stage, until
+from tests.crash.victims import Victim, find, strike
+from tests.programs import path_without
+
+pytestmark = pytest.mark.slow
+
+TASKS = 4
+GATE = "while [ ! -e {go} ]; do sleep 0.02; done"
+
+
+class World(StrEnum):
+    """What is so of the attempt when its log is lost."""
+
+    WATCHED = "a monitor watches its job"
+    ORPHANED = "its job runs without a monitor"
+    UNCOLLECTED = "its job has ended, and nobody collected it"
+    COLLECTED = "it has ended and was collected"
+
+
+def _stages(folder: Path) -> dict[str, Mapping[str, Any]]:
+    """Return a stage with one job and a sweep, whose commands leave a line and wait for a word."""
+    gate, trace = GATE.format(go=folder / "go"), folder / "trace"
+    one = stage("stage-1", f'{gate}; echo 1 > out.txt; echo one >> "{trace}"')
+    many = {
+        "id": "stage-1",
+        "name": "Many",
+        "outputs": ["stage-1/tasks.csv"],
+        "parameters": {
+            "command": f'{gate}; echo 1 > e.txt; echo "$WFCTL_TASK" >> "{trace}"',
+            "map": {"grid": {"T": {"from": 1, "to": TASKS}}},
+            "task_outputs": ["e.txt"],
+            "at_once": 2,
+        },
+    }
+    return {"a stage": one, "a sweep": many}
+
+
+def _brought_to(workflow: Workflow, world: World, outside: Path) -> None:
+    """Bring an attempt that was just launched to where it is to stand."""
+    if world in (World.ORPHANED, World.UNCOLLECTED):
+        until(lambda: find(workflow, Victim.JOB))
+        strike(workflow, Victim.SESSION)
+    if world in (World.UNCOLLECTED, World.COLLECTED):
+        (outside / "go").touch()
+        until(lambda: not find(workflow, Victim.JOB))
+    if world is World.COLLECTED:
+        until((workflow.root / "stage-1/DPDISP_DONE").exists)
+
+
+def _lose_the_log(workflow: Workflow, **environ: str) -> None:
+    shutil.rmtree(workflow.root / ".wfctl")
+    workflow.succeed("import", ".", **environ)
+
+
+def _check_computed_once(workflow: Workflow, outside: Path, kind: str) -> None:
+    assert workflow.stage("stage-1")["status"] == "completed"
+    once = ["one"] if kind == "a stage" else [f"T={n}" for n in range(1, TASKS + 1)]
+    assert Counter((outside / "trace").read_text().split()) == Counter(once)
+    workflow.succeed("fsck", "--protocol")
+    workflow.succeed("replay", "--check")
+
+
+@pytest.mark.parametrize("monitor", ["tmux", "setsid"])
+@pytest.mark.parametrize("kind", ["a stage", "a sweep"])
+@pytest.mark.parametrize("world", World)
+def test_what_ran_or_ended_when_the_log_was_lost_is_computed_once(
+    workflow: Workflow, tmp_path: Path, world: World, kind: str, monitor: str
+) -> None:
+    """What runs is waited for, what has ended is collected, and nobody is killed."""
+    path = path_without("tmux", tmp_path / "bin") if monitor == "setsid" else None
+    environ = {} if path is None else {"PATH": path}
+    workflow.init(_stages(tmp_path)[kind])
+    workflow.succeed("dispatch", "stage-1", **environ)
+    _brought_to(workflow, world, tmp_path)
+    _lose_the_log(workflow, **environ)
+    workflow.succeed("rehydrate", **environ)
+    assert workflow.stage("stage-1")["status"] != "failed"
+    (tmp_path / "go").touch()
+    workflow.succeed("run", **environ)
+    _check_computed_once(workflow, tmp_path, kind)
+
+
+def test_an_attempt_that_was_not_the_first_is_found_by_the_name_of_its_folder(
+    workflow: Workflow, tmp_path: Path
+) -> None:
+    """The log that was lost counted it as its second; the new one counts it as its first."""
+    workflow.init(_stages(tmp_path)["a stage"])
+    workflow.succeed("dispatch", "stage-1")
+    workflow.succeed("stage", "fail", "stage-1", "--error", "on second thoughts", "--stop")
+    workflow.succeed("stage", "retry", "stage-1", "--fix", "nothing")
+    workflow.succeed("dispatch", "stage-1")
+    _lose_the_log(workflow)
+    found = json.loads(workflow.succeed("reconcile", "-o", "json"))["data"]["findings"]
+    assert [(one["attempt"], one["verdict"]["name"]) for one in found] == [
+        ("att-0001", "MONITORED")
+    ]
+    (tmp_path / "go").touch()
+    workflow.succeed("run")
+    _check_computed_once(workflow, tmp_path, "a stage")
+
+
+def test_of_an_attempt_whose_folder_is_lost_too_session_and_markers_tell(
+    workflow: Workflow, tmp_path: Path
+) -> None:
+    """Nothing is launched for a submission that nobody has; a retry computes it."""
+    workflow.init(_stages(tmp_path)["a stage"])
+    workflow.succeed("dispatch", "stage-1")
+    until(lambda: find(workflow, Victim.JOB))
+    strike(workflow, Victim.EVERYTHING)
+    shutil.rmtree(workflow.root / "stage-1/.attempts")
+    _lose_the_log(workflow)
+    workflow.succeed("rehydrate")
+    assert workflow.stage("stage-1")["status"] == "failed"
+    (tmp_path / "go").touch()
+    workflow.succeed("stage", "retry", "stage-1", "--fix", "nothing")
+    workflow.succeed("run")
+    _check_computed_once(workflow, tmp_path, "a stage")
