@@ -25,6 +25,7 @@ from reconciler.attempt.markers import Input, digests
 from reconciler.attempt.paths import Attempt
 from reconciler.errors import UnusableSubmission
 from reconciler.submission.parameters import PREFIX
+from reconciler.sweep import removed
 from reconciler.sweep.place import Place, done_folder, place_of
 from reconciler.sweep.points import digest_of, points_of
 from reconciler.sweep.tasks import Task, definition_of, tasks_of, to_compute
@@ -49,13 +50,16 @@ def assigned(
 ) -> dict[str, Any]:
     """Write the tasks of an attempt into its folder; return the submission that runs them.
 
-    What an earlier attempt has done of the same definition and the same inputs is not given again.
+    What an earlier attempt has done of the same definition and the same inputs is not given again;
+    the folders of all other tasks are put aside, since the next stage may read each that is there.
     Raises as `points_of`, and UnusableSubmission.
     """
     task = _one_task(given)
     every = points_of(root, state, stage)
     basis = _basis(root, stage, given, inputs)
-    todo = to_compute(_known(root, state, stage, basis), stage, recovers)
+    known = _known(root, state, stage, basis)
+    todo = to_compute(known, stage, recovers)
+    removed.put_aside(root, stage, {one.point.folder for one in known if one.state == "done"})
     place = place_of(attempt)
     _make(attempt, place)
     _write(place, "command.sh", f"{task['command']}\n")
