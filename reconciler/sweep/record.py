@@ -22,6 +22,7 @@ from reconciler.host import small_files as plain
 from reconciler.records.traces import read_json
 from reconciler.sweep import journal
 from reconciler.sweep.place import done_folder, place_of
+from reconciler.sweep.tasks import judged_in
 from service.root.disk import write_whole
 
 
@@ -45,10 +46,13 @@ def _rows(attempt: Attempt, what: Sweep) -> Iterator[dict[str, Any]]:
     place = place_of(attempt)
     runs = journal.of(attempt)
     keys = (read_json(place.head) or {}).get("keys", {})
-    for line in plain.text(place.list).splitlines():
+    lines = plain.text(place.list).splitlines()
+    judged = judged_in(lines)
+    for line in lines:
         number, folder, _ = line.split("\t", 2)
         ran = runs.get(int(number))
         row: dict[str, Any] = {"key": keys.get(folder, folder), "folder": folder}
+        row |= {"judged": True} if number in judged else {}
         if ran is None:
             yield {**row, "state": "waiting"}
             continue

@@ -7,7 +7,7 @@ the journals of its workers tell.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -16,7 +16,15 @@ from typing import Any
 from lifecycle.state.retry import RECOVERY_LIMIT
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import DONE, basis_of, sweep_of
+from lifecycle.sweeps.definition import (
+    DONE,
+    NO_NUMBER,
+    VERDICTS,
+    basis_before,
+    basis_of,
+    sweep_of,
+    verdict_of,
+)
 from lifecycle.sweeps.points import Point
 from reconciler.attempt.paths import Attempt
 from reconciler.host import small_files as plain
@@ -25,6 +33,8 @@ from reconciler.sweep import journal
 from reconciler.sweep.place import place_of
 from reconciler.sweep.points import points_of
 
+#: Names to a worker the folder of a task that is judged again, and not computed.
+JUDGE = "WFCTL_JUDGE"
 #: The words for where a task stands.
 STATES = ("done", "failed", "lost", "running", "waiting")
 
@@ -35,7 +45,8 @@ class Task:
 
     ``begun`` counts its runs over all attempts, ``failed`` and ``lost`` those of the newest attempt
     and of those in whose place it stands. Times are in microseconds since the epoch, ``folder`` is
-    relative to the root.
+    relative to the root. ``to_judge``: what it computed there is whole by its definition, and the
+    verdict on it is another now.
     """
 
     point: Point
@@ -51,6 +62,7 @@ class Task:
     folder: str = ""
     outputs: tuple[Mapping[str, Any], ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
+    to_judge: bool = False
 
     def is_spent(self, retries: int) -> bool:
         """Whether it is not done, and no attempt in place of a lost one tries it again."""
@@ -72,7 +84,17 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: str | None = None
             task = known.get(str(run.get("key")))
             if task is not None:
                 known[task.point.key] = _with(task, run, attempt)
+        if verdict_by(attempt) not in (None, verdict_digest(stage)):
+            known = {key: _unjudged(task, attempt) for key, task in known.items()}
     return list(known.values())
+
+
+def _unjudged(task: Task, attempt: Attempt) -> Task:
+    """Return a task as it stands where the verdict on its run in an attempt counts no longer."""
+    failed = task.state == "failed" and task.why.startswith(VERDICTS)
+    if task.attempt != attempt.id or not (failed or task.state == "done"):
+        return task
+    return replace(task, state="waiting", to_judge=True, failed=0)
 
 
 def _counting(
@@ -84,13 +106,13 @@ def _counting(
     """
     if stage.keep_as is not None and not stage.keeps_tasks:
         return []
-    definition = definition_of(stage)
+    definitions = (definition_of(stage), _definition_before(stage))
     found = []
     for recorded in reversed(stage.attempts):
         attempt = Attempt(root, state.id, stage.id, recorded.id, mark=recorded.mark)
         head = traces.texts(traces.read_json(place_of(attempt).head))
         basis = basis or head.get("basis")
-        if head.get("definition") != definition or head.get("basis") != basis:
+        if head.get("definition") not in definitions or head.get("basis") != basis:
             break
         found.append((recorded, attempt))
     return found[::-1]
@@ -103,8 +125,26 @@ def counts_of(found: Sequence[Task]) -> dict[str, int]:
 
 def definition_of(stage: Stage) -> str:
     """Return the digest of what the definition says of every task, its point aside."""
-    text = json.dumps(basis_of(stage.parameters), sort_keys=True)
-    return sha256(text.encode()).hexdigest()
+    return _digest(basis_of(stage.parameters))
+
+
+def _definition_before(stage: Stage) -> str:
+    """Return it as heads of attempts have it that say nothing of a verdict."""
+    return _digest(basis_before(stage.parameters))
+
+
+def verdict_digest(stage: Stage) -> str:
+    """Return the digest of what each task is judged by."""
+    return _digest(verdict_of(stage.parameters))
+
+
+def verdict_by(attempt: Attempt) -> str | None:
+    """Return the digest of what the tasks of an attempt were judged by; None of an older one."""
+    return traces.texts(traces.read_json(place_of(attempt).head)).get("verdict")
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def runs_of(attempt: Attempt, recorded: Recorded) -> Iterable[Mapping[str, Any]]:
@@ -128,6 +168,7 @@ def live_runs(attempt: Attempt) -> Iterator[dict[str, Any]]:
     lines = plain.text(place.list).splitlines()
     listed = dict(line.split("\t", 2)[:2] for line in lines)
     keys = (traces.read_json(place.head) or {}).get("keys", {})
+    judged = judged_in(lines)
     for number, ran in journal.of(attempt).items():
         folder = listed.get(str(number))
         if folder is not None:
@@ -139,17 +180,26 @@ def live_runs(attempt: Attempt) -> Iterator[dict[str, Any]]:
                 "started": ran.started,
                 "ended": ran.ended,
                 "why": ran.why,
+                "judged": str(number) in judged,
             }
+
+
+def judged_in(lines: Iterable[str]) -> Container[str]:
+    """Return the numbers of the tasks in an attempt's list that are judged and not computed."""
+    return {line.partition("\t")[0] for line in lines if f" {JUDGE}=" in line}
 
 
 def _with(task: Task, run: Mapping[str, Any], attempt: Attempt) -> Task:
     """Return the task after one more run."""
     state = str(run["state"])
     begun = run.get("started") is not None
-    if not begun and task.state != "waiting":
+    if not begun and (task.state != "waiting" or task.to_judge):
         return task
+    if task.to_judge and run.get("judged"):
+        return _judged(task, run, attempt, state)
     return replace(
         task,
+        to_judge=False,
         state=state,
         begun=task.begun + begun,
         failed=task.failed + (state == "failed"),
@@ -159,10 +209,36 @@ def _with(task: Task, run: Mapping[str, Any], attempt: Attempt) -> Task:
         started=run.get("started"),
         ended=run.get("ended"),
         why=run.get("why") or "",
-        folder=folder_of(attempt, state, str(run["folder"])),
+        folder=folder_of(attempt, _lies_as(run), str(run["folder"])),
         outputs=tuple(run.get("outputs") or ()),
         metrics=run.get("metrics") or {},
     )
+
+
+def _judged(task: Task, run: Mapping[str, Any], attempt: Attempt, state: str) -> Task:
+    """Return the task after a new verdict; it was computed when, and as often as, it was before."""
+    if state == "lost":
+        return task
+    return replace(
+        task,
+        state=state,
+        to_judge=state == "running",
+        failed=task.failed + (state == "failed"),
+        attempt=attempt.id,
+        exit_code=run.get("exit_code"),
+        why=run.get("why") or "",
+        folder=task.folder
+        if state == "running"
+        else folder_of(attempt, _lies_as(run), str(run["folder"])),
+        outputs=tuple(run.get("outputs") or ()),
+        metrics=run.get("metrics") or {},
+    )
+
+
+def _lies_as(run: Mapping[str, Any]) -> str:
+    """Return the state by which the folder of a task lies where it does."""
+    by_number = str(run.get("why") or "").startswith(NO_NUMBER)
+    return "done" if by_number else str(run["state"])
 
 
 def folder_of(attempt: Attempt, state: str, folder: str) -> str:

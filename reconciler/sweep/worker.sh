@@ -4,6 +4,7 @@
 # never its own: it exits 0. WFCTL_TASKS is the folder of the attempt's tasks, WFCTL_TASKS_TO where
 # the folders of tasks that are done go.
 set -uC
+unset WFCTL_JUDGE
 journal=$WFCTL_TASKS/journal.$1
 
 # A fork for each would take longer than many a task.
@@ -16,12 +17,14 @@ place() { # folder, where to; what lies there is kept
 
 # Its own shell, which outlives the worker: a task that was computed to its end is written down.
 task() ( # number, folder, assignments
+    eval "export $3"
     mkdir -p "tasks/$2" && cd "tasks/$2" || exit
     set +C
-    (
-        eval "export $3"
-        exec bash "$WFCTL_TASKS/command.sh"
-    ) > log 2> err < /dev/null
+    if [ "${WFCTL_JUDGE:-}" ]; then # it was computed, and the verdict on it is another now
+        cp -aT --reflink=auto "$WFCTL_JUDGE" .
+    else
+        bash "$WFCTL_TASKS/command.sh" > log 2> err < /dev/null
+    fi
     code=$? state=done why=
     if [ "$code" = 137 ] || [ "$code" = 143 ]; then
         state=lost why="ended by signal $((code - 128))"
@@ -33,15 +36,16 @@ task() ( # number, folder, assignments
             { state=failed why="no $file, or an empty one"; }
     done < "$WFCTL_TASKS/outputs"
     if [ "$state" = done ] && [ -e "$WFCTL_TASKS/verify.sh" ]; then
-        (
-            eval "export $3"
-            exec bash "$WFCTL_TASKS/verify.sh"
-        ) >> log 2>> err < /dev/null || { state=failed why="task_verify: exit $?"; }
+        bash "$WFCTL_TASKS/verify.sh" >> log 2>> err < /dev/null ||
+            { state=failed why="task_verify: exit $?"; }
     fi
     # Put in place with its folder: whoever is killed before the journal's line is believed by this.
     [ "$state" != done ] ||
         printf '%s\t%s\t%s\n' "$WFCTL_ATTEMPT" "$1" "$EPOCHREALTIME" >| .wfctl-done
     cd ../.. || exit
+    # What did not pass is no result any more.
+    [ ! "${WFCTL_JUDGE:-}" ] || [ "$state" = done ] || [ ! -e "$WFCTL_TASKS_TO/$2" ] ||
+        mv -T --backup=numbered "$WFCTL_TASKS_TO/$2" "$WFCTL_TASKS/aside/$2"
     case $state in
     done) place "tasks/$2" "$WFCTL_TASKS_TO/$2" ;;
     *) place "tasks/$2" "$WFCTL_TASKS/$state/$2" ;;

@@ -199,7 +199,8 @@ def _failed(stage: Stage, found: Verification) -> p.StageFailed:
     error = f"verification failed: {found.problems}"
     checks = list(found.checks)
     category, because = of_checks(checks)
-    failure = p.StageFailed(stage=stage.id, error=error, checks=checks)
+    whole = list(found.outputs) if len(found.outputs) == len(stage.outputs) else []
+    failure = p.StageFailed(stage=stage.id, error=error, checks=checks, outputs=whole)
     return failure.model_copy(update={"category": category, "because": because})
 
 
