@@ -17,7 +17,6 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import MAP, VERDICTS, verdict_of
 from lifecycle.sweeps.points import points
-from lifecycle.sweeps.ranges import numbers_of
 
 #: Seconds of computing below which nobody looks for another way.
 _CHEAP = 60.0
@@ -121,6 +120,8 @@ def _tasks(state: Workflow, changed: Workflow, amendment: Amendment) -> Iterator
 
 def _done(stage: Stage, keys: Sequence[str]) -> set[str]:
     """Return the tasks that were done when they were last looked at."""
+    from lifecycle.sweeps.ranges import numbers_of  # only where a sweep is amended
+
     seen = next((one.tasks for one in reversed(stage.attempts) if one.tasks), None)
     return {keys[n] for n in numbers_of(seen["done"]) if n < len(keys)} if seen else set()
 
