@@ -82,6 +82,10 @@ def _record(row: Row, sides: list[str], *, is_flat: bool) -> dict[str, Any]:
 def _value_of(side: str) -> Any:
     def text(one: dict[str, Any]) -> str:
         value = one[side]
-        return str(value)[:_DIGEST] if one["kind"] == "output" and value else shown(value) or "-"
+        return (
+            str(value)[:_DIGEST]
+            if one["kind"] in ("script", "output") and value
+            else shown(value) or "-"
+        )
 
     return text

@@ -34,12 +34,16 @@ def foreseen(sight: Foresight) -> list[str]:
         lines.append(f"Blocked for good: {', '.join(sight.blocked)}")
     if sight.again:
         lines.append(f"Computed again: {', '.join(_again(*one) for one in sight.again)}")
+    if sight.judged:
+        unless = "computed only where what is kept does not hold"
+        lines.append(f"Judged again: {named(sight.judged)} ({unless})")
     if sight.results_kept:
         lines.append(f"Goes on to count: {named(sight.results_kept)}")
     for one in sight.tasks:
         some = f" (some {lasting(one.seconds)})" if one.seconds else ""
+        judged = f"{one.judged:,} are judged again, " if one.judged else ""
         lines.append(
-            f"Tasks of {one.stage}: {one.kept:,} stay as they are, {one.computed:,} are new and "
+            f"Tasks of {one.stage}: {one.kept:,} stay as they are, {judged}{one.computed:,} are "
             f"computed{some}, {one.aside:,} are no more and kept aside"
         )
     return [*lines, *(f"Cheaper: {way}" for way in sight.cheaper)]

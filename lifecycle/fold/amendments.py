@@ -9,12 +9,15 @@ from lifecycle.event import Event
 from lifecycle.state.retry import retry_limit
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Amendment, Stage, Workflow
-from lifecycle.sweeps.definition import basis_of, is_sweep
+from lifecycle.sweeps.definition import basis_of, is_sweep, without_result
 from lifecycle.words.document import STAGE_FIELDS
 
 #: Fields whose values are objects; a change names the key inside: field → key → old and new.
 KEYED = frozenset({"parameters", "backend_profiles", "session_config"})
 #: What a submission is built from; where one changes, a prepared submission says something else.
+#: Kinds of amendments that change fields of a stage, and fields that alone may leave results.
+_CHANGES = frozenset({"parameter_change", "criteria_change"})
+_AMONG = frozenset({"parameters", "success_criteria", "name"})
 _BUILT_FROM = frozenset({"parameters", "backend", "inputs"})
 _PROFILES = frozenset({"default_backend", "backend_profiles"})
 
@@ -82,23 +85,30 @@ def approve(draft: Workflow, event: Event, accepted: Container[str]) -> None:
     draft.scripts = event.data.get("scripts", {})
     amendment.approved_by = event.data.get("approved_by", "user")
     amendment.invalidated_stages = event.data.get("invalidated_stages", [])
-    keeps = keeps_tasks(draft, amendment)
+    keeps = {id_: keeps_tasks(draft, amendment, id_) for id_ in _reached(draft, amendment)}
     apply(draft, amendment)
     _mark(draft, amendment)
-    for target in map(draft.stage, amendment.targets):
-        target.keeps_tasks = keeps
+    for id_, kept in keeps.items():
+        draft.stage(id_).keeps_tasks = kept
 
 
-def keeps_tasks(draft: Workflow, amendment: Amendment) -> bool:
-    """Say whether tasks that are done go on to count: only points or limits change."""
-    if amendment.kind != "parameter_change" or amendment.stage not in draft.stages:
+def _reached(draft: Workflow, amendment: Amendment) -> list[str]:
+    """Return its own stages, and of a change of the verdict alone all that rest on them."""
+    below = amendment.invalidated_stages if only_judges(draft, amendment) else []
+    return list(dict.fromkeys([*amendment.targets, *below]))
+
+
+def keeps_tasks(draft: Workflow, amendment: Amendment, id_: str) -> bool:
+    """Say whether tasks of a stage that are done go on to count: points or the verdict change."""
+    stage = draft.stages.get(id_)
+    if stage is None or not is_sweep(stage.parameters) or (stage.keep_as and not stage.keeps_tasks):
         return False
-    stage = draft.stages[amendment.stage]
-    if set(amendment.changes) != {"parameters"} or (stage.keep_as and not stage.keeps_tasks):
+    if amendment.stage != id_:
+        return only_judges(draft, amendment)
+    if amendment.kind not in _CHANGES or not set(amendment.changes) <= _AMONG:
         return False
-    new = _changed(stage.parameters, "parameters", amendment.changes["parameters"])
-    both = is_sweep(stage.parameters) and is_sweep(new)
-    return both and basis_of(stage.parameters) == basis_of(new)
+    new = _changed(stage.parameters, "parameters", amendment.changes.get("parameters", {}))
+    return is_sweep(new) and basis_of(stage.parameters) == basis_of(new)
 
 
 def apply(draft: Workflow, amendment: Amendment) -> None:
@@ -111,6 +121,9 @@ def apply(draft: Workflow, amendment: Amendment) -> None:
     target = draft.stages[amendment.stage] if amendment.stage else draft
     for field, change in amendment.changes.items():
         setattr(target, field, _changed(getattr(target, field), field, change))
+    if only_judges(draft, amendment):
+        for attempt in draft.stage(str(amendment.stage)).attempts:
+            attempt.is_refuted = False  # it was by the verdict that is no more
 
 
 def rewired_fields(change: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -146,11 +159,12 @@ def _changed(value: Any, field: str, change: dict[str, Any]) -> Any:
 
 def _mark(draft: Workflow, amendment: Amendment) -> None:
     """Note what must not go on as if nothing had changed."""
+    judges = only_judges(draft, amendment)
     for id_ in amendment.invalidated_stages:
         stage = draft.stages[id_]
         if stage.status in ACTIVE and stage.attempts:
             stage.attempts[-1].outdated_by = amendment.id
-        stage.is_rejudged = only_judges(amendment)
+        stage.is_rejudged = judges
     for stage in _built_anew(draft, amendment):
         stage.regenerate = True
     for target in map(draft.stage, amendment.targets):
@@ -158,12 +172,15 @@ def _mark(draft: Workflow, amendment: Amendment) -> None:
             target.rerun_by = amendment.id
 
 
-def only_judges(amendment: Amendment) -> bool:
-    """Say whether the amendment changes how outputs are judged, and not what is computed."""
-    parameters = amendment.changes.get("parameters", {"verify": None})
-    judged = amendment.kind in ("criteria_change", "parameter_change")
-    fields = set(amendment.changes) <= {"success_criteria", "parameters", "name"}
-    return judged and bool(amendment.stage) and fields and set(parameters) == {"verify"}
+def only_judges(draft: Workflow, amendment: Amendment) -> bool:
+    """Say whether the amendment leaves all that is computed from: nothing but a verdict changes."""
+    if amendment.kind not in _CHANGES or amendment.stage not in draft.stages:
+        return False
+    # The numbers of tasks are columns of the table that others read.
+    aside = without_result(draft.stages[amendment.stage].parameters) - {"metrics"}
+    return (
+        set(amendment.changes) <= _AMONG and set(amendment.changes.get("parameters", {})) <= aside
+    )
 
 
 def _runs_again(draft: Workflow, amendment: Amendment, stage: Stage) -> bool:

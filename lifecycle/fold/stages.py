@@ -132,9 +132,11 @@ def failed(draft: Workflow, event: Event) -> None:
     stage.because = event.data.get("because")
     stage.rerun_by = event.data.get("superseded_by")
     stage.uncharged = stage.rerun_by is None
-    if stage.reused is not None and stage.source is not None:
+    judged = any(not check["passed"] for check in event.data.get("checks", []))
+    if stage.source is not None and (judged or stage.reused is not None):
+        stage.source.results = event.data.get("outputs") or stage.source.results
         stage.source.is_refuted = stage.rerun_by is None
-        stage.reused = None
+    stage.reused = None
     if stage.attempts and stage.attempts[-1].outcome in (None, "computed"):
         superseded = event.data.get("superseded_by") is not None
         stage.attempts[-1].exit_code = event.data.get("exit_code")

@@ -156,7 +156,7 @@ class StageFailed(StagePayload):
 
     ``category`` and ``because`` are a diagnosis: what kind of failure the evidence shows, and the
     line that shows it. None where nobody looked. ``stop``: its attempt is to be ended where
-    it runs; `AttemptStopped` says when it was.
+    it runs; `AttemptStopped` says when it was. ``outputs`` are those that were checked and failed.
     """
 
     type: ClassVar[str] = "stage.failed"
@@ -169,6 +169,7 @@ class StageFailed(StagePayload):
     category: Category | None = None
     because: str | None = None
     stop: bool = False
+    outputs: list[FileDigest] = []
 
 
 class StageRetried(StagePayload):

@@ -13,4 +13,5 @@ def checks_with_findings(data: dict[str, Any]) -> dict[str, Any]:
 
 def failure_with_category(data: dict[str, Any]) -> dict[str, Any]:
     """Give a failure the place of its diagnosis; at first nobody wrote one, or ended an attempt."""
-    return {"category": None, "because": None, "stop": False, **checks_with_findings(data)}
+    new: dict[str, Any] = {"category": None, "because": None, "stop": False, "outputs": []}
+    return {**new, **checks_with_findings(data)}

@@ -5,7 +5,7 @@ Nothing here is part of what is agreed to: the impact is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,7 @@ from lifecycle.rules.impact import Impact
 from lifecycle.state.dependencies import downstream
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
-from lifecycle.sweeps.definition import MAP
+from lifecycle.sweeps.definition import MAP, VERDICTS, verdict_of
 from lifecycle.sweeps.points import points
 
 #: Seconds of computing below which nobody looks for another way.
@@ -24,7 +24,7 @@ _CHEAP = 60.0
 
 @dataclass(frozen=True, slots=True)
 class TasksAhead:
-    """How many tasks of a stage go on to count, are computed, are kept aside as no more wanted.
+    """How many tasks of a stage go on to count, are computed, judged again, or kept aside.
 
     ``seconds`` is how long those that are computed may take, by what the others took.
     """
@@ -34,10 +34,12 @@ class TasksAhead:
     computed: int
     aside: int
     seconds: float | None
+    judged: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         counts = {"kept": self.kept, "computed": self.computed, "set_aside": self.aside}
+        counts |= {"judged": self.judged} if self.judged else {}
         return {**counts, "seconds": self.seconds}
 
 
@@ -53,6 +55,8 @@ class Foresight:
     results_kept: tuple[str, ...] = ()
     #: What becomes of the tasks of a stage whose points alone change.
     tasks: tuple[TasksAhead, ...] = ()
+    #: Stages whose kept results are judged anew; computed only where they do not hold.
+    judged: tuple[str, ...] = ()
     #: Other ways to the same end, each in a sentence.
     cheaper: tuple[str, ...] = ()
 
@@ -61,6 +65,7 @@ class Foresight:
         return {
             "blocked_for_good": list(self.blocked),
             "computed_again": dict(self.again),
+            "judged_again": list(self.judged),
             "results_kept": list(self.results_kept),
             "cheaper": list(self.cheaper),
             "tasks": {one.stage: one.to_dict() for one in self.tasks},
@@ -73,14 +78,14 @@ def foresee(state: Workflow, amendment: Amendment, impact: Impact) -> Foresight:
     apply(changed, amendment)
     blocked = _blocked(state, changed, amendment)
     stages = state.stages.values()
-    again = {*impact.invalidated, *impact.stopped} - blocked
+    again = {*impact.again} - blocked
     done = [stage.id for stage in stages if stage.status is Status.COMPLETED]
     kept = tuple(id_ for id_ in done if id_ not in impact.affected and id_ != amendment.stage)
     tasks = tuple(_tasks(state, changed, amendment))
-    again -= {one.stage for one in tasks}
     return Foresight(
         blocked=tuple(id_ for id_ in state.stages if id_ in blocked),
         again=tuple((stage.id, _took(stage)) for stage in stages if stage.id in again),
+        judged=impact.judged,
         results_kept=kept,
         tasks=tasks,
         cheaper=tuple(_cheaper(state, amendment, impact, blocked)),
@@ -89,15 +94,43 @@ def foresee(state: Workflow, amendment: Amendment, impact: Impact) -> Foresight:
 
 def _tasks(state: Workflow, changed: Workflow, amendment: Amendment) -> Iterator[TasksAhead]:
     """Yield what becomes of the tasks of a sweep; nothing where a file names its points."""
-    if not keeps_tasks(state, amendment) or amendment.stage is None:
+    if amendment.stage is None or not keeps_tasks(state, amendment, amendment.stage):
         return
     maps = [one.stage(amendment.stage).parameters[MAP] for one in (state, changed)]
     if any(not ("points" in one or "grid" in one or "zip" in one) for one in maps):
         return
-    before, after = ({point.key for point in points(one)} for one in maps)
-    new, took = len(after - before), _took(state.stage(amendment.stage))
-    seconds = None if took is None else took * new / len(before)
-    yield TasksAhead(amendment.stage, len(before & after), new, len(before - after), seconds)
+    before, after = (tuple(point.key for point in points(one)) for one in maps)
+    stage = state.stage(amendment.stage)
+    done = _done(stage, before)
+    counting = done & {*after}
+    verdicts = (verdict_of(one.stage(stage.id).parameters) for one in (state, changed))
+    anew = next(verdicts) != next(verdicts)
+    judged = (counting | (_refuted(stage) & {*after})) if anew else set()
+    new = len({*after} - counting - judged)
+    took = _took(stage)
+    yield TasksAhead(
+        stage=stage.id,
+        kept=len(counting - judged),
+        computed=new,
+        aside=len(done - counting),
+        seconds=None if took is None else took * new / len(before),
+        judged=len(judged),
+    )
+
+
+def _done(stage: Stage, keys: Sequence[str]) -> set[str]:
+    """Return the tasks that were done when they were last looked at."""
+    from lifecycle.sweeps.ranges import numbers_of  # only where a sweep is amended
+
+    seen = next((one.tasks for one in reversed(stage.attempts) if one.tasks), None)
+    return {keys[n] for n in numbers_of(seen["done"]) if n < len(keys)} if seen else set()
+
+
+def _refuted(stage: Stage) -> set[str]:
+    """Return the tasks of the newest attempt that were computed and did not pass."""
+    seen = (stage.attempts[-1].tasks if stage.attempts else None) or {}
+    failed = seen.get("failures", [])
+    return {one["key"] for one in failed if str(one.get("because")).startswith(VERDICTS)}
 
 
 def _blocked(state: Workflow, changed: Workflow, amendment: Amendment) -> set[str]:
@@ -134,11 +167,6 @@ def _cheaper(
         yield (
             "a further stage with the other value (--insert) would keep every result; a value that "
             "is only for what comes later belongs into that stage"
-        )
-    if amendment.kind == "criteria_change" and amendment.stage in impact.invalidated:
-        yield (
-            "whether the results that are there meet the new criteria is soon looked at: "
-            f"`wfctl stage verify {amendment.stage}`"
         )
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from lifecycle.fold.amendments import apply, keeps_tasks
+from lifecycle.fold.amendments import apply, keeps_tasks, only_judges
+from lifecycle.state.basis import is_judged_alone
 from lifecycle.state.dependencies import downstream
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
@@ -34,9 +35,13 @@ class Impact:
     #: Stage → the folder that its outputs are kept as before it runs again.
     kept: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    #: Stages whose kept results are judged anew; computed only where they do not hold.
+    judged: tuple[str, ...] = ()
+    #: Stages that are computed again once they may run; tasks of a sweep whose points change aside.
+    again: tuple[str, ...] = ()
 
     def binding(self) -> dict[str, Any]:
-        """Return what an approval is bound to: everything but the time, which runs on."""
+        """Return what an approval is bound to: all that becomes of stages at once."""
         return {
             "affected": list(self.affected),
             "invalidated": list(self.invalidated),
@@ -65,8 +70,10 @@ def impact_of(
     stopped = [stage for stage in reach.stages(state) if stage.status in ACTIVE]
     invalidated = [stage for stage in affected if _is_invalidated(reach, stage)]
     again = {stage.id for stage in (*invalidated, *stopped)}
+    begun = [s for s in reach.stages(state) if s.id in again or _is_tried(reach, s)]
+    judged = [s for s in begun if _is_judged(state, reach, amendment, s)]
     # Tasks whose points stay are not computed again.
-    wasted = again - ({amendment.stage} if keeps_tasks(state, amendment) else set())
+    wasted = [s for s in begun if s not in judged and not keeps_tasks(state, amendment, s.id)]
     return Impact(
         affected=_ids(affected),
         invalidated=_ids(invalidated),
@@ -74,11 +81,22 @@ def impact_of(
         kept=kept_as(
             [s for s in reach.stages(state) if _is_kept(amendment, s, again)], found or {}
         ),
-        seconds=_seconds(
-            [s for s in reach.stages(state) if s.id in wasted and s.status is not Status.FAILED],
-            now,
-        ),
+        seconds=_seconds([s for s in wasted if s.status is not Status.FAILED], now),
+        judged=_ids(judged),
+        again=_ids([s for s in wasted if s.id != reach.skipped]),
     )
+
+
+def _is_tried(reach: Reach, stage: Stage) -> bool:
+    """Whether an attempt failed that would be another now; somebody has it run again."""
+    failed = stage.status is Status.FAILED and stage.id in reach.affected
+    return failed and bool(stage.attempts)
+
+
+def _is_judged(state: Workflow, reach: Reach, amendment: Amendment, stage: Stage) -> bool:
+    """Whether results of the stage are there, and nothing changes but the verdict on them."""
+    after = reach.after
+    return only_judges(state, amendment) and is_judged_alone(after, after.stages[stage.id])
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,11 @@ import json
 from hashlib import sha256
 
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from lifecycle.sweeps.definition import is_sweep
+from lifecycle.sweeps.definition import is_sweep, without_result
 from lifecycle.words.software import wanted
 
-#: Parameters of a stage that change none of its results.
-_ASIDE = frozenset(
-    {"verify", "expected_seconds", "resource_overrides", "bring_back_limit", "carry", "environment"}
-)
+#: Parameters of which a part alone is computed from, which stands beside them.
+_IN_PART = frozenset({"resource_overrides", "environment"})
 #: Resources by which a command finds other software.
 _SOFTWARE = (
     "envs",
@@ -30,11 +28,12 @@ _SOFTWARE = (
 def basis_of(state: Workflow, stage: Stage) -> str:
     """Return the SHA-256 in hex of command, parameters, inputs, outputs and software of a stage."""
     profile, parameters = state.profile(stage), stage.parameters
+    aside = without_result(parameters) | _IN_PART
     resources: dict[str, object] = {}
     for given in (profile.get("resource_defaults"), parameters.get("resource_overrides")):
         resources |= given if isinstance(given, dict) else {}
     known = {
-        "parameters": {name: parameters[name] for name in parameters if name not in _ASIDE},
+        "parameters": {name: parameters[name] for name in parameters if name not in aside},
         "inputs": stage.inputs,
         "outputs": stage.declared_outputs,
         "environment": wanted(profile, parameters) or parameters.get("environment"),
@@ -54,3 +53,12 @@ def reusable(state: Workflow, stage: Stage) -> list[Attempt]:
     good = [one for one in stage.attempts if one.results and not one.is_refuted]
     basis = basis_of(state, stage) if good else ""
     return [one for one in reversed(good) if one.basis == basis and not one.taken_over]
+
+
+def is_judged_alone(state: Workflow, stage: Stage) -> bool:
+    """Whether there is something to judge anew where no more than the verdict on it has changed.
+
+    Tasks of a sweep are looked at each; of other stages kept outputs are, unless nobody may.
+    """
+    may = state.session_config.get("reuse", "offer") != "never"
+    return is_sweep(stage.parameters) or (may and bool(reusable(state, stage)))

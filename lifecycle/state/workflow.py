@@ -69,7 +69,7 @@ class Attempt:
     basis: str = ""
     #: Its outputs as they were verified, as `FileDigest` has them.
     results: list[dict[str, Any]] = field(default_factory=list)
-    #: Its outputs were reused, and failed then.
+    #: Its outputs were verified, and failed by the definition that there still is.
     is_refuted: bool = False
     #: Where the tasks of a sweep stood when they were last looked at, as `TasksObserved` has it.
     tasks: dict[str, Any] | None = None

@@ -14,12 +14,17 @@ from lifecycle.words.naming import stays_below
 MAP = "map"
 #: The folder in a stage's folder that holds a folder for each task that is done.
 DONE = "tasks"
+#: How the reason of a task begins that was computed and has not passed.
+NO_NUMBER = "metrics: "
+VERDICTS = ("task_verify: ", NO_NUMBER)
 #: The ways to name points, of which a map has one.
 WAYS = ("points", "grid", "zip", "file", "like")
-#: What steers tasks and changes no result: an amendment of these alone leaves tasks as they are.
+#: What is said of all tasks; but for the outputs, an amendment of these alone computes nothing.
 OF_SWEEP = ("task_outputs", "task_verify", "task_retries", "tolerate", "at_once", "metrics")
-#: Of them those by which a task that is done may be none.
-_JUDGING = frozenset({"task_outputs", "task_verify"})
+#: Parameters of any stage that change no result: how it is judged, waited for and brought back.
+_OF_ANY = frozenset({"verify", "expected_seconds", "bring_back_limit", "carry"})
+#: Parameters of a sweep by which each of its tasks is judged.
+_JUDGING = ("task_verify", "metrics")
 #: Tasks that run at once where nobody says how many.
 AT_ONCE = 8
 _OPTIONS = frozenset({*WAYS, "sha256", "order", "folders"})
@@ -68,10 +73,32 @@ def own_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in parameters.items() if k != MAP and k not in OF_SWEEP}
 
 
+def without_result(parameters: Mapping[str, Any]) -> frozenset[str]:
+    """Return the parameters by which no result of a stage changes; all others are computed from.
+
+    What an amendment is said to bring about and what it brings about both come from here.
+    """
+    if not is_sweep(parameters):
+        return _OF_ANY
+    return _OF_ANY | {"resource_overrides", *OF_SWEEP} - {"task_outputs"}
+
+
 def basis_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a task's result rests on, its point and the inputs aside."""
-    aside = {MAP, "verify", "expected_seconds", "resource_overrides", *OF_SWEEP} - _JUDGING
+    aside = {MAP} | without_result(parameters)
     return {name: value for name, value in parameters.items() if name not in aside}
+
+
+def basis_before(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `basis_of` returned while a task rested on its verify command as well."""
+    aside = {MAP, "verify", "expected_seconds", "resource_overrides", *OF_SWEEP}
+    aside -= {"task_outputs", "task_verify"}
+    return {name: value for name, value in parameters.items() if name not in aside}
+
+
+def verdict_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what each task of a sweep is judged by, once it was computed."""
+    return {name: parameters[name] for name in _JUDGING if parameters.get(name)}
 
 
 def table_of(stage: str) -> tuple[str, str]:

@@ -10,12 +10,12 @@ from typing import Any
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from projections.files.sessions import Acted
 
-KINDS = ("parameter", "measure", "output")
+KINDS = ("parameter", "script", "measure", "output")
 
 
 @dataclass(slots=True)
 class Side:
-    """One of what is compared: by kind, name → value. An output's value is its SHA-256."""
+    """One of what is compared: by kind, name → value. Of a file it is its SHA-256."""
 
     name: str
     values: dict[tuple[str, str], Any] = field(default_factory=dict)
@@ -64,6 +64,7 @@ def side_of_attempt(
         if event.type == "attempt.started" and event.data.get("attempt") == attempt:
             side = Side(name)
             _put(side, "parameter", state.stages[stage].parameters)
+            _put(side, "script", event.data.get("scripts", {}))
         if side is None:
             continue
         _put(side, "measure", _ended(state.stages[stage], attempt))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lifecycle.errors import NeedsConsent
-from lifecycle.state.workflow import Workflow
+from lifecycle.state.workflow import Attempt, Stage, Workflow
+from lifecycle.sweeps.definition import VERDICTS
 from reconciler.context import Jobs
-from service.consent.scripts import changed, scripts_of
+from service.consent.scripts import changed, judging, scripts_of
 
 
 class ScriptsChanged(NeedsConsent):
@@ -34,3 +35,42 @@ def check_pinned(jobs: Jobs, state: Workflow, where: str) -> None:
     others = sorted({*changed(jobs.root, pinned), *new})
     if others:
         raise ScriptsChanged(where, others)
+
+
+class VerdictChanged(NeedsConsent):
+    """What failed by one script would be judged by another one, which no person has agreed to."""
+
+    code = "verdict_changed"
+
+    def __init__(self, stage: str, attempt: str, paths: Sequence[str]) -> None:
+        super().__init__(
+            f"{stage}: {attempt} did not pass by {', '.join(paths)} as it was when that attempt "
+            "started, and it is another file now. Bring it back, or have a person agree to it: "
+            "`wfctl amend propose --set session_config.pin=scripts --reason …`.",
+            stage=stage,
+            attempt=attempt,
+            files=list(paths),
+        )
+
+
+def check_verdict(jobs: Jobs, state: Workflow, stage: Stage) -> None:
+    """Raise `VerdictChanged` where a script differs from that by which an attempt did not pass.
+
+    One that a person agreed to since is as good: an approval holds the digests of all scripts.
+    """
+    refuted = next((one for one in reversed(stage.attempts) if _did_not_pass(one)), None)
+    if refuted is None:
+        return
+    own = judging(stage)
+    then = {path: sha256 for path, sha256 in refuted.scripts.items() if path in own}
+    others = changed(jobs.root, then)
+    unasked = sorted(path for path, now in others.items() if state.scripts.get(path) != now)
+    if unasked:
+        raise VerdictChanged(stage.id, refuted.id, unasked)
+
+
+def _did_not_pass(attempt: Attempt) -> bool:
+    """Whether something that it computed was refused by its verdict."""
+    failed = (attempt.tasks or {}).get("failures", [])
+    by_task = any(str(one.get("because")).startswith(VERDICTS) for one in failed)
+    return attempt.is_refuted or by_task

@@ -26,9 +26,18 @@ from reconciler.attempt.paths import Attempt
 from reconciler.errors import UnusableSubmission
 from reconciler.submission.build import AWAITING
 from reconciler.submission.parameters import PREFIX
+from reconciler.sweep import removed
 from reconciler.sweep.place import Place, done_folder, place_of
 from reconciler.sweep.points import content_of, digest_of, points_of
-from reconciler.sweep.tasks import Task, definition_of, origin_of, tasks_of, to_compute
+from reconciler.sweep.tasks import (
+    JUDGE,
+    Task,
+    definition_of,
+    origin_of,
+    tasks_of,
+    to_compute,
+    verdict_digest,
+)
 from service.root.disk import write_whole
 from service.root.root import MARKER
 
@@ -50,14 +59,18 @@ def assigned(
 ) -> dict[str, Any]:
     """Write the tasks of an attempt into its folder; return the submission that runs them.
 
-    What an earlier attempt has done of the same definition and the same inputs is not given again.
+    What an earlier attempt has done of the same definition and the same inputs is not given again;
+    the folders of all other tasks are put aside, since the next stage may read each that is there.
     Raises as `points_of`, and UnusableSubmission.
     """
     task = _one_task(given)
     every = points_of(root, state, stage, anew=True)
     file = content_of(root, state, stage, anew=True)
     basis = _basis(root, stage, given, inputs)
-    todo = to_compute(_known(root, state, stage, basis), stage, recovers)
+    known = _known(root, state, stage, basis)
+    todo = to_compute(known, stage, recovers)
+    counting = {one.point.folder for one in known if one.state == "done" or one.to_judge}
+    removed.put_aside(root, stage, counting)
     place = place_of(attempt)
     _make(attempt, place)
     if file is not None:
@@ -68,17 +81,18 @@ def assigned(
     if what.verify is not None:
         _write(place, "verify.sh", f"{what.verify}\n")
     _write(place, "worker.sh", "".join(p.read_text(encoding="utf-8") for p in (AWAITING, _WORKER)))
-    _write(place, "list", "".join(_lines(every, {one.point.key for one in todo})))
+    _write(place, "list", "".join(_lines(root, every, {one.point.key: one for one in todo})))
     head = {
         "definition": definition_of(stage),
         "basis": basis,
+        "verdict": verdict_digest(stage),
         "points": digest_of(every),
         "keys": {p.folder: p.key for p in every if p.folder != p.key},
     }
     write_whole(place.head, json.dumps(head).encode() + b"\n")
     done_folder(root, stage.id).mkdir(exist_ok=True)
     workers = _workers(given, what, len(todo))
-    return _sending(given, attempt, place, workers, origin_of(definition_of(stage), basis))
+    return _sending(given, attempt, place, workers, origin_of(stage, basis))
 
 
 def drop(attempt: Attempt) -> None:
@@ -109,7 +123,9 @@ def _known(root: Path, state: Workflow, stage: Stage, basis: str) -> list[Task]:
     """Return the tasks as they stand for this basis, what they left as it was recorded."""
     found = tasks_of(root, state, stage, basis)
     return [
-        task if task.state != "done" or _is_whole(root, task) else Task(task.point)
+        Task(task.point)
+        if (task.state == "done" or task.to_judge) and not _is_whole(root, task)
+        else task
         for task in found
     ]
 
@@ -139,17 +155,18 @@ def _write(place: Place, name: str, text: str) -> None:
     (place.folder / name).write_text(text, encoding="utf-8")
 
 
-def _lines(every: Sequence[Point], keys: set[str]) -> list[str]:
+def _lines(root: Path, every: Sequence[Point], todo: Mapping[str, Task]) -> list[str]:
     return [
-        f"{number}\t{point.folder}\t{_assignments(point)}\n"
+        f"{number}\t{point.folder}\t{_assignments(root, point, todo[point.key])}\n"
         for number, point in enumerate(every)
-        if point.key in keys
+        if point.key in todo
     ]
 
 
-def _assignments(point: Point) -> str:
+def _assignments(root: Path, point: Point, task: Task) -> str:
     words = {f"{PREFIX}{name}": spelled(value) for name, value in point.values.items()}
     words |= {"WFCTL_TASK": point.key, "WFCTL_TASK_FOLDER": point.folder}
+    words |= {JUDGE: str(root / task.folder)} if task.to_judge else {}
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in words.items())
 
 

@@ -23,7 +23,7 @@ from reconciler.host import small_files as plain
 from reconciler.records.traces import read_json
 from reconciler.sweep import journal
 from reconciler.sweep.place import done_folder, place_of
-from reconciler.sweep.tasks import Task
+from reconciler.sweep.tasks import Task, judged_in
 from service.root.disk import write_whole
 from service.root.root import MARKER
 
@@ -64,9 +64,12 @@ def _told(attempt: Attempt) -> Iterator[dict[str, Any]]:
     place = place_of(attempt)
     runs = journal.of(attempt)
     keys = (read_json(place.head) or {}).get("keys", {})
-    for number, folder, _ in journal.listed(attempt):
+    tasks = list(journal.listed(attempt))
+    judged = judged_in(tasks)
+    for number, folder, _ in tasks:
         ran = runs.get(int(number))
         row: dict[str, Any] = {"key": keys.get(folder, folder), "folder": folder}
+        row |= {"judged": True} if number in judged else {}
         if ran is None:
             yield {**row, "state": "waiting"}
             continue

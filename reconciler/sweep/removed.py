@@ -1,11 +1,13 @@
-"""Keeping the folders of tasks whose points an amendment has taken out of the map."""
+"""Keeping the folders of tasks that count no longer: no point of the map, or another definition."""
 
 from __future__ import annotations
 
+from collections.abc import Container
 from pathlib import Path
 
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, table_of
+from reconciler.attempt.markers import set_aside
 from reconciler.files.kept_folders import LABEL, KeptFolderTaken
 from reconciler.sweep.place import done_folder
 from reconciler.sweep.points import points_of
@@ -32,6 +34,18 @@ def keep(root: Path, state: Workflow, stage: Stage) -> bool:
     for old, new in moves:
         old.rename(new)
     return kept.exists()
+
+
+def put_aside(root: Path, stage: Stage, done: Container[str]) -> None:
+    """Move each folder that is not ``done`` out of the way, as other outputs of earlier attempts.
+
+    It is kept in the earlier attempt's folder. May be called again after a crash.
+    """
+    folder = done_folder(root, stage.id)
+    previous = stage.attempt.name if stage.attempt else None
+    for found in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if found.name not in done:
+            set_aside(root, stage.id, f"{stage.id}/{DONE}/{found.name}", previous)
 
 
 def _label(stage: Stage, kept: Path) -> None:

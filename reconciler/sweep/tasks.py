@@ -7,7 +7,7 @@ the journals of its workers tell.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -16,7 +16,15 @@ from typing import Any
 from lifecycle.state.retry import RECOVERY_LIMIT
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import DONE, basis_of, sweep_of
+from lifecycle.sweeps.definition import (
+    DONE,
+    NO_NUMBER,
+    VERDICTS,
+    basis_before,
+    basis_of,
+    sweep_of,
+    verdict_of,
+)
 from lifecycle.sweeps.points import Point
 from reconciler.attempt import recorded as genuine
 from reconciler.attempt.paths import Attempt, of_recorded
@@ -27,6 +35,8 @@ from reconciler.sweep.marks import Mark
 from reconciler.sweep.place import done_folder, place_of
 from reconciler.sweep.points import points_of
 
+#: Names to a worker the folder of a task that is judged again, and not computed.
+JUDGE = "WFCTL_JUDGE"
 #: The words for where a task stands.
 STATES = ("done", "failed", "lost", "running", "waiting")
 
@@ -38,6 +48,7 @@ class Task:
     ``begun`` counts its runs over all attempts, ``failed`` and ``lost`` those of the newest attempt
     and of those in whose place it stands. Times are in microseconds since the epoch, ``folder`` is
     relative to the root. ``marked``: nothing but the mark in its folder tells that it is done.
+    ``to_judge``: what it computed there is whole by its definition, and another verdict counts now.
     """
 
     point: Point
@@ -54,6 +65,7 @@ class Task:
     outputs: tuple[Mapping[str, Any], ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
     marked: bool = False
+    to_judge: bool = False
 
     def is_spent(self, retries: int) -> bool:
         """Whether it is not done, and no attempt in place of a lost one tries it again."""
@@ -76,18 +88,24 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: str | None = None
             task = known.get(str(run.get("key")))
             if task is not None:
                 known[task.point.key] = _with(task, run, attempt)
-    tags = {attempt.tag: attempt.id for _, attempt in counting}
+        if verdict_by(attempt) not in (None, verdict_digest(stage)):
+            known = {key: _unjudged(task, attempt) for key, task in known.items()}
+    tags = {attempt.tag: attempt for _, attempt in counting}
     return _by_marks(root, stage, list(known.values()), tags, origin)
 
 
 def _by_marks(
-    root: Path, stage: Stage, tasks: list[Task], tags: Mapping[str, str], origin: str
+    root: Path, stage: Stage, tasks: list[Task], tags: Mapping[str, Attempt], origin: str
 ) -> list[Task]:
     """Return the tasks; one of whose end no attempt tells is done by the mark in its folder.
 
-    ``tags`` are the attempts that count, by tag the id, ``origin`` is that of the newest.
+    ``tags`` are the attempts that count, ``origin`` is that of the newest.
     """
-    untold = {task.point.folder for task in tasks if task.state in ("waiting", "running")}
+    untold = {
+        task.point.folder
+        for task in tasks
+        if task.state in ("waiting", "running") and not task.to_judge
+    }
     found = marks.in_place(root, stage.id, untold)
     outputs, place = sweep_of(stage.parameters).outputs, done_folder(root, stage.id)
     done = {name for name in found if all((place / name / path).exists() for path in outputs)}
@@ -99,23 +117,36 @@ def _by_marks(
     ]
 
 
-def _fits(mark: Mark, task: Task, tags: Mapping[str, str], origin: str) -> bool:
+def _fits(mark: Mark, task: Task, tags: Mapping[str, Attempt], origin: str) -> bool:
     """Whether a mark tells of the task; of one that runs, that of its own attempt alone."""
+    own = tags.get(mark.tag)
     if task.state == "running":
-        return tags.get(mark.tag) == task.attempt
-    return mark.tag in tags or (bool(origin) and mark.origin == origin)
+        return own is not None and own.id == task.attempt
+    return own is not None or (bool(origin) and mark.origin == origin)
 
 
-def _marked(task: Task, mark: Mark, stage: Stage, tags: Mapping[str, str]) -> Task:
-    return replace(
+def _marked(task: Task, mark: Mark, stage: Stage, tags: Mapping[str, Attempt]) -> Task:
+    own = tags.get(mark.tag)
+    done = replace(
         task,
         state="done",
-        attempt=tags.get(mark.tag),
+        attempt=None if own is None else own.id,
         exit_code=0,
         ended=mark.ended,
         folder=f"{stage.id}/{DONE}/{task.point.folder}",
         marked=True,
     )
+    if own is None or verdict_by(own) in (None, verdict_digest(stage)):
+        return done
+    return _unjudged(done, own)
+
+
+def _unjudged(task: Task, attempt: Attempt) -> Task:
+    """Return a task as it stands where the verdict on its run in an attempt counts no longer."""
+    failed = task.state == "failed" and task.why.startswith(VERDICTS)
+    if task.attempt != attempt.id or not (failed or task.state == "done"):
+        return task
+    return replace(task, state="waiting", to_judge=True, failed=0)
 
 
 def _counting(
@@ -127,29 +158,28 @@ def _counting(
     """
     if stage.keep_as is not None and not stage.keeps_tasks:
         return [], ""
-    definition = definition_of(stage)
-    wanted = origin_of(definition, basis) if basis is not None else ""
+    definitions = (definition_of(stage), _definition_before(stage))
     found = []
     for recorded in reversed(stage.attempts):
         attempt = of_recorded(root, state.id, stage.id, recorded)
-        own = _origin(attempt)
-        wanted = wanted or (own if own.startswith(origin_of(definition, "")) else "")
-        if not own or own != wanted:
+        definition, rests_on = (*_origin(attempt).split(":"), "")[:2]
+        if definition not in definitions or rests_on != (basis or rests_on):
             break
+        basis = rests_on
         found.append((recorded, attempt))
-    return found[::-1], wanted
+    return found[::-1], "" if basis is None else origin_of(stage, basis)
 
 
-def origin_of(definition: str, basis: str) -> str:
-    """Return what tasks are of: the digests of their definition and of what they rest on."""
-    return f"{definition}:{basis}"
+def origin_of(stage: Stage, basis: str) -> str:
+    """Return what tasks are of: the digests of definition, what they rest on, and verdict."""
+    return f"{definition_of(stage)}:{basis}:{verdict_digest(stage)}"
 
 
 def _origin(attempt: Attempt) -> str:
     """Return what the tasks of an attempt are of, by its head, else by what it submitted."""
     head = traces.texts(traces.read_json(place_of(attempt).head))
     if "definition" in head and "basis" in head:
-        return origin_of(head["definition"], head["basis"])
+        return f"{head['definition']}:{head['basis']}"
     match genuine.submission_of(attempt):
         case {"resources": {"envs": {"WFCTL_TASKS_ORIGIN": str(found)}}}:
             return found
@@ -163,8 +193,26 @@ def counts_of(found: Sequence[Task]) -> dict[str, int]:
 
 def definition_of(stage: Stage) -> str:
     """Return the digest of what the definition says of every task, its point aside."""
-    text = json.dumps(basis_of(stage.parameters), sort_keys=True)
-    return sha256(text.encode()).hexdigest()
+    return _digest(basis_of(stage.parameters))
+
+
+def _definition_before(stage: Stage) -> str:
+    """Return it as heads of attempts have it that say nothing of a verdict."""
+    return _digest(basis_before(stage.parameters))
+
+
+def verdict_digest(stage: Stage) -> str:
+    """Return the digest of what each task is judged by."""
+    return _digest(verdict_of(stage.parameters))
+
+
+def verdict_by(attempt: Attempt) -> str | None:
+    """Return the digest of what the tasks of an attempt were judged by; None of an older one."""
+    return traces.texts(traces.read_json(place_of(attempt).head)).get("verdict")
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def runs_of(attempt: Attempt, recorded: Recorded) -> Iterable[Mapping[str, Any]]:
@@ -185,8 +233,10 @@ def runs_of(attempt: Attempt, recorded: Recorded) -> Iterable[Mapping[str, Any]]
 def live_runs(attempt: Attempt) -> Iterator[dict[str, Any]]:
     """Yield what the journals say of each task that was begun."""
     place = place_of(attempt)
-    listed = {number: folder for number, folder, _ in journal.listed(attempt)}
+    tasks = list(journal.listed(attempt))
+    listed = {number: folder for number, folder, _ in tasks}
     keys = (traces.read_json(place.head) or {}).get("keys", {})
+    judged = judged_in(tasks)
     for number, ran in journal.of(attempt).items():
         folder = listed.get(str(number))
         if folder is not None:
@@ -198,17 +248,26 @@ def live_runs(attempt: Attempt) -> Iterator[dict[str, Any]]:
                 "started": ran.started,
                 "ended": ran.ended,
                 "why": ran.why,
+                "judged": str(number) in judged,
             }
+
+
+def judged_in(tasks: Iterable[tuple[str, str, str]]) -> Container[str]:
+    """Return the numbers of the tasks in an attempt's list that are judged and not computed."""
+    return {number for number, _, assignments in tasks if f" {JUDGE}=" in assignments}
 
 
 def _with(task: Task, run: Mapping[str, Any], attempt: Attempt) -> Task:
     """Return the task after one more run."""
     state = str(run["state"])
     begun = run.get("started") is not None
-    if not begun and task.state != "waiting":
+    if not begun and (task.state != "waiting" or task.to_judge):
         return task
+    if task.to_judge and run.get("judged"):
+        return _judged(task, run, attempt, state)
     return replace(
         task,
+        to_judge=False,
         state=state,
         begun=task.begun + begun,
         failed=task.failed + (state == "failed"),
@@ -218,10 +277,36 @@ def _with(task: Task, run: Mapping[str, Any], attempt: Attempt) -> Task:
         started=run.get("started"),
         ended=run.get("ended"),
         why=run.get("why") or "",
-        folder=folder_of(attempt, state, str(run["folder"])),
+        folder=folder_of(attempt, _lies_as(run), str(run["folder"])),
         outputs=tuple(run.get("outputs") or ()),
         metrics=run.get("metrics") or {},
     )
+
+
+def _judged(task: Task, run: Mapping[str, Any], attempt: Attempt, state: str) -> Task:
+    """Return the task after a new verdict; it was computed when, and as often as, it was before."""
+    if state == "lost":
+        return task
+    return replace(
+        task,
+        state=state,
+        to_judge=state == "running",
+        failed=task.failed + (state == "failed"),
+        attempt=attempt.id,
+        exit_code=run.get("exit_code"),
+        why=run.get("why") or "",
+        folder=task.folder
+        if state == "running"
+        else folder_of(attempt, _lies_as(run), str(run["folder"])),
+        outputs=tuple(run.get("outputs") or ()),
+        metrics=run.get("metrics") or {},
+    )
+
+
+def _lies_as(run: Mapping[str, Any]) -> str:
+    """Return the state by which the folder of a task lies where it does."""
+    by_number = str(run.get("why") or "").startswith(NO_NUMBER)
+    return "done" if by_number else str(run["state"])
 
 
 def folder_of(attempt: Attempt, state: str, folder: str) -> str:

@@ -5,6 +5,7 @@
 # the folders of tasks that are done go. $2: where its job keeps its records. With a number, a folder
 # and assignments behind them it ends that task alone, whose command outlived its shells.
 set -uC
+unset WFCTL_JUDGE
 journal=$WFCTL_TASKS/journal.$1
 
 # A fork for each would take longer than many a task.
@@ -18,25 +19,27 @@ place() { # folder, where to; what lies there is kept, and a folder that somebod
 
 # Its own shell, which outlives the worker: a task that was computed to its end is written down.
 task() ( # number, folder, assignments, where its job keeps its records
+    eval "export $3"
     mkdir -p "tasks/$2" && cd "tasks/$2" || exit
     set +C
-    (
-        eval "export $3"
-        export WFCTL_RUN=$WFCTL_TASKS/claims/$1
-        exec bash "$WFCTL_TASKS/command.sh"
-    ) > log 2> err < /dev/null
-    code=$?
-    mapfile -t files < "$WFCTL_TASKS/outputs"
-    for file in "${files[@]}"; do
-        [ "$code" != 0 ] || [ -s "$file" ] ||
-            wfctl_await "$WFCTL_TASKS/claims/$1" "$4.awaited.$1" "${files[@]}"
-    done
-    ended "$1" "$2" "$3" "$code"
+    if [ "${WFCTL_JUDGE:-}" ]; then # it was computed, and the verdict on it is another now
+        cp -aT --reflink=auto "$WFCTL_JUDGE" .
+        code=$?
+    else
+        WFCTL_RUN=$WFCTL_TASKS/claims/$1 bash "$WFCTL_TASKS/command.sh" > log 2> err < /dev/null
+        code=$?
+        mapfile -t files < "$WFCTL_TASKS/outputs"
+        for file in "${files[@]}"; do
+            [ "$code" != 0 ] || [ -s "$file" ] ||
+                wfctl_await "$WFCTL_TASKS/claims/$1" "$4.awaited.$1" "${files[@]}"
+        done
+    fi
+    ended "$1" "$2" "$code"
 )
 
 # In the folder of a task whose command is over.
-ended() { # number, folder, assignments, exit code
-    local code=$4 state=done why= file
+ended() { # number, folder, exit code
+    local code=$3 state=done why= file
     if [ "$code" = 137 ] || [ "$code" = 143 ]; then
         state=lost why="ended by signal $((code - 128))"
     elif [ "$code" != 0 ]; then
@@ -47,16 +50,17 @@ ended() { # number, folder, assignments, exit code
             { state=failed why="no $file, or an empty one"; }
     done < "$WFCTL_TASKS/outputs"
     if [ "$state" = done ] && [ -e "$WFCTL_TASKS/verify.sh" ]; then
-        (
-            eval "export $3"
-            exec bash "$WFCTL_TASKS/verify.sh"
-        ) >> log 2>> err < /dev/null || { state=failed why="task_verify: exit $?"; }
+        bash "$WFCTL_TASKS/verify.sh" >> log 2>> err < /dev/null ||
+            { state=failed why="task_verify: exit $?"; }
     fi
     # Put in place with its folder: it is believed by this, whatever becomes of journal and attempt.
     [ "$state" != done ] ||
         printf '%s\t%s\t%s\t%s\n' \
             "$WFCTL_ATTEMPT" "$1" "$EPOCHREALTIME" "$WFCTL_TASKS_ORIGIN" >| .wfctl-done
     cd ../.. || exit
+    # What did not pass is no result any more.
+    [ ! "${WFCTL_JUDGE:-}" ] || [ "$state" = done ] || [ ! -e "$WFCTL_TASKS_TO/$2" ] ||
+        mv -T --backup=numbered "$WFCTL_TASKS_TO/$2" "$WFCTL_TASKS/aside/$2"
     case $state in
     done) place "tasks/$2" "$WFCTL_TASKS_TO/$2" ;;
     *) place "tasks/$2" "$WFCTL_TASKS/$state/$2" ;;
@@ -65,7 +69,8 @@ ended() { # number, folder, assignments, exit code
 }
 
 if [ "$#" -gt 2 ]; then
-    cd "tasks/$4" && ended "$3" "$4" "$5" 0
+    eval "export $5"
+    cd "tasks/$4" && ended "$3" "$4" 0
     exit
 fi
 printf 'j\t%s\n' "${2##*/job-}" >> "$journal"

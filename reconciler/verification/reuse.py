@@ -17,7 +17,7 @@ from typing import Any
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
-from lifecycle.state.basis import reusable
+from lifecycle.state.basis import is_judged_alone, reusable
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from reconciler.attempt.contract import ATTEMPTS, KEPT
 from reconciler.attempt.forwarded_files import forwarded
@@ -195,7 +195,7 @@ def taken(jobs: Jobs, state: Workflow, stage: Stage) -> bool:
     outputs that do not hold by them are moved aside again, and the stage is to be computed.
     """
     policy = state.session_config.get("reuse", "offer")
-    if policy == "never" or not reusable(state, stage):
+    if not is_judged_alone(state, stage) or not reusable(state, stage):
         return False
     kept = kept_outputs(jobs, state, stage)
     if isinstance(kept, NothingToReuse):

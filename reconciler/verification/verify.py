@@ -15,7 +15,7 @@ from reconciler.attempt.paths import Attempt, of_recorded
 from reconciler.context import Jobs
 from reconciler.control.claims import Claims, bound
 from reconciler.files.freshness import deviations, stale
-from reconciler.files.pinned import check_pinned
+from reconciler.files.pinned import check_pinned, check_verdict
 from reconciler.records import launch_record
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 from reconciler.submission.parameters import environment
@@ -70,6 +70,7 @@ def verify(jobs: Jobs, stage: Stage) -> Verification:
     checks = [check for checks, _ in found for check in checks]
     checks += _logs(jobs, stage)
     command = stage.parameters.get("verify")
+    check_verdict(jobs, jobs.service.state(), stage)
     if command:
         check_pinned(jobs, jobs.service.state(), stage.id)
     if command and all(check.passed for check in checks):
@@ -199,7 +200,8 @@ def _failed(stage: Stage, found: Verification) -> p.StageFailed:
     error = f"verification failed: {found.problems}"
     checks = list(found.checks)
     category, because = of_checks(checks)
-    failure = p.StageFailed(stage=stage.id, error=error, checks=checks)
+    whole = list(found.outputs) if len(found.outputs) == len(stage.outputs) else []
+    failure = p.StageFailed(stage=stage.id, error=error, checks=checks, outputs=whole)
     return failure.model_copy(update={"category": category, "because": because})
 
 

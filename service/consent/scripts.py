@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from lifecycle.fold.amendments import apply
 from lifecycle.state.workflow import Amendment, Stage, Workflow
+from lifecycle.sweeps.definition import DONE, is_sweep
 
 #: What a session runs before it touches a stage.
 INIT = "init.sh"
@@ -68,8 +69,17 @@ def changed(root: Path, recorded: dict[str, str]) -> dict[str, str | None]:
     return {path: digest for path, digest in now.items() if digest != recorded[path]}
 
 
+def judging(stage: Stage) -> set[str]:
+    """Return the paths that the verify commands of a stage name: what its results are judged by."""
+    own = _paths(stage.parameters.get("verify"), "")
+    if not is_sweep(stage.parameters):
+        return {*own}
+    # A task is judged in a copy of its folder.
+    return {*own, *_paths(stage.parameters.get("task_verify"), f"{stage.id}/{DONE}/any")}
+
+
 def _named(state: Workflow, stage: Stage) -> Iterator[str]:
-    yield from _paths(stage.parameters.get("verify"), "")
+    yield from judging(stage)
     yield from _paths(stage.parameters.get("command"), stage.id)
     yield from (path for path in _texts(stage.inputs) if _is_script(path))
     for path in _texts(stage.parameters.get("forward_files")):

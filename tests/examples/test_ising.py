@@ -94,7 +94,7 @@ def test_the_small_plan_completes_and_an_amendment_computes_what_is_new(tmp_path
     assert "![stage-2/binder.svg]" in place.call("report", "-").out
     more = ("--stage", "stage-1", "--set", "parameters.map.grid.seed.to=6", "--reason", "sharper")
     shown = place.call("amend", "propose", *more).out
-    assert "48 stay as they are, 24 are new and computed (some" in shown
+    assert "48 stay as they are, 24 are computed (some" in shown
     assert re.search(r"throws away \d s of computing", shown)
     place.done("amend", "approve", "amend-1")
     assert wfctl("--root", str(place.path), "run", cwd=place.path).code == 0

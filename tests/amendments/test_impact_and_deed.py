@@ -1,0 +1,178 @@
+"""What is said to be computed again is what computes again, for every kind of amendment and status.
+
+Runs are counted by a file outside of the root, to which each command appends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.support import Place
+from tests.crash.support import until
+from tests.sweeps.support import begun
+
+KINDS = ("stage", "sweep")
+REFUTED = "failed by its verdict"
+STATUSES = ("completed", REFUTED, "failed by its command", "running", "pending")
+#: What is changed → the words of the proposal, and whether anything is computed from it.
+COMPUTES, JUDGES, NEITHER = "computes", "judges", "neither"
+CHANGES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "a parameter": (COMPUTES, ("--set", "parameters.flavour=2")),
+    "verify": (JUDGES, ("--set", "parameters.verify=test -d stage-1")),
+    "criteria": (JUDGES, ("--type", "criteria_change", "--set", "success_criteria=It is good")),
+    "time": (NEITHER, ("--set", "parameters.expected_seconds=2")),
+    "name": (NEITHER, ("--set", "name=Other")),
+    "rerun": (COMPUTES, ("--type", "stage_rerun")),
+    "skip": (NEITHER, ("--type", "stage_skip", "--rewire")),
+}
+OF_SWEEPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "task_verify": (JUDGES, ("--set", "parameters.task_verify=test -s e.json")),
+    "tolerate": (JUDGES, ("--set", "parameters.tolerate=0.1")),
+    "metrics": (COMPUTES, ("--set", 'parameters.metrics={"e": "e.json#/e"}')),
+    "at_once": (NEITHER, ("--set", "parameters.at_once=2")),
+    "points": (COMPUTES, ("--set", 'parameters.map={"points": [{"T": 2}, {"T": 3}]}')),
+}
+#: Those that are looked at in every status of a stage of one job.
+BOTH = ("a parameter", "verify", "criteria", "rerun")
+CASES = [
+    *(("stage", what, before) for what in BOTH for before in STATUSES),
+    *(("stage", what, "completed") for what in CHANGES if what not in BOTH),
+    *(("sweep", what, before) for what in OF_SWEEPS for before in STATUSES[:-1]),
+    *(("sweep", what, "completed") for what in CHANGES),
+]
+
+
+def _stage(folder: Path, kind: str) -> dict[str, Any]:
+    """Return a stage that ends, once it is run, as the status has it."""
+    bad = f"[ ! -e {folder}/bad ]"
+    good = f"[ ! -e {folder}/refuted ]"
+    name = "${WFCTL_TASK:-stage-1}"
+    # The run that takes it away goes on for as long as it may.
+    hold = f"! mv {folder}/hold-{name} {folder}/held-{name} 2> /dev/null || sleep 600"
+    said = "echo '{\"e\": 1}' > e.json"
+    command = f"echo {name} >> {folder}/trace; {hold}; {bad} && {said}"
+    judged = "task_verify" if kind == "sweep" else "verify"
+    parameters: dict[str, Any] = {"command": command, "flavour": 1, judged: good}
+    outputs = ["stage-1/e.json"]
+    if kind == "sweep":
+        parameters |= {"map": {"points": [{"T": 1}, {"T": 2}]}, "task_outputs": ["e.json"]}
+        outputs = ["stage-1/tasks.csv"]
+    return {"id": "stage-1", "name": "One", "outputs": outputs, "parameters": parameters}
+
+
+def _second(folder: Path, first: dict[str, Any]) -> dict[str, Any]:
+    made = first["outputs"][0]
+    command = f"echo stage-2 >> {folder}/trace; cat ../{made} | wc -c > out.txt"
+    return {
+        "id": "stage-2",
+        "name": "Two",
+        "depends_on": ["stage-1"],
+        "inputs": [made],
+        "outputs": ["stage-2/out.txt"],
+        "parameters": {"command": command},
+    }
+
+
+def _ran(folder: Path) -> Counter[str]:
+    trace = folder / "trace"
+    return Counter(trace.read_text().split() if trace.exists() else [])
+
+
+def _completed(place: Place, folder: Path) -> None:
+    place.done("run")
+
+
+def _refuted(place: Place, folder: Path) -> None:
+    (folder / "refuted").touch()
+    assert place.json("run").code == 6
+    (folder / "refuted").unlink()
+
+
+def _crashed(place: Place, folder: Path) -> None:
+    (folder / "bad").touch()
+    assert place.json("run").code == 6
+    (folder / "bad").unlink()
+
+
+def _running(place: Place, folder: Path) -> None:
+    for name in ("stage-1", "T=1", "T=2"):
+        (folder / f"hold-{name}").touch()
+    place.done("dispatch", "stage-1")
+    each = 2 if "map" in place.done("show", "stage-1")["parameters"] else 1
+    until(lambda: _ran(folder).total() == each)
+
+
+def _pending(place: Place, folder: Path) -> None:
+    pass
+
+
+BEFORE: dict[str, Callable[[Place, Path], None]] = dict(
+    zip(STATUSES, (_completed, _refuted, _crashed, _running, _pending), strict=True)
+)
+
+
+def _finished(place: Place) -> None:
+    """Let the workflow go on to its end, with the retry that a failed stage waits for."""
+    if place.done("status")["stages"][0]["status"] == "failed":
+        place.done("stage", "retry", "stage-1", "--fix", "The disk was freed.")
+    answer = place.json("run")
+    left = [stage["status"] for stage in place.done("status")["stages"]]
+    # Prose waits for a judge, with everything computed.
+    assert answer.code == 0 or "post_processing" in left, answer
+
+
+def _foretold(impact: dict[str, Any]) -> tuple[set[str], int]:
+    """Return the stages that are said to be computed again, and how many tasks of a sweep."""
+    tasks = sum(one["computed"] for one in impact["tasks"].values())
+    return {*impact["computed_again"], *(["stage-1"] if tasks else [])}, tasks
+
+
+def _stages(ran: Counter[str]) -> set[str]:
+    return {"stage-1" if name.startswith("T=") else name for name in ran}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "what", "before"), CASES)
+def test_that_is_computed_again_which_was_said_to_be(
+    tmp_path: Path, kind: str, what: str, before: str
+) -> None:
+    """Nothing else is, and a change of the verdict alone computes nothing that is there."""
+    effect, words = (CHANGES | OF_SWEEPS)[what]
+    first = _stage(tmp_path, kind)
+    place = begun(tmp_path, first, _second(tmp_path, first))
+    BEFORE[before](place, tmp_path)
+    made = place.json("amend", "propose", "--stage", "stage-1", "--reason", "Better.", *words)
+    if what == "rerun" and before == "pending":
+        assert made.error["code"] == "invalid_amendment"
+        return
+    assert made.code == 0, made
+    shown = place.done("amend", "show", "amend-1")
+    then = _ran(tmp_path)
+    place.done("amend", "approve", "amend-1")
+    _finished(place)
+    again = _ran(tmp_path) - then
+    said, tasks = _foretold(shown["impact"])
+    # A stage that failed is retried here, whether or not it was changed.
+    if effect != NEITHER or not before.startswith("failed"):
+        assert _stages(again) & _stages(then) == said & _stages(then)
+        assert not tasks or before == "pending" or _tasks(again) == tasks
+    if effect == JUDGES and (
+        before == "completed" or (before == REFUTED and _is_its_own(kind, what))
+    ):
+        assert not _stages(again) & _stages(then), (
+            "results that are there are judged, and not computed"
+        )
+
+
+def _tasks(ran: Counter[str]) -> int:
+    return sum(number for name, number in ran.items() if name.startswith("T="))
+
+
+def _is_its_own(kind: str, what: str) -> bool:
+    """Whether what failed is judged by what is changed."""
+    return what in (("verify", "criteria") if kind == "stage" else ("task_verify",))

@@ -1,0 +1,59 @@
+"""A sweep whose definition changes: its tasks are as the definition has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import Place
+from tests.sweeps.support import amended, begun, sweep
+
+GRID = {"grid": {"T": [1, 2, 3], "L": [8, 16]}}
+FEWER = {"grid": {"T": [2, 3], "L": [8, 16]}}
+#: Fails at two points of the six until a file is there.
+FAILS = '{{ [ "$WFCTL_PARAM_T" != 3 ] || [ -e {well} ] || exit 3; }}'
+
+
+def _ended(place: Place, folder: Path, before: str) -> None:
+    """Bring the sweep to the status that the amendment finds."""
+    if before == "completed":
+        (folder / "well").touch()
+    assert place.json("run").code == (0 if before == "completed" else 6)
+    (folder / "well").touch()
+    if before == "retried":
+        place.done("stage", "retry", "stage-1", "--fix", "It was filled up.")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("also", ["points alone", "all is changed"])
+@pytest.mark.parametrize("before", ["completed", "failed", "retried"])
+def test_folders_of_points_that_are_no_more_are_put_aside(
+    tmp_path: Path, before: str, also: str
+) -> None:
+    """The next stage, which counts folders, sees those of the definition alone."""
+    made = sweep(tmp_path / "trace", GRID, FAILS.format(well=tmp_path / "well"))
+    place = begun(tmp_path, made)
+    _ended(place, tmp_path, before)
+    more = {"flavour": "new"} if also == "all is changed" else {}
+    amended(place, map=FEWER, **more)
+    if before == "failed":
+        place.done("stage", "retry", "stage-1", "--fix", "It was filled up.")
+    place.done("run")
+    names = sorted(path.name for path in (place.path / "stage-1/tasks").iterdir())
+    assert names == ["L=16,T=2", "L=16,T=3", "L=8,T=2", "L=8,T=3"]
+    kept = [path for path in place.path.rglob("L=8,T=1") if (path / "e.json").is_file()]
+    assert len(kept) == 1, "what was computed is kept"
+
+
+@pytest.mark.slow
+def test_a_task_that_fails_for_new_inputs_leaves_no_result_of_old_ones(tmp_path: Path) -> None:
+    """Its earlier folder is put aside, whatever became of the new run."""
+    command = '[ "$(cat ../../../in.txt)" != "$WFCTL_PARAM_T" ]'
+    made = sweep(tmp_path / "trace", {"grid": {"T": [1, 2, 3]}}, command)
+    place = begun(tmp_path, {**made, "inputs": ["in.txt"]})
+    for bad, left in ((3, ["T=1", "T=2"]), (1, ["T=2", "T=3"])):
+        (place.path / "in.txt").write_text(f"{bad}\n")
+        assert place.json("run").code == 6
+        assert sorted(path.name for path in (place.path / "stage-1/tasks").iterdir()) == left
+        place.done("stage", "retry", "stage-1", "--fix", "The input was put right.")

@@ -1,0 +1,70 @@
+"""A verify script that is loosened between a failure and a pass: a person decides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.support import Place
+from tests.sweeps.support import begun
+
+#: Fails in the first script, passes in the second.
+STRICT, LOOSE = "exit 1\n", "exit 0\n"
+
+
+def _stage(kind: str) -> dict[str, Any]:
+    common = {"command": "echo 0.963 > r2.txt"}
+    if kind == "stage":
+        parameters: dict[str, Any] = {**common, "verify": "bash stage-1/check.sh"}
+        return {"id": "stage-1", "name": "Fit", "outputs": ["stage-1/r2.txt"],
+                "parameters": parameters}  # fmt: skip
+    own = {"map": {"points": [{"T": 1}]}, "task_outputs": ["r2.txt"], "forward_files": ["check.sh"]}
+    parameters = {**common, **own, "task_verify": "bash ../../check.sh"}
+    return {"id": "stage-1", "name": "Fit", "outputs": ["stage-1/tasks.csv"],
+            "parameters": parameters}  # fmt: skip
+
+
+def _failed(folder: Path, kind: str) -> Place:
+    """Return a workflow whose stage was refused by its script, which passes all since then."""
+    place = begun(folder, _stage(kind))
+    script = place.path / "stage-1/check.sh"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(STRICT)
+    assert place.json("run").code == 6
+    script.write_text(LOOSE)
+    place.done("stage", "retry", "stage-1", "--fix", "The fit was given more points.")
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["stage", "sweep"])
+def test_a_pass_by_another_script_than_the_one_that_refused_waits_for_a_person(
+    tmp_path: Path, kind: str
+) -> None:
+    """Evidence in words does not help; an approval that holds the new digest does."""
+    place = _failed(tmp_path, kind)
+    place.json("run")
+    assert place.done("status")["stages"][0]["status"] == "post_processing"
+    for words in (["complete", "stage-1", "--evidence", "good"], ["verify", "stage-1"]):
+        refused = place.json("stage", *words)
+        assert refused.error["code"] == "verdict_changed", refused
+        assert "stage-1/check.sh" in refused.error["message"]
+    place.done(
+        "amend", "propose", "--set", "session_config.pin=scripts", "--reason", "It was too strict."
+    )
+    place.done("amend", "approve", "amend-1")
+    place.done("run")
+    assert place.done("status")["stages"][0]["status"] == "completed"
+
+
+@pytest.mark.slow
+def test_attempts_under_two_scripts_differ_in_a_comparison(tmp_path: Path) -> None:
+    """By the digest of the script, though the command that names it is one and the same."""
+    place = _failed(tmp_path, "stage")
+    place.json("run")
+    said = place.done("compare", "stage-1/att-0001", "stage-1/att-0002")
+    print(said)
+    found = {row["name"]: row for row in said["rows"] if row["kind"] == "script"}
+    assert not found["stage-1/check.sh"]["same"]
