@@ -37,7 +37,8 @@ SUBMITTED, EXIT_RECORD, MONITOR_RECORD, BARRIER = (
     "stopped",
 )
 LAUNCH_RECORD, MACHINE_RECORD, PLACE_RECORD = "launch.json", "machine.json", "place.json"
-#: The environment of its jobs, for its owner alone: NAME=VALUE, each ended by a NUL.
+#: The environment of its jobs, for its owner alone: NAME=VALUE, each ended by
+#: a NUL; of what is named as a secret the NAME alone.
 ENVIRONMENT_RECORD = "environment"
 LOG, MONITOR_LOG, LAST_WORDS = "dpdisp.log", "monitor.log", "last-words.json"
 #: Where outputs of earlier attempts are kept, and what the jobs left beside their outputs.

@@ -3,7 +3,8 @@
 A tmux server gives a new session its own environment, perhaps of weeks ago, and whoever starts a
 monitor again has another one than who started the attempt. So an attempt's environment is kept in
 its folder, for its owner alone, since it may hold secrets; its wrapper takes it from there before
-anything else, and so do the checks of its results.
+anything else, and so do the checks of its results. What is named as a secret is never written: its
+name alone is kept, and its value is that of whoever starts the monitor.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ _OF_THE_LOGIN = re.compile(
     r"SSH_.*|XDG_SESSION_.*|XDG_RUNTIME_DIR|DBUS_SESSION_BUS_ADDRESS|KRB5CCNAME|DISPLAY|XAUTHORITY"
     r"|TERM|TERM_PROGRAM.*|WINDOWID|COLUMNS|LINES|TMUX_TMPDIR|WFCTL_PATIENCE"
 )
+_SECRET = re.compile(
+    r"(.*_)?(PASS|PASSWORD|PASSWD|PASSPHRASE|SECRETS?|TOKENS?|CREDENTIALS?|(API|ACCESS|PRIVATE)?_?KEY)(_.*)?",
+    re.IGNORECASE,
+)
 #: What holds no secret and decides how a program runs.
 _READABLE = re.compile(
     r"PATH|LD_LIBRARY_PATH|LD_PRELOAD|PYTHON[A-Z0-9]+|VIRTUAL_ENV|CONDA_PREFIX|CONDA_DEFAULT_ENV"
@@ -34,7 +39,9 @@ _READABLE = re.compile(
 #: For the wrapper: become the command that follows, in the environment that the file holds.
 TAKE_UP = (
     "import os, sys; held = open(sys.argv[1], 'rb').read().split(b'\\0')[:-1]; "
-    "os.execve(sys.argv[2], sys.argv[2:], dict(one.split(b'=', 1) for one in held))"
+    "own = {one: os.environb[one] for one in held if one in os.environb}; "
+    "kept = dict(one.split(b'=', 1) for one in held if b'=' in one); "
+    "os.execve(sys.argv[2], sys.argv[2:], own | kept)"
 )
 
 
@@ -47,26 +54,27 @@ def of(attempt: Attempt | None, environ: Mapping[str, str]) -> dict[str, str]:
     kept = None if attempt is None else _kept(attempt)
     if kept is None:
         return own
-    login = {name: value for name, value in own.items() if _OF_THE_LOGIN.fullmatch(name)}
-    return {**_lasting(kept), **login}
+    now = {name: value for name, value in own.items() if not _is_lasting(name)}
+    return {**{name: value for name, value in kept.items() if _is_lasting(name)}, **now}
 
 
 def keep(attempt: Attempt, environ: Mapping[str, str]) -> None:
     """Put the attempt's environment where its wrapper takes it up."""
-    held = "".join(f"{name}={value}\0" for name, value in of(attempt, environ).items())
+    held = "".join(map(_entry, of(attempt, environ).items()))
     with replaced(attempt.environment_record, 0o600) as file:
         file.write(os.fsencode(held))
 
 
 def told(attempt: Attempt) -> p.JobEnvironment:
     """Return what the log may hold of the environment that was kept."""
-    lasting = _lasting(_kept(attempt) or {})
-    whole = "".join(f"{name}={lasting[name]}\0" for name in sorted(lasting))
+    held = _kept(attempt) or {}
+    lasting = {n: held[n] for n in sorted(held) if not _OF_THE_LOGIN.fullmatch(n)}
+    whole = "".join(map(_entry, lasting.items()))
     python = shutil.which("python3", path=lasting.get("PATH", os.defpath))
     return p.JobEnvironment(
-        names=[_text(name) for name in sorted(lasting)],
+        names=[_text(name) for name in lasting],
         sha256=sha256(os.fsencode(whole)).hexdigest(),
-        values={_text(n): _text(lasting[n]) for n in sorted(lasting) if _READABLE.fullmatch(n)},
+        values={_text(n): _text(lasting[n]) for n in lasting if _READABLE.fullmatch(n)},
         python3=None if python is None else _text(python),
     )
 
@@ -80,8 +88,13 @@ def _kept(attempt: Attempt) -> dict[str, str] | None:
     return {name: value for name, _, value in pairs}
 
 
-def _lasting(held: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in held.items() if not _OF_THE_LOGIN.fullmatch(name)}
+def _is_lasting(name: str) -> bool:
+    return not (_OF_THE_LOGIN.fullmatch(name) or _SECRET.fullmatch(name))
+
+
+def _entry(variable: tuple[str, str]) -> str:
+    name, value = variable
+    return f"{name}\0" if _SECRET.fullmatch(name) else f"{name}={value}\0"
 
 
 def _text(value: str) -> str:

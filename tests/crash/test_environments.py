@@ -117,7 +117,8 @@ def test_the_environment_is_for_its_owner_alone_and_the_log_holds_no_secret(
     workflow.succeed("run", API_TOKEN="hush-hush", OMP_NUM_THREADS="4", SSH_AUTH_SOCK="/tmp/x")
     kept = environment_of(workflow)
     assert kept.stat().st_mode & 0o777 == 0o600
-    assert b"API_TOKEN=hush-hush\0" in kept.read_bytes()
+    assert b"\0API_TOKEN\0" in kept.read_bytes()
+    assert b"hush" not in kept.read_bytes()
     [started] = workflow.events("attempt.started")
     told = started["data"]["environment"]
     assert "API_TOKEN" in told["names"]
@@ -151,11 +152,19 @@ def test_what_differs_between_two_attempts_is_told(old_server: Workflow) -> None
 def test_a_value_that_the_log_does_not_hold_is_told_as_another(old_server: Workflow) -> None:
     """The digest says that something differs, and two equal environments say nothing."""
     workflow, one = old_server, single()
-    one["parameters"]["command"] = 'test "$TOKEN" = 3 || exit 1; ' + one["parameters"]["command"]
+    one["parameters"]["command"] = 'test "$FOO" = 3 || exit 1; ' + one["parameters"]["command"]
     workflow.init(one)
-    for token in ("1", "1", "3"):
-        workflow.call("run", TOKEN=token)
+    for number in ("1", "1", "3"):
+        workflow.call("run", FOO=number)
         workflow.call("stage", "retry", "stage-1", "--fix", "once more")
     shown = workflow.succeed("show", "stage-1")
     assert shown.count("environment:") == 1
     assert "environment: a variable has another value than in att-0002" in shown
+
+
+def test_a_secret_reaches_a_detached_job_past_the_disk(workflow: Workflow, tmp_path: Path) -> None:
+    """Its value comes from the call itself."""
+    workflow.init(stage("stage-1", 'echo "${#API_TOKEN}" > out.txt'))
+    workflow.succeed("run", PATH=path_without("tmux", tmp_path / "bin"), API_TOKEN="hush-hush")
+    assert said(workflow) == {"out.txt": "9"}
+    assert b"hush" not in environment_of(workflow).read_bytes()
