@@ -2,12 +2,12 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from eventstore.chain import START, Link, Sealed, seal
 from eventstore.codec import Schema, canonical
-from eventstore.errors import EventIdReused, StoreClosed, TransferConflict
+from eventstore.errors import EventIdReused, StoreClosed, StoreUnreachable, TransferConflict
 from eventstore.event import NewEvent, RecordedEvent
 from eventstore.expectation import Command, require_name, require_same, require_version
 from eventstore.instant import Clock
@@ -231,6 +231,9 @@ class MemoryStore:
         """See EventStore."""
         self._require_open()
         return (found for found in self._refusals if stream in (None, found.stream))
+
+    def be_patient(self, asks_again: Callable[[StoreUnreachable, float], bool]) -> None:
+        """See EventStore."""
 
     def close(self) -> None:
         """See EventStore."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -10,6 +10,7 @@ from eventstore.chain import Link
 from eventstore.event import NewEvent, RecordedEvent
 
 if TYPE_CHECKING:
+    from eventstore.errors import StoreUnreachable
     from eventstore.verification import Finding
 
 
@@ -226,6 +227,13 @@ class EventStore(Protocol):
 
     def refusals(self, stream: str | None = None) -> Iterator[Refusal]:
         """Kept refusals in the order they were recorded."""
+        ...
+
+    def be_patient(self, asks_again: Callable[[StoreUnreachable, float], bool]) -> None:
+        """Ask a server that went away for as long as ``asks_again`` says so, of its seconds away.
+
+        A log without a server needs no patience.
+        """
         ...
 
     def close(self) -> None:

@@ -118,9 +118,11 @@ def _attended(
 ) -> None:
     from cli.frame.notifying import notifying
     from reconciler.loop.interruption import interruptible
+    from reconciler.loop.patience import patience
     from reconciler.loop.run import run as drive
 
     with engine(context) as (jobs, output), interruptible() as asked:
+        jobs.service.log.store.be_patient(patience(jobs, asked))
         with notifying(jobs, given.notify) as told:
             ended = drive(told, given.orders(time_limit), options, asked)
         tell(output, ended)

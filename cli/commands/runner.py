@@ -106,9 +106,11 @@ def serve(
     from reconciler.loop.autonomy import Limits, Runner
     from reconciler.loop.detached import record
     from reconciler.loop.interruption import interruptible
+    from reconciler.loop.patience import patience
 
     limits = Limits(max_sessions, session_seconds, between, rapid, rapid_seconds)
     with engine(context) as (jobs, output), interruptible() as asked:
+        jobs.service.log.store.be_patient(patience(jobs, asked))
         runner = Runner(jobs, words, limits, asked)
         why = runner.serve(lambda: record(jobs.service.root, jobs.now()))
         output.result({"ended": why}, lambda: f"ended: {why}")

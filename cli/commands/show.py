@@ -86,8 +86,9 @@ def _attempts(output: Output, stage: StageState) -> Iterator[str]:
     older = len(stage.attempts) - _NEWEST
     if older > 0:
         yield f"  {older} before these"
-    for attempt in stage.attempts[-_NEWEST:]:
-        yield from _attempt(attempt)
+    for place in range(max(older, 0), len(stage.attempts)):
+        yield from _attempt(stage.attempts[place])
+        yield from _environment(*stage.attempts[max(place - 1, 0) : place + 1])
 
 
 def _attempt(attempt: Attempt) -> Iterator[str]:
@@ -99,6 +100,14 @@ def _attempt(attempt: Attempt) -> Iterator[str]:
         yield f"    jobs {', '.join(attempt.job_ids)}; files in {folder}"
     if attempt.verdict:
         yield f"    {attempt.verdict}: {_clip(attempt.reason or '')}"
+
+
+def _environment(before: Attempt, now: Attempt | None = None) -> Iterator[str]:
+    if now is not None and now.environment != before.environment:
+        from projections.words.environments import changes  # only where there is one
+
+        for change in changes(now.environment, before.environment, before.id):
+            yield f"    environment: {_clip(change)}"
 
 
 def _took(attempt: Attempt) -> str:

@@ -19,7 +19,7 @@ from lifecycle.payload.event_types import UPCASTERS, VERSIONS
 from lifecycle.payload.shape import misfit
 from service.errors import InvalidOption, NoRoot
 from service.root.clock import system_instant
-from service.root.root import Config, Root, open_root
+from service.root.root import WORKFLOW, Config, Root, open_root
 
 if TYPE_CHECKING:
     from eventstore.event import RecordedEvent
@@ -240,7 +240,7 @@ def engine(context: typer.Context, dry_run: bool = False) -> Iterator[tuple[Jobs
     from reconciler.dpdispatcher.late_runner import late_runner
 
     with writing(context, dry_run) as (service, output):
-        talk = Talk(settings_of(context), lambda: service.state().id)
+        talk = Talk(settings_of(context), lambda: service.log.stream.removeprefix(WORKFLOW))
         jobs = Jobs(service, late_runner(), talk.say, talk.tell)
         try:
             yield replace(jobs, waits=partial(talk.waits, jobs)), output

@@ -38,7 +38,7 @@ _DEFAULTS = {
 }
 # A writer whose machine dies in the middle of an append holds up all others no longer than this.
 _IDLE_SECONDS = 10
-_PAUSE_SECONDS = (0.05, 1.0)
+_PAUSE_SECONDS = (0.05, 5.0)
 
 # A fast commit that a server setting asks for would forget what was acknowledged.
 _SETTINGS = """
@@ -121,6 +121,8 @@ class ServerConnection:
     def __init__(self, address: str, wait: float, *, read_only: bool) -> None:
         self.address = address
         self.wait = wait
+        #: Whether a server is asked again that is away for so many seconds.
+        self.asks_again: Callable[[StoreUnreachable, float], bool] = lambda _, away: away <= wait
         self._read_only = read_only
         self._listening = False
         self._connection = self._opened_patiently(time.monotonic() + wait)
@@ -167,15 +169,16 @@ class ServerConnection:
     def lasting(self, work: "Callable[[Server], _Result]") -> _Result:
         """What `work` gives, done again on a new connection where the old one is lost.
 
-        Raises StoreUnreachable where none can be made within the wait.
+        Raises StoreUnreachable where none can be made for as long as it is asked again.
         """
-        end, pause = None, _PAUSE_SECONDS[0]
+        lost, pause = None, _PAUSE_SECONDS[0]
         while True:
             try:
                 return self.once(work)
-            except StoreUnreachable:
-                end = time.monotonic() + self.wait if end is None else end
-                if not self._connection.closed or time.monotonic() > end:
+            except StoreUnreachable as error:
+                lost = time.monotonic() if lost is None else lost
+                away = time.monotonic() - lost
+                if not (self._connection.closed and self.asks_again(error, away)):
                     raise
             time.sleep(pause)
             pause = min(pause * 2, _PAUSE_SECONDS[1])

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from eventstore.address import public
 from eventstore.chain import START, Link, Sealed
 from eventstore.codec import Schema, canonical
 from eventstore.core_statements import CoreStatements
-from eventstore.errors import StoreClosed, StoreDamaged
+from eventstore.errors import StoreClosed, StoreDamaged, StoreUnreachable
 from eventstore.event import NewEvent, RecordedEvent
 from eventstore.expectation import Command, require_name, require_same, require_version
 from eventstore.instant import Clock
@@ -371,6 +371,10 @@ class PostgresStore:
     def refusals(self, stream: str | None = None) -> Iterator[Refusal]:
         """See EventStore."""
         return all_refusals(self._fetch, self._sql, stream)
+
+    def be_patient(self, asks_again: Callable[[StoreUnreachable, float], bool]) -> None:
+        """See EventStore."""
+        self._server.asks_again = asks_again
 
     def close(self) -> None:
         """See EventStore."""

@@ -17,7 +17,7 @@ import orjson
 
 from eventstore.chain import START, Link, linked, seal
 from eventstore.codec import Schema, canonical
-from eventstore.errors import DatabaseMissing, StoreClosed, StoreDamaged
+from eventstore.errors import DatabaseMissing, StoreClosed, StoreDamaged, StoreUnreachable
 from eventstore.event import NewEvent, RecordedEvent
 from eventstore.expectation import Command, require_name, require_same, require_version
 from eventstore.instant import Clock
@@ -433,6 +433,9 @@ class SqliteStore:
         from eventstore.intake import all_refusals
 
         return all_refusals(self._fetch_rows, self._sql, stream)
+
+    def be_patient(self, asks_again: Callable[[StoreUnreachable, float], bool]) -> None:
+        """See EventStore."""
 
     def close(self) -> None:
         """See EventStore."""

@@ -62,6 +62,7 @@ def attempt_started(draft: Workflow, event: Event) -> None:
             taken_over=data.get("taken_over", False),
             carried=data.get("carried", []),
             carried_from=data.get("carried_from"),
+            environment=data.get("environment"),
             basis=basis_of(draft, stage),
         )
     )

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         ClaimOverruled,
         FailedTask,
         FileDigest,
+        JobEnvironment,
         LeftFile,
         LeftoversFreed,
         OutputsArchived,
@@ -91,7 +92,7 @@ _FAMILIES = {
     "stage": (
         "AttemptObserved AttemptRelaunched AttemptStarted AttemptStopped AttemptLeft Category "
         "ChangedFile Check CheckpointRecorded ClaimOverruled FailedTask FileDigest LeftFile "
-        "LeftoversFreed "
+        "JobEnvironment LeftoversFreed "
         "OutputsArchived OutputsRecorded OutputsReused ResultsAdopted ResultsChanged StageBlocked "
         "StageCompleted StageComputed StageFailed StageInvalidated StageLaunched "
         "StagePrepared StageReadied StageRetried StageSkipped TasksObserved"

@@ -49,11 +49,25 @@ class FileDigest(BaseModel):
     sha256: str
 
 
+class JobEnvironment(BaseModel):
+    """The environment of an attempt's jobs, without what may be secret or is of one login alone.
+
+    ``sha256``, in hex, is of all names and values; ``values`` are those that hold no secret,
+    ``python3`` is the program of that name on its PATH.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    names: list[str]
+    sha256: str
+    values: dict[str, str] = {}
+    python3: str | None = None
+
+
 class AttemptStarted(StagePayload):
     """An attempt is about to be launched: committed before any process of it starts."""
 
     type: ClassVar[str] = "attempt.started"
-    schema_version: ClassVar[int] = 3
+    schema_version: ClassVar[int] = 4
     attempt: AttemptId | None = None  # decided: the next number of the stage
     mode: Literal["sync", "tmux", "setsid"]
     root: str
@@ -74,6 +88,8 @@ class AttemptStarted(StagePayload):
     #: Files that it goes on from, where the job finds them, and the attempt that left them.
     carried: list[FileDigest] = []
     carried_from: AttemptId | None = None
+    #: What its jobs are given here; nothing where they run on another machine.
+    environment: JobEnvironment | None = None
 
 
 class StageLaunched(AttemptPayload):

@@ -59,6 +59,8 @@ class Attempt:
     #: The files that it goes on from, as `FileDigest` has them, and the attempt that left them.
     carried: list[dict[str, Any]] = field(default_factory=list)
     carried_from: str | None = None
+    #: What its jobs were given, as `JobEnvironment` has it; None where nobody knows.
+    environment: dict[str, Any] | None = None
     #: The amendment that changed what the attempt had been started from.
     outdated_by: str | None = None
     #: What it computes from, as `FileDigest` has it.

@@ -1,4 +1,4 @@
-"""Attempts, moments and workflows side by side: parameters, times, outputs by their digests."""
+"""Attempts, moments and workflows side by side: parameters, environment, times, outputs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from projections.files.sessions import Acted
+from projections.words.environments import variables_of
 
-KINDS = ("parameter", "script", "measure", "output")
+KINDS = ("parameter", "environment", "script", "measure", "output")
 
 
 @dataclass(slots=True)
@@ -36,7 +37,7 @@ class Row:
 
 
 def rows(sides: Sequence[Side]) -> list[Row]:
-    """Return a row for each name that a side has: parameters first, then measures, outputs."""
+    """Return a row for each name that a side has: in the order of `KINDS`."""
     names = dict.fromkeys(key for side in sides for key in side.values)
     ordered = sorted(names, key=lambda key: KINDS.index(key[0]))
     return [Row(*key, tuple(side.values.get(key) for side in sides)) for key in ordered]
@@ -65,6 +66,7 @@ def side_of_attempt(
             side = Side(name)
             _put(side, "parameter", state.stages[stage].parameters)
             _put(side, "script", event.data.get("scripts", {}))
+            _put(side, "environment", _environment(event.data.get("environment")))
         if side is None:
             continue
         _put(side, "measure", _ended(state.stages[stage], attempt))
@@ -82,6 +84,12 @@ def _of_newest(event: Acted, stage: Stage) -> str | None:
 
 def _put(side: Side, kind: str, found: Mapping[str, Any], prefix: str = "") -> None:
     side.values.update({(kind, f"{prefix}{name}"): value for name, value in found.items()})
+
+
+def _environment(found: Mapping[str, Any] | None) -> dict[str, str]:
+    if found is None:
+        return {}
+    return {**variables_of(found), "all variables": f"SHA-256 {found['sha256'][:12]}"}
 
 
 def _measures(stage: Stage) -> dict[str, Any]:

@@ -14,6 +14,7 @@ for ever, so a name or a code is never changed; another one is added beside it.
             submission.json  what is really submitted
             exit-code        the monitor's exit code, with the tag and the time
             monitor.json     which process is the monitor
+            environment      of its jobs, for its owner alone
             stopped          no job that comes late starts its command
             job-HASH.SUFFIX  what a job says of itself: `OfJob`
 
@@ -39,6 +40,9 @@ SUBMITTED, EXIT_RECORD, MONITOR_RECORD, BARRIER = (
     "stopped",
 )
 LAUNCH_RECORD, MACHINE_RECORD, PLACE_RECORD = "launch.json", "machine.json", "place.json"
+#: The environment of its jobs, for its owner alone: NAME=VALUE, each ended by
+#: a NUL; of what is named as a secret the NAME alone.
+ENVIRONMENT_RECORD = "environment"
 LOG, MONITOR_LOG, LAST_WORDS = "dpdisp.log", "monitor.log", "last-words.json"
 #: Where outputs of earlier attempts are kept, and what the jobs left beside their outputs.
 KEPT, LEFT, LEFT_LIST, STALE, WORK = "kept", "left", "left.json", "stale", "work"

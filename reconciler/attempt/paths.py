@@ -122,6 +122,11 @@ class Attempt:
         return self.folder / contract.PLACE_RECORD
 
     @property
+    def environment_record(self) -> Path:
+        """The environment of the attempt's jobs."""
+        return self.folder / contract.ENVIRONMENT_RECORD
+
+    @property
     def last_words(self) -> Path:
         """How the scheduler said that it ended jobs, by id."""
         return self.folder / contract.LAST_WORDS

@@ -15,6 +15,7 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, is_sweep, table_of
 from lifecycle.words.software import problems, wanted
+from reconciler.attempt import execution_host, job_environment
 from reconciler.attempt.contract import ATTEMPTS, PREPARED
 from reconciler.attempt.markers import Input, check_inputs, clear_stale, digests, set_aside
 from reconciler.attempt.paths import Attempt
@@ -294,6 +295,8 @@ def prepare(
     scripts = scripts_of(jobs.root, state, stage)
     known: dict[str, Any] = {"inputs": used, "recovers": recovers, "scripts": scripts}
     known["diagnostic"] = diagnostic
+    if not execution_host.of(attempt).is_far:
+        known["environment"] = job_environment.told(attempt)
     if carried is not None:
         known |= {"carried": list(carried.files), "carried_from": carried.source}
     return _command(attempt, mode, sha256, **known)

@@ -15,6 +15,7 @@ from typing import Any
 
 from eventstore.private import make_folder, open_lock
 from reconciler.attempt import execution_host as machine
+from reconciler.attempt import job_environment
 from reconciler.attempt import recorded as genuine
 from reconciler.attempt.contract import IGNORE, IGNORE_ALL, Ended
 from reconciler.attempt.forwarded_files import forwarded
@@ -70,6 +71,7 @@ class DPDispatcherRunner:
         _replace(attempt.machine_record, where.to_text())
         _replace(attempt.submission, text)
         digest = genuine.keep(attempt, text, where.to_text())
+        job_environment.keep(attempt, self._environ)
         self._render(replace(attempt, sha256=digest), own)
         return digest
 
@@ -77,6 +79,7 @@ class DPDispatcherRunner:
         """See JobRunner."""
         _clear_way(attempt)
         genuine.put_back(attempt)
+        job_environment.keep(attempt, self._environ)
         self._render(attempt, submission.read(attempt.submission))
         self._record_launch(attempt)
         if is_held(attempt.monitor_lock):
@@ -156,7 +159,6 @@ class DPDispatcherRunner:
             self._find_program(),
             machine.of(attempt),
             submission.uses_ref(own),
-            self._environ,
         )
         wrapper.write(attempt.wrapper, script)
 
@@ -234,7 +236,7 @@ class DPDispatcherRunner:
 def _clear_way(attempt: Attempt) -> None:
     """Keep aside what is no file and lies where the monitor reads or writes one."""
     own = [attempt.monitor_record, attempt.launch_record, attempt.log, attempt.monitor_log]
-    own.append(attempt.exit_code_record)
+    own += [attempt.exit_code_record, attempt.environment_record]
     shared = [attempt.monitor_lock, attempt.wrapper]
     for path in (*own, *shared, attempt.exit_code_marker, attempt.done_marker):
         if os.path.lexists(path) and not path.is_file():

@@ -5,44 +5,28 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 
+from reconciler.attempt import job_environment
 from reconciler.attempt import recorded as genuine
-from reconciler.attempt.contract import Ended, Watched
+from reconciler.attempt.contract import ENVIRONMENT_RECORD, Ended, Watched
 from reconciler.attempt.execution_host import Machine
 from reconciler.attempt.paths import Attempt
 from reconciler.host import program
 from reconciler.host.scheduler import UNHEARD
 from reconciler.records import traces
 
-#: What a monitor in a tmux session needs of the caller's environment: the tmux server passes on
-#: its own. Nothing here holds a secret, since the script stays on the disk.
-PASSED_ON = (
-    "PATH",
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "TMPDIR",
-    "LD_LIBRARY_PATH",
-    "PYTHONPATH",
-    "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-    "OMP_NUM_THREADS",
-    "SLURM_CONF",
-    "WFCTL_PATIENCE",
-)
-
 _COMMON = r"""#!/bin/bash
 # Watches one attempt of a stage. May be run again at any time: it takes up where an earlier run
 # was stopped and never starts a computation twice. Exit code 75: another monitor is at work.
 set -u
-$exports
 root=$root
 stage=$stage
 attempt=$folder
+# A tmux server and another shell have other environments than the one that is the attempt's.
+[ "$${1-}" = $as_kept ] ||
+    exec $python -I -S -c $take_up "$$attempt"/$environment "$$BASH" "$$0" $as_kept
 tag=$tag
 recorded=$recorded
 starts=$starts
@@ -344,13 +328,14 @@ done
 )
 
 
-def render(
-    attempt: Attempt, dpdisp: Path, where: Machine, allow_ref: bool, environ: Mapping[str, str]
-) -> str:
+def render(attempt: Attempt, dpdisp: Path, where: Machine, allow_ref: bool) -> str:
     """Return the script for one attempt, whose jobs run on the machine ``where``."""
     elsewhere = where.is_far or where.has_scheduler
     common = {
-        "exports": _exports(environ),
+        "python": shlex.quote(sys.executable),
+        "take_up": shlex.quote(job_environment.TAKE_UP),
+        "environment": ENVIRONMENT_RECORD,
+        "as_kept": "as-kept",
         "root": _quoted(attempt.root),
         "stage": _quoted(attempt.stage_folder),
         "folder": _quoted(attempt.folder),
@@ -412,7 +397,6 @@ def _remembering(dpdisp: Path) -> str:
 def _watching(attempt: Attempt) -> dict[str, object]:
     names = (attempt.workflow, attempt.stage, attempt.name, *attempt.outputs)
     return {
-        "python": shlex.quote(sys.executable),
         "modules": _quoted(Path(__file__).resolve().parents[2]),
         "names": shlex.join(names),
         "over": int(Watched.OVER),
@@ -431,12 +415,6 @@ def write(path: Path, script: str) -> None:
         file.write(script)
     part.chmod(0o755)
     part.replace(path)
-
-
-def _exports(environ: Mapping[str, str]) -> str:
-    return "\n".join(
-        f"export {name}={shlex.quote(environ[name])}" for name in PASSED_ON if name in environ
-    )
 
 
 def _quoted(path: Path) -> str:

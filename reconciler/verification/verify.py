@@ -11,6 +11,7 @@ from lifecycle.errors import NeedsConsent
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
+from reconciler.attempt import job_environment
 from reconciler.attempt.paths import Attempt, of_recorded
 from reconciler.context import Jobs
 from reconciler.control.claims import Claims, bound
@@ -136,7 +137,11 @@ def _command(jobs: Jobs, stage: Stage, command: str) -> p.Check:
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=jobs.root,
-        env={**os.environ, **environment(stage.parameters), "WFCTL_STAGE": stage.id},
+        env={
+            **job_environment.of(_attempt(jobs, stage), os.environ),
+            **environment(stage.parameters),
+            "WFCTL_STAGE": stage.id,
+        },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -47,9 +47,9 @@ def write_streamed(path: Path, chunks: Iterable[bytes]) -> None:
 
 
 @contextmanager
-def replaced(path: Path) -> Iterator[IO[bytes]]:
+def replaced(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """Give a file to write to, which becomes ``path`` once it is whole and durable."""
-    with _prepared(path) as (file, temporary):
+    with _prepared(path, mode) as (file, temporary):
         yield file
     temporary.replace(path)
     sync_folder(path.parent)
@@ -71,13 +71,13 @@ def write_over(path: Path, content: bytes, found: bytes | None) -> bool:
 
 
 @contextmanager
-def _prepared(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
+def _prepared(path: Path, mode: int = 0o666) -> Iterator[tuple[IO[bytes], Path]]:
     """Give a new file beside ``path``, and make it durable; after an error it is gone.
 
     Nobody can know its name before, and a file or a link that is there is never opened.
     """
     temporary = path.with_name(f".{path.name[:_NAME]}.{os.urandom(8).hex()}.tmp")
-    descriptor = os.open(temporary, _NEW, 0o666)
+    descriptor = os.open(temporary, _NEW, mode)
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor has no path
             yield file, temporary
