@@ -44,6 +44,7 @@ NeedsConsent, of the rules
 ├── SubmissionDrift          a submission that is not what was agreed to (submission/agreed.py)
 ├── SubmissionChanged        a submission that is not the recorded one (submission/agreed.py)
 ├── ScriptsChanged           scripts that are not those agreed to (files/pinned.py)
+├── VerdictChanged           a script that passes what another one refused (files/pinned.py)
 ├── ChangedResult            a result that is not what was verified (files/freshness.py)
 └── StaleStages              results that rest on what changed since (files/freshness.py)
 
