@@ -5,8 +5,9 @@ does what `PROGRAM ARGUMENT…` would do. DPDispatcher imports what every machin
 a connection to a far machine and a client of the cloud are imported once they are used. With
 ``--ends FOLDER`` before the program, the second for which DPDispatcher pauses after a submission
 ends as soon as the jobs that have begun are over, so that a short one is collected at once. A
-submission that is taken up again sends no file over what its jobs have changed. What
-Python does to itself at the end of a process, a third of a start, is left out.
+submission that is taken up again sends no file over what its jobs have changed. The exit code tells
+that a connection broke, which is silence and no refusal. Python's own work at the end of a process,
+a third of a start, is left out.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import os
 import runpy
 import sys
 import time
+import traceback
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -24,6 +26,8 @@ from typing import Any
 #: What is imported later, each after the package that it lies in.
 LATER = ("paramiko", "paramiko.ssh_exception", "requests", "tqdm", "typeguard", "yaml")
 _PAUSE, _LOOK = 1, 0.01
+#: EX_UNAVAILABLE: a machine gave no answer. `contract.Ended.SILENT`, which is not imported here.
+SILENT = 69
 
 
 class Later(ModuleType):
@@ -127,6 +131,18 @@ def main(arguments: list[str]) -> None:
     runpy.run_path(arguments[0], run_name="__main__")
 
 
+def is_cut(error: BaseException) -> bool:
+    """Say whether a connection broke, by an error or by one that it was raised from."""
+    loaded = sys.modules.get("paramiko.ssh_exception")
+    of_ssh = () if loaded is None or isinstance(loaded, Later) else (loaded.SSHException,)
+    if isinstance(error, (EOFError, ConnectionError, TimeoutError, *of_ssh)):
+        return True
+    # Paramiko gives this error no number.
+    closed = isinstance(error, OSError) and str(error) == "Socket is closed"
+    before = error.__cause__ or error.__context__
+    return closed or (before is not None and is_cut(before))
+
+
 def _code(ended: SystemExit) -> list[int]:
     # Anything else is a message, which Python prints.
     return [int(ended.code or 0)] if isinstance(ended.code, int | None) else []
@@ -140,3 +156,9 @@ if __name__ == "__main__":
     except SystemExit as ended:
         code += _code(ended)
         raise
+    except Exception as error:
+        if not is_cut(error):
+            raise
+        traceback.print_exc()
+        print("the connection to the machine was closed before all files had passed", flush=True)
+        code.append(SILENT)

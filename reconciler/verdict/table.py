@@ -286,6 +286,10 @@ def _was_never_submitted(e: Evidence) -> bool:
     return not e.jobs and bool(e.copies)
 
 
+def _was_cut_off(e: Evidence) -> bool:
+    return _was_never_submitted(e) and _exit_code(e) == Ended.SILENT
+
+
 def _was_never_started(e: Evidence) -> bool:
     return not e.jobs and not e.copies
 
@@ -467,6 +471,13 @@ TABLE: tuple[Row[Evidence], ...] = (
         _was_killed_early,
         _A.LAUNCH,
         "the monitor was killed before it submitted",
+    ),
+    Row(
+        12,
+        Name.NEVER_SUBMITTED,
+        _was_cut_off,
+        _A.LAUNCH,
+        "the connection to its machine was closed, or gave no answer, before a job was submitted",
     ),
     Row(
         12,

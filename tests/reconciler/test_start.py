@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.far.start import is_cut
 from reconciler.host.program import starting
 
 _LOADED = """
@@ -87,3 +88,23 @@ def test_an_end_is_what_it_would_be(tmp_path: Path, end: str, code: int, error: 
     assert (done.returncode, done.stderr.strip().rpartition("\n")[2]) == (code, error)
     lines = ["printed", "the thread is done", "done at the end"]
     assert done.stdout.splitlines() == [*lines, *(["taken apart"] if error else [])]
+
+
+@pytest.mark.parametrize(
+    ("error", "cut"),
+    [
+        (EOFError(), True),
+        (ConnectionResetError(104, "reset"), True),
+        (OSError("Socket is closed"), True),
+        (FileNotFoundError("cannot find upload file"), False),
+        (PermissionError(13, "denied"), False),
+        (RuntimeError("refused"), False),
+    ],
+    ids=repr,
+)
+def test_a_broken_connection_is_told_from_a_refusal(error: Exception, cut: bool) -> None:
+    """Also where DPDispatcher raises something else while it handles it."""
+    assert is_cut(error) is cut
+    outer = RuntimeError("while it was handled")
+    outer.__context__ = error
+    assert is_cut(outer) is cut

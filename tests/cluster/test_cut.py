@@ -1,0 +1,35 @@
+"""A connection that is cut while files go to a far machine is silence, and no refusal."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.support import PROMPT, Sshd, init, traced, write_machine
+from tests.cluster.test_ssh import ONCE, check_completed, machine
+from tests.crash.support import PATIENCE, Workflow, ending, until
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_connection_cut_in_the_upload_is_made_again(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path
+) -> None:
+    """The stage does not fail, and its job runs once."""
+    path = write_machine(workflow, machine(sshd, tmp_path / "far"))
+    counted = 'test "$(wc -c < big.dat)" = 104857600'
+    stage = traced(workflow, f"{counted} && echo 1 > out.txt")
+    stage["parameters"]["forward_files"] = ["big.dat"]
+    init(workflow, path, stage)
+    (workflow.root / "stage-1").mkdir()
+    (workflow.root / "stage-1/big.dat").write_bytes(os.urandom(100 << 20))
+    with ending(workflow.start("run", **PROMPT)) as run:
+        until(lambda: any((tmp_path / "far").rglob("*.tgz")) or run.poll() is not None)
+        assert sshd.drop()
+        assert run.wait(PATIENCE) == 0, workflow.said()
+    check_completed(workflow, ONCE)
+    assert (
+        "the connection to its machine was closed" in (workflow.root / "progress.log").read_text()
+    )
