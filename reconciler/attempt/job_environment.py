@@ -4,7 +4,7 @@ A tmux server gives a new session its own environment, perhaps of weeks ago, and
 monitor again has another one than who started the attempt. So an attempt's environment is kept in
 its folder, for its owner alone, since it may hold secrets; its wrapper takes it from there before
 anything else, and so do the checks of its results. What is named as a secret is never written: its
-name alone is kept, and its value is that of whoever starts the monitor.
+name alone is kept, and its value is that of the call that starts the monitor.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 
 from eventstore.regular import read_regular
@@ -43,6 +44,28 @@ TAKE_UP = (
     "kept = dict(one.split(b'=', 1) for one in held if b'=' in one); "
     "os.execve(sys.argv[2], sys.argv[2:], own | kept)"
 )
+#: For a session of tmux, whose server has another environment: become the command that follows, in
+#: the environment that the caller holds open.
+BECOME = (
+    "import os, sys\n"
+    "try: held = open(sys.argv[1], 'rb').read().split(b'\\0')[:-1]\n"
+    "except OSError: held = []\n"
+    "own = {n: v for n, v in os.environb.items() if not held or n.startswith(b'TMUX')}\n"
+    "given = dict(one.split(b'=', 1) for one in held)\n"
+    "os.execvpe(sys.argv[2], sys.argv[2:], given | own)"
+)
+
+
+@contextmanager
+def held(environ: Mapping[str, str]) -> Iterator[str]:
+    """Hold an environment open in memory; yield the path by which a login's processes read it."""
+    descriptor = os.memfd_create("environment")
+    try:
+        for name, value in environ.items():
+            os.write(descriptor, os.fsencode(f"{name}={value}\0"))
+        yield f"/proc/{os.getpid()}/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
 
 
 def of(attempt: Attempt | None, environ: Mapping[str, str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -202,12 +203,18 @@ class DPDispatcherRunner:
             return self._detached(attempt, tmux.MISSING)
         before = _Before.of(attempt)
         command = ["bash", "-c", 'exec bash "$0" >> "$1" 2>&1', *_places(attempt)]
-        refusal = tmux.start(attempt.session, attempt.root, command, self._environ)
-        if refusal is not None:
-            note = f"tmux did not start a session ({refusal}): the monitor runs by setsid instead."
-            return self._detached(attempt, note)
-        pid = _taken_up(attempt, before, lambda: bool(tmux.is_live(attempt.session, self._environ)))
-        return Launched(Mode.TMUX, session=attempt.session, pid=pid)
+        become = [sys.executable, "-I", "-S", "-c", job_environment.BECOME]
+        with job_environment.held(self._environ) as place:
+            line = [*become, place, *command]
+            refusal = tmux.start(attempt.session, attempt.root, line, self._environ)
+            if refusal is None:
+                pid = _taken_up(attempt, before, self._session_of(attempt))
+                return Launched(Mode.TMUX, session=attempt.session, pid=pid)
+        note = f"tmux did not start a session ({refusal}): the monitor runs by setsid instead."
+        return self._detached(attempt, note)
+
+    def _session_of(self, attempt: Attempt) -> Callable[[], bool]:
+        return lambda: bool(tmux.is_live(attempt.session, self._environ))
 
     def _detached(self, attempt: Attempt, note: str | None) -> Launched:
         before = _Before.of(attempt)

@@ -162,9 +162,14 @@ def test_a_value_that_the_log_does_not_hold_is_told_as_another(old_server: Workf
     assert "environment: a variable has another value than in att-0002" in shown
 
 
-def test_a_secret_reaches_a_detached_job_past_the_disk(workflow: Workflow, tmp_path: Path) -> None:
-    """Its value comes from the call itself."""
+@pytest.mark.parametrize("session", ["tmux", "setsid"])
+def test_a_secret_reaches_a_job_past_the_disk(
+    old_server: Workflow, tmp_path: Path, session: str
+) -> None:
+    """Its value comes from the call itself, also where a tmux server of before has none."""
+    workflow = old_server
     workflow.init(stage("stage-1", 'echo "${#API_TOKEN}" > out.txt'))
-    workflow.succeed("run", PATH=path_without("tmux", tmp_path / "bin"), API_TOKEN="hush-hush")
+    own = {"PATH": path_without("tmux", tmp_path / "bin")} if session == "setsid" else {}
+    workflow.succeed("run", API_TOKEN="hush-hush", **own)
     assert said(workflow) == {"out.txt": "9"}
     assert b"hush" not in environment_of(workflow).read_bytes()
