@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Container, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -117,3 +118,12 @@ def test_every_error_stands_in_the_drawn_tree_of_its_room(room: str) -> None:
     """Whoever handles errors reads the tree, and not all files."""
     drawn = drawn_in(room)
     assert {name for name in errors_by_room()[room] if name not in drawn} == set()
+
+
+def test_git_is_called_through_one_door() -> None:
+    """A call beside it would run what a stranger's repository names."""
+    door = HERE / "service/root/git.py"
+    calls = re.compile(r"""\[\s*["']git["']|which\(["']git["']""")
+    found = [path for path in sources() if path != door and calls.search(path.read_text("utf-8"))]
+    assert found == []
+    assert calls.search(door.read_text("utf-8"))

@@ -6,7 +6,6 @@ Source: the staged-workflow protocol ("A session", 1 to 4).
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from reconciler.errors import EnvironmentNotReady
 from reconciler.files.pinned import check_pinned
 from reconciler.loop import init_script as environment
 from service.errors import AlreadyThere
+from service.root.git import git
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 
@@ -145,19 +145,10 @@ def log_tail(root: Path) -> tuple[str, ...]:
 
 def git_log(root: Path) -> tuple[str, ...] | None:
     """Return the newest commits, a line each; None where there is no repository or no git."""
-    if shutil.which("git") is None:
-        return None
     try:
-        done = subprocess.run(
-            ["git", "--no-optional-locks", "log", "--oneline", "-n", str(_COMMITS)],
-            cwd=root,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=_GIT_WITHIN,
-        )
+        done = git(root, "log", "--oneline", "-n", str(_COMMITS), within=_GIT_WITHIN)
     except subprocess.TimeoutExpired:
         return None
-    return tuple(done.stdout.splitlines()) if done.returncode == 0 else None
+    if done is None or done.returncode != 0:
+        return None
+    return tuple(done.stdout.decode(errors="replace").splitlines())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
@@ -14,6 +12,7 @@ from service.adoption.state_file import StateFile, read_state
 from service.adoption.typed_time import parse_time
 from service.errors import NotFound, ServiceError
 from service.root.clock import utc_text
+from service.root.git import git
 from service.root.within import content_within
 
 STATE = "workflow-state.json"
@@ -172,30 +171,10 @@ def _blob(folder: Path, commit: str, name: str) -> bytes | None:
     return _git(folder, "cat-file", "blob", place)
 
 
-#: The repository may be a stranger's, and its configuration names programs: none of them is run.
-_ALONE = (
-    "--no-pager",
-    "--no-optional-locks",
-    *("-c", "core.fsmonitor=false"),
-    *("-c", "core.hooksPath=/dev/null"),
-    *("-c", "log.showSignature=false"),
-    *("-c", "protocol.allow=never"),
-)
-#: Nor is an object fetched that is missing; this goes before every ``protocol.NAME.allow``.
-_NOWHERE = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
-
-
 def _git(folder: Path, *arguments: str) -> bytes:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *_ALONE, *arguments],
-            env=os.environ | _NOWHERE,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
-    except FileNotFoundError:
-        raise NotFound("git is not installed, and --git needs it.") from None
+    done = git(folder, *arguments)
+    if done is None:
+        raise NotFound("git is not installed, and --git needs it.")
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip()
         raise NotFound(f"{folder} has no git history that can be read: {said}", git=said)

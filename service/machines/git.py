@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.path import look
+from service.root.git import git
 
 #: Worktrees that are done with may be gone.
 _DONE = frozenset({"merged", "removed"})
@@ -27,11 +26,11 @@ class Repository:
 
 def repository_of(folder: Path) -> Repository | None:
     """Return the repository that a folder lies in, None where there is none, or no git."""
-    top = _git(folder, "rev-parse", "--show-toplevel")
+    top = _said(folder, "rev-parse", "--show-toplevel")
     if top is None:
         return None
-    branches = _git(folder, "for-each-ref", "--format=%(refname:short)", "refs/heads") or ""
-    listed = _git(folder, "worktree", "list", "--porcelain") or ""
+    branches = _said(folder, "for-each-ref", "--format=%(refname:short)", "refs/heads") or ""
+    listed = _said(folder, "worktree", "list", "--porcelain") or ""
     return Repository(Path(top.strip()), frozenset(branches.split()), _worktrees(listed))
 
 
@@ -51,20 +50,9 @@ def _worktrees(listed: str) -> dict[str, str | None]:
     return found
 
 
-def _git(folder: Path, *arguments: str) -> str | None:
-    program = shutil.which("git")
-    if program is None:
-        return None
-    # A caller's GIT_DIR would lead to another repository than the root's.
-    environ = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-    done = subprocess.run(
-        [program, "-C", str(folder), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
-    )
-    return done.stdout if done.returncode == 0 else None
+def _said(folder: Path, *arguments: str) -> str | None:
+    done = git(folder, *arguments)
+    return None if done is None or done.returncode != 0 else os.fsdecode(done.stdout)
 
 
 def drift_of(root: Path, machine: Machine) -> list[dict[str, Any]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,19 +12,12 @@ from service.proofs.checkpoint import Checkpoint
 from service.proofs.errors import UnreadableNote
 from service.proofs.note import Note, read_note
 from service.root.disk import write_whole
+from service.root.git import git
 from service.root.root import Root
 
 _TAGS = "wfctl-checkpoint"
 _END = ".checkpoint"
 _DIGITS = 10
-#: No program that a repository's own configuration names is started.
-_ALONE = (
-    "--no-pager",
-    "--no-optional-locks",
-    *("-c", "core.fsmonitor=false"),
-    *("-c", "core.hooksPath=/dev/null"),
-    *("-c", "tag.gpgSign=false"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +72,7 @@ def tag(root: Root, checkpoint: Checkpoint, note: Note) -> str:
     """
     name = f"{_TAGS}/{_name(checkpoint)}"
     if name not in {one.place.removeprefix("tag ") for one in kept_tags(root)}:
-        done = _git(root.path, "tag", "-a", "--cleanup=verbatim", "-F", "-", name, text=str(note))
+        done = git(root.path, "tag", "-a", "--cleanup=verbatim", "-F", "-", name, text=str(note))
         if done is None or done.returncode != 0:
             said = done.stderr.decode(errors="replace").strip() if done is not None else "no git"
             raise NotFound(
@@ -93,7 +84,7 @@ def tag(root: Root, checkpoint: Checkpoint, note: Note) -> str:
 def kept_tags(root: Root) -> Iterator[Kept]:
     """Yield the texts of the tags that hold checkpoints, none where there is no repository."""
     form = "--format=%(refname:strip=2)%00%(contents)%00"
-    done = _git(root.path, "for-each-ref", form, f"refs/tags/{_TAGS}/")
+    done = git(root.path, "for-each-ref", form, f"refs/tags/{_TAGS}/")
     if done is None or done.returncode != 0:
         return
     parts = done.stdout.split(b"\0")
@@ -103,21 +94,3 @@ def kept_tags(root: Root) -> Iterator[Kept]:
 
 def _name(checkpoint: Checkpoint) -> str:
     return f"{checkpoint.size:0{_DIGITS}}-{checkpoint.root.hex()[:12]}"
-
-
-def _git(
-    folder: Path, *arguments: str, text: str = ""
-) -> subprocess.CompletedProcess[bytes] | None:
-    # A caller's GIT_DIR and its like would lead to another repository than the root's.
-    who = ("GIT_AUTHOR_", "GIT_COMMITTER_")
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") or k.startswith(who)}
-    try:
-        return subprocess.run(
-            ["git", "-C", str(folder), *_ALONE, *arguments],
-            input=text.encode(),
-            env={**kept, "LC_ALL": "C"},
-            capture_output=True,
-            check=False,
-        )
-    except FileNotFoundError:
-        return None

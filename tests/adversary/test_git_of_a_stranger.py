@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.adoption import support as s
+from tests.cli.support import Place
 from tests.need import need_programs
 
 _SIGNED = """tree {tree}
@@ -49,29 +52,21 @@ def program(tmp_path: Path) -> tuple[Path, Path]:
     return evil, trace
 
 
-def test_no_program_looks_at_signatures(folder: Path, tmp_path: Path) -> None:
-    """log.showSignature has git run what gpg.program names."""
-    evil, trace = program(tmp_path)
+def signed(folder: Path, evil: Path) -> None:
+    """log.showSignature has git run the program of gpg.program."""
     tree, parent = git(folder, "rev-parse", "HEAD^{tree}", "HEAD^").split()
     text = _SIGNED.format(tree=tree, parent=parent)
     commit = git(folder, "hash-object", "-t", "commit", "-w", "--stdin", given=text)
     git(folder, "reset", "-q", "--hard", commit)
     git(folder, "config", "log.showSignature", "true")
     git(folder, "config", "gpg.program", str(evil))
-    git(folder, "log", "-1")
-    assert trace.exists()  # the attack works on git itself
-    trace.unlink()
-    assert s.import_(folder, "--git").code == 0
-    assert not trace.exists()
 
 
-@pytest.mark.parametrize("way", ["ext", "file"])
-def test_nothing_is_fetched_that_is_missing(folder: Path, tmp_path: Path, way: str) -> None:
+def promised(folder: Path, evil: Path, url: str) -> None:
     """A partial clone fetches an object by a program that its configuration names."""
-    evil, trace = program(tmp_path)
-    blob = git(folder, "rev-parse", f"HEAD:{s.STATE}")
-    (folder / ".git/objects" / blob[:2] / blob[2:]).unlink()
-    url = f"ext::{evil}" if way == "ext" else f"file://{folder}"
+    for name in (f"HEAD:{s.STATE}", "HEAD^"):
+        lost = git(folder, "rev-parse", name)
+        (folder / ".git/objects" / lost[:2] / lost[2:]).unlink()
     for name, value in {
         "core.repositoryFormatVersion": "1",
         "extensions.partialClone": "origin",
@@ -82,19 +77,64 @@ def test_nothing_is_fetched_that_is_missing(folder: Path, tmp_path: Path, way: s
         "protocol.file.allow": "always",
     }.items():
         git(folder, "config", name, value)
-    line = ["git", "-C", str(folder), "cat-file", "blob", blob]
-    subprocess.run(line, check=False, capture_output=True)
+
+
+def hooked(folder: Path, evil: Path) -> None:
+    """Git runs a hook at each change of a reference."""
+    hook = folder / ".git/hooks/reference-transaction"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_bytes(evil.read_bytes())
+    hook.chmod(0o755)
+
+
+def set_to(folder: Path, evil: Path, name: str) -> None:
+    """Have a setting of the repository name the program."""
+    git(folder, "config", name, str(evil))
+
+
+def signing(folder: Path, evil: Path) -> None:
+    """Git signs each tag by the program of gpg.program."""
+    git(folder, "config", "tag.gpgSign", "true")
+    set_to(folder, evil, "gpg.program")
+
+
+#: Way → how it is laid, and the words of git that fall into it.
+WAYS: dict[str, tuple[Callable[[Path, Path], None], list[str]]] = {
+    "signature": (signed, ["log", "-1"]),
+    "ext": (lambda folder, evil: promised(folder, evil, f"ext::{evil}"), ["log"]),
+    "file": (lambda folder, evil: promised(folder, evil, f"file://{folder}"), ["log"]),
+    "hook": (hooked, ["tag", "-a", "-m", "x", "x"]),
+    "fsmonitor": (lambda folder, evil: set_to(folder, evil, "core.fsmonitor"), ["status"]),
+    "editor": (lambda folder, evil: set_to(folder, evil, "core.editor"), ["tag", "-a", "y"]),
+    "tag": (signing, ["tag", "-a", "-m", "x", "z"]),
+}
+COMMANDS = {
+    "session": ["session", "start"],
+    "checkpoint": ["checkpoint", "--git-tag"],
+    "machine": ["machine", "drift", "login"],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("command", [*COMMANDS, "import"])
+def test_no_program_that_a_repository_names_is_run(
+    folder: Path, tmp_path: Path, way: str, command: str
+) -> None:
+    """However git has to run something, and by each command of ours that asks git."""
+    evil, trace = program(tmp_path)
+    if command != "import":
+        assert s.import_(folder).code == 0
+        place = Place(folder)
+        machine = {"worktrees": {"a": {"branch": "a", "path": "a"}}}
+        place.done("machine", "init", "login", "--type", "feature", "--data", json.dumps(machine))
+    lay, falls_for_it = WAYS[way]
+    lay(folder, evil)
+    subprocess.run(["git", "-C", str(folder), *falls_for_it], check=False, capture_output=True)
     assert trace.exists()  # the attack works on git itself
     trace.unlink()
-    answer = s.import_(folder, "--git")
-    assert answer.code == 3, answer
-    assert not trace.exists()
-
-
-@pytest.mark.parametrize("name", ["core.fsmonitor", "core.pager", "diff.external"])
-def test_no_other_program_of_the_folder_is_run(folder: Path, tmp_path: Path, name: str) -> None:
-    """Nor one for a look at the files, for pages, or for differences."""
-    evil, trace = program(tmp_path)
-    git(folder, "config", name, str(evil))
-    assert s.import_(folder, "--git").code == 0
+    if command == "import":
+        s.import_(folder, "--git")
+    else:
+        answer = Place(folder).call(*COMMANDS[command])
+        assert answer.code == 0 or (command != "session" and answer.code in (3, 7)), answer
     assert not trace.exists()
