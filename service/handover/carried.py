@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -35,6 +36,7 @@ INPUTS, OUTPUTS, FIGURES, SCRIPTS = KINDS = ("inputs", "outputs", "figures", "sc
 #: Bytes of all files together that go along where nobody names the kinds, and files at the most.
 MOST_BYTES, MOST_FILES = 100_000_000, 20_000
 _CHUNK = 1 << 16
+_TOO_MUCH = "all together would have more than {} MB"
 _OWN = frozenset({state_document.FILE_NAME, progress_log.FILE_NAME})
 Digest = Callable[[str], str | None]
 """Returns the digest of a file or folder of the root, as the log would have it; None of none."""
@@ -59,6 +61,11 @@ def chosen(
     """Choose the files of some kinds, the smallest first, up to ``most`` bytes; None: all."""
     choice, sizes = Choice(), dict[str, int]()
     for path, recorded in sorted(_named(root, state, machines, frozenset(kinds)).items()):
+        whole = _size(root, path)
+        if most is not None and whole > most:
+            # It is not read for its digest either: it may be as large as a disk.
+            choice.left.append(LeftOut(path, whole, _TOO_MUCH.format(most // 10**6)))
+            continue
         now = digest(path)
         if now is None or recorded not in (None, now):
             why = "it is not there" if now is None else "it is not as the log says"
@@ -81,8 +88,7 @@ def _limit(choice: Choice, sizes: dict[str, int], most: int | None) -> None:
         if len(choice.files) == MOST_FILES:
             choice.left.append(LeftOut(path, size, f"{MOST_FILES:,} files go along at most"))
         elif most is not None and total > most:
-            why = f"all together would have more than {most // 10**6} MB"
-            choice.left.append(LeftOut(path, size, why))
+            choice.left.append(LeftOut(path, size, _TOO_MUCH.format(most // 10**6)))
         else:
             choice.files[path] = size
 
@@ -143,6 +149,15 @@ def _below(root: Path, path: str) -> Iterator[str]:
         folders.sort()
         for name in sorted(names):
             yield str(Path(folder, name).relative_to(root))
+
+
+def _size(root: Path, path: str) -> int:
+    """Return the bytes of a file or of all in a folder; 0 where they cannot be told."""
+    total = 0
+    for one in _below(root, path):
+        with suppress(OSError, ValueError):
+            total += (root / one).lstat().st_size
+    return total
 
 
 def _fitting(root: Path, path: str) -> tuple[int, str | None]:
