@@ -264,3 +264,19 @@ def test_no_link_that_is_there_leads_a_file_out_of_the_root(ran: Place, tmp_path
     answer = call("import", str(file), "--into", str(tmp_path / "made"), "-o", "json")
     assert answer.error["code"] == "outside_root"
     assert list((tmp_path / "outside").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_the_smallest_files_go_along_as_far_as_they_fit(tmp_path: Path) -> None:
+    """Together, and not each for itself."""
+    place = Place(tmp_path / "root")
+    place.path.mkdir()
+    names = ["a", "b", "c"]
+    stage = {"id": "film", "name": "Film", "inputs": names}
+    place.done("init", str(write_plan(tmp_path, {"workflow_id": "w", "stages": [stage]})))
+    for number, name in enumerate(names):
+        with (place.path / name).open("wb") as file:
+            file.truncate(40_000_000 + number)
+    told = place.done("export", "archive", str(tmp_path / "archive.zip"))
+    assert set(told["taken"]) == {"a", "b"}
+    assert [(one["path"], one["bytes"]) for one in told["left_out"]] == [("c", 40_000_002)]
