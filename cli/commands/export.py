@@ -24,6 +24,7 @@ from service.reading.moment import Moment
 
 if TYPE_CHECKING:
     from service.handover.archive import Shown
+    from service.handover.carried import Choice
 
 
 def export(
@@ -37,12 +38,22 @@ def export(
     license_: Annotated[
         str | None, typer.Option("--license", metavar="URI|TEXT", help="Stated in an RO-Crate.")
     ] = None,
+    with_: Annotated[
+        str | None,
+        typer.Option(
+            "--with",
+            metavar="KIND,...",
+            help="Of an archive: inputs, outputs, figures, scripts; none.",
+        ),
+    ] = None,
 ) -> None:
     """Write the workflow in another format."""
     with reading(context) as workflow:
         if format_ is ExportFormat.ARCHIVE:
-            _archive(workflow, file, moment(at, known_at), license_)
+            _archive(workflow, file, moment(at, known_at), license_, with_)
             return
+        if with_ is not None:
+            raise InvalidOption("--with goes with `wfctl export archive FILE`")
         source = replace(source_of(workflow, moment(at, known_at), format_), license=license_)
         chunks = _chunks(format_.value, source)
         if file is None or str(file) == "-":
@@ -101,7 +112,11 @@ def _head(workflow: Reading) -> int:
 
 
 def _archive(
-    workflow: Reading, file: Path | None, when: Moment | None, license_: str | None
+    workflow: Reading,
+    file: Path | None,
+    when: Moment | None,
+    license_: str | None,
+    with_: str | None,
 ) -> None:
     """Write the log, its files, a report and a crate into one file."""
     from service.handover.archive import write_archive
@@ -112,14 +127,53 @@ def _archive(
         )
     head = _head(workflow)
     shown = _shown(workflow, head, license_) if head else {}
-    manifest = write_archive(_target(file), workflow.root, workflow.log, shown, head)
+    taken = _taken(workflow, head, with_)
+    manifest = write_archive(_target(file), workflow.root, workflow.log, shown, head, taken)
     data = {"format": "archive", "file": str(file), "bytes": file.stat().st_size}
+    data |= {"taken": taken.files, "left_out": [asdict(one) for one in taken.left]}
+    size = sum(taken.files.values())
     whose = manifest.workflow or f"{len(manifest.streams)} machines"
     workflow.output.result(
         {**data, "streams": [asdict(stream) for stream in manifest.streams]},
-        lambda: f"{file}: archive of {whose}, {len(manifest.files)} files",
+        lambda: "\n".join(
+            [
+                f"{file}: archive of {whose}, {len(manifest.files)} files",
+                f"  of the workflow's own: {len(taken.files)} ({size:,} bytes)",
+                *(f"  left out: {o.path} ({o.bytes:,} bytes): {o.why}" for o in taken.left),
+            ]
+        ),
         state=workflow.log.state(),
     )
+
+
+def _taken(workflow: Reading, head: int, with_: str | None) -> Choice:
+    """Return the files that go along: of the kinds named all, else all up to a size."""
+    from reconciler.attempt.markers import digests
+    from reconciler.errors import MissingInput
+    from service.handover.carried import KINDS, MOST_BYTES, Choice, chosen
+    from service.machines.log import MachineLog
+    from service.machines.place import ids
+
+    if with_ == "none":
+        return Choice()
+    kinds = with_.split(",") if with_ is not None else KINDS
+    if unknown := [one for one in kinds if one not in KINDS]:
+        raise InvalidOption(
+            f"--with: expected none, or some of {', '.join(KINDS)}; found {unknown}"
+        )
+    root, store = workflow.root, workflow.log.store
+
+    def digest(path: str) -> str | None:
+        try:
+            return digests(root.path, [path])[0].sha256
+        except (MissingInput, OSError, ValueError):
+            return None
+
+    state = workflow.log.current(Moment(version=head)) if head else None
+    machines = (MachineLog(store, one, root.path).state() for one in ids(root, store))
+    known = [one for one in machines if one is not None]
+    most = MOST_BYTES if with_ is None else None
+    return chosen(root.path, state, known, kinds, digest, most)
 
 
 def _shown(workflow: Reading, head: int, license_: str | None) -> Shown:

@@ -195,10 +195,12 @@ def _write_example(context: typer.Context, name: str) -> None:
 
 def _missing_machine_files(profiles: dict[str, Any], root: Path) -> Iterator[tuple[str, Path]]:
     """Yield each backend profile whose config_path leads nowhere; such a file is never read."""
+    from service.root.below import seen_from
+
     for name, profile in profiles.items():
         given = profile.get("config_path")
-        if isinstance(given, str) and given and not (root / given).exists():
-            yield name, root / given
+        if isinstance(given, str) and given and not seen_from(root, given).exists():
+            yield name, seen_from(root, given)
 
 
 def signers_of(consent: Consent, source: Path | None) -> list[str]:

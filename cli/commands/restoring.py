@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from eventstore.codec import Schema
 from eventstore.engine import open_log
 from eventstore.instant import Clock
 from eventstore.store import EventStore
+from service.handover.carried import brought, put_in_place
 from service.handover.contents import Archive, read_archive
 from service.handover.manifest import Manifest
 from service.handover.restore import restore
@@ -46,7 +49,8 @@ def restoring(context: typer.Context, file: Path, into: Path | None, dry_run: bo
         if config.workflow is not None:
             Service(root, log, actor_of(settings)).files.rebuild()
         _rebuild_machines(root, archive, store, settings)
-        _tell(Output(settings), archive, Reading(root, config, log, Output(settings)))
+        kept = put_in_place(root.path, archive.path, archive.manifest)
+        _tell(Output(settings), archive, Reading(root, config, log, Output(settings)), kept)
     finally:
         store.close()
 
@@ -63,7 +67,7 @@ def _connect(root: Root, schema: Schema, clock: Clock) -> EventStore:
     return open_log(root.address, schema=schema, clock=clock, journal=root.journal)
 
 
-def _tell(output: Output, archive: Archive, made: Reading | None) -> None:
+def _tell(output: Output, archive: Archive, made: Reading | None, kept: Sequence[str] = ()) -> None:
     manifest = archive.manifest
     data: dict[str, Any] = {
         "dry_run": made is None,
@@ -73,17 +77,23 @@ def _tell(output: Output, archive: Archive, made: Reading | None) -> None:
         "streams": [
             {"stream": s.name, "version": s.version, "head": s.head} for s in manifest.streams
         ],
+        "files": brought(manifest),
+        "kept": list(kept),
+        "left_out": [asdict(one) for one in manifest.left_out],
     }
     state = made.log.state() if made is not None else None
-    output.result(data, lambda: _text(manifest, made), state=state)
+    output.result(data, lambda: _text(manifest, made, kept), state=state)
 
 
-def _text(manifest: Manifest, made: Reading | None) -> str:
+def _text(manifest: Manifest, made: Reading | None, kept: Sequence[str]) -> str:
     verb = "would import" if made is None else "imported"
     lines = [
         f"{verb} {s.name}: {s.version} events, every hash as it was; head {s.head[:12]}"
         for s in manifest.streams
     ]
+    lines.append(f"{verb} {len(brought(manifest))} of the workflow's own files")
+    lines += [f"  another file is here, and stays: {path}" for path in kept]
+    lines += [f"  not in the archive: {one.path}: {one.why}" for one in manifest.left_out]
     if made is not None:
         lines.append(
             "the next command that writes asks what this root is: --root-is moved, where the "

@@ -66,6 +66,7 @@ class _Crate:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._state = source.state()
+        self._places = {id_: str(n) for n, id_ in enumerate(self._state.stages, 1)}
         self._known: set[str] = set()
         self._parts: list[str] = []
         self._mentions: list[str] = []
@@ -155,7 +156,7 @@ class _Crate:
             "@id": step,
             "@type": "HowToStep",
             "name": run.name,
-            "position": run.stage.partition("-")[2],
+            "position": self._places.get(run.stage),
             "workExample": _ref(tool),
         }
 

@@ -12,6 +12,7 @@ from typing import Any
 from reconciler.attempt import recorded as genuine
 from reconciler.attempt.paths import Attempt
 from reconciler.errors import DamagedAttempt, UnusableSubmission
+from service.root.below import seen_from
 
 #: Batch types that can be passed through; those without a scheduler that is asked by name too.
 _SHELL, _SLURM = "shell", "slurm"
@@ -110,4 +111,4 @@ def _submitted_to(attempt: Attempt) -> Machine | None:
 
 def reference(machine: Mapping[str, Any], folder: Path) -> Path | None:
     """Return the file that a machine is taken from, seen from ``folder``; None without one."""
-    return folder / str(machine["$ref"]) if "$ref" in machine else None
+    return seen_from(folder, str(machine["$ref"])) if "$ref" in machine else None

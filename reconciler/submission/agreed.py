@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
@@ -99,8 +100,14 @@ def _in_top(built: Mapping[str, Any], prepared: Mapping[str, Any]) -> Iterator[s
 
 
 def _in_machine(built: Mapping[str, Any], prepared: Any) -> Iterator[str]:
-    if prepared is not None and not _agrees(built, prepared, _PLACES):
+    if prepared is not None and not _agrees(_plain(built), _plain(prepared), _PLACES):
         yield "machine"
+
+
+def _plain(machine: Any) -> Any:
+    """Return a machine whose file is named without steps that are taken back."""
+    path = machine.get("$ref") if isinstance(machine, Mapping) else None
+    return {**machine, "$ref": os.path.normpath(path)} if isinstance(path, str) else machine
 
 
 def _in_resources(built: Mapping[str, Any], prepared: Any) -> Iterator[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from service.adoption.finding import Finding
 from service.adoption.versions import LOG, STATE, Version
+from service.root.below import seen_from
 
 _REPORT = re.compile(r"\bReport: (\S+)")
 
@@ -43,7 +44,7 @@ def _machines(version: Version, folder: Path) -> Iterator[Finding]:
     profiles = version.state.document.get("backend_profiles") or {}
     for name, profile in profiles.items():
         path = profile.get("config_path") if isinstance(profile, dict) else None
-        if isinstance(path, str) and path and not _is_there(folder, path):
+        if isinstance(path, str) and path and not seen_from(folder, path).exists():
             key = name.replace("~", "~0").replace("/", "~1")
             line = version.state.line(f"/backend_profiles/{key}/config_path")
             yield Finding("missing_machine", STATE, line, path)

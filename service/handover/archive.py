@@ -8,12 +8,13 @@ from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
-from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from eventstore.regular import read_regular
 from eventstore.store import EventStore, Raw
 from eventstore.transfer.lines import exported
-from service.handover.manifest import CLAIMS, DRIFT, NAME, REFUSALS, Entry, Manifest, Stream
+from service.handover.carried import Choice, content
+from service.handover.manifest import CLAIMS, DRIFT, FILES, NAME, REFUSALS, Entry, Manifest, Stream
 from service.machines.log import PREFIX
 from service.machines.place import ids
 from service.reading.log import WorkflowLog
@@ -28,18 +29,28 @@ Shown = Mapping[str, Callable[[], Iterable[bytes]]]
 """Name of a file in the archive → what yields its content."""
 
 
-def write_archive(path: Path, root: Root, log: WorkflowLog, shown: Shown, upto: int) -> Manifest:
+def write_archive(
+    path: Path,
+    root: Root,
+    log: WorkflowLog,
+    shown: Shown,
+    upto: int,
+    taken: Choice | None = None,
+) -> Manifest:
     """Write the archive of a root whole to ``path`` and return its manifest.
 
     ``upto`` is the version of the workflow that ``shown`` shows, 0 where there is none; every
-    stream ends where it stood at the beginning. The same log gives the same bytes. Raises
-    `NoWorkflow` where there is no machine either, `UnsoundLog` where a stream was altered.
+    stream ends where it stood at the beginning. ``taken`` are the files that go along. The same log
+    and files give the same bytes. Raises `NoWorkflow` where there is no machine either,
+    `UnsoundLog` where a stream was altered.
     """
     ends = [*_workflow(log, upto), *_machines(root, log.store)]
     for end in ends:
         _require_sound(log.store, end)
     workflow = log.current(upto).id if upto or not ends else None
     manifest = Manifest(workflow, _newest(log.store, ends), streams=ends)
+    taken = taken or Choice()
+    manifest.left_out = taken.left
     with replaced(path) as temporary, ZipFile(temporary, "w", ZIP_DEFLATED) as archive:
         writer = _Writer(archive, manifest)
         for end in ends:
@@ -51,6 +62,8 @@ def write_archive(path: Path, root: Root, log: WorkflowLog, shown: Shown, upto: 
             writer.file(name, content())
         for kept in sorted(root.drift.glob("*")) if root.drift.is_dir() else ():
             writer.file(f"{DRIFT}{kept.name}", [read_regular(kept)])
+        for name in taken.files:
+            writer.carried(root.path, name)
         text = json.dumps(manifest.to_dict(), indent=1).encode() + b"\n"
         writer.file(NAME, [text])
     return manifest
@@ -102,10 +115,17 @@ class _Writer:
         year = max(at.year, _FIRST_YEAR)
         self._date = (year, at.month, at.day, at.hour, at.minute, at.second)
 
-    def file(self, name: str, content: Iterable[bytes]) -> None:
+    def carried(self, root: Path, path: str) -> None:
+        """Put in a file of the root, not packed: an archive far smaller than it is is refused."""
+        mode = (root / path).stat().st_mode & 0o100
+        self.file(f"{FILES}{path}", content(root, path), ZIP_STORED, mode=_MODE | mode << 16)
+
+    def file(
+        self, name: str, content: Iterable[bytes], how: int = ZIP_DEFLATED, *, mode: int = _MODE
+    ) -> None:
         """Put in a file, chunk by chunk."""
         info = ZipInfo(name, self._date)
-        info.compress_type, info.external_attr = ZIP_DEFLATED, _MODE
+        info.compress_type, info.external_attr = how, mode
         digest, size = sha256(), 0
         with self._archive.open(info, "w", force_zip64=True) as file:
             for chunk in content:

@@ -42,7 +42,7 @@ def check_streams(path: Path, file: ZipFile, manifest: Manifest) -> None:
     for name in (CLAIMS, REFUSALS):
         if name not in manifest.files:
             raise UnusableArchive(str(path), name, "the manifest does not name it")
-    for line in _lines(path, file, REFUSALS):
+    for line in lines_of(path, file, REFUSALS):
         if not _is_refusal(line):
             raise UnusableArchive(str(path), REFUSALS, f"expected refusals, found {line!r:.80}")
     claims = _claims(path, file, sum(stream.version for stream in manifest.streams))
@@ -51,7 +51,8 @@ def check_streams(path: Path, file: ZipFile, manifest: Manifest) -> None:
         _Chain(path, stream, claims, ids).check(file)
 
 
-def _lines(path: Path, file: ZipFile, name: str) -> Iterator[Any]:
+def lines_of(path: Path, file: ZipFile, name: str) -> Iterator[Any]:
+    """Yield the values of the lines of a file; raises `UnusableArchive` for a line that is none."""
     try:
         with file.open(name) as lines:
             yield from map(decoded, bounded_lines(lines, LONGEST))
@@ -74,7 +75,7 @@ def _is_refusal(line: Any) -> bool:
 def _claims(path: Path, file: ZipFile, most: int) -> set[str]:
     """Return the ids of the commands, of which there are no more than events."""
     found: set[str] = set()
-    for line in _lines(path, file, CLAIMS):
+    for line in lines_of(path, file, CLAIMS):
         if not _is_claim(line) or line["command_id"] in found or len(found) == most:
             raise UnusableArchive(str(path), CLAIMS, f"expected no such claim as {line!r:.80}")
         found.add(line["command_id"])

@@ -11,6 +11,7 @@ from zipfile import BadZipFile, ZipFile
 
 from eventstore.regular import opened
 from lifecycle.words.naming import is_id
+from service.handover.carried import check_brought
 from service.handover.chains import LONGEST, check_streams, decoded
 from service.handover.manifest import DRIFT, NAME, Manifest, UnusableArchive
 from service.machines.log import PREFIX as MACHINE
@@ -40,6 +41,7 @@ def read_archive(path: Path) -> Archive:
             for name in manifest.files:
                 _check(path, file, manifest, name)
             check_streams(path, file, manifest)
+            check_brought(path, file, manifest)
     except (BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
         # NotImplementedError: a damaged header names a way to pack that zipfile does not know.
         if isinstance(error, OSError) and error.errno != EINVAL:  # a place before the beginning

@@ -3,7 +3,8 @@
 A zip file: ``events/STREAM.jsonl`` (the recorded events as they were hashed), ``claims.jsonl`` (the
 command ids with their digests), ``refusals.jsonl``, the files as they are shown
 (``workflow-state.json``, ``progress.log``), ``report.html``, ``ro-crate-metadata.json``, the kept
-foreign versions of files (``drift/``), and last ``manifest.json``.
+foreign versions of files (``drift/``), the workflow's own files (``files/PATH``), and last
+``manifest.json``. A version that knows no ``files/`` checks them and makes nothing of them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from service.errors import ServiceError
 
 NAME = "manifest.json"
 CLAIMS, REFUSALS, DRIFT = "claims.jsonl", "refusals.jsonl", "drift/"
+FILES = "files/"
 FORMAT = 1
 
 
@@ -36,6 +38,15 @@ class Entry:
     sha256: str
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A file of the workflow that did not go along, and why."""
+
+    path: str
+    bytes: int
+    why: str
+
+
 @dataclass(slots=True)
 class Manifest:
     """All of it; ``at`` is when the newest event was recorded.
@@ -47,6 +58,7 @@ class Manifest:
     at: str
     streams: list[Stream] = field(default_factory=list)
     files: dict[str, Entry] = field(default_factory=dict)
+    left_out: list[LeftOut] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -62,6 +74,7 @@ class Manifest:
             values["at"],
             [Stream(**stream) for stream in values["streams"]],
             {name: Entry(**entry) for name, entry in values["files"].items()},
+            [LeftOut(**one) for one in values.get("left_out", [])],
         )
 
 

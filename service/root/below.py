@@ -52,6 +52,15 @@ def real_place(root: Path, path: str) -> Path:
     return real.relative_to(top)
 
 
+def seen_from(folder: Path, path: str) -> Path:
+    """Return the place that a path names from a folder, by its words alone.
+
+    A step that ``..`` takes back need not be there, and a link there leads nowhere else: a stage
+    has no folder yet when its machine is looked for.
+    """
+    return Path(os.path.normpath(folder / path))
+
+
 def _real(path: Path) -> Path | None:
     try:
         return Path(os.path.realpath(path))

@@ -7,13 +7,18 @@ from pathlib import Path
 import pytest
 
 from tests.cli.support import Place, call, write_plan
-from tests.exports.world import STORIES, make_root
+from tests.exports.world import STORIES, make_root, named
+
+#: The last story, with stages that have names of their own.
+NAMED = "named"
 
 
-@pytest.fixture(scope="session", params=list(STORIES))
+@pytest.fixture(scope="session", params=[*STORIES, NAMED])
 def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
     """A workflow just begun, one in the middle of it all, and one that is done."""
     path = tmp_path_factory.mktemp("told") / "root"
+    if request.param == NAMED:
+        return Place(make_root(path, STORIES["completed"], named))
     return Place(make_root(path, STORIES[request.param]))
 
 

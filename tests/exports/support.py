@@ -22,6 +22,11 @@ def text_of(place: Place, format_: str, *more: str) -> str:
     return exported(place, format_, *more).decode()
 
 
+def stages_of(place: Place) -> list[str]:
+    """Return the ids of the stages, in the order of the plan."""
+    return [stage["id"] for stage in place.done("status")["stages"]]
+
+
 def handed_over(place: Place, folder: Path) -> Path:
     """Write the archive of a place and return its path."""
     file = folder / "archive.zip"

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from prov.model import ProvDocument
 from projections.exports.otel import _EVENTS
 from tests.cli.support import HERE, Place, tree
 from tests.exports.support import exported, text_of
-from tests.exports.world import STORIES, make_root
+from tests.exports.world import STORIES, make_root, named
 from tests.rounds import first
 
 VENDORED = Path(__file__).with_name("vendored")
@@ -161,12 +162,13 @@ def crate_of(place: Place, folder: Path, *at: str) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("called", [str, named], ids=["numbered", "named"])
 @pytest.mark.parametrize("moments", first([[7, 33, END], [2, 14, 20, 37]]))
 def test_the_official_validator_passes_a_crate_of_every_state(
-    tmp_path: Path, moments: list[int]
+    tmp_path: Path, moments: list[int], called: Callable[[str], str]
 ) -> None:
     """Every REQUIRED check: begun, under way, failed, lost, amended, invalidated, done."""
-    place = Place(make_root(tmp_path / "root", STORIES["completed"]))
+    place = Place(make_root(tmp_path / "root", STORIES["completed"], called))
     at = [place.version() if n == END else n for n in moments]
     crates = [crate_of(place, tmp_path / f"crate-{n}", "--at", str(n)) for n in at]
     before = tree(tmp_path)
@@ -196,6 +198,15 @@ def test_a_crate_tells_of_each_attempt_and_each_decision(completed: Place) -> No
     assert found["#user-ada"]["@type"] == "Person"
     stated = entities(completed, "--license", "https://spdx.org/licenses/CC-BY-4.0")
     assert stated["./"]["license"] == {"@id": "https://spdx.org/licenses/CC-BY-4.0"}
+
+
+def test_a_step_stands_where_its_stage_does_in_the_plan(told: Place) -> None:
+    """Whatever the stage is called: its name is not taken apart."""
+    stages = [stage["id"] for stage in told.done("status")["stages"]]
+    steps = [e for i, e in entities(told).items() if i.startswith("#step-")]
+    for step in steps:
+        stage = step["@id"].removeprefix("#step-")
+        assert step["position"] == str(stages.index(stage) + 1)
 
 
 def test_a_stage_that_never_ran_is_no_tool_and_no_step(half_way: Place) -> None:

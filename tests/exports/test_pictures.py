@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 from projections.drawing.layout import layout
 from projections.drawing.svg import columns, shortened, text, wrapped
 from tests.cli.support import Place, call, write_plan
-from tests.exports.support import text_of
-from tests.exports.world import PLAN
+from tests.exports.support import stages_of, text_of
 from tests.need import need_programs
 
-STAGES = [stage["id"] for stage in PLAN["stages"]]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -26,7 +24,7 @@ def test_the_graph_shows_every_stage_with_its_status(told: Place) -> None:
     root = ET.fromstring(text_of(told, "svg"))
     shown = {g.get("data-stage"): g.findtext(f"{SVG}title") for g in root.iter(f"{SVG}g")}
     statuses = {stage["id"]: stage["status"] for stage in told.done("status")["stages"]}
-    assert list(shown) == STAGES
+    assert list(shown) == stages_of(told)
     for id_, title in shown.items():
         assert title is not None
         assert title.endswith(statuses[str(id_)])
@@ -68,7 +66,7 @@ def test_what_was_typed_is_text(told: Place) -> None:
         drawn = text_of(told, format_)
         assert "<b>" not in drawn
         assert "<script" not in drawn
-    assert '"stage-2 Schmelze' in text_of(told, "mermaid")
+    assert f'"{stages_of(told)[1]} Schmelze' in text_of(told, "mermaid")
 
 
 def test_mermaid_names_every_stage_and_every_dependency(told: Place) -> None:
@@ -76,7 +74,8 @@ def test_mermaid_names_every_stage_and_every_dependency(told: Place) -> None:
     lines = text_of(told, "mermaid").splitlines()
     assert lines[0] == "flowchart TD"
     nodes = [re.match(r"    (\w+)\[\".*\"\]:::\w+$", line) for line in lines]
-    assert [m[1].replace("_", "-") for m in nodes if m] == STAGES
+    found = [m[1].removeprefix("s_").replace("_", "-") for m in nodes if m]
+    assert found == [stage.replace("A_b", "Ax5fb") for stage in stages_of(told)]
     assert sum(" --> " in line for line in lines) == 6
 
 
@@ -87,7 +86,7 @@ def test_graphviz_reads_the_graph(told: Place, tmp_path: Path) -> None:
     file.write_text(text_of(told, "dot"))
     done = subprocess.run(["dot", "-Tplain", file], capture_output=True, text=True, check=True)
     words = [line.split() for line in done.stdout.splitlines()]
-    assert [line[1].strip('"') for line in words if line[0] == "node"] == STAGES
+    assert [line[1].strip('"') for line in words if line[0] == "node"] == stages_of(told)
     assert sum(line[0] == "edge" for line in words) == 6
 
 

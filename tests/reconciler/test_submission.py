@@ -156,7 +156,7 @@ def test_a_referenced_machine_gets_no_profile_beside_it() -> None:
     """A reference is merged shallowly: a remote_profile beside it would replace the secrets."""
     given = {**built(), "machine": {"$ref": "../hpc.json"}}
     assert own(given, **FAR)["machine"] == {
-        "$ref": "/w/stage-2/../hpc.json",
+        "$ref": "/w/hpc.json",
         "retry_count": 0,
         "local_root": "/w",
         "remote_root": "/far/wf/stage-2/att-0001",
