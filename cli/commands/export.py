@@ -23,7 +23,6 @@ from service.errors import InvalidOption
 from service.reading.moment import Moment
 
 if TYPE_CHECKING:
-    from projections.words.account import Seen
     from service.handover.archive import Shown
 
 
@@ -78,15 +77,8 @@ def source_of(workflow: Reading, when: Moment | None, format_: ExportFormat) -> 
         lambda: log.steps(upto=upto),
         raw,
         lambda: log.current(upto),
-        seen=lambda: _look(workflow) if when is None else None,
         content=lambda one: _as_recorded(root, one),
     )
-
-
-def _look(workflow: Reading) -> Seen:
-    from reconciler.files.freshness import look
-
-    return look(workflow.root, workflow.log, workflow.state())
 
 
 def _as_recorded(root: Path, one: Mapping[str, Any]) -> bytes | None:

@@ -46,7 +46,7 @@ def export(source: Source) -> Iterator[str]:
     told = sessions(steps())
     template = _environment().get_template("report.html.j2")
     state = source.state()
-    summary = summarised(state, found, source.seen())
+    summary = summarised(state, found)
     own = {"summary": summary, "figures": _figures(source, summary), "sessions": told}
     return template.generate(**_context(state, facts, spans.found), **own)
 

@@ -9,7 +9,6 @@ from typing import Any
 from eventstore.event import RecordedEvent
 from eventstore.store import Raw
 from lifecycle.state.workflow import Workflow
-from projections.words.account import Seen
 
 #: Events that may change the status of stages that they do not name.
 _OF_ALL = frozenset({"workflow.created", "workflow.imported", "state.imported"})
@@ -27,8 +26,7 @@ class Source:
     """One stream up to a moment. Each call starts anew from the first event.
 
     ``raw`` yields the events as they were hashed; ``state`` is the state at the end. ``license``
-    is what somebody says of it, a URI or words; ``seen`` looks at the files.
-    ``content`` returns the bytes of a file on record,
+    is what somebody says of it, a URI or words. ``content`` returns the bytes of a file on record,
     None where it is not here or not as recorded.
     """
 
@@ -36,7 +34,6 @@ class Source:
     raw: Callable[[], Iterator[Raw]]
     state: Callable[[], Workflow]
     license: str | None = None
-    seen: Callable[[], Seen | None] = lambda: None
     content: Callable[[Mapping[str, Any]], bytes | None] = _nothing
 
 
