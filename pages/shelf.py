@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from eventstore.chain import START, Link
 from lifecycle.state.workflow import Amendment, Stage, Workflow
-from projections.screens.waits import waits
+from projections.words.account import Seen, waits
 from service.errors import NotFound
 from service.reading.log import WorkflowLog
 
@@ -27,13 +27,12 @@ Opening = Callable[[], AbstractContextManager[WorkflowLog]]
 class Sight:
     """What is seen beside the log, by those who know how to look.
 
-    ``tail`` returns the last lines that a stage's job printed here; ``stale`` by stage why its
-    results count no longer, and a sentence for each result that is not as recorded; ``impact`` what
-    the approval of an amendment would bring about, a sentence each.
+    ``tail`` returns the last lines that a stage's job printed here; ``seen`` what a look at the
+    files found; ``impact`` what the approval of an amendment would bring about, a sentence each.
     """
 
     tail: Callable[[Path, WorkflowLog, Workflow, Stage], str]
-    stale: Callable[[Path, Workflow], tuple[dict[str, list[str]], list[str]]]
+    seen: Callable[[Path, WorkflowLog, Workflow], Seen]
     impact: Callable[[Path, Workflow, Amendment], list[str]]
 
 
@@ -149,10 +148,9 @@ class Shelf:
 def record(entry: Entry, state: Workflow | None, note: str | None = None) -> dict[str, Any]:
     """Return a line of the list: what waits for a person, and how far it is."""
     counts = Counter(stage.status.value for stage in state.stages.values()) if state else Counter()
-    told = list(waits(state)) if state else []
-    failed = (
-        [stage.id for stage in state.stages.values() if stage.status == "failed"] if state else []
-    )
+    every = waits(state) if state else []
+    failed = [one.subject for one in every if one.kind == "failure"]
+    told = [one for one in every if one.kind != "failure"]
     return {
         "entry": entry,
         "state": state,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup
@@ -21,8 +21,8 @@ from projections.exports.state_spans import state_spans
 from projections.exports.timeline_svg import drawing as timeline
 from projections.files.document_diff import differences
 from projections.files.state_document import document
-from projections.screens.next_actions import NextAction, next_actions
-from projections.screens.waits import Wait, waits
+from projections.screens.next_actions import NextAction, Surroundings, next_actions
+from projections.words.account import Item, Seen, account, waits
 from service.errors import NotFound
 from service.files.surroundings import surroundings
 from service.reading.log import WorkflowLog
@@ -93,21 +93,21 @@ def _record(shelf: Shelf, entry: Entry) -> dict[str, Any]:
 def workflow(look: Look) -> bytes:
     """Return the page of a workflow, now or at a moment with what differs from now."""
     state, first = look.then, look.request.number("stages") or 0
-    stale, deviations = _freshness(look)
+    stands = account(state, _seen(look))
     every = list(state.stages.values())
     return render.page(
         "workflow.html.j2",
         **look.common,
         counts=_counts(state),
-        waits=[(wait, _commands(look.entry, wait)) for wait in waits(state)],
+        waits=[(one, _commands(look.entry, one)) for one in stands if one.person],
+        others=[one for one in stands if not one.person],
         next=_next(look),
         tails=look.shelf.running(look.entry, look.log, state, _TAILS) if look.is_now else {},
         running=[stage for stage in every if stage.open_attempt is not None],
         stages=every[first : first + _STAGES],
         first=first,
         more=first + _STAGES if first + _STAGES < len(every) else None,
-        stale=stale,
-        deviations=deviations,
+        stale={one.stage for one in stands if one.kind == "stale"},
         budget=budget_of(state),
         graph=_drawn(graph, state),
         timeline=_drawn(lambda one: timeline(state_spans(one)), state),
@@ -127,10 +127,10 @@ def _counts(state: Workflow) -> list[tuple[str, int]]:
     return counts(state)
 
 
-def _freshness(look: Look) -> tuple[dict[str, list[str]], list[str]]:
+def _seen(look: Look) -> Seen | None:
     if not look.is_now or look.entry.root is None:
-        return {}, []
-    return look.shelf.sight.stale(look.entry.root, look.now)
+        return None
+    return look.shelf.sight.seen(look.entry.root, look.log, look.now)
 
 
 def _next(look: Look) -> list[NextAction]:
@@ -138,7 +138,8 @@ def _next(look: Look) -> list[NextAction]:
     if not look.is_now:
         return []
     root = look.entry.root
-    found = next_actions(look.now, surroundings(root, look.now)) if root else next_actions(look.now)
+    around = surroundings(root, look.now) if root else Surroundings()
+    found = next_actions(look.now, replace(around, seen=_seen(look)))
     return [one._replace(command=_rooted(look.entry, one.command)) for one in found[:_STAGES]]
 
 
@@ -146,13 +147,19 @@ def _rooted(entry: Entry, command: str) -> str:
     return f"{entry.command}{command.removeprefix('wfctl')}"
 
 
-def _commands(entry: Entry, wait: Wait) -> list[str]:
+def _commands(entry: Entry, wait: Item) -> list[str]:
     """Return the commands that a person decides with."""
     match wait.kind:
         case "amendment":
             lines = [f"amend approve {wait.subject}", f"amend reject {wait.subject}"]
         case "drift":
             lines = ["drift show"]
+        case "stale":
+            lines = [f"rerun {wait.subject}"]
+        case "failure":
+            lines = [f"why {wait.subject}"]
+        case _ if wait.is_of_files:
+            lines = [f"verify {wait.stage}"]
         case "judgement":
             lines = [f'stage complete {wait.subject} --evidence "TEXT"']
         case _:
@@ -174,7 +181,7 @@ def stage(look: Look) -> bytes:
     shown = found.attempts[-_ATTEMPTS:][::-1]
     root = look.entry.root
     newest = found.source
-    stale, _ = _freshness(look)
+    stands = [one for one in account(look.then, _seen(look)) if one.stage == found.id]
     return render.page(
         "stage.html.j2",
         **look.common,
@@ -183,7 +190,7 @@ def stage(look: Look) -> bytes:
         older=len(found.attempts) - len(shown),
         judged=_judgements(look, found, shown),
         setters=_setters(look.then, found),
-        stale=stale.get(found.id, []),
+        others=[one for one in stands if not one.person],
         tail=look.shelf.running(look.entry, look.log, look.then, len(look.then.stages)).get(
             found.id, ""
         )
@@ -193,7 +200,7 @@ def stage(look: Look) -> bytes:
         inputs=previews(root, newest.inputs if newest else ()),
         dependents=[one for one in look.then.stages.values() if found.id in one.depends_on],
         next=[one for one in _next(look) if found.id in str(one).split()],
-        waits=[(w, _commands(look.entry, w)) for w in waits(look.then) if w.subject == found.id],
+        waits=[(one, _commands(look.entry, one)) for one in stands if one.person],
     )
 
 

@@ -15,6 +15,7 @@ from cli.frame.writes import tell
 from cli.terminal.output import Output
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Drift, Stage
+from projections.words.account import Item, account, to_dicts
 from service.errors import NotFound
 from service.files.foreign_changes import Foreign, ForeignChanges, closing
 from service.files.workflow_files import STATE
@@ -42,19 +43,33 @@ def build() -> typer.Typer:
 
 
 def show(context: typer.Context, file: File = None) -> None:
-    """Explain, field by field, what others changed (exit 7 where they did)."""
+    """Explain, field by field, what others changed (exit 7 where they did).
+
+    Results that changed, and what is stale for it, are named too.
+    """
+    from reconciler.files.freshness import look
+
     with reading(context) as workflow:
         changes = ForeignChanges(workflow.root, workflow.log)
         found = [_told(changes, change) for change in changes.waiting(file)]
         output = workflow.output
-        text = "\n".join(line for change in found for line in _lines(change, output))
+        state = workflow.state()
+        seen = look(workflow.root, workflow.log, state)
+        stands = [one for one in account(state, seen) if _is_asked(one, file)]
+        lines = [line for change in found for line in _lines(change, output)]
+        text = "\n".join([*lines, *map(str, stands)])
         output.result(
-            {"changes": found},
+            {"changes": found, "account": to_dicts(stands)},
             lambda: text or "no change of others waits for a decision",
-            state=workflow.state(),
+            state=state,
+            seen=seen,
         )
-    if found:
+    if found or any(one.person for one in stands):
         raise typer.Exit(FINDINGS)
+
+
+def _is_asked(one: Item, file: str | None) -> bool:
+    return one.is_of_files and file in (None, one.subject)
 
 
 def _told(changes: ForeignChanges, change: Foreign) -> Change:

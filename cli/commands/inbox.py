@@ -17,8 +17,9 @@ from cli.terminal.output import Output
 from lifecycle.errors import LifecycleError
 from lifecycle.machines.machine import Machine
 from lifecycle.state.workflow import Workflow
+from projections.machines.next_actions import MachineAction
 from projections.screens.inbox import Asked, numbered
-from projections.screens.waits import Wait, waits
+from projections.words.account import Item, waits
 from service.errors import InvalidOption, NotFound
 from service.root.known_roots import known_roots
 
@@ -34,6 +35,8 @@ class Answer(StrEnum):
     STATEMENT = "statement"
 
 
+#: Verb of a machine's action that a person decides → the kind of what waits.
+_OF_PERSON = {"approve": "approval", "drift": "drift"}
 #: Answer → the option that a person's words go to, if it takes any.
 _WORDS = {Answer.REJECT: "--reason", Answer.ANSWER: "--evidence"}
 
@@ -120,8 +123,10 @@ def _all(settings: Settings) -> Iterator[Asked]:
 def _of_workflow(workflow: Reading, settings: Settings) -> Iterator[Asked]:
     if workflow.config.workflow is None:
         return
+    from reconciler.files.freshness import look
+
     state = workflow.state()
-    for wait in waits(state):
+    for wait in waits(state, look(workflow.root, workflow.log, state)):
         text, mark = wait.text, wait.text
         if wait.kind == "amendment":
             text, mark = _impact(workflow, settings, state, wait)
@@ -136,7 +141,7 @@ def _of_workflow(workflow: Reading, settings: Settings) -> Iterator[Asked]:
         )
 
 
-def _impact(workflow: Reading, settings: Settings, state: Workflow, wait: Wait) -> tuple[str, str]:
+def _impact(workflow: Reading, settings: Settings, state: Workflow, wait: Item) -> tuple[str, str]:
     """Return what a proposal would do, and the digest of what it is, whatever its impact is."""
     from eventstore.codec import canonical, digest
     from service.consent.proof import content_of
@@ -152,7 +157,7 @@ def _impact(workflow: Reading, settings: Settings, state: Workflow, wait: Wait) 
     return f"{wait.text}; impact: {'; '.join(words.consequences(question.impact))}", mark
 
 
-def _lines(wait: Wait) -> dict[str, list[str]]:
+def _lines(wait: Item) -> dict[str, list[str]]:
     if wait.kind == "amendment":
         return {
             "approve": ["amend", "approve", wait.subject],
@@ -179,19 +184,23 @@ def _of_machines(workflow: Reading) -> Iterator[Asked]:
         machine = MachineLog(store, id_, root.path).current()
         looked = set() if machine.is_final else machine.definition.files_looked_at(machine.phase)
         for action in machine_actions(machine, evidence.look(root.path, looked)):
-            if action.verb == "approve":
-                yield _approval(str(root.path), machine, str(action.target), action.reason)
+            if action.verb in _OF_PERSON:
+                yield _asked(str(root.path), machine, action)
 
 
-def _approval(root: str, machine: Machine, approval: str, text: str) -> Asked:
-    line = ["machine", "approve", machine.id, approval]
+def _asked(root: str, machine: Machine, action: MachineAction) -> Asked:
+    target = str(action.target)
+    line = ["machine", action.verb, machine.id, target]
+    edits = [one.version for one in machine.drifts if one.file == target]
     return Asked(
         root=root,
-        kind="approval",
-        subject=f"{machine.id} {approval}",
-        text=text,
-        lines={"approve": line, "statement": [*line, "--statement"]},
-        mark=machine.visit.entered_at,
+        kind=_OF_PERSON[action.verb],
+        subject=f"{machine.id} {target}",
+        text=action.reason,
+        lines={"approve": [*line, "--adopt"], "reject": [*line, "--revert"]}
+        if action.verb == "drift"
+        else {"approve": line, "statement": [*line, "--statement"]},
+        mark=f"{machine.visit.entered_at}{edits or ''}",
         of=machine.id,
     )
 

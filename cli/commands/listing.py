@@ -16,7 +16,7 @@ from cli.settings import Settings
 from cli.terminal.output import Output
 from cli.terminal.table import Column, table
 from eventstore.address import is_server
-from projections.screens.waits import waits
+from projections.words.account import waits
 from projections.words.times import utc_seconds
 from service.root.known_roots import known_roots
 from service.root.root import WORKFLOW, Root, find_root, kept, read_config
@@ -116,8 +116,6 @@ def _record(root: Path | None, state: Workflow | None, note: str | None = None) 
     if state is not None:
         counts = Counter(stage.status.value for stage in state.stages.values())
         told = [str(wait) for wait in waits(state)]
-        failed = [stage.id for stage in state.stages.values() if stage.status == "failed"]
-        told += [f"failure {', '.join(failed[:3])}"] if failed else []
         told += ["its last session ended blocked; wfctl why"] if _is_blocked(state, told) else []
         record |= {"stages": dict(counts), "waits": [text[:160] for text in told[:_WAITS]]}
     return record

@@ -13,16 +13,25 @@ from cli.terminal.output import say
 
 def reconcile(context: typer.Context, dry_run: DryRun = False) -> None:
     """Compare the log with disk, processes and locks, and bring it in line."""
+    from projections.words.account import account, to_dicts
     from reconciler.control.reconcile import reconcile as bring_in_line
+    from reconciler.files.freshness import look
 
     with engine(context, dry_run) as (jobs, output):
         findings = bring_in_line(jobs, dry_run=dry_run)
         state = jobs.service.state()
         text = "\n\n".join(_finding(f.to_dict(), dry_run) for f in findings)
+        seen = look(jobs.service.root, jobs.service.log, state)
+        stands = account(state, seen)
         output.result(
-            {"dry_run": dry_run, "findings": [f.to_dict() for f in findings]},
-            lambda: text or "no attempt is under way",
+            {
+                "dry_run": dry_run,
+                "findings": [f.to_dict() for f in findings],
+                "account": to_dicts(stands),
+            },
+            lambda: "\n".join([text or "no attempt is under way", *map(str, stands)]),
             state=state,
+            seen=seen,
         )
 
 

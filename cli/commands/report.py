@@ -1,4 +1,4 @@
-"""``wfctl report``: what was found and how it came about, from the log alone."""
+"""``wfctl report``: what was found and how it came about, from the log and a look at the files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.frame.workspace import reading
+from reconciler.files.freshness import look
 from service.writing.report import report as made
 from service.writing.report import write_to
 
@@ -20,7 +21,9 @@ def report(
 ) -> None:
     """Objective, results with digests, failures and fixes, amendments, sessions and cost."""
     with reading(context) as workflow:
-        content = made(workflow.log)
+        state = workflow.state()
+        seen = look(workflow.root, workflow.log, state)
+        content = made(workflow.log, seen)
         if path != "-":
             write_to(Path(path).absolute(), content)
         text = content.decode()
@@ -28,5 +31,6 @@ def report(
         workflow.output.result(
             data,
             lambda: text.rstrip("\n") if path == "-" else f"written to {path}",
-            state=workflow.state(),
+            state=state,
+            seen=seen,
         )

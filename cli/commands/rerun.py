@@ -19,9 +19,10 @@ from lifecycle.payload import models as p
 from lifecycle.state.dependencies import downstream
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Workflow
+from projections.words.account import stale
 from reconciler.context import Jobs
 from reconciler.control.ending_attempts import stop_all
-from reconciler.files.freshness import deviations, stale
+from reconciler.files.freshness import deviations
 from service.errors import InvalidOption
 from service.writing import amendments as decisions
 from service.writing.stream_writer import WriteOptions

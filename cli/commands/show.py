@@ -25,7 +25,7 @@ def show(context: typer.Context, stage: Stage, at: At = None, known_at: KnownAt 
     with reading(context) as workflow:
         state = workflow.state(at, known_at)
         found = state.stage(stage)
-        data = {"purpose": state.purpose, **asdict(found)}
+        data = {"purpose": state.purpose, **asdict(found), "last_error": found.error}
         output = workflow.output
         output.result(data, lambda: "\n".join(_page(output, state, found)), state=state)
 
@@ -44,7 +44,7 @@ def _page(output: Output, state: Workflow, stage: StageState) -> Iterator[str]:
     yield from _field("results", [_result(one) for one in stage.results])
     yield from _field("reused", [f"the outputs of {stage.reused}" if stage.reused else ""])
     if stage.status is Status.FAILED:
-        yield from _field("failed", [stage.last_error, _cause(stage)])
+        yield from _field("failed", [stage.error, _cause(stage)])
     yield from _field("retries", [f"{stage.retry_count}: {stage.fix or ''}".rstrip(": ")]
                       if stage.retry_count else [])  # fmt: skip
     yield from _field("left", stage.left_in_place)

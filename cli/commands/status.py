@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -16,14 +16,11 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage as StageState
 from lifecycle.state.workflow import Workflow
 from lifecycle.sweeps.definition import is_sweep
-from projections.screens.waits import waits
+from projections.words.account import Seen, account, stale, to_dicts, waits
 from projections.words.times import utc_seconds
 from service.consent.doubts import doubts_of
 from service.reading import set_aside
 from service.writing.place import original_of
-
-if TYPE_CHECKING:
-    from reconciler.files.freshness import Deviation
 
 #: Stages that are listed one by one; of more than these only so many that want a look.
 _SCREEN, _FEW_STAGES = 20, 8
@@ -54,8 +51,9 @@ def status(context: typer.Context, at: At = None, known_at: KnownAt = None) -> N
     with reading(context) as workflow:
         state = workflow.state(at, known_at)
         is_now = at is None and known_at is None
-        files = workflow.files.stale(state) if is_now else []
-        found, outdated = _freshness(workflow, state) if is_now else ([], {})
+        seen = _seen(workflow, state) if is_now else None
+        files = _of_files(state, seen) if seen is not None else []
+        stands = account(state, seen)
         told = _tasks(workflow, state, live=is_now)
         doubts = doubts_of(workflow.log.approvals, state) if is_now else []
         journal = journal_of(workflow.root)
@@ -63,9 +61,8 @@ def status(context: typer.Context, at: At = None, known_at: KnownAt = None) -> N
         original = original_of(workflow.root)
         copied = [f"this root is a copy of {original}"] if original else []
         slower = slower if journal and journal.mode != "wal" else []
-        changed = [str(one) for one in found if one.what == "result" and one.kind != "touched"]
-        changed += [_told(outdated)] if outdated else []
-        notices = copied + files + doubts + set_aside.told(state) + changed + slower
+        noted = [str(one) for one in stands if not one.person]
+        notices = copied + files + doubts + set_aside.told(state) + noted + slower
         data = {
             "workflow": state.id,
             "status": state.workflow_status or "active",
@@ -76,30 +73,33 @@ def status(context: typer.Context, at: At = None, known_at: KnownAt = None) -> N
             "copy_of": original,
             "files": files,
             "set_aside": state.set_aside,
-            "stale": outdated,
-            "changed": [one.to_dict() for one in found if one.what == "result"],
+            "account": to_dicts(stands),
+            "stale": stale(state, seen.deviations) if seen else {},
+            "changed": [one.to_dict() for one in seen.deviations if one.what == "result"]
+            if seen
+            else [],
             "consent": {"policy": state.consent, "warnings": doubts},
             "journal": journal._asdict() if journal else None,
         }
         workflow.output.result(
-            data, lambda: _text(state, notices, workflow.output, told), state=state
+            data,
+            lambda: _text(state, notices, workflow.output, told, seen),
+            state=state,
+            seen=seen,
         )
 
 
-def _freshness(workflow: Reading, state: Workflow) -> tuple[list[Deviation], dict[str, list[str]]]:
-    """Return what differs of completed stages, and which are stale; without any, load nothing."""
-    if not any(stage.status is Status.COMPLETED for stage in state.stages.values()):
-        return [], {}
-    from reconciler.files.freshness import deviations, stale
+def _of_files(state: Workflow, seen: Seen) -> list[str]:
+    """Say which files are not as the log says, and which versions of others are kept."""
+    from service.files.inspection import kept
 
-    found = deviations(workflow.root.path, state)
-    return found, stale(state, found)
+    return [*(f"{name} {text}" for name, text in seen.files.items()), *map(kept, state.drifts)]
 
 
-def _told(outdated: dict[str, list[str]]) -> str:
-    from reconciler.files.freshness import told
+def _seen(workflow: Reading, state: Workflow) -> Seen:
+    from reconciler.files.freshness import look
 
-    return told(outdated)
+    return look(workflow.root, workflow.log, state)
 
 
 def _summary(stage: StageState, tasks: dict[str, int] | None) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _summary(stage: StageState, tasks: dict[str, int] | None) -> dict[str, Any]:
         "status": stage.status.value,
         "depends_on": stage.depends_on,
         "retry_count": stage.retry_count,
-        "last_error": stage.last_error,
+        "last_error": stage.error,
         "attempt": attempt.id if attempt else None,
         "started_at": stage.started_at,
         "completed_at": stage.completed_at,
@@ -129,7 +129,11 @@ def _tasks(workflow: Reading, state: Workflow, *, live: bool) -> dict[str, dict[
 
 
 def _text(
-    state: Workflow, notices: list[str], output: Output, told: dict[str, dict[str, int]]
+    state: Workflow,
+    notices: list[str],
+    output: Output,
+    told: dict[str, dict[str, int]],
+    seen: Seen | None,
 ) -> str:
     lines = [
         (
@@ -139,11 +143,11 @@ def _text(
     ]
     lines += [_clip(state.purpose)] if state.purpose else []
     lines += _stages(state, output, told)
-    waiting = waits(state)
+    waiting = waits(state, seen)
     lines += ["waits for a person:"] if waiting else []
     lines += _few((f"  {_clip(str(one))}" for one in waiting), 4)
     lines += _few((f"warning: {notice}" for notice in notices), 4)
-    lines += _few((f"next: {action}" for action in output.next_actions(state)), 4)
+    lines += _few((f"next: {action}" for action in output.next_actions(state, seen)), 4)
     return "\n".join(lines)
 
 

@@ -9,7 +9,9 @@ import typer
 from cli.frame.exit_codes import FINDINGS
 from cli.frame.options import CommandId, DryRun, write_options
 from cli.frame.workspace import reading, writing
-from reconciler.files.freshness import Deviation, deviations, stale, told
+from projections.words.account import stale
+from projections.words.deviations import Deviation
+from reconciler.files.freshness import deviations, told
 from service.errors import InvalidOption
 
 Stages = Annotated[

@@ -134,7 +134,8 @@ def _stale(workflow: Reading) -> dict[str, list[str]]:
     state = workflow.log.current(None)
     if not any(stage.status is Status.COMPLETED for stage in state.stages.values()):
         return {}
-    from reconciler.files.freshness import deviations, stale
+    from projections.words.account import stale
+    from reconciler.files.freshness import deviations
 
     return stale(state, deviations(workflow.root.path, state))
 

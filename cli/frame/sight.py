@@ -10,14 +10,14 @@ from cli.frame.impact import consequences, foreseen
 from eventstore.event import Actor
 from lifecycle.rules.foresight import foresee
 from lifecycle.rules.impact import impact_of
-from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from pages.shelf import Sight
+from projections.words.account import Seen
 from reconciler.context import Jobs
 from reconciler.control.sayings import saying
 from reconciler.dpdispatcher.late_runner import late_runner
 from reconciler.errors import ReconcilerError
-from reconciler.files.freshness import deviations, stale
+from reconciler.files.freshness import look
 from service.errors import ServiceError
 from service.reading.log import WorkflowLog
 from service.root.clock import system_clock, utc_text
@@ -37,7 +37,7 @@ def _silent(*_: object, **__: object) -> None:
 
 def sight() -> Sight:
     """Return what is looked at with: jobs of this machine, files of the root."""
-    return Sight(_tail, _stale, _impact)
+    return Sight(_tail, _seen, _impact)
 
 
 def _tail(root: Path, log: WorkflowLog, state: Workflow, stage: Stage) -> str:
@@ -59,12 +59,8 @@ def _tail(root: Path, log: WorkflowLog, state: Workflow, stage: Stage) -> str:
     return b"\n".join(lines).decode("utf-8", "replace")[-_LETTERS:]
 
 
-def _stale(root: Path, state: Workflow) -> tuple[dict[str, list[str]], list[str]]:
-    if not any(stage.status is Status.COMPLETED for stage in state.stages.values()):
-        return {}, []
-    found = deviations(root, state)
-    told = [str(one) for one in found if one.what == "result" and one.kind != "touched"]
-    return stale(state, found), told
+def _seen(root: Path, log: WorkflowLog, state: Workflow) -> Seen:
+    return look(Root(root), log, state)
 
 
 def _impact(root: Path, state: Workflow, amendment: Amendment) -> list[str]:

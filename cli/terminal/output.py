@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from lifecycle.state.workflow import Workflow
     from projections.screens.next_actions import NextAction
+    from projections.words.account import Seen
     from service.reading.moment import Moment
 
 #: What a line of ours may hold beside what can be seen: its end, tabs, and the styles set here.
@@ -65,11 +66,12 @@ class Output:
         position: int | None = None,
         view: Moment | None = None,
         is_brief: bool = False,
+        seen: Seen | None = None,
     ) -> None:
         """Print ``data`` as the envelope or as one line, or ``text()`` for people.
 
         ``view`` is the moment that is shown, where there is no ``state`` of it; ``is_brief``:
-        nothing empty is printed.
+        nothing empty is printed. ``seen`` is what a look at the files found.
         """
         shown = self.rendered(
             data,
@@ -79,6 +81,7 @@ class Output:
             position=position,
             view=view,
             is_brief=is_brief,
+            seen=seen,
         )
         if shown:
             self.print(shown)
@@ -94,6 +97,7 @@ class Output:
         view: Moment | None = None,
         is_brief: bool = False,
         about: dict[str, Any] | None = None,
+        seen: Seen | None = None,
     ) -> str:
         """Return what `result` prints, without the last newline; ``about`` is for ``_meta``."""
         if self.is_text:
@@ -101,19 +105,21 @@ class Output:
         if self.settings.format is Format.JSONL:
             return compact(lean(data) if is_brief else data)
         if actions is None:
-            actions = self.next_actions(state) if state is not None else ()
+            actions = self.next_actions(state, seen) if state is not None else ()
             actions = actions[:_FEW] if is_brief else actions
         meta = {**self._meta(state, position, view)._asdict(), **(about or {})}
         answer = success(data, [action.to_dict() for action in actions], meta)
         return as_json(lean(answer) if is_brief else answer)
 
-    def next_actions(self, state: Workflow) -> list[NextAction]:
+    def next_actions(self, state: Workflow, seen: Seen | None = None) -> list[NextAction]:
         """Return what leads on from a state, as it is around it now."""
+        from dataclasses import replace
+
         from projections.screens.next_actions import Surroundings, next_actions
         from service.files.surroundings import surroundings
 
         around = surroundings(self._root, state) if self._root is not None else Surroundings()
-        return next_actions(state, around)
+        return next_actions(state, replace(around, seen=seen))
 
     def _meta(self, state: Workflow | None, position: int | None, view: Moment | None) -> Standing:
         """Return what was shown: the state and the position given, else what the log says."""

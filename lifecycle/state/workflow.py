@@ -166,6 +166,11 @@ class Stage:
     is_rejudged: bool = False
 
     @property
+    def error(self) -> str | None:
+        """Why it is failed; None where it is not: ``last_error`` stays when it goes on."""
+        return self.last_error if self.status is Status.FAILED else None
+
+    @property
     def declared_outputs(self) -> list[str]:
         """The outputs that a run must produce."""
         return [] if self.found_outputs else self.outputs

@@ -102,7 +102,7 @@ class _Tracer:
                 self._begin(id_, "workflow", f"{id_} {stage.name}", event, {"wfctl.stage": id_})
             return
         yield from self._attempt_end(event, state, id_)
-        error = stage.last_error if stage.status is Status.FAILED else None
+        error = stage.error
         told = {"wfctl.status": stage.status.value}
         yield from self._end(id_, event.occurred_at, told, error)
 
@@ -125,7 +125,7 @@ class _Tracer:
         told: dict[str, Any] = {}
         if attempt is not None:
             told = {"wfctl.outcome": attempt.outcome, "wfctl.exit_code": attempt.exit_code}
-        error = stage.last_error if stage.status is Status.FAILED else None
+        error = stage.error
         yield from self._end(f"{id_} attempt", event.occurred_at, told, error)
 
     def _begin(

@@ -1,6 +1,7 @@
 """The report of a workflow: what was found, from what, and how it came about. Markdown.
 
-Made from the log alone, so that the same log gives the same bytes.
+Made from the log, so that the same log gives the same bytes; and from what a look at the files
+found, which nothing of it needs.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from projections.files.method import commands_of, environment_of, inputs_of, ran
 from projections.files.results import Result
 from projections.files.sessions import SessionRecord
 from projections.files.summary import Outcome, Summary, is_figure, summarised
+from projections.words.account import Seen
 from projections.words.times import utc_seconds
 
 #: What begins a tag, an entity, a link, an image or code.
@@ -31,13 +33,15 @@ class Told:
     sessions: Sequence[SessionRecord]
     amendments: Sequence[Mapping[str, Any]]
     head: str
+    #: What a look at the files found; None where nobody looked.
+    seen: Seen | None = None
 
 
 def render(told: Told) -> bytes:
     """Return the report as UTF-8 Markdown."""
     parts = (
         _head(told),
-        _summary(summarised(told.state, told.results)),
+        _summary(summarised(told.state, told.results, told.seen)),
         _overview(told.state),
         _method(told),
         *(_stage(told, stage) for stage in told.state.stages.values()),
@@ -128,8 +132,6 @@ def _stage(told: Told, stage: Stage) -> Iterator[str]:
     if stage.success_criteria:
         yield f"- Criteria: {_line(stage.success_criteria)}"
     yield from _completion(result)
-    for one in stage.changed:
-        yield f"- **Not as recorded**: {_line(one['path'])} ({one['kind']} since)"
     backend = stage.backend or told.state.default_backend
     yield f"- Backend: {_line(backend)} ({told.state.backend_type(stage)})"
     for attempt in stage.attempts:
@@ -213,7 +215,9 @@ def _sessions(found: Sequence[SessionRecord]) -> Iterator[str]:
 def _source(told: Told) -> Iterator[str]:
     yield "## Source"
     yield ""
-    yield f"Made from version {told.state.head} of the log, hash `{told.head}`, and nothing else."
+    found = told.seen is not None and (told.seen.deviations or told.seen.edited)
+    others = "what a look at the files found" if found else "nothing else"
+    yield f"Made from version {told.state.head} of the log, hash `{told.head}`, and {others}."
     yield "`wfctl fsck` checks the log, `wfctl report` makes this report again."
 
 

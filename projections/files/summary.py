@@ -13,6 +13,7 @@ from typing import Any
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.files.results import Result
+from projections.words.account import Seen, account
 from projections.words.amendments import summary as changes_of
 
 #: Suffix → type of a figure that browsers draw.
@@ -60,8 +61,8 @@ class Summary:
     decisions: list[str]
 
 
-def summarised(state: Workflow, results: Mapping[str, Result]) -> Summary:
-    """Return what the state and the results by stage say."""
+def summarised(state: Workflow, results: Mapping[str, Result], seen: Seen | None = None) -> Summary:
+    """Return what the state, the results by stage and a look at the files say."""
     needed = {id_ for stage in state.stages.values() for id_ in stage.depends_on}
     done = [stage for stage in state.stages.values() if stage.status is Status.COMPLETED]
     last = [stage for stage in done if stage.id not in needed]
@@ -70,7 +71,7 @@ def summarised(state: Workflow, results: Mapping[str, Result]) -> Summary:
         asked=state.purpose or "not said",
         standing=_standing(state, len(done)),
         outcomes=[_outcome(stage, results.get(stage.id, Result())) for stage in [*last, *rest]],
-        doubts=list(_doubts(state, results)),
+        doubts=[*map(str, account(state, seen)), *_doubts(state, results)],
         decisions=list(_decisions(state)),
     )
 
@@ -98,25 +99,13 @@ def _outcome(stage: Stage, result: Result) -> Outcome:
 
 
 def _doubts(state: Workflow, results: Mapping[str, Result]) -> Iterator[str]:
-    """Yield why a reader should look twice; nothing where all is as it should be."""
-    for stage in state.stages.values():
-        yield from _doubts_of(stage, results.get(stage.id, Result()))
-    for drift in state.drifts:
-        yield f"{drift.file} was changed by hand, and nobody decided on it"
-    for amendment in state.pending_amendments:
-        yield f"{amendment.id} waits for a person"
+    """Yield why a reader should look twice, beside the account of where the workflow stands."""
+    for id_, result in results.items():
+        for _, kind, text in result.troubles:
+            if kind == "adopted":
+                yield f"{id_}: results taken over as they are: {text}"
     for aside in state.set_aside:
         yield f"version {aside['version']} of the log counts for nothing: {aside['why']}"
-
-
-def _doubts_of(stage: Stage, result: Result) -> Iterator[str]:
-    for one in stage.changed:
-        yield f"{stage.id}: {one['path']} is not as recorded ({one['kind']} since)"
-    for _, kind, text in result.troubles:
-        if kind == "adopted":
-            yield f"{stage.id}: results taken over as they are: {text}"
-    if stage.status is Status.INVALIDATED:
-        yield f"{stage.id}: what it had computed counts no longer"
 
 
 def _decisions(state: Workflow) -> Iterator[str]:

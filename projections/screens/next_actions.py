@@ -14,10 +14,13 @@ from lifecycle.state.basis import reusable
 from lifecycle.state.retry import retry_limit
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
+from projections.words.account import Item, Seen, waits
 
 GO_ON = "wfctl run"
 #: How an attempt that only failed its verification is told of in ``last_error``.
 _JUDGED = "verification failed"
+#: Stale stages that one command computes again.
+_TOGETHER = 8
 
 
 class NextAction(NamedTuple):
@@ -49,13 +52,15 @@ class NextAction(NamedTuple):
 class Surroundings:
     """What no log tells: whether a loop is at work, whether it is to pause, what lies on the disk.
 
-    ``lacking``: stage → what must be there before it can be dispatched.
+    ``lacking``: stage → what must be there before it can be dispatched; ``seen`` is what a look
+    at the files found, None where nobody looked.
     """
 
     driven: bool = False
     paused: bool = False
     lacking: Mapping[str, str] = field(default_factory=dict)
     prepared: frozenset[str] = frozenset()
+    seen: Seen | None = None
 
 
 _ALONE = Surroundings()
@@ -63,7 +68,7 @@ _ALONE = Surroundings()
 
 def next_actions(state: Workflow, around: Surroundings = _ALONE) -> list[NextAction]:
     """Return what leads on, the most urgent first; nothing where there is nothing to do."""
-    found = [*_decisions(state)]
+    found = [*_decisions(state, waits(state, around.seen))]
     if state.workflow_status == "completed":
         return found or [NextAction("wfctl report -", "the workflow is completed; this is it")]
     found += _under_way(state)
@@ -72,13 +77,27 @@ def next_actions(state: Workflow, around: Surroundings = _ALONE) -> list[NextAct
     return [*found, *_begun(state, around)]
 
 
-def _decisions(state: Workflow) -> Iterator[NextAction]:
-    for amendment in state.pending_amendments:
-        why = f"{amendment.id} is pending; it is approved or rejected after a look at it"
-        yield NextAction(f"wfctl amend show {amendment.id}", why, person=True)
-    for drift in state.drifts:
-        why = f"{drift.file} was changed by hand: it is adopted or reverted after a look at it"
-        yield NextAction("wfctl drift show", why, person=True)
+def _decisions(state: Workflow, waiting: list[Item]) -> Iterator[NextAction]:
+    """Look at what a person decides; what is stale is computed again where they agree."""
+    for one in waiting:
+        if one.kind == "amendment":
+            why = f"{one.subject} is pending; it is approved or rejected after a look at it"
+            yield NextAction(f"wfctl amend show {one.subject}", why, person=True)
+        elif one.kind == "drift":
+            why = f"{one.subject} was changed by hand: it is adopted or reverted after a look at it"
+            yield NextAction("wfctl drift show", why, person=True)
+        elif one.is_of_files and one.kind != "stale":
+            why = f"{one}; it is put back, adopted or computed again after a look at it"
+            yield NextAction(f"wfctl verify {one.stage}", why, person=True)
+    yield from _rerun(state, [one for one in waiting if one.kind == "stale"])
+
+
+def _rerun(state: Workflow, stale: list[Item]) -> Iterator[NextAction]:
+    known = {id_ for amendment in state.pending_amendments for id_ in amendment.targets}
+    named = [one for one in stale if one.subject not in known][:_TOGETHER]
+    if named:
+        command = f"wfctl rerun {' '.join(one.subject for one in named)}"
+        yield NextAction(command, "; ".join(map(str, named)), person=True)
 
 
 def _under_way(state: Workflow) -> Iterator[NextAction]:

@@ -12,7 +12,7 @@ from rich.text import Text
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.drawing.terminal import SIGNS, Part, drawn
-from projections.screens.waits import Wait, waits
+from projections.words.account import waits
 from projections.words.signs import marked
 
 STYLES = {
@@ -158,13 +158,7 @@ def _attempt(stage: Stage, now: datetime) -> Text:
 
 
 def _decisions(state: Workflow) -> list[Text]:
-    return [Text(_told(wait), "yellow") for wait in waits(state)]
-
-
-def _told(wait: Wait) -> str:
-    if wait.kind == "drift":
-        return f"{wait.subject} was changed by hand: adopt or revert"
-    return " ".join(str(wait).split())
+    return [Text(str(wait), "yellow") for wait in waits(state)]
 
 
 def elapsed(since: str, now: datetime) -> str:

@@ -6,22 +6,19 @@ The same log and the same disk give the same briefing: every time in it was reco
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from lifecycle.state.budget import budget_of
-from lifecycle.state.hindrance import reason
-from lifecycle.state.retry import retry_limit
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.screens.next_actions import NextAction
-from projections.screens.waits import waits
+from projections.words.account import Item
 from reconciler.briefing.contradictions import Contradiction
 from reconciler.briefing.ranges import shortened
 from service.questions.meanwhile import Happened
 
-#: Characters of a failure's reason that are shown.
-REASON = 400
 #: `reconciler.verdict.table.Action.WAIT`, whose module is only needed where there is a finding.
 _WAIT = "wait"
 
@@ -153,15 +150,15 @@ def under_way(stage: Stage) -> Found | None:
     return Found((stage.id,), attempt.id, name, action, attempt.row, reason)
 
 
-def waiting_of(state: Workflow) -> list[Waiting]:
-    """Return what waits for a person, decisions first."""
-    found = [Waiting(kind, (subject,), text) for kind, subject, text in waits(state)]
-    stages = state.stages.values()
-    found += [_failure(state, stage) for stage in stages if stage.status is Status.FAILED]
-    return found
+def waiting_of(items: Iterable[Item]) -> list[Waiting]:
+    """Return what of an account waits for a person, decisions first."""
+    return [Waiting(one.kind, (one.subject,), one.text) for one in items if not _is_unfit(one)]
 
 
-def _failure(state: Workflow, stage: Stage) -> Waiting:
-    limit = retry_limit(state.backend_type(stage))
-    text = reason(stage)[:REASON]
-    return Waiting("failure", (stage.id,), f"{text} ({stage.retry_count} of {limit} retries used)")
+def contradictions_of(items: Iterable[Item]) -> list[Contradiction]:
+    """Return what of an account does not fit what was recorded: results, and what rests on them."""
+    return [Contradiction(one.kind, (one.subject,), one.text) for one in items if _is_unfit(one)]
+
+
+def _is_unfit(one: Item) -> bool:
+    return one.is_of_files and one.kind != "drift"

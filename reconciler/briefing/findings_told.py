@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from reconciler.attempt.markers import Seen
-from reconciler.briefing.briefing import REASON, Found, Repair
+from reconciler.briefing.briefing import Found, Repair
 from reconciler.control.finding import Finding
 from reconciler.evidence.collect import Evidence, Presence
 from reconciler.verdict.table import Action
+
+#: Characters of why nothing answered that are shown.
+_SILENCE = 400
 
 
 def found_of(finding: Finding) -> Found:
@@ -52,7 +55,7 @@ def in_brief(evidence: Evidence) -> list[str]:
 def _away(evidence: Evidence) -> list[str]:
     """Say what a scheduler and another machine tell, or why they do not."""
     if evidence.silence is not None:
-        return [f"no answer: {' '.join(evidence.silence.split())[:REASON]}"]
+        return [f"no answer: {' '.join(evidence.silence.split())[:_SILENCE]}"]
     listed = (evidence.queue.listed if evidence.queue is not None else None) or ()
     lines = [f"{evidence.scheduler} lists {one.id} as {one.state}" for one in listed]
     if evidence.far is not None:

@@ -10,17 +10,19 @@ from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
 from projections.screens.next_actions import GO_ON, NextAction, Surroundings, next_actions
+from projections.words.account import account
 from reconciler.briefing.briefing import (
     Briefing,
     Found,
     Repair,
+    contradictions_of,
     counts,
     session_of,
     under_way,
     waiting_of,
 )
-from reconciler.briefing.contradictions import Contradiction, of_state
-from reconciler.files.freshness import Deviation, deviations, stale, unrecorded
+from reconciler.briefing.contradictions import Contradiction
+from reconciler.files.freshness import deviations, look, unrecorded
 from service.files.surroundings import surroundings
 from service.questions.meanwhile import Happened, happened_since
 
@@ -41,34 +43,17 @@ def rehydrate(jobs: Jobs, *, dry_run: bool = False) -> Briefing:
     findings = _reconciled(jobs, before, dry_run)
     now = before if dry_run else jobs.service.state()
     died = [id_ for id_ in before.stages if _died(before, id_) and _died(now, id_)]
-    looked = _looked(jobs, now)
     if not dry_run:
-        news = unrecorded(jobs.service.root, now, looked)
+        news = unrecorded(jobs.service.root, now, deviations(jobs.root, now))
         if news:
             jobs.acting_as("reconciler").record(*news)
         _end_preparations(jobs.acting_as("reconciler"), died)
         jobs.service.files.bring_up_to_date()
     history = happened_since(jobs.service.log, known, before.head)
     state = jobs.service.state()
-    around = surroundings(jobs.root, state)
-    found = briefing_of(before, state, findings, died, history, around)
-    unsound = (*found.contradictions, *_of_files(state, looked))
-    return replace(found, contradictions=unsound)
-
-
-def _looked(jobs: Jobs, state: Workflow) -> list[Deviation]:
-    """Compare the files of completed stages with the log."""
-    return deviations(jobs.root, state)
-
-
-def _of_files(state: Workflow, looked: Sequence[Deviation]) -> Iterator[Contradiction]:
-    """Yield results that are not as recorded, and stages that are stale."""
-    for one in looked:
-        if one.what == "result":
-            text = f"{str(one).partition(': ')[2]}; `wfctl verify {one.stage}` says what to do"
-            yield Contradiction(f"{one.kind} result", (one.path,), text)
-    for id_, why in stale(state, looked).items():
-        yield Contradiction("stale", (id_,), f"{', '.join(why)}; `wfctl rerun {id_}`")
+    seen = look(jobs.service.root, jobs.service.log, state)
+    around = replace(surroundings(jobs.root, state), seen=seen)
+    return briefing_of(before, state, findings, died, history, around)
 
 
 _ALONE = Surroundings()
@@ -87,6 +72,7 @@ def briefing_of(
     ``before`` and ``state`` are those around the repairs, ``died`` the stages whose preparation
     died, ``history`` the last act before and what followed it, ``around`` what no log tells.
     """
+    items = account(state, around.seen)
     return Briefing(
         workflow=state.id,
         purpose=state.purpose,
@@ -99,9 +85,9 @@ def briefing_of(
         since=history[0] if history else None,
         meanwhile=tuple(history[1:]),
         found=(*_found(findings), *_others(state, findings)),
-        contradictions=tuple(_contradictions(state, findings)),
+        contradictions=(*_denied(findings), *contradictions_of(items)),
         repaired=(*_repaired(findings), *(Repair((id_,), _DIED) for id_ in died)),
-        waiting=tuple(waiting_of(state)),
+        waiting=tuple(waiting_of(items)),
         actions=tuple(_actions(state, around)),
     )
 
@@ -159,7 +145,7 @@ def _stage(state: Workflow, id_: str) -> dict[str, str | None]:
         "id": id_,
         "name": stage.name,
         "status": stage.status.value,
-        "last_error": stage.last_error,
+        "last_error": stage.error,
     }
 
 
@@ -172,8 +158,7 @@ def _others(state: Workflow, findings: Iterable[Finding]) -> Iterator[Found]:
             yield found
 
 
-def _contradictions(state: Workflow, findings: Sequence[Finding]) -> Iterator[Contradiction]:
-    yield from of_state(state)
+def _denied(findings: Sequence[Finding]) -> Iterator[Contradiction]:
     if findings:
         from reconciler.briefing.denials import of_evidence
 

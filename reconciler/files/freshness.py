@@ -9,73 +9,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from stat import S_IFDIR
 from typing import TYPE_CHECKING, Any
 
 from lifecycle.errors import NeedsConsent
-from lifecycle.state.dependencies import downstream
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.words.times import utc_seconds
+from projections.words.account import Seen
+from projections.words.deviations import Deviation
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
+    from service.reading.log import WorkflowLog
     from service.root.root import Root
 
-_PAST = {"changed": "has changed", "missing": "is missing", "touched": "was touched"}
 #: Seconds before a record was made in which a file that it tells of may still have been written.
 _MARGIN = 1.0
 #: Bytes up to which a touched file is compared by its digest in a quick look too.
 _QUICK = 64 * 10**6
-
-
-@dataclass(frozen=True, slots=True)
-class Deviation:
-    """A file that is not what the log holds of it.
-
-    ``what``: result, input. ``kind``: changed, missing, or touched, which a quick look leaves to
-    a deep one.
-    """
-
-    stage: str
-    attempt: str | None
-    what: str
-    path: str
-    kind: str
-    since: str
-    #: Seconds after that at which the file was last touched; None where it is not there.
-    after: float | None = None
-
-    @property
-    def is_changed_input(self) -> bool:
-        """Whether its stage is stale for it."""
-        return self.what == "input" and self.kind != "touched"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        fields = ("stage", "attempt", "what", "path", "kind", "since", "after")
-        return {name: getattr(self, name) for name in fields}
-
-    def __str__(self) -> str:
-        how = f"{self.stage} left it" if self.what == "result" else f"{self.attempt} read it"
-        return f"{self.stage}: {self.path} {self._happened} {how} ({utc_seconds(self.since)})"
-
-    @property
-    def _happened(self) -> str:
-        if self.after is None or self.kind == "missing":
-            return f"{_PAST[self.kind]} since"
-        return f"{self.kind if self.kind == 'changed' else 'was touched'} {_span(self.after)} after"
-
-
-def _span(seconds: float) -> str:
-    """Return how long it was, in its largest unit: ``2 h``."""
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds // length:.0f} {unit}"
-    return f"{max(seconds, 0):.0f} s"
 
 
 class ChangedResult(NeedsConsent):
@@ -126,21 +79,11 @@ def deviations(
     return found
 
 
-def stale(state: Workflow, found: Iterable[Deviation]) -> dict[str, list[str]]:
-    """Return the completed stages that a fresh computation would compute from something else.
+def look(root: Root, log: WorkflowLog, state: Workflow) -> Seen:
+    """Return what differs of completed stages, and which files are not as the log says."""
+    from service.files.inspection import FilesInspection
 
-    Stage → the reasons, by name: an input that changed, or a stage upstream that is stale itself.
-    """
-    reasons: dict[str, list[str]] = {}
-    for one in found:
-        if one.is_changed_input:
-            reasons.setdefault(one.stage, []).append(str(one).partition(": ")[2])
-    graph = {id_: stage.depends_on for id_, stage in state.stages.items()}
-    for source in list(reasons):
-        for id_ in downstream(graph, [source]):
-            if state.stages[id_].status is Status.COMPLETED:
-                reasons.setdefault(id_, []).append(f"{source}, which it rests on, is stale")
-    return {id_: reasons[id_] for id_ in state.stages if id_ in reasons}
+    return Seen(deviations(root.path, state), FilesInspection(root, log).looked())
 
 
 def changed_results(root: Path, stage: Stage, *, deep: bool = False) -> Iterator[Deviation]:

@@ -24,7 +24,7 @@ from eventstore.event import RecordedEvent
 from eventstore.regular import read_regular
 from lifecycle.state.workflow import Workflow
 from projections.files.progress_log import message
-from projections.screens.waits import waits
+from projections.words.account import waits
 from service.reading.log import WorkflowLog
 from service.root.disk import write_whole
 

@@ -8,10 +8,11 @@ from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
 from lifecycle.state.status import FINISHED, Status
 from projections.files.sessions import sessions
+from projections.words.account import stale
 from reconciler.context import Jobs
 from reconciler.control.dispatch import has_command
 from reconciler.errors import EnvironmentNotReady, ReconcilerError
-from reconciler.files.freshness import StaleStages, deviations, stale, told, unrecorded
+from reconciler.files.freshness import StaleStages, deviations, look, told, unrecorded
 from reconciler.loop import ending, prompt
 from reconciler.loop.agent import Agent, Task, end_orphan, hand_over
 from reconciler.loop.ending import Ended
@@ -183,8 +184,10 @@ def _driven(jobs: Jobs, loop: Loop) -> Ended:
 def _close(jobs: Jobs, ended: Ended) -> Ended:
     """End the session, and see that a completed workflow has its report."""
     state = jobs.service.state()
+    seen = None
     if ended.exit_reason == "completed":
-        reasons = stale(state, deviations(jobs.root, state))
+        seen = look(jobs.service.root, jobs.service.log, state)
+        reasons = stale(state, seen.deviations)
         ended = replace(ended, message=f"{ended.message}; {told(reasons)}") if reasons else ended
     session = state.session
     if session.is_open:
@@ -194,5 +197,5 @@ def _close(jobs: Jobs, ended: Ended) -> Ended:
         named = (f"Session ending: blocked. {one}"[:_NOTE] for one in ended.untold)
         jobs.record(*(p.NoteLogged(text=text) for text in named), command)
     state = jobs.service.state()
-    jobs.service.write_report(state)
+    jobs.service.write_report(state, seen)
     return replace(ended, state=state)

@@ -11,11 +11,12 @@ from lifecycle.errors import NeedsConsent
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
+from projections.words.account import stale
 from reconciler.attempt import job_environment
 from reconciler.attempt.paths import Attempt, of_recorded
 from reconciler.context import Jobs
 from reconciler.control.claims import Claims, bound
-from reconciler.files.freshness import deviations, stale
+from reconciler.files.freshness import deviations
 from reconciler.files.pinned import check_pinned, check_verdict
 from reconciler.records import launch_record
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
@@ -86,7 +87,7 @@ def verify_again(jobs: Jobs, state: Workflow, stage: Stage) -> Verification:
     if stage.status is not Status.COMPLETED:
         return found
     own = deviations(jobs.root, state, deep=True, only=[stage.id])
-    wrong = {(one.what, one.path): str(one).partition(": ")[2] for one in own}
+    wrong = {(one.what, one.path): one.said for one in own}
     others = [one for one in deviations(jobs.root, state) if one.stage != stage.id]
     for why in stale(state, [*own, *others]).get(stage.id, []):
         if why not in wrong.values():

@@ -9,6 +9,7 @@ from eventstore.regular import NotRegular, TooLarge
 from lifecycle.state.workflow import Drift, Workflow
 from projections.files import progress_log, state_document
 from projections.files.progress_log import Piece, joined
+from projections.words.account import EDITED
 from service.files.external_lines import Foreign, align
 from service.files.log_file import look
 from service.files.pending_lines import trail, was_written, whole
@@ -73,11 +74,8 @@ class FilesInspection:
         kind = "changed" if self._is_foreign(left, found) else "behind"
         return Difference(STATE, kind, expected, found)
 
-    def stale(self, state: Workflow) -> list[str]:
-        """Say of each file whether it is missing, changed by somebody else, or behind the log.
-
-        And which changes are kept until somebody decides, as of ``state``.
-        """
+    def looked(self) -> dict[str, str]:
+        """Say of a file that it is missing, changed by somebody else, or behind the log."""
         sync, version = self._caught_up()
         looks = {
             STATE: lambda: self._of_state(sync.files.get(STATE)),
@@ -87,8 +85,7 @@ class FilesInspection:
         for name, text in texts.items():
             if text is None and sync.version(name) < version:
                 texts[name] = "is behind the log; the next write command brings it up to date"
-        now = [f"{name} {text}" for name, text in texts.items() if text is not None]
-        return [*now, *(_waiting(drift) for drift in state.drifts)]
+        return {name: text for name, text in texts.items() if text is not None}
 
     def _of_state(self, left: Synced | None) -> str | None:
         found = self.foreign_state(left)
@@ -96,7 +93,7 @@ class FilesInspection:
             return None
         if found == b"" and not self.root.below(STATE).exists():
             return "is missing; the next write command writes it anew"
-        return "was changed by somebody else; `wfctl drift show` says how"
+        return EDITED
 
     def foreign_state(self, left: Synced | None) -> bytes | None:
         """Return a ``workflow-state.json`` that wfctl did not write, empty where it is missing."""
@@ -116,7 +113,7 @@ class FilesInspection:
         if view.mark is None:
             return "is missing; the next write command writes it anew"
         if not view.intact:
-            return "was changed by somebody else; `wfctl drift show` says how"
+            return EDITED
         if not view.tail:
             return None
         count = len(self.appended(sync))
@@ -153,7 +150,8 @@ def _log_difference(
     return Difference(LOG, "behind" if is_behind else "changed", expected, found)
 
 
-def _waiting(drift: Drift) -> str:
+def kept(drift: Drift) -> str:
+    """Say where a version of somebody else's is kept until somebody decides."""
     return (
         f"{drift.file}: a version of somebody else's ({drift.kind}), found at version "
         f"{drift.version}, is kept as {drift.kept_as}; `wfctl drift show`, then adopt or revert it"

@@ -12,6 +12,7 @@ from lifecycle.words.naming import is_report
 from projections.files.report import Told, render
 from projections.files.results import results
 from projections.files.sessions import sessions
+from projections.words.account import Seen
 from service.errors import FilesBehind
 from service.questions.audit import records
 from service.reading.log import WorkflowLog
@@ -21,10 +22,11 @@ from service.root.root import Root
 from service.root.within import place_within
 
 
-def report(log: WorkflowLog) -> bytes:
+def report(log: WorkflowLog, seen: Seen | None = None) -> bytes:
     """Return the report as the log has it now; raises `NoWorkflow` where nothing was created.
 
-    All of it is of one version, whatever others record while it is made.
+    All of it is of one version, whatever others record while it is made. ``seen`` is what a look
+    at the files found.
     """
     state = log.replayed()
     [last] = log.store.read(log.stream, after=state.head - 1, upto=state.head)
@@ -35,11 +37,12 @@ def report(log: WorkflowLog) -> bytes:
             sessions=sessions(log.steps(upto=state.head)),
             amendments=[record.to_dict() for record in records(log, state.head)],
             head=last.hash,
+            seen=seen,
         )
     )
 
 
-def write_due(root: Root, log: WorkflowLog, path: str | None) -> None:
+def write_due(root: Root, log: WorkflowLog, path: str | None, seen: Seen | None = None) -> None:
     """Write the report that a completion names, unless it is there; nobody's file is overwritten.
 
     ``path`` is relative to the root, None where none is due. Raises `FilesBehind` where the disk
@@ -50,7 +53,7 @@ def write_due(root: Root, log: WorkflowLog, path: str | None) -> None:
         return
     try:
         with place_within(root.path, path, make=True) as place:
-            write_whole(place, report(log))
+            write_whole(place, report(log, seen))
     except (OSError, EventStoreError, OutsideRoot) as error:
         head = log.store.head(log.stream)
         raise FilesBehind(head.version if head else 0, error) from error

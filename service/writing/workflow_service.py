@@ -43,6 +43,7 @@ from service.writing.stream_writer import (
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
+    from projections.words.account import Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,13 +217,13 @@ class Service:
             self.write_report(state)
         return Outcome(appended.events, planned, state, appended.repeated)
 
-    def write_report(self, state: Workflow) -> None:
+    def write_report(self, state: Workflow, seen: Seen | None = None) -> None:
         """Write the report of a completed workflow where it is due; raises `FilesBehind`."""
         if state.workflow_status != "completed" or state.report is None:
             return
         from service.writing import report  # only a completed workflow has one
 
-        report.write_due(self.root, self.log, state.report)
+        report.write_due(self.root, self.log, state.report, seen)
 
     def _keep_fold(self, state: Workflow) -> None:
         try:

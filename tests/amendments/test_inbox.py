@@ -154,3 +154,20 @@ def test_a_root_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
     broken = make(tmp_path / "b")
     (broken.path / ".wfctl/config.toml").write_text("= =")
     assert len(inbox()) == 1
+
+
+def test_a_hand_edit_of_a_machine_waits_until_it_is_decided(tmp_path: Path) -> None:
+    """The inbox names it as the machine's own next command does, and dismisses it by number."""
+    place = Place(tmp_path / "b")
+    place.path.mkdir()
+    assert place.call("machine", "init", "fix", "--type", "debug").code == 0
+    file = place.path / "fix.state.json"
+    file.write_text(file.read_text().replace('"triage"', '"completed"', 1))
+    assert place.call("machine", "checkpoint", "fix", "--summary", "a", "--next", "b").code == 0
+    assert place.call("machine", "drift", "fix").code == 7
+    [one] = inbox().values()
+    assert (one["kind"], one["text"]) == ("drift", "fix.state.json was changed by hand")
+    assert one["text"] in place.call("machine", "get", "fix").out
+    assert answered("reject", one).code == 0
+    assert inbox() == {}
+    assert place.call("machine", "drift", "fix").code == 0

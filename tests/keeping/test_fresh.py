@@ -218,7 +218,7 @@ def test_audit_and_report_tell_of_a_changed_result(tmp_path: Path) -> None:
     assert answer.code == 7
     told = [(one["what"], one["kind"], one["file"]) for one in answer.data]
     assert told == [("detected", "changed result", "stage-1/a.txt")]
-    assert "**Not as recorded**: stage-1/a.txt (changed since)" in place.call("report", "-").out
+    assert "- changed result stage-1/a.txt: stage-1/a.txt changed " in place.call("report", "-").out
     place.done("verify", "stage-1", "--adopt", "--reason", "rounded", *ME)
     answer = place.json("audit", "drift")
     assert (answer.code, [one["what"] for one in answer.data]) == (0, ["detected", "adopted"])

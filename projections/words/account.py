@@ -1,0 +1,170 @@
+"""The one account of where a workflow stands: what is stale, changed, undecided, failed, or waits.
+
+Made of the state and of what a look at the root found; whoever tells of any of it reads it here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from lifecycle.state.dependencies import downstream
+from lifecycle.state.hindrance import reason
+from lifecycle.state.retry import retry_limit
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Stage, Workflow
+from projections.words.deviations import Deviation
+
+#: Characters of a failure's reason that are shown.
+_REASON = 400
+#: What is said of a file that somebody else changed.
+EDITED = "was changed by somebody else; `wfctl drift show` says how"
+
+
+class Seen(NamedTuple):
+    """What a look at the root found beside the log.
+
+    ``files``: a file that wfctl writes and that is not as the log says → what is said of it.
+    """
+
+    deviations: Sequence[Deviation] = ()
+    files: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def edited(self) -> list[str]:
+        """The files that others changed, where nobody recorded it yet."""
+        return [file for file, text in self.files.items() if text == EDITED]
+
+
+class Item(NamedTuple):
+    """One thing of the account.
+
+    ``kind``: amendment, drift, judgement, stop, failure, stale, or changed, missing or touched
+    result. ``person``: it waits for somebody. ``stage`` is the one that it is about, if one is.
+    """
+
+    kind: str
+    subject: str
+    text: str
+    stage: str | None = None
+    person: bool = True
+
+    @property
+    def is_of_files(self) -> bool:
+        """Whether it is about files that changed, and what was computed from them."""
+        return self.kind in ("drift", "stale") or self.kind.endswith(" result")
+
+    def __str__(self) -> str:
+        return " ".join(f"{self.kind} {self.subject}: {self.text}".split())
+
+
+def account(state: Workflow, seen: Seen | None = None) -> list[Item]:
+    """Return all of it, decisions first; without a look, as far as the log tells it."""
+    found = recorded(state) if seen is None else seen.deviations
+    edited = () if seen is None else seen.edited
+    return [
+        *_decisions(state, edited),
+        *_changed(found),
+        *_stale(state, found),
+        *_of_stages(state),
+    ]
+
+
+def waits(state: Workflow, seen: Seen | None = None) -> list[Item]:
+    """Return what of the account waits for a person."""
+    return [one for one in account(state, seen) if one.person]
+
+
+def to_dicts(items: Iterable[Item]) -> list[dict[str, Any]]:
+    """Return plain JSON values."""
+    return [one._asdict() for one in items]
+
+
+def _decisions(state: Workflow, edited: Iterable[str]) -> Iterator[Item]:
+    for amendment in state.pending_amendments:
+        from projections.words.amendments import summary
+
+        text = f"{amendment.kind}: {summary(amendment)}"
+        yield Item("amendment", amendment.id, text, amendment.stage)
+    for drift in state.drifts:
+        yield Item("drift", drift.file, f"{drift.kind}; adopt or revert it")
+    for file in edited:
+        yield Item("drift", file, "changed; adopt or revert it")
+
+
+def _changed(found: Iterable[Deviation]) -> Iterator[Item]:
+    for one in found:
+        if one.what == "result":
+            is_open = one.kind != "touched"
+            yield Item(f"{one.kind} result", one.path, one.said, one.stage, is_open)
+
+
+def _stale(state: Workflow, found: Iterable[Deviation]) -> Iterator[Item]:
+    for id_, why in stale(state, found).items():
+        yield Item("stale", id_, ", ".join(why), id_)
+    for stage in state.stages.values():
+        if stage.status is Status.INVALIDATED:
+            yield Item("stale", stage.id, "what it computed counts no longer", stage.id, False)
+
+
+def _of_stages(state: Workflow) -> Iterator[Item]:
+    stages = state.stages.values()
+    for stage in stages:
+        if _is_to_judge(stage):
+            yield Item("judgement", stage.id, stage.success_criteria, stage.id)
+    for stage in stages:
+        if stage.attempts and stage.attempts[-1].is_to_stop:
+            text = f"{stage.attempts[-1].id} is over and not seen to be stopped"
+            yield Item("stop", stage.id, text, stage.id)
+    yield from (_failure(state, stage) for stage in stages if stage.status is Status.FAILED)
+
+
+def _failure(state: Workflow, stage: Stage) -> Item:
+    limit = retry_limit(state.backend_type(stage))
+    text = f"{reason(stage)[:_REASON]} ({stage.retry_count} of {limit} retries used)"
+    return Item("failure", stage.id, text, stage.id)
+
+
+def _is_to_judge(stage: Stage) -> bool:
+    """Whether only somebody's word can end it: its criteria are prose, and nothing checks them."""
+    checked = bool(stage.parameters.get("verify"))
+    return stage.status is Status.POST_PROCESSING and bool(stage.success_criteria) and not checked
+
+
+def stale(state: Workflow, found: Iterable[Deviation]) -> dict[str, list[str]]:
+    """Return the completed stages that a fresh computation would compute from something else.
+
+    Stage → the reasons, by name: an input that changed, or a stage upstream that is stale itself.
+    """
+    reasons: dict[str, list[str]] = {}
+    for one in found:
+        if one.is_changed_input:
+            reasons.setdefault(one.stage, []).append(one.said)
+    graph = {id_: stage.depends_on for id_, stage in state.stages.items()} if reasons else {}
+    for source in list(reasons):
+        for id_ in downstream(graph, [source]):
+            if state.stages[id_].status is Status.COMPLETED:
+                reasons.setdefault(id_, []).append(f"{source}, which it rests on, is stale")
+    return {id_: reasons[id_] for id_ in state.stages if id_ in reasons}
+
+
+def recorded(state: Workflow) -> list[Deviation]:
+    """Return the deviations that the log tells of: changed results, and who had read them."""
+    gone = {one["path"]: one["kind"] for stage in state.stages.values() for one in stage.changed}
+    if not gone:
+        return []
+    return [one for stage in state.stages.values() for one in _recorded(stage, gone)]
+
+
+def _recorded(stage: Stage, gone: dict[str, str]) -> Iterator[Deviation]:
+    attempt = stage.source
+    id_ = attempt.id if attempt is not None else None
+    for one in stage.changed:
+        yield Deviation(stage.id, id_, "result", one["path"], one["kind"], stage.completed_at or "")
+    if stage.status is not Status.COMPLETED or attempt is None or attempt.taken_over:
+        return
+    for one in attempt.inputs:
+        if one["path"] in gone:
+            kind, since = gone[one["path"]], attempt.started_at
+            yield Deviation(stage.id, attempt.id, "input", one["path"], kind, since)
