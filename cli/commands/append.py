@@ -83,7 +83,7 @@ def _require_sayable(type_: str) -> None:
     if type_ == "cost.charged":
         raise NoCommand(
             "cost.charged follows by itself, once, from each end of a stage while a session is "
-            "open, and is recorded by nobody's word; see `wfctl session`.",
+            "open, and is recorded by nobody's word; see `wfctl session show`.",
             type=type_,
         )
 
