@@ -284,7 +284,9 @@ def answer(workflow: Workflow, row: Row) -> None:
 def check_kept(there: Workflow, row: Row, starts: list[str]) -> None:
     """Check what became of the stage: completed with its own result, or left to the original."""
     own = row["life"] == "anew" or row["root"] != "copied"
-    made_anew = row["root"] == "cancelled" and row["life"] != "anew"
+    # Tasks that came to their end are copied with the root, and count there.
+    computes = row["root"] == "cancelled" and row["life"] != "anew"
+    made_anew = computes and not _tasks(row)
     found = json.loads((there.root / "workflow-state.json").read_bytes())["stages"][0]
     if own:
         check_completed(there, row)
