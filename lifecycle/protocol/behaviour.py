@@ -189,6 +189,8 @@ def _failed(log: Standing, event: Data) -> None:
         require_approving(log, event, stage.rerun_by)
     if data.get("attempt") is not None and stage.status != "post_processing":
         _under_way(stage, data["attempt"])
+    if stage.status == "post_processing" and stage.source:
+        stage.refuted.add(stage.source)
     for attempt in stage.attempts[-1:]:
         attempt.is_open = False
     stage.status, stage.reused, stage.is_due = "failed", None, stage.rerun_by is None

@@ -47,6 +47,8 @@ def _reach(log: Standing, amendment: Amendment, named: set[str], event: Data) ->
     for stage in (log.stages[id_] for id_ in named):
         if stage.status == "failed":
             stage.rerun_by = amendment.data["amendment"]
+    for stage in (log.stages[id_] for id_ in affected | named):
+        stage.good |= stage.refuted
     for stage in (log.stages[id_] for id_ in affected):
         for attempt in stage.attempts[-1:]:
             attempt.is_outdated = attempt.is_outdated or stage.status in ACTIVE

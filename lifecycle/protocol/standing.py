@@ -64,6 +64,8 @@ class Stage:
     #: The attempt whose kept outputs it has, and those whose outputs were verified.
     reused: str | None = None
     good: set[str] = field(default_factory=set)
+    #: The attempts whose outputs were found bad; an amendment may have them judged anew.
+    refuted: set[str] = field(default_factory=set)
     #: The paths of its verified results.
     results: set[str] = field(default_factory=set)
     #: What holds it back, as was said.

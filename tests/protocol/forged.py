@@ -98,6 +98,14 @@ AGAIN = [*RERUN, one("stage.readied", stage="a", reset=True), one("stage.prepare
 TWICE = [*AGAIN, *begun(number=2), launch(2), of("stage.computed", 2, exit_code=0)]
 REUSED = [*AGAIN, of("outputs.reused")]
 RUNNING_OVERTAKEN = [*COMPUTED, propose(), approve(1, "a")]
+REFUTED = [*COMPUTED, of("stage.failed")]
+JUDGED_ANEW = [
+    *REFUTED,
+    propose(kind="criteria_change"),
+    approve(1, "a"),
+    one("stage.retried", stage="a", retry=1),
+    one("stage.prepared", stage="a"),
+]
 AGREED = [*FAILED, propose(), approve(1)]
 SKIPPED = [
     *FAILED,
@@ -138,6 +146,7 @@ GOOD: tuple[list[Event], ...] = (
     [*DIAGNOSTIC, of("stage.failed", 2, error="e")],
     [*TWICE, complete(2), of("leftovers.freed")],
     [*REUSED, complete()],
+    [*JUDGED_ANEW, of("outputs.reused")],
     [*AGREED, one("stage.readied", stage="a", amendment="amend-1", reset=True)],
     [*RUNNING_OVERTAKEN, by(1, "stage.failed", superseded_by="amend-1")],
     [*RERUN, by(1, "outputs.archived", amendment="amend-1")],
@@ -256,6 +265,11 @@ def _forged() -> dict[str, Forged]:
             agreed,
         ),
         "reused and never verified": (ANEW, of("outputs.reused"), "verified"),
+        "reused though it was found bad": (
+            [*REFUTED, *JUDGED_ANEW[-2:]],
+            of("outputs.reused"),
+            "verified",
+        ),
         "reused when not prepared": (RERUN, of("outputs.reused"), status),
         "failed when it is over": (FAILED, of("stage.failed"), status),
         "failed by another attempt": (LAUNCHED, of("stage.failed", 2), fenced),
