@@ -19,7 +19,7 @@ from tests.crash import table
 from tests.memory import stay_in_memory
 from tests.need import is_strict, unmet
 from tests.order import slow_first
-from tests.rounds import shorten, tries_all
+from tests.rounds import DAY, shorten, today, tries_all
 from tests.server import Server, started
 from tests.times import dearest, lines, memory_line, memory_peak, spent, totals
 
@@ -98,9 +98,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep temporary files in memory; workers are started with the same place."""
+    """Keep temporary files in memory; workers are started with the same place and day."""
     # What is collected stays to the end: a search for garbage meanwhile finds none.
     gc.disable()
+    today()  # the workers are given what is named by now
     remove = stay_in_memory()
     if remove is not None:
         config.add_cleanup(remove)
@@ -120,6 +121,11 @@ def pytest_collection_finish() -> None:
     """Let no search for garbage go through what was collected, which stays to the end."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_report_header() -> str:
+    """Say whose day's share of the long matrices is run."""
+    return f"{DAY}={today()}"
 
 
 @pytest.hookimpl(wrapper=True)

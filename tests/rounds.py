@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import is_hypothesis_test, settings
 
 #: Set to `all`, each property is tried on as many examples as it asks for.
 VARIABLE = "WFCTL_EXAMPLES"
+#: The day whose share is run, as a date; today where nobody set it. Workers are given the same.
+DAY = "WFCTL_DAY"
 _FEWEST, _PART = 5, 10
 
 
@@ -26,16 +29,30 @@ def some(number: int) -> int:
     return min(number, max(_FEWEST, number // _PART))
 
 
-def rounds(values: Sequence[Any], few: int) -> list[Any]:
+def rounds(values: Sequence[Any], few: int, daily: int = 0) -> list[Any]:
     """Return the rounds of a generator for `parametrize`: a few are long, the rest a soak.
 
-    A round of several values is a tuple.
+    Of the rest about ``daily`` are long too, others each day. A round of several values is a tuple.
     """
     cases = [value if isinstance(value, tuple) else (value,) for value in values]
+    long = {*range(few), *of_the_day(range(few, len(cases)), daily)}
     return [
-        pytest.param(*case, marks=pytest.mark.long if number < few else pytest.mark.soak)
+        pytest.param(*case, marks=pytest.mark.long if number in long else pytest.mark.soak)
         for number, case in enumerate(cases)
     ]
+
+
+def of_the_day(values: Sequence[Any], daily: int) -> Sequence[Any]:
+    """Return a share of values: of as many days as there are shares each has another."""
+    if not daily or not values:
+        return []
+    shares = -(-len(values) // daily)
+    return values[date.fromisoformat(today()).toordinal() % shares :: shares]
+
+
+def today() -> str:
+    """Return the day whose share is run; the workers of a run that begins now have the same."""
+    return os.environ.setdefault(DAY, datetime.now(UTC).date().isoformat())
 
 
 def first(values: Sequence[Any], now: int = 1) -> list[Any]:

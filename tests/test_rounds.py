@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.order import slow_first
-from tests.rounds import VARIABLE, some
+from tests.rounds import DAY, VARIABLE, of_the_day, rounds, some
 
 pytest_plugins = ["pytester"]
 
@@ -82,3 +82,17 @@ def test_what_takes_long_comes_first_in_each_part(pytester: pytest.Pytester, wor
     if workers == 2:
         kinds = [name.partition("[")[0] for name in order]
         assert kinds[: size + 1] == ["test_long"] * 2 + ["test_short"] * 3 + ["test_long"] * 2
+
+
+def test_each_round_is_of_some_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    """About as many each day as are asked for; the day that is named has the same again."""
+    shares = []
+    for day in range(1, 19):
+        monkeypatch.setenv(DAY, f"2026-11-{day:02}")
+        shares.append(list(of_the_day(range(140), 8)))
+        assert list(of_the_day(range(140), 8)) == shares[-1]
+    assert sorted(one for share in shares for one in share) == list(range(140))
+    assert {len(share) for share in shares} <= {7, 8}
+    marked = [one.marks[0].name for one in rounds(range(162), few=22, daily=8)]
+    assert marked[:22] == ["long"] * 22
+    assert 29 <= marked.count("long") <= 30

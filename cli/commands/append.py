@@ -80,6 +80,12 @@ def _require_sayable(type_: str) -> None:
             f"call `{instead}`, which looks",
             type=type_,
         )
+    if type_ == "cost.charged":
+        raise NoCommand(
+            "cost.charged follows by itself, once, from each end of a stage while a session is "
+            "open, and is recorded by nobody's word; see `wfctl session show`.",
+            type=type_,
+        )
 
 
 def _without_proof(command: Payload) -> Payload:

@@ -9,8 +9,15 @@ matter.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 
-from lifecycle.protocol.consent import by_a_person, decided, proposed, require_agreed
+from lifecycle.protocol.consent import (
+    by_a_person,
+    decided,
+    proposed,
+    require_agreed,
+    require_approving,
+)
 from lifecycle.protocol.standing import (
     ACTIVE,
     Attempt,
@@ -22,6 +29,7 @@ from lifecycle.protocol.standing import (
     Standing,
     describe,
     hold,
+    spans_of,
 )
 
 _ALL = frozenset({"pending", "ready", "invalidated", "failed", "completed", *ACTIVE})
@@ -37,6 +45,7 @@ def first_breach(events: Iterable[tuple[Data, str]]) -> Breach | None:
         try:
             envelope.take(event, hash_, number)
             _take(log, event)
+            log.last = event["type"]
         except Broken as broken:
             return Breach(number, broken.promise, str(broken))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -55,7 +64,8 @@ def _take(log: Standing, event: Data) -> None:
         return
     known = _RULES.get(type_)
     hold(known is not None, "evolving", f"no event is called {type_!r:.80}")
-    if known is not None and version > (0 if first else log.import_end):
+    hold(first or version > log.import_end, "ordered", f"{type_} while an import is under way")
+    if known is not None:
         known(log, event)
 
 
@@ -65,6 +75,9 @@ def _begin(log: Standing, event: Data) -> None:
     log.import_end = data.get("events", 0)
     log.sessions = 0 if event["type"] == "workflow.created" else None
     describe(log, data["document"], event["type"] == "workflow.imported" and not log.import_end)
+    begun = [id_ for id_, one in log.stages.items() if one.status != "pending"]
+    is_new = event["type"] == "workflow.imported" or not (begun or log.amendments)
+    hold(is_new, "statuses", "a workflow is created before anything of it began")
 
 
 def _stage(log: Standing, event: Data) -> Stage:
@@ -98,7 +111,11 @@ def _readied(log: Standing, event: Data) -> None:
     stage = _from(log, event, *held)
     _met(log, stage)
     if stage.status == "failed":
-        require_agreed(log, event, event["data"].get("amendment"))
+        named = event["data"].get("amendment")
+        require_agreed(log, event, named)
+        hold(stage.rerun_by == named, "consent", f"it failed after {named} was approved")
+    if not is_prepared:
+        stage.blocked, stage.rerun_by = {}, None
     stage.status = "preparing" if is_prepared else "ready"
     stage.retries = 0 if event["data"].get("reset") else stage.retries
 
@@ -107,13 +124,14 @@ def _started(log: Standing, event: Data) -> None:
     data, lost = event["data"], event["data"].get("recovers")
     stage = _from(log, event, "preparing", *(("running",) if lost else ()))
     _met(log, stage)
-    waiting = [id_ for id_, one in log.amendments.items() if one.status == "proposed"]
-    hold(not waiting, "consent", f"it starts while {', '.join(waiting)} waits for a decision")
+    hold(not log.waiting, "consent", f"it starts while {log.waiting} waits for a decision")
     expected = f"att-{len(stage.attempts) + 1:04d}"
     hold(data["attempt"] == expected, "attempt fencing", f"expected the attempt {expected}")
     if lost is not None:
         before = _under_way(stage, lost)
         hold(before.action == "lost", "attempt fencing", f"{lost} was not observed as lost")
+        alike = data["diagnostic"] == before.diagnostic
+        hold(alike, "attempt fencing", f"of {lost} and it, one is a diagnostic run")
         before.is_open = False
     hold(stage.open is None, "attempt fencing", "another attempt is under way")
     stage.reused = None
@@ -137,6 +155,7 @@ def _computed(log: Standing, event: Data) -> None:
     straight = stage.status == "running" or attempt.mode == "sync"
     hold(straight, "statuses", "only a synchronous attempt passes over running")
     hold(data["exit_code"] == 0, "verdicts", f"it ended with exit code {data['exit_code']}")
+    hold(attempt.action != "failed", "verdicts", f"{attempt.id} was observed as failed")
     hold(not attempt.diagnostic, "verdicts", "a diagnostic run ends in failed")
     attempt.is_open, stage.status = False, "post_processing"
 
@@ -144,6 +163,7 @@ def _computed(log: Standing, event: Data) -> None:
 def _reused(log: Standing, event: Data) -> None:
     stage, data = _from(log, event, "preparing"), event["data"]
     hold(stage.open is None, "attempt fencing", "an attempt is under way")
+    hold(not log.waiting, "consent", f"it goes on while {log.waiting} waits for a decision")
     hold(data["attempt"] in stage.good, "verified", "the outputs of that attempt never were")
     stage.status, stage.reused = "post_processing", data["attempt"]
 
@@ -155,19 +175,25 @@ def _completed(log: Standing, event: Data) -> None:
     hold(bool(data["checks"] or data["evidence"]), "verified", "nothing was checked")
     found = data["attempt"] in (None, stage.source)
     hold(found, "attempt fencing", "it is of an earlier attempt")
-    stage.status = "completed"
+    outdated = stage.reused is None and any(one.is_outdated for one in stage.attempts[-1:])
+    hold(not outdated, "consent", "an amendment changed what it was computed from")
+    stage.status, stage.is_due = "completed", True
+    stage.results = {one["path"] for one in data["outputs"]}
     stage.good |= {stage.source} if stage.source else set()
 
 
 def _failed(log: Standing, event: Data) -> None:
     stage, data = _from(log, event, *sorted(ACTIVE)), event["data"]
-    if data.get("superseded_by") is not None:
-        require_agreed(log, event, data["superseded_by"])
+    stage.rerun_by = data.get("superseded_by")
+    if stage.rerun_by is not None:
+        require_approving(log, event, stage.rerun_by)
     if data.get("attempt") is not None and stage.status != "post_processing":
         _under_way(stage, data["attempt"])
+    if stage.status == "post_processing" and stage.source:
+        stage.refuted.add(stage.source)
     for attempt in stage.attempts[-1:]:
         attempt.is_open = False
-    stage.status, stage.reused = "failed", None
+    stage.status, stage.reused, stage.is_due = "failed", None, stage.rerun_by is None
 
 
 def _retried(log: Standing, event: Data) -> None:
@@ -176,14 +202,16 @@ def _retried(log: Standing, event: Data) -> None:
     found, expected = event["data"]["retry"], stage.retries + 1
     hold(found == expected, "retries", f"expected retry {expected}, found {found}")
     stage.status, stage.retries = "ready", expected
+    stage.blocked, stage.rerun_by = {}, None
 
 
 def _invalidated(log: Standing, event: Data) -> None:
     skips, named = event["type"] == "stage.skipped", event["data"]["amendment"]
     stage = _from(log, event, *(sorted(_ALL) if skips else ("completed", "failed")))
-    require_agreed(log, event, named)
-    is_skip = log.amendments[named].data.get("kind") == "stage_skip"
-    hold(is_skip or not skips, "consent", "the amendment skips nothing")
+    asked = require_approving(log, event, named).data
+    is_skip = asked["kind"] == "stage_skip" and asked.get("stage") == event["data"]["stage"]
+    hold(is_skip or not skips, "consent", "the amendment does not skip it")
+    stage.rerun_by = None
     stage.status = "skipped" if skips else "invalidated"
     log.is_completed = log.is_completed and skips
 
@@ -193,24 +221,59 @@ def _blocked(log: Standing, event: Data) -> None:
     hold(data["dependency"] in stage.needs, "order of stages", "it does not depend on that")
     found = log.stages[data["dependency"]].status
     hold(found == data["dependency_status"], "order of stages", f"that stage is {found}")
+    known = stage.blocked.get(data["dependency"])
+    hold(known != found, "exactly once", "it was said before")
+    stage.blocked[data["dependency"]] = found
 
 
 def _plain(log: Standing, event: Data) -> None:
-    """What may be said of a stage at any time, or of one that is completed."""
-    statuses = (
-        ("completed",) if event["type"].startswith("results.") else sorted(_ALL | {"skipped"})
-    )
-    _from(log, event, *statuses)
+    """What may be said of a stage at any time; with an amendment, only as it is approved."""
+    _stage(log, event)
+    if event["data"].get("amendment") is not None:
+        require_approving(log, event, event["data"]["amendment"])
 
 
-def _of_attempt(log: Standing, event: Data) -> None:
-    stage, data = _stage(log, event), event["data"]
-    if event["type"] in ("attempt.observed", "attempt.relaunched"):
-        _under_way(stage, data["attempt"]).action = data.get("action")
-        return
-    over = [one.id for one in stage.attempts if not one.is_open]
-    known = over if event["type"] == "attempt.stopped" else [one.id for one in stage.attempts]
-    hold(data["attempt"] in known, "attempt fencing", f"no {data['attempt']} it can be said of")
+def _results(log: Standing, event: Data) -> None:
+    stage, data = _from(log, event, "completed"), event["data"]
+    strange = {one["path"] for one in data.get("files", data.get("outputs"))} - stage.results
+    hold(not strange, "verified", f"{', '.join(sorted(strange))} is no result of it")
+
+
+def _looked(log: Standing, event: Data) -> None:
+    attempt = _under_way(_stage(log, event), event["data"]["attempt"])
+    attempt.action = event["data"].get("action", attempt.action)
+
+
+def _known(log: Standing, event: Data) -> Attempt:
+    named = event["data"]["attempt"]
+    for attempt in _stage(log, event).attempts:
+        if attempt.id == named:
+            return attempt
+    raise Broken("attempt fencing", f"there is no {named}")
+
+
+def _left(log: Standing, event: Data) -> None:
+    _known(log, event)
+
+
+def _stopped(log: Standing, event: Data) -> None:
+    attempt = _known(log, event)
+    hold(not attempt.is_open, "attempt fencing", f"{attempt.id} is under way")
+    hold(not attempt.is_stopped, "exactly once", f"{attempt.id} was stopped before")
+    attempt.is_stopped = True
+
+
+def _tasks(log: Standing, event: Data) -> None:
+    _known(log, event)
+    total, points = event["data"]["total"], event["data"]["points"]
+    states = [event["data"].get(name, "") for name in ("done", "failed", "lost", "running")]
+    spans = sorted(span for ranges in states for span in spans_of(ranges))
+    alone = all(end < start for (_, end), (start, _) in pairwise(spans))
+    hold(alone, "tasks", "a task is in two states")
+    hold(all(end < total for _, end in spans), "tasks", f"it tells of more tasks than {total}")
+    hold(log.maps.setdefault(points, total) == total, "tasks", "these points were another number")
+    over = event["data"].get("record") is not None
+    hold(not (over and states[-1]), "tasks", "tasks run on behind the record of all")
 
 
 def _freed(log: Standing, event: Data) -> None:
@@ -223,6 +286,9 @@ def _overruled(log: Standing, event: Data) -> None:
     stage = _stage(log, event)
     newest = stage.attempts[-1].id if stage.attempts else None
     hold(event["data"]["attempt"] == newest, "attempt fencing", "it is not the newest attempt")
+    claim = event["data"]["claim"]
+    held = stage.open is not None if claim == "computed" else stage.status == "post_processing"
+    hold(held, "statuses", f"nobody can say that it is {claim} of a stage that is {stage.status}")
     by_a_person(log, event)
 
 
@@ -238,6 +304,8 @@ def _drift(log: Standing, event: Data) -> None:
 def _session(log: Standing, event: Data) -> None:
     if event["type"] == "session.ended":
         hold(log.in_session, "sessions", "no session is open")
+        told = event["data"]["reason"] == "completed"
+        hold(told != bool(log.unfinished), "sessions", "its reason is not how the stages stand")
         log.in_session = False
         return
     number, expected = event["data"]["number"], (log.sessions or 0) + 1
@@ -247,21 +315,27 @@ def _session(log: Standing, event: Data) -> None:
 
 
 def _charged(log: Standing, event: Data) -> None:
-    _stage(log, event)
+    stage = _stage(log, event)
     hold(log.in_session, "sessions", "no session is open that could be charged")
+    hold(stage.is_due, "exactly once", "nothing ended that was not charged")
+    stage.is_due = False
     hold(event["data"]["weight"] >= 0, "sessions", "a charge gives nothing back")
 
 
 def _finished(log: Standing, event: Data) -> None:
     done = event["type"] == "workflow.completed"
     hold(log.is_completed != done, "statuses", f"it was {'' if done else 'not '}completed before")
-    left = [i for i, one in log.stages.items() if one.status not in ("completed", "skipped")]
+    left = log.unfinished
     hold(not (done and left), "statuses", f"{', '.join(left)} is not finished")
+    follows = done or log.last == "amendment.approved"
+    hold(follows, "consent", "an approval reopens a workflow, and nothing else")
     log.is_completed = done
 
 
 def _noted(log: Standing, event: Data) -> None:
-    """A note may be made at any time."""
+    """A note may be made at any time, of a stage that there is."""
+    if event["data"].get("stage") is not None:
+        _stage(log, event)
 
 
 #: Rule → the types of the events that it is of.
@@ -278,9 +352,13 @@ _BY_RULE: dict[Callable[[Standing, Data], None], str] = {
     _invalidated: "stage.invalidated stage.skipped",
     _blocked: "stage.blocked",
     _started: "attempt.started",
-    _of_attempt: "attempt.observed attempt.relaunched attempt.stopped attempt.left tasks.observed",
+    _looked: "attempt.observed attempt.relaunched",
+    _stopped: "attempt.stopped",
+    _left: "attempt.left",
+    _tasks: "tasks.observed",
     _freed: "leftovers.freed",
-    _plain: "outputs.recorded outputs.archived checkpoint.recorded results.adopted results.changed",
+    _plain: "outputs.recorded outputs.archived checkpoint.recorded",
+    _results: "results.adopted results.changed",
     _overruled: "claim.overruled",
     proposed: "amendment.proposed",
     decided: "amendment.approved amendment.rejected",

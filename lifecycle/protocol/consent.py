@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from lifecycle.protocol.standing import START, Amendment, Broken, Data, Stage, Standing, hold
+from lifecycle.protocol.standing import (
+    ACTIVE,
+    START,
+    Amendment,
+    Broken,
+    Data,
+    Stage,
+    Standing,
+    hold,
+)
 
 
 def proposed(log: Standing, event: Data) -> None:
-    """An amendment is proposed once."""
-    id_ = event["data"]["amendment"]
-    hold(id_ not in log.amendments, "consent", f"{id_} was proposed before")
+    """An amendment is proposed once, with the next number, for a stage that there is."""
+    id_, stage = event["data"]["amendment"], event["data"].get("stage")
+    numbers = [one.removeprefix("amend-") for one in log.amendments]
+    expected = max((int(one) for one in numbers if one.isdecimal()), default=0) + 1
+    hold(id_ == f"amend-{expected}", "consent", f"expected amend-{expected}, found {id_}")
+    hold(stage is None or stage in log.stages, "a job is never lost", f"there is no {stage!r:.80}")
     log.amendments[id_] = Amendment(event["data"])
 
 
@@ -25,7 +37,21 @@ def decided(log: Standing, event: Data) -> None:
         found.status = "approved"
         _apply(log, found.data)
         named = {found.data.get("stage"), *found.data.get("also", [])} - {None}
-        found.reach = frozenset({*named, *event["data"]["invalidated_stages"]})
+        _reach(log, found, named, event)
+
+
+def _reach(log: Standing, amendment: Amendment, named: set[str], event: Data) -> None:
+    """Note what an approval lets become of stages, and which results count no longer."""
+    affected = set(event["data"]["invalidated_stages"])
+    amendment.reach, amendment.command = frozenset(named | affected), event["command_id"]
+    for stage in (log.stages[id_] for id_ in named):
+        if stage.status == "failed":
+            stage.rerun_by = amendment.data["amendment"]
+    for stage in (log.stages[id_] for id_ in affected | named):
+        stage.good |= stage.refuted
+    for stage in (log.stages[id_] for id_ in affected):
+        for attempt in stage.attempts[-1:]:
+            attempt.is_outdated = attempt.is_outdated or stage.status in ACTIVE
 
 
 def by_a_person(log: Standing, event: Data) -> None:
@@ -52,6 +78,14 @@ def _apply(log: Standing, amendment: Data) -> None:
         log.stages[amendment["stage"]].needs = changes["depends_on"]["new"]
     for stage, change in (amendment.get("rewired") or {}).items():
         log.stages[stage].needs = change["new"]
+
+
+def require_approving(log: Standing, event: Data, id_: str) -> Amendment:
+    """Return the amendment that reaches the stage of the event, and was approved with it."""
+    require_agreed(log, event, id_)
+    found = log.amendments[id_]
+    hold(event["command_id"] == found.command, "all or none", f"{id_} was approved before")
+    return found
 
 
 def require_agreed(log: Standing, event: Data, id_: str | None) -> None:

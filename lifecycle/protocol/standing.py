@@ -47,6 +47,10 @@ class Attempt:
     action: str | None = None
     #: The jobs it was launched with, None before.
     jobs: list[str] | None = None
+    #: Nothing of it is left, as somebody saw.
+    is_stopped: bool = False
+    #: An amendment changed what it computes from.
+    is_outdated: bool = False
 
 
 @dataclass
@@ -60,6 +64,16 @@ class Stage:
     #: The attempt whose kept outputs it has, and those whose outputs were verified.
     reused: str | None = None
     good: set[str] = field(default_factory=set)
+    #: The attempts whose outputs were found bad; an amendment may have them judged anew.
+    refuted: set[str] = field(default_factory=set)
+    #: The paths of its verified results.
+    results: set[str] = field(default_factory=set)
+    #: What holds it back, as was said.
+    blocked: dict[str, str] = field(default_factory=dict)
+    #: The amendment by which it runs again without a retry.
+    rerun_by: str | None = None
+    #: It ended, and no session was charged for it.
+    is_due: bool = False
 
     @property
     def source(self) -> str | None:
@@ -79,6 +93,8 @@ class Amendment:
     data: Data
     status: str = "proposed"
     reach: frozenset[str] = frozenset()
+    #: The command that approved it, all that follows at once included.
+    command: str | None = None
 
 
 @dataclass
@@ -88,12 +104,28 @@ class Standing:
     stages: dict[str, Stage] = field(default_factory=dict)
     amendments: dict[str, Amendment] = field(default_factory=dict)
     drifts: dict[int, str] = field(default_factory=dict)
+    #: Digest of the keys of a sweep's tasks → how many they are.
+    maps: dict[str, int] = field(default_factory=dict)
+    #: The type of the event before.
+    last: str = ""
     consent: str = "terminal"
     changes: int = 1
     sessions: int | None = 0
     in_session: bool = False
     is_completed: bool = False
     import_end: int = 0
+
+    @property
+    def unfinished(self) -> list[str]:
+        """The stages that are neither completed nor skipped."""
+        over = ("completed", "skipped")
+        return [id_ for id_, one in self.stages.items() if one.status not in over]
+
+    @property
+    def waiting(self) -> str:
+        """The amendments that wait for a decision."""
+        found = [id_ for id_, one in self.amendments.items() if one.status == "proposed"]
+        return ", ".join(found)
 
 
 @dataclass
@@ -137,3 +169,9 @@ def _described(one: Data, takes_over: bool) -> Stage:
     if takes_over and stage.status in ACTIVE and not waits:
         stage.attempts = [Attempt("att-0001", "tmux", stage.status != "post_processing")]
     return stage
+
+
+def spans_of(ranges: str) -> list[tuple[int, int]]:
+    """Return the first and the last number of each range, such as of 0-3,7."""
+    parts = [part.partition("-") for part in ranges.split(",") if part]
+    return [(int(first), int(last or first)) for first, _, last in parts]

@@ -166,8 +166,8 @@ def launch(state: Workflow, command: p.StageLaunched) -> Decision:
     if stage.status is not Status.RUNNING:
         _may_become(stage, Status.RUNNING, command.type)
     attempt = _under_way(stage, command.attempt)
-    if command.mode == "sync" != attempt.mode:
-        raise _not_launched(stage, f"{attempt.id} is {attempt.mode}, not synchronous")
+    if (command.mode == "sync") != (attempt.mode == "sync"):
+        raise _not_launched(stage, f"{attempt.id} was started {attempt.mode}, not {command.mode}")
     again = attempt.launched_at is not None
     if again and command.job_ids in ([], attempt.job_ids):
         raise _not_launched(stage, f"{attempt.id} is recorded as launched, with these jobs")
@@ -227,9 +227,20 @@ def compute(state: Workflow, command: p.StageComputed) -> Decision:
             stage=stage.id,
             exit_code=command.exit_code,
         )
+    _not_seen_to_fail(stage, attempt)
     found = _found_outputs(stage, attempt)
     recorded = p.OutputsRecorded(stage=stage.id, outputs=found, found=True)
     return [command, recorded] if found else [command]
+
+
+def _not_seen_to_fail(stage: Stage, attempt: Attempt) -> None:
+    if attempt.action == "failed":
+        raise MissingEvidence(
+            f"{stage.id}: {attempt.id} was seen to fail ({attempt.reason}); record stage.failed, "
+            "or call `wfctl reconcile`, which looks again.",
+            stage=stage.id,
+            attempt=attempt.id,
+        )
 
 
 def _found_outputs(stage: Stage, attempt: Attempt) -> list[str]:
@@ -332,8 +343,8 @@ def observe(state: Workflow, command: p.AttemptObserved) -> Decision:
     """Record a verdict, unless it says what the newest one said."""
     stage = state.stage(command.stage)
     attempt = _under_way(stage, command.attempt)
-    same = (attempt.verdict, attempt.row, attempt.reason)
-    if same == (command.verdict, command.row, command.reason):
+    same = (attempt.verdict, attempt.row, attempt.action, attempt.reason)
+    if same == (command.verdict, command.row, command.action, command.reason):
         return []
     return [command]
 

@@ -50,11 +50,6 @@ CARRIED_OUT: dict[str, tuple[dict[str, Any], list[tuple[str, Any]], list[str]]] 
         [("session.started", {})],
         ["session.ended"],
     ),
-    "cost.charged": (
-        {"stage": "stage-1", "weight": 1.5, "work_class": "async"},
-        [],
-        ["cost.charged"],
-    ),
 }
 
 DOCUMENT = {"workflow_id": "w", "stages": []}
@@ -69,6 +64,11 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "stage.readied": ({"stage": "stage-2"}, 5, "dependencies_not_met"),
     "stage.invalidated": ({"stage": "stage-1", "amendment": "amend-1"}, 5, "illegal_transition"),
     "stage.skipped": ({"stage": "stage-1", "amendment": "amend-1"}, 6, "needs_consent"),
+    "cost.charged": (
+        {"stage": "stage-1", "weight": 1.5, "work_class": "async"},
+        5,
+        "no_command",
+    ),
     "stage.blocked": (
         {"stage": "stage-2", "dependency": "stage-1", "dependency_status": "failed"},
         5,

@@ -28,23 +28,31 @@ def begin(
     shared: bool = False,
     waits: bool = False,
     machine: str | None = None,
+    tasks: int = 0,
 ) -> None:
     """Make a workflow of one stage that writes the content of its input, and count its starts.
 
     ``shared``: its jobs work in a folder outside of the root; ``waits``: until they are let go;
-    ``machine``: the file of the machine that they run on instead of this machine's shell.
+    ``machine``: the file of the machine that they run on instead of this machine's shell;
+    ``tasks``: it is a sweep of so many, each of which does that, all at once.
     """
     workflow.root.mkdir(exist_ok=True)
     (workflow.root / "in.txt").write_text(f"{word}\n")
     outside = workflow.root.parent
     gate = f'until [ -e "{outside}/go" ]; do sleep 0.02; done; ' if waits else ""
-    trace = f'echo "$WFCTL_ATTEMPT $(cat ../in.txt)" >> "{outside}/begun"'
+    given = "../../../in.txt" if tasks else "../in.txt"
+    name = "$WFCTL_ATTEMPT${WFCTL_TASK:+/$WFCTL_TASK}"
+    trace = f'echo "{name} $(cat {given})" >> "{outside}/begun"'
+    parameters: dict[str, Any] = {"command": f"{trace}; {gate}cp {given} out.txt"}
+    if tasks:
+        points = {"points": [{"T": number} for number in range(tasks)]}
+        parameters |= {"map": points, "task_outputs": ["out.txt"], "at_once": tasks}
     one = {
         "id": "stage-1",
         "name": "one",
         "inputs": ["in.txt"],
-        "outputs": ["stage-1/out.txt"],
-        "parameters": {"command": f"{trace}; {gate}cp ../in.txt out.txt"},
+        "outputs": ["stage-1/tasks.csv" if tasks else "stage-1/out.txt"],
+        "parameters": parameters,
     }
     plan = {
         "workflow_id": "w-lives",

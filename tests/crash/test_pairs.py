@@ -32,9 +32,11 @@ from tests.rounds import rounds
 
 slurm_conf, slurm, sshd = cluster.slurm_conf, cluster.slurm, cluster.sshd
 
+#: The tasks of a sweep run where the files of its root lie, so on no machine over SSH.
+_SWEEP = "Sweep on "
 FACTORS: dict[str, tuple[str, ...]] = {
     "life": ("first", "anew", "restored"),
-    "backend": tuple(Backend),
+    "work": (*Backend, *(f"{_SWEEP}{one}" for one in Backend if not one.is_far)),
     "scratch": ("inside", "shared"),
     "root": ("same", "moved", "copied", "cancelled"),
     "host": ("same", "renamed"),
@@ -45,6 +47,8 @@ FACTORS: dict[str, tuple[str, ...]] = {
 }
 #: What decides how a workflow is brought back; which file is damaged how is a matter of its own.
 DEAR = tuple(name for name in FACTORS if name not in ("file", "damage"))
+#: How many more rows `make crash` strikes, others each day.
+_DAILY = 4
 _VICTIMS = {"session": Victim.SESSION, "job": Victim.JOB, "everything": Victim.EVERYTHING}
 _RENAMED = (
     "import os, socket, sys; socket.sethostname('renamed'); os.execvp(sys.argv[1], sys.argv[1:])"
@@ -70,7 +74,7 @@ def rows() -> list[Row]:
 
 
 def few() -> int:
-    """Return how many rows `make crash` strikes; `make soak` strikes all of them."""
+    """Return how many rows `make crash` strikes every day; `make soak` strikes all of them."""
     return so_far([as_factors(row) for row in rows()], DEAR)
 
 
@@ -117,14 +121,25 @@ def _renamed(workflow: Workflow, *arguments: str) -> subprocess.CompletedProcess
 
 def ran(workflow: Workflow) -> list[str]:
     """Return each start of a command, attempt with its mark and input."""
-    return (workflow.root.parent / "begun").read_text().splitlines()
+    path = workflow.root.parent / "begun"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def _tasks(row: Row) -> int:
+    """Return how many tasks the stage has, 0 where it is none of a sweep."""
+    return 2 if row["work"].startswith(_SWEEP) else 0
+
+
+def _backend(row: Row) -> Backend:
+    return Backend(row["work"].removeprefix(_SWEEP))
 
 
 def befall(workflow: Workflow, row: Row, machine: str | None) -> Workflow:
     """Launch the stage, let everything of the row happen; return the root that is gone on with."""
-    begin(workflow, "old", shared=row["scratch"] == "shared", waits=True, machine=machine)
+    shared, tasks = row["scratch"] == "shared", _tasks(row)
+    begin(workflow, "old", shared=shared, waits=True, machine=machine, tasks=tasks)
     workflow.succeed("dispatch", "stage-1")
-    until((workflow.root.parent / "begun").exists)
+    until(lambda: len(ran(workflow)) == (tasks or 1))
     saved = workflow.root.parent / "saved"
     shutil.copytree(workflow.root / ".wfctl", saved)
     if row["kill"] != "nobody":
@@ -158,7 +173,8 @@ def _places(workflow: Workflow, pattern: str) -> Iterator[tuple[Path, str]]:
 def _live_on(workflow: Workflow, row: Row, saved: Path, machine: str | None) -> None:
     if row["life"] == "anew":
         begin_anew(workflow, "log")
-        begin(workflow, "new", shared=row["scratch"] == "shared", machine=machine)
+        shared = row["scratch"] == "shared"
+        begin(workflow, "new", shared=shared, machine=machine, tasks=_tasks(row))
     elif row["life"] == "restored":
         shutil.rmtree(workflow.root / ".wfctl")
         shutil.copytree(saved, workflow.root / ".wfctl")
@@ -200,13 +216,13 @@ def _no_pipes(folder: str, names: list[str]) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", rounds(rows(), few=few()), ids=str)
+@pytest.mark.parametrize("row", rounds(rows(), few=few(), daily=_DAILY), ids=str)
 def test_whatever_comes_together_nothing_is_lost_or_mixed_up(
     workflow: Workflow, row: Row, request: pytest.FixtureRequest
 ) -> None:
     """Each attempt ran once, no command ends in 1, and a result is of this life and this root."""
     need(os.geteuid() == 0, "root, for a name of the host that only one process sees")
-    backend = Backend(row["backend"])
+    backend = _backend(row)
     with placed(workflow, backend, request) as (there, far):
         machine = machine_of(there, backend, far, shared=row["scratch"] == "shared")
         check(there, row, machine)
@@ -245,10 +261,10 @@ def _asks_a_person(row: Row) -> bool:
         # Where a job of the earlier life runs, and which it is, is told by these alone: its log is
         # gone.
         names = ("submission.json", "machine.json", "*_job_id")
-        return row["file"].split("/")[-1] in names and row["backend"] != Backend.SHELL
+        return row["file"].split("/")[-1] in names and _backend(row) is not Backend.SHELL
     # A scheduler of this machine knows a job by a folder that is gone, and by a host's name.
     ended = row["kill"] in ("job", "everything")
-    return row["backend"] == Backend.SLURM and row["root"] == "moved" and ended
+    return _backend(row) is Backend.SLURM and row["root"] == "moved" and ended
 
 
 def answer(workflow: Workflow, row: Row) -> None:
@@ -268,7 +284,9 @@ def answer(workflow: Workflow, row: Row) -> None:
 def check_kept(there: Workflow, row: Row, starts: list[str]) -> None:
     """Check what became of the stage: completed with its own result, or left to the original."""
     own = row["life"] == "anew" or row["root"] != "copied"
-    made_anew = row["root"] == "cancelled" and row["life"] != "anew"
+    # Tasks that came to their end are copied with the root, and count there.
+    computes = row["root"] == "cancelled" and row["life"] != "anew"
+    made_anew = computes and not _tasks(row)
     found = json.loads((there.root / "workflow-state.json").read_bytes())["stages"][0]
     if own:
         check_completed(there, row)
@@ -276,7 +294,7 @@ def check_kept(there: Workflow, row: Row, starts: list[str]) -> None:
         assert found["status"] in ("running", "preparing"), found
     again = row["kill"] in ("job", "everything") and row["life"] != "anew"
     expected = 1 + (row["life"] == "anew") + ((again or made_anew) and own)
-    assert len(starts) == expected, starts
+    assert len(starts) == expected * (_tasks(row) or 1), starts
 
 
 def check_completed(workflow: Workflow, row: Row) -> None:
@@ -284,5 +302,7 @@ def check_completed(workflow: Workflow, row: Row) -> None:
     found = json.loads((workflow.root / "workflow-state.json").read_bytes())["stages"][0]
     assert found["status"] == "completed", (found["status"], found["last_error"])
     word = "new" if row["life"] == "anew" else "old"
-    assert (workflow.root / "stage-1/out.txt").read_text() == f"{word}\n"
+    folders = [f"tasks/T={number}/" for number in range(_tasks(row))] or [""]
+    for folder in folders:
+        assert (workflow.root / f"stage-1/{folder}out.txt").read_text() == f"{word}\n"
     assert socket.gethostname() != "renamed"

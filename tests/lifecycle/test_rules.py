@@ -205,7 +205,7 @@ def test_an_attempt_that_others_wait_for_is_not_launched_as_a_synchronous_one() 
     """Given a tmux attempt, when it is said to be launched synchronously, then it is refused."""
     state = s.given(s.attempt("stage-1"))
     told = s.launched("stage-1").model_copy(update={"mode": "sync"})
-    with pytest.raises(IllegalTransition, match="att-0001 is tmux, not synchronous"):
+    with pytest.raises(IllegalTransition, match="att-0001 was started tmux, not sync"):
         decide(state, told, s.AT)
 
 

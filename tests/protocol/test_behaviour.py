@@ -251,3 +251,50 @@ def test_fsck_names_the_first_event_that_cannot_be(tmp_path: Path) -> None:
     answer = place.json("fsck", "--protocol")
     assert answer.code == 7
     assert [(f["kind"], f["version"]) for f in answer.data["findings"]] == [("protocol", 3)]
+
+
+_SEEN: dict[str, Any] = {
+    "stage": "stage-1",
+    "attempt": "att-0001",
+    "row": 9,
+    "verdict": "FAILED",
+    "action": "failed",
+    "reason": "exit code 3",
+    "evidence": {},
+}
+_COMPUTED = {"stage": "stage-1", "attempt": "att-0001", "exit_code": 0}
+_LAUNCHED = {"stage": "stage-1", "attempt": "att-0001", "mode": "setsid"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "before", "type_", "data", "code"),
+    [
+        ("setsid", "launched and seen", "stage.computed", _COMPUTED, "missing_evidence"),
+        ("sync", "seen", "stage.computed", _COMPUTED, "missing_evidence"),
+        ("sync", "", "stage.launched", _LAUNCHED, "illegal_transition"),
+        ("tmux", "", "stage.launched", {**_LAUNCHED, "mode": "sync"}, "illegal_transition"),
+        (
+            "setsid",
+            "",
+            "cost.charged",
+            {"stage": "stage-1", "weight": 1.5, "work_class": "async"},
+            "no_command",
+        ),
+    ],
+)
+def test_append_refuses_what_the_protocol_does(
+    tmp_path: Path, mode: str, before: str, type_: str, data: dict[str, Any], code: str
+) -> None:
+    """So that the log of a command is never one that could not have come about."""
+    root = tmp_path / "root"
+    root.mkdir()
+    assert call("--root", str(root), "init", str(write_plan(tmp_path, PLAN))).code == 0
+    place = Place(root)
+    place.done("append", "attempt.started", "--data", attempt_data("stage-1", mode=mode))
+    if "launched" in before:
+        place.done("append", "stage.launched", "--data", json.dumps(_LAUNCHED))
+    if "seen" in before:
+        place.done("append", "attempt.observed", "--data", json.dumps(_SEEN))
+    answer = place.json("append", type_, "--data", json.dumps(data))
+    assert (answer.code, answer.error["code"]) == (5, code)
+    assert place.done("fsck", "--protocol")["findings"] == []
