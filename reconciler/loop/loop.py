@@ -15,7 +15,7 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.screens.next_actions import GO_ON
 from reconciler.context import Jobs
-from reconciler.control.dispatch import NoStageCommand, dispatch, has_command
+from reconciler.control.dispatch import dispatch
 from reconciler.control.finding import in_flight
 from reconciler.control.waiting import GLANCE, Turn, is_due, wait
 from reconciler.errors import (
@@ -26,12 +26,14 @@ from reconciler.errors import (
     ProgramMissing,
     ReconcilerError,
 )
+from reconciler.files.described import NoStageCommand, has_command
 from reconciler.loop import ending, prompt
 from reconciler.loop.agent import Left, Task, hand_over
 from reconciler.loop.ending import Ended
 from reconciler.loop.interruption import Interruption
 from reconciler.loop.loop_options import PAUSE, Orders
 from reconciler.loop.tries import tries_of
+from reconciler.submission.agreed import SubmissionChanged, SubmissionDrift
 from reconciler.verdict.table import Action
 from reconciler.verification.verify import settle
 from service.writing.stream_writer import WriteOptions
@@ -215,7 +217,7 @@ class Loop:
             case Status.READY | Status.PREPARING if not state.pending_amendments:
                 if stage.open_attempt is not None or state.unmet(stage):
                     return None
-                return self._launch if has_command(self.jobs, stage) else self._compute
+                return self._launch if has_command(self.jobs.root, stage) else self._compute
             case Status.FAILED if agent is not None and not state.pending_amendments:
                 used_up = stage.retry_count >= retry_limit(state.backend_type(stage))
                 return None if used_up else self._repair
@@ -224,6 +226,8 @@ class Loop:
     def _verify(self, state: Workflow, stage: Stage) -> None:
         try:
             settle(self.jobs, stage)
+        except (SubmissionDrift, SubmissionChanged):
+            raise  # no judge decides on what was computed
         except NeedsConsent:
             if self.orders.agent is None:
                 self._left.add(mark_of(stage))

@@ -23,10 +23,11 @@ from reconciler.attempt.contract import ATTEMPTS, KEPT
 from reconciler.attempt.forwarded_files import forwarded
 from reconciler.attempt.markers import clear_stale, digests
 from reconciler.context import Jobs
-from reconciler.control.dispatch import make_room, needed_by, submission_of
+from reconciler.control.dispatch import make_room
 from reconciler.control.ending_attempts import stop_all
 from reconciler.control.strangers import check_strangers
 from reconciler.errors import MissingInput
+from reconciler.files.described import needed_by, submission_of
 from reconciler.files.freshness import check_results
 from reconciler.verification.verify import completion, verify
 from service.root.disk import sync_folder
@@ -94,7 +95,7 @@ def kept_outputs(
 
 def _others(jobs: Jobs, state: Workflow, stage: Stage, one: Attempt) -> list[str]:
     """Return what a computation would be sent now and is not what the attempt was sent."""
-    given = submission_of(jobs, state, stage, anew=True)
+    given = submission_of(jobs.root, state, stage, anew=True)
     given = {**given, "machine": {"local_root": str(jobs.root)}}
     try:
         sent = [os.path.relpath(path, jobs.root) for path in forwarded(given)]
