@@ -8,6 +8,7 @@ from functools import partial
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
+from lifecycle.state.basis import has_results_kept
 from lifecycle.state.budget import affords, budget_of, estimate, is_beyond, is_short
 from lifecycle.state.hindrance import Hindrance
 from lifecycle.state.retry import retry_limit
@@ -235,10 +236,10 @@ class Loop:
                 self._hand_over(prompt.JUDGE, state, stage)
 
     def _launch(self, state: Workflow, stage: Stage) -> None:
-        if stage.status is Status.READY and any(one.results for one in stage.attempts):
+        if has_results_kept(stage):
             from reconciler.verification.reuse import taken  # of no use where nothing was computed
 
-            if taken(self.jobs, state, stage):
+            if taken(self.jobs, stage.id) is not None:
                 return
         dispatch(self.jobs, stage.id, sync=is_short(state, stage), options=WriteOptions())
 

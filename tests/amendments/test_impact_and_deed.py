@@ -223,3 +223,29 @@ def test_what_is_under_way_is_judged_by_the_verdict_that_was_agreed_to_meanwhile
     assert _ran(tmp_path).total() == (2 if kind == "sweep" else 1)
     if kind == "sweep":
         assert place.done("tasks", "stage-1")["counts"]["failed"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", [(), ("--sync",)])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("before", ["completed", REFUTED])
+def test_a_dispatch_by_hand_judges_what_is_kept_as_a_run_does(
+    tmp_path: Path, kind: str, before: str, way: tuple[str, ...]
+) -> None:
+    """A change of the verdict alone computes nothing, whoever has the stage go on."""
+    place = begun(tmp_path, _stage(tmp_path, kind))
+    BEFORE[before](place, tmp_path)
+    then = _ran(tmp_path)
+    name = "task_verify" if kind == "sweep" else "verify"
+    change = ("--stage", "stage-1", "--set", f"parameters.{name}=test -d {tmp_path}")
+    place.done("amend", "propose", "--reason", "Better.", *change)
+    place.done("amend", "approve", "amend-1")
+    if before == REFUTED:
+        place.done("stage", "retry", "stage-1", "--fix", "The verdict was wrong.")
+    place.done("dispatch", "stage-1", "--dry-run", *way)
+    place.done("dispatch", "stage-1", "--command-id", "once", *way)
+    again = place.done("dispatch", "stage-1", "--command-id", "once", *way)
+    assert again["repeated"]
+    place.done("run")
+    assert place.done("show", "stage-1")["status"] == "completed"
+    assert _ran(tmp_path) == then
