@@ -59,6 +59,7 @@ def import_(
         _only_of_a_folder(context)
         restoring(context, source, into, dry_run)
         return
+    from reconciler.files.described import rests_of_imported
     from service.adoption.adopt import adopt
     from service.adoption.versions import read_sources
     from service.root.clock import system_clock, utc_text
@@ -78,6 +79,7 @@ def import_(
         actor=actor,
         clock=system_clock,
         options=options,
+        rests_of=rests_of_imported,
         consent=consent.value,
         signers=signers_of(consent, signers),
     )

@@ -264,6 +264,11 @@ def _noted(log: Standing, event: Data) -> None:
     """A note may be made at any time."""
 
 
+def _files(log: Standing, event: Data) -> None:
+    first = max(log.import_end or 0, 1) + 1
+    hold(event["version"] == first, "consent", "files are recorded where a workflow begins")
+
+
 #: Rule → the types of the events that it is of.
 _BY_RULE: dict[Callable[[Standing, Data], None], str] = {
     _begin: "workflow.created workflow.imported",
@@ -288,5 +293,6 @@ _BY_RULE: dict[Callable[[Standing, Data], None], str] = {
     _charged: "cost.charged",
     _drift: "drift.detected drift.adopted drift.reverted",
     _noted: "note.logged",
+    _files: "files.recorded",
 }
 _RULES = {type_: rule for rule, types in _BY_RULE.items() for type_ in types.split()}

@@ -192,3 +192,12 @@ def check_launched(root: Path, state: Workflow, stage: Stage) -> None:
         fields = launched_otherwise(root, state, stage, stage.source)
         if fields:
             raise SubmissionDrift(stage.id, fields, launched=stage.source.id)
+
+
+def rests_of_imported(root: Path, state: Workflow) -> dict[str, dict[str, Any]]:
+    """Return what each imported attempt under way rests on, by stage."""
+    return {
+        stage.id: used_by_launched(root, state, stage, stage.attempt.submission)
+        for stage in state.stages.values()
+        if stage.attempt is not None and stage.attempt.taken_over
+    }

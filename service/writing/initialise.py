@@ -13,6 +13,7 @@ from eventstore.event import Actor
 from eventstore.private import make_folder
 from eventstore.store import EventStore
 from lifecycle.payload import models as p
+from lifecycle.state.workflow import Workflow
 from projections.files.state_document import FILE_NAME as STATE
 from service.errors import InvalidOption, RootExists, WorkflowExists
 from service.reading.log import WorkflowLog
@@ -21,7 +22,7 @@ from service.root.disk import sync_folder, write_whole
 from service.root.root import MARKER, Config, Root, config_text, kept, read_config
 from service.root.sync import Sync, Synced, digest, write_sync
 from service.root.trust import require_trusted, trust
-from service.writing.stream_writer import WriteOptions
+from service.writing.stream_writer import Planned, WriteOptions
 from service.writing.workflow_service import Outcome, Service, plan_writes
 
 #: Below ``.wfctl``: the files that a workflow was made from, byte for byte.
@@ -85,6 +86,14 @@ def _create(
     if outcome.state.consent == "signature":
         service.log.approvals.pin(outcome.state)
     return outcome
+
+
+def files_recorded(root: Path, state: Workflow, now: str, **known: Any) -> Planned:
+    """Return the event of the files that a definition runs, as they are; none where none are."""
+    from service.consent.scripts import scripts_of  # few commands begin a workflow
+
+    found = p.FilesRecorded.model_validate({"scripts": scripts_of(root, state), **known})
+    return ((found, now),) if found.scripts or found.attempts else ()
 
 
 def claim_state(service: Service, content: bytes) -> None:

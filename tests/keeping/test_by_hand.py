@@ -241,7 +241,7 @@ def test_a_job_that_was_not_launched_as_defined_is_left_to_a_person(
     assert place.done("show", "stage-1")["parameters"]["command"] == command
 
 
-@pytest.mark.parametrize("adopted", ADOPTED[:1])
+@pytest.mark.parametrize("adopted", ADOPTED)
 def test_a_job_that_was_launched_as_defined_rests_on_what_it_read(
     place: Place, tmp_path: Path, adopted: Callable[[Place, dict[str, Any]], Place]
 ) -> None:
@@ -261,7 +261,7 @@ def test_a_job_that_was_launched_as_defined_rests_on_what_it_read(
     assert place.json("verify", "stage-1").code != 0
 
 
-@pytest.mark.parametrize("adopted", ADOPTED[:1])
+@pytest.mark.parametrize("adopted", ADOPTED)
 def test_a_submission_that_was_edited_once_it_was_taken_over_is_not_believed(
     place: Place, tmp_path: Path, adopted: Callable[[Place, dict[str, Any]], Place]
 ) -> None:
