@@ -101,7 +101,7 @@ def _create(event: Event) -> Workflow:
 
 def _files(draft: Workflow, event: Event) -> None:
     """What was seen of files at the beginning; said later it would be another's word for them."""
-    if event.version != max(draft.import_end, 1) + 1:
+    if not draft.is_beginning:
         return
     draft.scripts = event.data.get("scripts", {})
     for id_, found in event.data.get("attempts", {}).items():

@@ -265,8 +265,9 @@ def _noted(log: Standing, event: Data) -> None:
 
 
 def _files(log: Standing, event: Data) -> None:
-    first = max(log.import_end or 0, 1) + 1
-    hold(event["version"] == first, "consent", "files are recorded where a workflow begins")
+    begun = any(one.attempts for one in log.stages.values())
+    first = event["version"] == log.import_end + 1 if log.import_end else not begun
+    hold(first, "consent", "files are recorded where a workflow begins")
 
 
 #: Rule → the types of the events that it is of.

@@ -131,7 +131,7 @@ def _as_asked(state: Workflow, command: Payload) -> Decision:
 
 
 def _files(state: Workflow, command: p.FilesRecorded) -> Decision:
-    if state.head != max(state.import_end, 1):
+    if not state.is_beginning:
         raise NoCommand(
             "files.recorded is said where a workflow begins, and at no other time.",
             type=command.type,
