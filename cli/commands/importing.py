@@ -66,7 +66,6 @@ def import_(
     from service.writing.initialise import root_at
 
     settings = settings_of(context)
-    actor = actor_of(settings)
     zone = _zone(utc_offset)
     sources = read_sources(source.resolve(), now=utc_text(system_clock()), git=git, zone=zone)
     root = root_at(_place(source, into, settings, dry_run), settings.database_url, settings.journal)
@@ -76,7 +75,7 @@ def import_(
         root,
         sources,
         connect=create,
-        actor=actor,
+        actor=actor_of(settings),
         clock=system_clock,
         options=options,
         rests_of=rests_of_imported,
