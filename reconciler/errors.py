@@ -30,7 +30,7 @@ ReconcilerError
 └── KeptFolderTaken          no room to keep a stage's folder (files/kept_folders.py)
 
 Refused, by the rules of the job side
-├── NoStageCommand           nothing to launch (control/dispatch.py)
+├── NoStageCommand           nothing to launch (files/described.py)
 ├── NoDiagnosticRun          a stage whose tasks tell why they failed (control/dispatch.py)
 ├── NothingToReuse           no kept outputs of a computation from the same (verification/reuse.py)
 ├── ChangedMap               another file of points than was agreed to (sweep/points.py)

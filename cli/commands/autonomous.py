@@ -76,7 +76,7 @@ def is_wanted(context: typer.Context) -> bool:
 
 def launch(context: typer.Context, given: Given, limits: Mapping[str, float]) -> None:
     """Start the runner, and say how to watch, pause, resume, attach and stop it."""
-    from reconciler.control.dispatch import NoStageCommand
+    from reconciler.files.described import NoStageCommand
     from reconciler.loop.detached import start
     from reconciler.loop.run import without_commands
     from reconciler.loop.session import check_report

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.frame.options import CommandId, DryRun, ExpectedVersion, Stage, write_options
 from cli.frame.workspace import engine
 from cli.frame.writes import tell
+from lifecycle.state.basis import has_results_kept
+
+if TYPE_CHECKING:
+    from reconciler.context import Jobs
+    from service.writing.stream_writer import WriteOptions
+    from service.writing.workflow_service import Outcome
 
 
 def dispatch(
@@ -19,17 +25,27 @@ def dispatch(
     command_id: CommandId = None,
     expected_version: ExpectedVersion = None,
 ) -> None:
-    """Launch a stage through DPDispatcher."""
+    """Launch a stage through DPDispatcher; judge what is kept where the verdict alone changed."""
     from reconciler.control.dispatch import dispatch as launch
     from reconciler.control.waiting import dispatch_sync
 
     options = write_options(dry_run, command_id, expected_version)
     with engine(context, dry_run) as (jobs, output):
-        if sync:
+        outcome = _kept(jobs, stage, options, sync=sync)
+        if outcome is None and sync:
             outcome = dispatch_sync(jobs, stage, options)
-        else:
+        elif outcome is None:
             outcome = launch(jobs, stage, sync=False, options=options)
         tell(output, outcome, options)
+
+
+def _kept(jobs: Jobs, id_: str, options: WriteOptions, *, sync: bool) -> Outcome | None:
+    """Take outputs that are kept in place of a launch, as `run` does; None where none are."""
+    if not has_results_kept(jobs.service.state().stage(id_)):
+        return None
+    from reconciler.verification.reuse import taken  # of no use where nothing was computed
+
+    return taken(jobs, id_, sync=sync, options=options)
 
 
 def wait(

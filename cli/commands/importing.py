@@ -59,13 +59,13 @@ def import_(
         _only_of_a_folder(context)
         restoring(context, source, into, dry_run)
         return
+    from reconciler.files.described import rests_of_imported
     from service.adoption.adopt import adopt
     from service.adoption.versions import read_sources
     from service.root.clock import system_clock, utc_text
     from service.writing.initialise import root_at
 
     settings = settings_of(context)
-    actor = actor_of(settings)
     zone = _zone(utc_offset)
     sources = read_sources(source.resolve(), now=utc_text(system_clock()), git=git, zone=zone)
     root = root_at(_place(source, into, settings, dry_run), settings.database_url, settings.journal)
@@ -75,9 +75,10 @@ def import_(
         root,
         sources,
         connect=create,
-        actor=actor,
+        actor=actor_of(settings),
         clock=system_clock,
         options=options,
+        rests_of=rests_of_imported,
         consent=consent.value,
         signers=signers_of(consent, signers),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from cli.frame.options import At, KnownAt, Stage
 from cli.frame.workspace import reading
 from cli.terminal.output import Output, compact
+from lifecycle.errors import NeedsConsent
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt, Workflow
 from lifecycle.state.workflow import Stage as StageState
@@ -25,12 +27,31 @@ def show(context: typer.Context, stage: Stage, at: At = None, known_at: KnownAt 
     with reading(context) as workflow:
         state = workflow.state(at, known_at)
         found = state.stage(stage)
-        data = {"purpose": state.purpose, **asdict(found), "last_error": found.error}
+        otherwise = _otherwise(workflow.root.path, state, found)
+        shown = {**asdict(found), "last_error": found.error}
+        data = {"purpose": state.purpose, **shown, **otherwise}
         output = workflow.output
-        output.result(data, lambda: "\n".join(_page(output, state, found)), state=state)
+        output.result(data, lambda: "\n".join(_page(output, state, found, otherwise)), state=state)
 
 
-def _page(output: Output, state: Workflow, stage: StageState) -> Iterator[str]:
+def _otherwise(root: Path, state: Workflow, stage: StageState) -> dict[str, dict[str, list[str]]]:
+    """Return in what the attempt that counts was not launched as defined, by its id."""
+    attempt = stage.source
+    if attempt is None or not attempt.taken_over:
+        return {}
+    from reconciler.errors import ReconcilerError  # only of what somebody else launched
+    from reconciler.files.described import launched_otherwise
+
+    try:
+        fields = launched_otherwise(root, state, stage, attempt)
+    except (NeedsConsent, ReconcilerError, OSError) as error:
+        fields = [str(error)]
+    return {"launched_otherwise": {attempt.id: fields}} if fields else {}
+
+
+def _page(
+    output: Output, state: Workflow, stage: StageState, otherwise: dict[str, dict[str, list[str]]]
+) -> Iterator[str]:
     yield output.style(f"{stage.id}: {_clip(stage.name)}", "1") + f"  {stage.status.value}"
     yield f"of {state.id}" + (f": {_clip(state.purpose)}" if state.purpose else "")
     yield from _field("needs", [f"{i} ({state.stages[i].status.value})" for i in stage.depends_on])
@@ -49,6 +70,8 @@ def _page(output: Output, state: Workflow, stage: StageState) -> Iterator[str]:
                       if stage.retry_count else [])  # fmt: skip
     yield from _field("left", stage.left_in_place)
     yield from _attempts(output, stage)
+    for id_, fields in otherwise.get("launched_otherwise", {}).items():
+        yield f"  {id_} was not launched as defined: something else in {', '.join(fields)}"
     actions = [a for a in output.next_actions(state) if stage.id in str(a).split()]
     yield from (f"next: {action}" for action in actions)
 

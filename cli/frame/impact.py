@@ -76,11 +76,17 @@ def consequences(impact: Impact) -> list[str]:
 def _consequences(impact: Impact) -> Iterator[str]:
     if impact.invalidated:
         yield f"invalidates {', '.join(impact.invalidated)}"
-    held = [s for s in impact.affected if s not in impact.invalidated and s not in impact.stopped]
+    held = [
+        s
+        for s in impact.affected
+        if s not in {*impact.invalidated, *impact.stopped, *impact.going_on}
+    ]
     if held:
         yield f"also affects {', '.join(held)}"
     for stage, attempt in impact.stopped.items():
         yield f"stops {stage}" + (f" ({attempt})" if attempt else "")
+    for stage, attempt in impact.going_on.items():
+        yield f"lets {stage} ({attempt}) go on, and judges it by the new verdict"
     for stage, folder in impact.kept.items():
         yield f"keeps {stage}/ as {folder}/"
     if impact.seconds:

@@ -9,7 +9,7 @@ from lifecycle.event import Event
 from lifecycle.state.retry import retry_limit
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Amendment, Stage, Workflow
-from lifecycle.sweeps.definition import basis_of, is_sweep, without_result
+from lifecycle.sweeps.definition import HOW_RUN, basis_of, is_sweep, without_result
 from lifecycle.words.document import STAGE_FIELDS
 
 #: Fields whose values are objects; a change names the key inside: field → key → old and new.
@@ -162,7 +162,7 @@ def _mark(draft: Workflow, amendment: Amendment) -> None:
     judges = only_judges(draft, amendment)
     for id_ in amendment.invalidated_stages:
         stage = draft.stages[id_]
-        if stage.status in ACTIVE and stage.attempts:
+        if stage.status in ACTIVE and stage.attempts and not goes_on(draft, amendment, stage):
             stage.attempts[-1].outdated_by = amendment.id
         stage.is_rejudged = judges
     for stage in _built_anew(draft, amendment):
@@ -181,6 +181,14 @@ def only_judges(draft: Workflow, amendment: Amendment) -> bool:
     return (
         set(amendment.changes) <= _AMONG and set(amendment.changes.get("parameters", {})) <= aside
     )
+
+
+def goes_on(draft: Workflow, amendment: Amendment, stage: Stage) -> bool:
+    """Say whether an attempt under way goes on, to be judged at its end by what is changed."""
+    if stage.id != amendment.stage or not only_judges(draft, amendment):
+        return False
+    is_run_as_before = HOW_RUN.isdisjoint(amendment.changes.get("parameters", {}))
+    return is_run_as_before and stage.status in ACTIVE and bool(stage.attempts)
 
 
 def _runs_again(draft: Workflow, amendment: Amendment, stage: Stage) -> bool:

@@ -18,7 +18,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: The fold's own version: a stored state folded by another is not used.
-REDUCER = 10
+REDUCER = 11
 
 
 def evolve(
@@ -99,6 +99,18 @@ def _create(event: Event) -> Workflow:
     return draft
 
 
+def _files(draft: Workflow, event: Event) -> None:
+    """What was seen of files at the beginning; said later it would be another's word for them."""
+    if not draft.is_beginning:
+        return
+    draft.scripts = event.data.get("scripts", {})
+    for id_, found in event.data.get("attempts", {}).items():
+        attempt = draft.stages[id_].attempt
+        if attempt is not None and attempt.taken_over:
+            attempt.submission_sha256 = found["submission_sha256"]
+            attempt.inputs, attempt.scripts = found["inputs"], found["scripts"]
+
+
 def _completed_workflow(draft: Workflow, event: Event) -> None:
     draft.workflow_status = "completed"
     draft.completions += 1
@@ -142,6 +154,7 @@ def _charged(draft: Workflow, event: Event) -> None:
 _APPLY: dict[str, Apply] = {
     "line.imported": imported.fold_line,
     "state.imported": imported.fold_state,
+    "files.recorded": _files,
     "workflow.completed": _completed_workflow,
     "workflow.reopened": _reopened,
     "stage.readied": stages.readied,

@@ -25,6 +25,7 @@ STAGED: Mapping[str, EventType] = {
     "workflow.imported": EventType("WorkflowImported"),
     "line.imported": EventType("LineImported"),
     "state.imported": EventType("StateImported", 2),
+    "files.recorded": EventType("FilesRecorded"),
     "workflow.completed": EventType("WorkflowCompleted"),
     "workflow.reopened": EventType("WorkflowReopened"),
     "stage.readied": EventType("StageReadied"),
@@ -78,7 +79,14 @@ OF_MACHINES: Mapping[str, EventType] = {
 }
 #: What only a look at the job itself can tell: no caller says it, not even a person.
 OF_A_LOOK = frozenset(
-    {"attempt.left", "attempt.stopped", "leftovers.freed", "outputs.reused", "tasks.observed"}
+    {
+        "files.recorded",
+        "attempt.left",
+        "attempt.stopped",
+        "leftovers.freed",
+        "outputs.reused",
+        "tasks.observed",
+    }
 )
 #: Event type → the schema version that is written today.
 VERSIONS: Mapping[str, int] = {

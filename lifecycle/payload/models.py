@@ -50,6 +50,8 @@ if TYPE_CHECKING:
         ClaimOverruled,
         FailedTask,
         FileDigest,
+        FilesOfAttempt,
+        FilesRecorded,
         JobEnvironment,
         LeftFile,
         LeftoversFreed,
@@ -92,7 +94,7 @@ _FAMILIES = {
     "stage": (
         "AttemptObserved AttemptRelaunched AttemptStarted AttemptStopped AttemptLeft Category "
         "ChangedFile Check CheckpointRecorded ClaimOverruled FailedTask FileDigest LeftFile "
-        "JobEnvironment LeftoversFreed "
+        "FilesOfAttempt FilesRecorded JobEnvironment LeftoversFreed "
         "OutputsArchived OutputsRecorded OutputsReused ResultsAdopted ResultsChanged StageBlocked "
         "StageCompleted StageComputed StageFailed StageInvalidated StageLaunched "
         "StagePrepared StageReadied StageRetried StageSkipped TasksObserved"

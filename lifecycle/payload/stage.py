@@ -10,6 +10,7 @@ from lifecycle.payload.base import (
     AttemptId,
     AttemptPayload,
     Document,
+    Payload,
     StageId,
     StagePayload,
     Text,
@@ -90,6 +91,26 @@ class AttemptStarted(StagePayload):
     carried_from: AttemptId | None = None
     #: What its jobs are given here; nothing where they run on another machine.
     environment: JobEnvironment | None = None
+
+
+class FilesOfAttempt(BaseModel):
+    """What an attempt of somebody else's launch rests on; no digest without a submission."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    submission_sha256: str
+    inputs: list[FileDigest]
+    scripts: dict[str, str]
+
+
+class FilesRecorded(Payload):
+    """The files that a definition runs, as they were when its workflow began.
+
+    ``attempts``: by stage what the imported attempt under way rests on.
+    """
+
+    type: ClassVar[str] = "files.recorded"
+    scripts: dict[str, str] = {}
+    attempts: dict[StageId, FilesOfAttempt] = {}
 
 
 class StageLaunched(AttemptPayload):

@@ -338,6 +338,12 @@ def _noted(log: Standing, event: Data) -> None:
         _stage(log, event)
 
 
+def _files(log: Standing, event: Data) -> None:
+    begun = any(one.attempts for one in log.stages.values())
+    first = event["version"] == log.import_end + 1 if log.import_end else not begun
+    hold(first, "consent", "files are recorded where a workflow begins")
+
+
 #: Rule → the types of the events that it is of.
 _BY_RULE: dict[Callable[[Standing, Data], None], str] = {
     _begin: "workflow.created workflow.imported",
@@ -366,5 +372,6 @@ _BY_RULE: dict[Callable[[Standing, Data], None], str] = {
     _charged: "cost.charged",
     _drift: "drift.detected drift.adopted drift.reverted",
     _noted: "note.logged",
+    _files: "files.recorded",
 }
 _RULES = {type_: rule for rule, types in _BY_RULE.items() for type_ in types.split()}

@@ -130,6 +130,15 @@ def _as_asked(state: Workflow, command: Payload) -> Decision:
     return [command]
 
 
+def _files(state: Workflow, command: p.FilesRecorded) -> Decision:
+    if not state.is_beginning:
+        raise NoCommand(
+            "files.recorded is said where a workflow begins, and at no other time.",
+            type=command.type,
+        )
+    return [command]
+
+
 def _by_amendment(state: Workflow, command: Any) -> Decision:
     stage = state.stage(command.stage)
     target = "skipped" if command.type == "stage.skipped" else "invalidated"
@@ -176,6 +185,7 @@ def _reject(state: Workflow, command: p.AmendmentRejected) -> Decision:
 _RULES: dict[str, Callable[[Workflow, Any], Decision]] = {
     "workflow.created": _exists,
     "workflow.imported": _exists,
+    "files.recorded": _files,
     "stage.readied": stages.ready,
     "stage.prepared": stages.prepare,
     "attempt.started": stages.start_attempt,

@@ -81,7 +81,7 @@ def foresee(state: Workflow, amendment: Amendment, impact: Impact) -> Foresight:
     again = {*impact.again} - blocked
     done = [stage.id for stage in stages if stage.status is Status.COMPLETED]
     kept = tuple(id_ for id_ in done if id_ not in impact.affected and id_ != amendment.stage)
-    tasks = tuple(_tasks(state, changed, amendment))
+    tasks = tuple(_tasks(state, changed, amendment, impact))
     return Foresight(
         blocked=tuple(id_ for id_ in state.stages if id_ in blocked),
         again=tuple((stage.id, _took(stage)) for stage in stages if stage.id in again),
@@ -92,7 +92,9 @@ def foresee(state: Workflow, amendment: Amendment, impact: Impact) -> Foresight:
     )
 
 
-def _tasks(state: Workflow, changed: Workflow, amendment: Amendment) -> Iterator[TasksAhead]:
+def _tasks(
+    state: Workflow, changed: Workflow, amendment: Amendment, impact: Impact
+) -> Iterator[TasksAhead]:
     """Yield what becomes of the tasks of a sweep; nothing where a file names its points."""
     if amendment.stage is None or not keeps_tasks(state, amendment, amendment.stage):
         return
@@ -106,7 +108,8 @@ def _tasks(state: Workflow, changed: Workflow, amendment: Amendment) -> Iterator
     verdicts = (verdict_of(one.stage(stage.id).parameters) for one in (state, changed))
     anew = next(verdicts) != next(verdicts)
     judged = (counting | (_refuted(stage) & {*after})) if anew else set()
-    new = len({*after} - counting - judged)
+    # An attempt that goes on computes all that it was given; its verdicts alone are given anew.
+    new = 0 if stage.id in impact.going_on else len({*after} - counting - judged)
     took = _took(stage)
     yield TasksAhead(
         stage=stage.id,

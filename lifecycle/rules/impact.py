@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from lifecycle.fold.amendments import apply, keeps_tasks, only_judges
+from lifecycle.fold.amendments import apply, goes_on, keeps_tasks, only_judges
 from lifecycle.state.basis import is_judged_alone
 from lifecycle.state.dependencies import downstream
 from lifecycle.state.status import ACTIVE, Status
@@ -39,6 +39,8 @@ class Impact:
     judged: tuple[str, ...] = ()
     #: Stages that are computed again once they may run; tasks of a sweep whose points change aside.
     again: tuple[str, ...] = ()
+    #: Stage → the attempt under way that goes on, and is judged at its end by what is changed.
+    going_on: Mapping[str, str | None] = field(default_factory=dict)
 
     def binding(self) -> dict[str, Any]:
         """Return what an approval is bound to: all that becomes of stages at once."""
@@ -59,15 +61,20 @@ def impact_of(
     amendment: Amendment,
     found: Mapping[str, int] | None = None,
     now: str | None = None,
+    *,
+    stops_all: bool = False,
 ) -> Impact:
     """Return the impact of approving the amendment in ``state``.
 
+    ``stops_all``: as it was while a change of the verdict alone stopped what was under way.
     ``found`` gives by stage the highest K of the ``stage-N.vK`` on the disk; ``now`` (UTC,
     ISO 8601) ends the time of what is still running.
     """
     reach = reach_of(state, amendment)
     affected = [stage for stage in state.stages.values() if stage.id in reach.affected]
-    stopped = [stage for stage in reach.stages(state) if stage.status in ACTIVE]
+    under_way = [stage for stage in reach.stages(state) if stage.status in ACTIVE]
+    going_on = [s for s in under_way if not stops_all and goes_on(state, amendment, s)]
+    stopped = [stage for stage in under_way if stage not in going_on]
     invalidated = [stage for stage in affected if _is_invalidated(reach, stage)]
     again = {stage.id for stage in (*invalidated, *stopped)}
     begun = [s for s in reach.stages(state) if s.id in again or _is_tried(reach, s)]
@@ -84,6 +91,7 @@ def impact_of(
         seconds=_seconds([s for s in wasted if s.status is not Status.FAILED], now),
         judged=_ids(judged),
         again=_ids([s for s in wasted if s.id != reach.skipped]),
+        going_on=attempts_of(going_on),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from hashlib import sha256
 
+from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep, without_result
 from lifecycle.words.software import wanted
@@ -53,6 +54,11 @@ def reusable(state: Workflow, stage: Stage) -> list[Attempt]:
     good = [one for one in stage.attempts if one.results and not one.is_refuted]
     basis = basis_of(state, stage) if good else ""
     return [one for one in reversed(good) if one.basis == basis and not one.taken_over]
+
+
+def has_results_kept(stage: Stage) -> bool:
+    """Whether the stage is ready and an attempt of it left results, by whatever definition."""
+    return stage.status is Status.READY and any(one.results for one in stage.attempts)
 
 
 def is_judged_alone(state: Workflow, stage: Stage) -> bool:

@@ -332,6 +332,12 @@ class Workflow:
         }
 
     @property
+    def is_beginning(self) -> bool:
+        """Whether no attempt of ours was started yet, and no file of the definition is known."""
+        tried = (one for stage in self.stages.values() for one in stage.attempts)
+        return not self.scripts and all(one.taken_over for one in tried)
+
+    @property
     def is_finished(self) -> bool:
         """Whether every stage is completed or skipped."""
         return all(stage.status in FINISHED for stage in self.stages.values())

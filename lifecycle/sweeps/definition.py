@@ -23,6 +23,8 @@ WAYS = ("points", "grid", "zip", "file", "like")
 OF_SWEEP = ("task_outputs", "task_verify", "task_retries", "tolerate", "at_once", "metrics")
 #: Parameters of any stage that change no result: how it is judged, waited for and brought back.
 _OF_ANY = frozenset({"verify", "expected_seconds", "bring_back_limit", "carry"})
+#: Those that say how it is run: what is under way took them from the definition when it began.
+HOW_RUN = frozenset({"at_once", "resource_overrides"})
 #: Parameters of a sweep by which each of its tasks is judged.
 _JUDGING = ("task_verify", "metrics")
 #: Tasks that run at once where nobody says how many.

@@ -305,6 +305,11 @@ def _adopted(data: dict[str, Any], state: Workflow) -> str:
     return f"WARNING: {data['stage']}: changed by hand and adopted: {paths} ({data['reason']})"
 
 
+def _files(data: dict[str, Any], state: Workflow) -> str:
+    known = [*data["scripts"], *(f"what {stage} rests on" for stage in data["attempts"])]
+    return f"Known by their digests: {', '.join(known)}"
+
+
 def _freed(data: dict[str, Any], state: Workflow) -> str:
     count = len(data["paths"]) + data["more"]
     return (
@@ -429,6 +434,7 @@ _MESSAGES: dict[str, Callable[[dict[str, Any], Workflow], str | None]] = {
     "outputs.recorded": _outputs,
     "results.adopted": _adopted,
     "claim.overruled": _overruled,
+    "files.recorded": _files,
     "leftovers.freed": _freed,
     "results.changed": _changed,
     "outputs.reused": _reused,

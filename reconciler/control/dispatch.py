@@ -11,10 +11,8 @@ from typing import Any
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
-from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, is_sweep, table_of
-from lifecycle.words.software import problems, wanted
 from reconciler.attempt import execution_host, job_environment
 from reconciler.attempt.contract import ATTEMPTS, PREPARED
 from reconciler.attempt.markers import Input, check_inputs, clear_stale, digests, set_aside
@@ -22,21 +20,17 @@ from reconciler.attempt.paths import Attempt
 from reconciler.context import Jobs
 from reconciler.control.ending_attempts import stop_all, stop_earlier
 from reconciler.control.strangers import check_strangers
-from reconciler.errors import AlreadyMonitored, UnusablePath, UnusableProfile
+from reconciler.errors import AlreadyMonitored, UnusablePath
 from reconciler.files import by_hand, carry
+from reconciler.files.described import needed_by, submission_of, used_by
 from reconciler.files.freshness import check_results
 from reconciler.files.kept_folders import keep
 from reconciler.files.pinned import check_pinned
-from reconciler.files.unnamed_inputs import files_beside
 from reconciler.host import processes, tmux
 from reconciler.port import Facts, Mode
 from reconciler.records.traces import forward
-from reconciler.submission import build as submission
-from reconciler.submission import fields as shape
-from reconciler.submission.agreed import SubmissionDrift, check_recorded, differences
+from reconciler.submission.agreed import check_recorded
 from reconciler.submission.diagnostic import diagnostic_of, kept_diagnostic
-from reconciler.submission.parameters import environment
-from service.consent.scripts import scripts_of
 from service.root.below import OutsideRoot, below
 from service.writing.stream_writer import WriteOptions
 from service.writing.undecided import check_edits
@@ -44,23 +38,6 @@ from service.writing.workflow_service import Outcome
 
 #: Seconds that a launch may take to say what its submission is called.
 _FACTS_WITHIN = 20.0
-
-
-class NoStageCommand(Refused):
-    """A stage that says nothing about what is to be run."""
-
-    code = "no_stage_command"
-
-    def __init__(self, stages: Sequence[str]) -> None:
-        self.why = (
-            "nothing to run; expected parameters.command in the plan or a prepared "
-            f"{stages[0]}/submission.json"
-        )
-        super().__init__(
-            f"{', '.join(stages)}: {self.why}. Write the submission, or change the parameters by "
-            "an amendment.",
-            stages=list(stages),
-        )
 
 
 class NoDiagnosticRun(Refused):
@@ -127,7 +104,7 @@ def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnosti
     state = jobs.service.state()
     stage = state.stage(id_)
     if launched := by_hand.found(jobs.root, state, _idle(stage)):
-        return _taken_over(jobs, stage, launched[0], options)
+        return _taken_over(jobs, state, stage, launched[0], options)
     jobs.service.rehearse(_asked(jobs, state, stage, mode, diagnostic))
     check_results(jobs.root, state, stage)
     stop_earlier(jobs, stage)
@@ -166,13 +143,15 @@ def _idle(stage: Stage) -> list[Stage]:
     return [stage] if stage.open_attempt is None else []
 
 
-def _taken_over(jobs: Jobs, stage: Stage, job: by_hand.Launched, options: WriteOptions) -> Outcome:
+def _taken_over(
+    jobs: Jobs, state: Workflow, stage: Stage, job: by_hand.Launched, options: WriteOptions
+) -> Outcome:
     """Record that the job runs, or ran, already: nothing is computed beside it."""
-    asked = by_hand.commands(jobs.root, stage, job, jobs.service.clock())
+    asked = by_hand.commands(jobs.root, state, stage, job, jobs.service.clock())
     options = replace(options, occurred_each=tuple(at for _, at in asked))
     outcome = jobs.service.handle(*(command for command, _ in asked), options=options)
     jobs.tell(outcome)
-    jobs.say(f"{stage.id}: {job.session} was launched by hand; it is taken over", stage=stage.id)
+    by_hand.tell(jobs, outcome.state, job)
     return outcome
 
 
@@ -280,7 +259,7 @@ def prepare(
     check_pinned(jobs, state, stage.id)
     needed = needed_by(state, stage)
     inputs = check_inputs(jobs.root, needed)
-    given = submission_of(jobs, state, stage)
+    given = submission_of(jobs.root, state, stage)
     carried = None if diagnostic else carry.to_carry(jobs, stage)
     if diagnostic:
         given = kept_diagnostic(attempt, given)
@@ -291,9 +270,7 @@ def prepare(
     own = f"{stage.id}/{ATTEMPTS}/"
     paths = [path for path in forward(attempt) if path not in needed and not path.startswith(own)]
     sent = digests(jobs.root, paths)
-    used = [p.FileDigest(path=i.path, size=i.size, sha256=i.sha256) for i in (*inputs, *sent)]
-    scripts = scripts_of(jobs.root, state, stage)
-    known: dict[str, Any] = {"inputs": used, "recovers": recovers, "scripts": scripts}
+    known = {**used_by(jobs.root, state, stage, inputs, sent), "recovers": recovers}
     known["diagnostic"] = diagnostic
     if not execution_host.of(attempt).is_far:
         known["environment"] = job_environment.told(attempt)
@@ -344,99 +321,9 @@ def _check(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> None:
         from reconciler.sweep.points import points_of
 
         points_of(jobs.root, state, stage, anew=True)
-    given = submission_of(jobs, state, stage, anew=_is_built_anew(stage))
+    given = submission_of(jobs.root, state, stage, anew=_is_built_anew(stage))
     attempt = jobs.attempt(state, stage, _next_id(stage), diagnostic=diagnostic)
     jobs.runner.check(attempt, diagnostic_of(given) if diagnostic else given)
-
-
-def needed_by(state: Workflow, stage: Stage) -> list[str]:
-    """Return the inputs of a stage, and what the stages that it depends on have left."""
-    return list(dict.fromkeys([*stage.inputs, *_left_by_dependencies(state, stage)]))
-
-
-def _left_by_dependencies(state: Workflow, stage: Stage) -> list[str]:
-    """Return the outputs of the stages that this one depends on, skipped ones aside."""
-    done = [state.stages[id_] for id_ in stage.depends_on]
-    return [path for one in done if one.status is Status.COMPLETED for path in one.outputs]
-
-
-def has_command(jobs: Jobs, stage: Stage) -> bool:
-    """Whether the stage says what is to be run."""
-    prepared = jobs.root / stage.id / PREPARED
-    return bool(stage.parameters.get("command")) or prepared.is_file()
-
-
-def submission_of(
-    jobs: Jobs, state: Workflow, stage: Stage, *, anew: bool = False
-) -> dict[str, Any]:
-    """Return the submission that the stage's definition describes, else the one prepared.
-
-    ``anew``: what was prepared does not count. Raises `SubmissionDrift` where what was prepared
-    says otherwise than the definition.
-    """
-    if not has_command(jobs, stage):
-        raise NoStageCommand([stage.id])
-    path = jobs.root / stage.id / PREPARED
-    prepared = submission.read(path) if path.is_file() and not anew else None
-    if stage.parameters.get("command"):
-        built = _described(state, stage, _beside(jobs, stage, prepared))
-        if prepared is not None:
-            submission.check_secrets(prepared.get("machine"))
-            fields = differences(built, prepared)
-            if fields:
-                raise SubmissionDrift(stage.id, fields)
-        return built
-    return prepared if prepared is not None else _described(state, stage)
-
-
-def _beside(jobs: Jobs, stage: Stage, prepared: dict[str, Any] | None) -> list[str]:
-    """Return the files in the stage's folder that are sent though no field names them.
-
-    A field that says what is sent says all of it, and so does a submission that was prepared.
-    """
-    if stage.parameters.get("forward_files") is not None:
-        return []
-    found = files_beside(jobs.root, stage)
-    if prepared is None:
-        return found
-    tasks = [task for task in prepared.get("task_list", []) if isinstance(task, dict)]
-    named = {path for task in tasks for path in task.get("forward_files") or []}
-    return [path for path in found if path in named]
-
-
-def _described(state: Workflow, stage: Stage, beside: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the submission as the stage's definition describes it, with files ``beside`` it."""
-    built = submission.build(_job(state, stage, beside), state.profile(stage))
-    resources = built["resources"]
-    own = environment(stage.parameters)
-    return {**built, "resources": {**resources, "envs": {**own, **resources.get("envs", {})}}}
-
-
-def _job(state: Workflow, stage: Stage, beside: Sequence[str]) -> submission.StageJob:
-    given = {name: value for name, value in stage.parameters.items() if value is not None}
-    shape.text(given, ["command"], "parameters.")
-    shape.texts(given, ["forward_files", "backward_files"], "parameters.")
-    shape.objects(given, ["resource_overrides"], "parameters.")
-    backward = given.get("backward_files")
-    return submission.StageJob(
-        stage=stage.id,
-        command=str(given["command"]),
-        forward_files=(*given.get("forward_files", ()), *beside),
-        backward_files=tuple(backward) if backward is not None else None,
-        inputs=tuple(stage.inputs),
-        outputs=tuple(stage.declared_outputs),
-        resource_overrides=given.get("resource_overrides", {}),
-        environment=_software(state, stage),
-    )
-
-
-def _software(state: Workflow, stage: Stage) -> dict[str, Any]:
-    """Return the software environment; raises UnusableProfile for one that no plan may have."""
-    found = wanted(state.profile(stage), stage.parameters)
-    wrong = next(problems(found), None)
-    if wrong is not None:
-        raise UnusableProfile("environment", wrong, found)
-    return found
 
 
 def launch(jobs: Jobs, attempt: Attempt, mode: Mode, *, known: bool = False) -> None:

@@ -20,7 +20,8 @@ from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from reconciler.attempt.contract import DONE, EXIT_CODE, PREPARED, WRAPPER
-from reconciler.attempt.markers import digests
+from reconciler.errors import ReconcilerError
+from reconciler.files.described import check_launched, used_by_launched
 from reconciler.host import processes, tmux
 from reconciler.host import small_files as plain
 from service.root.below import is_inside
@@ -126,10 +127,12 @@ def _seconds(moment: str) -> float:
         return 0.0
 
 
-def commands(root: Path, stage: Stage, job: Launched, now: datetime) -> list[Timed]:
+def commands(
+    root: Path, state: Workflow, stage: Stage, job: Launched, now: datetime
+) -> list[Timed]:
     """Return the commands by which a job that was launched by hand becomes an attempt."""
     began = _moment(job.since, now)
-    (submission,) = digests(root, [f"{stage.id}/{PREPARED}"])
+    submission = f"{stage.id}/{PREPARED}"
     id_ = f"att-{len(stage.attempts) + 1:04d}"
     host, boot_id = processes.host(), processes.boot_id()
     started = p.AttemptStarted(
@@ -137,13 +140,13 @@ def commands(root: Path, stage: Stage, job: Launched, now: datetime) -> list[Tim
         mode="tmux",
         root=str(root),
         work_dir=stage.id,
-        submission=submission.path,
-        submission_sha256=submission.sha256,
+        submission=submission,
         wrapper=f"{stage.id}/{WRAPPER}",
         session=job.session,
         host=host,
         boot_id=boot_id,
         taken_over=True,
+        **used_by_launched(root, state, stage, submission),
     )
     launched = p.StageLaunched(
         stage=stage.id, attempt=id_, mode="tmux", session=job.session, host=host, boot_id=boot_id
@@ -157,13 +160,23 @@ def _moment(seconds: float, now: datetime) -> str:
 
 def take_over(jobs: Jobs, job: Launched) -> None:
     """Record that a job was launched by hand; raises what the rules raise."""
-    stage = jobs.service.state().stage(job.stage)
-    jobs.record_each(*commands(jobs.root, stage, job, jobs.service.clock()))
+    state = jobs.service.state()
+    asked = commands(jobs.root, state, state.stage(job.stage), job, jobs.service.clock())
+    jobs.record_each(*asked)
+    tell(jobs, jobs.service.state(), job)
+
+
+def tell(jobs: Jobs, state: Workflow, job: Launched) -> None:
+    """Say that a job was taken over, and in what it is not as its stage is defined."""
     jobs.say(
         f"{job.stage}: its job was launched by hand ({job.session}); it is taken over, and nothing "
         "is computed beside it",
         stage=job.stage,
     )
+    try:
+        check_launched(jobs.root, state, state.stage(job.stage))
+    except (LifecycleError, ReconcilerError) as error:
+        jobs.say(error.message, level="warning", stage=job.stage)
 
 
 def take_over_all(jobs: Jobs) -> None:
@@ -186,7 +199,7 @@ def borne_out(root: Path, state: Workflow, stage: Stage, now: datetime) -> list[
     """
     stages = [stage] if stage.status in _WAITS and stage.open_attempt is None else []
     for job in found(root, state, stages):
-        launched = commands(root, stage, job, now)
+        launched = commands(root, state, stage, job, now)
         if job.ended is None or job.code != 0:
             return launched
         id_ = f"att-{len(stage.attempts) + 1:04d}"

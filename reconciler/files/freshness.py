@@ -112,7 +112,7 @@ def check_results(root: Path, state: Workflow, stage: Stage) -> None:
 
 def _inputs(root: Path, stage: Stage, deep: bool) -> Iterator[Deviation]:
     attempt = stage.source
-    if attempt is None or attempt.taken_over:
+    if attempt is None:
         return
     # What is reused was compared with its inputs when it was, by whole digests.
     since = (stage.started_at if stage.reused else None) or attempt.started_at

@@ -8,6 +8,7 @@ from functools import partial
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
+from lifecycle.state.basis import has_results_kept
 from lifecycle.state.budget import affords, budget_of, estimate, is_beyond, is_short
 from lifecycle.state.hindrance import Hindrance
 from lifecycle.state.retry import retry_limit
@@ -15,7 +16,7 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.screens.next_actions import GO_ON
 from reconciler.context import Jobs
-from reconciler.control.dispatch import NoStageCommand, dispatch, has_command
+from reconciler.control.dispatch import dispatch
 from reconciler.control.finding import in_flight
 from reconciler.control.waiting import GLANCE, Turn, is_due, wait
 from reconciler.errors import (
@@ -26,12 +27,14 @@ from reconciler.errors import (
     ProgramMissing,
     ReconcilerError,
 )
+from reconciler.files.described import NoStageCommand, has_command
 from reconciler.loop import ending, prompt
 from reconciler.loop.agent import Left, Task, hand_over
 from reconciler.loop.ending import Ended
 from reconciler.loop.interruption import Interruption
 from reconciler.loop.loop_options import PAUSE, Orders
 from reconciler.loop.tries import tries_of
+from reconciler.submission.agreed import SubmissionChanged, SubmissionDrift
 from reconciler.verdict.table import Action
 from reconciler.verification.verify import settle
 from service.writing.stream_writer import WriteOptions
@@ -215,7 +218,7 @@ class Loop:
             case Status.READY | Status.PREPARING if not state.pending_amendments:
                 if stage.open_attempt is not None or state.unmet(stage):
                     return None
-                return self._launch if has_command(self.jobs, stage) else self._compute
+                return self._launch if has_command(self.jobs.root, stage) else self._compute
             case Status.FAILED if agent is not None and not state.pending_amendments:
                 used_up = stage.retry_count >= retry_limit(state.backend_type(stage))
                 return None if used_up else self._repair
@@ -224,6 +227,8 @@ class Loop:
     def _verify(self, state: Workflow, stage: Stage) -> None:
         try:
             settle(self.jobs, stage)
+        except (SubmissionDrift, SubmissionChanged):
+            raise  # no judge decides on what was computed
         except NeedsConsent:
             if self.orders.agent is None:
                 self._left.add(mark_of(stage))
@@ -231,10 +236,10 @@ class Loop:
                 self._hand_over(prompt.JUDGE, state, stage)
 
     def _launch(self, state: Workflow, stage: Stage) -> None:
-        if stage.status is Status.READY and any(one.results for one in stage.attempts):
+        if has_results_kept(stage):
             from reconciler.verification.reuse import taken  # of no use where nothing was computed
 
-            if taken(self.jobs, state, stage):
+            if taken(self.jobs, stage.id) is not None:
                 return
         dispatch(self.jobs, stage.id, sync=is_short(state, stage), options=WriteOptions())
 

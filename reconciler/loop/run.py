@@ -10,8 +10,8 @@ from lifecycle.state.status import FINISHED, Status
 from projections.files.sessions import sessions
 from projections.words.account import stale
 from reconciler.context import Jobs
-from reconciler.control.dispatch import has_command
 from reconciler.errors import EnvironmentNotReady, ReconcilerError
+from reconciler.files.described import has_command
 from reconciler.files.freshness import StaleStages, deviations, look, told, unrecorded
 from reconciler.loop import ending, prompt
 from reconciler.loop.agent import Agent, Task, end_orphan, hand_over
@@ -131,7 +131,7 @@ def without_commands(jobs: Jobs) -> list[str]:
         return []
     begun = {*FINISHED, Status.POST_PROCESSING}
     left = [stage for stage in state.stages.values() if stage.status not in begun]
-    return [] if any(has_command(jobs, stage) for stage in left) else [one.id for one in left]
+    return [] if any(has_command(jobs.root, stage) for stage in left) else [one.id for one in left]
 
 
 def _open(jobs: Jobs, orders: Orders, options: WriteOptions, asked: Interruption) -> None:

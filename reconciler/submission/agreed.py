@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from eventstore.regular import read_regular
@@ -30,16 +31,24 @@ _USUAL: Mapping[str, Any] = {
 
 
 class SubmissionDrift(NeedsConsent):
-    """A prepared submission that says something else than the definition of its stage."""
+    """A submission that says something else than the definition of its stage.
+
+    It was prepared, or ``launched`` is the attempt that somebody launched by it.
+    """
 
     code = "submission_drift"
 
-    def __init__(self, stage: str, fields: Sequence[str]) -> None:
+    def __init__(self, stage: str, fields: Sequence[str], launched: str | None = None) -> None:
         names = ", ".join(fields)
+        amend = f"`wfctl amend propose --stage {stage} --set parameters…`"
+        where, remedy = f"{stage}/submission.json", "Take the file away"
+        if launched is not None:
+            where = f"{stage}: the submission that {launched} was launched by"
+            remedy = f"Take the file away and have `wfctl stage fail {stage}`, then `stage retry`"
+            remedy += " compute it as defined"
         super().__init__(
-            f"{stage}/submission.json: expected what the stage's definition says, found something "
-            f"else in {names}. Take the file away, or propose the change (`wfctl amend propose "
-            f"--stage {stage} --set parameters…`); a person decides.",
+            f"{where}: expected what the stage's definition says, found something else in {names}. "
+            f"{remedy}, or propose the change ({amend}); a person decides.",
             stage=stage,
             fields=list(fields),
         )
@@ -64,11 +73,16 @@ class SubmissionChanged(NeedsConsent):
 
 def check_recorded(attempt: Attempt) -> None:
     """Raise `SubmissionChanged` where the attempt's submission is not what the log names."""
+    path = str(attempt.submission.relative_to(attempt.root))
+    check_digest(attempt.submission, path, attempt)
+
+
+def check_digest(place: Path, path: str, attempt: Attempt) -> None:
+    """Raise `SubmissionChanged` where the file is not the one that was recorded, if one was."""
     if not attempt.sha256:
         return
-    found = sha256(read_regular(attempt.submission)).hexdigest()
+    found = sha256(read_regular(place)).hexdigest()
     if found != attempt.sha256:
-        path = str(attempt.submission.relative_to(attempt.root))
         raise SubmissionChanged(attempt.stage, attempt.id, path, attempt.sha256, found)
 
 
@@ -83,6 +97,20 @@ def differences(built: Mapping[str, Any], prepared: Mapping[str, Any]) -> list[s
         *_in_resources(built["resources"], prepared.get("resources")),
         *_in_tasks(built["task_list"], prepared.get("task_list")),
     ]
+
+
+def computed_otherwise(built: Mapping[str, Any], launched: Mapping[str, Any]) -> list[str]:
+    """Return the fields in which what somebody launched is not what the definition describes.
+
+    It runs already: how it is sent and brought back, and what no definition names, is theirs.
+    """
+    resources, tasks = launched.get("resources"), launched.get("task_list")
+    if isinstance(resources, dict):
+        named = built["resources"]
+        resources = {name: value for name, value in resources.items() if name in named}
+    if isinstance(tasks, list):
+        tasks = [{name: task[name] for name in ("command",) if name in task} for task in tasks]
+    return [*_in_resources(built["resources"], resources), *_in_tasks(built["task_list"], tasks)]
 
 
 def _in_top(built: Mapping[str, Any], prepared: Mapping[str, Any]) -> Iterator[str]:

@@ -17,16 +17,17 @@ from typing import Any
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
-from lifecycle.state.basis import is_judged_alone, reusable
+from lifecycle.state.basis import has_results_kept, is_judged_alone, reusable
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from reconciler.attempt.contract import ATTEMPTS, KEPT
 from reconciler.attempt.forwarded_files import forwarded
 from reconciler.attempt.markers import clear_stale, digests
 from reconciler.context import Jobs
-from reconciler.control.dispatch import make_room, needed_by, submission_of
+from reconciler.control.dispatch import make_room
 from reconciler.control.ending_attempts import stop_all
 from reconciler.control.strangers import check_strangers
 from reconciler.errors import MissingInput
+from reconciler.files.described import needed_by, submission_of
 from reconciler.files.freshness import check_results
 from reconciler.verification.verify import completion, verify
 from service.root.disk import sync_folder
@@ -94,7 +95,7 @@ def kept_outputs(
 
 def _others(jobs: Jobs, state: Workflow, stage: Stage, one: Attempt) -> list[str]:
     """Return what a computation would be sent now and is not what the attempt was sent."""
-    given = submission_of(jobs, state, stage, anew=True)
+    given = submission_of(jobs.root, state, stage, anew=True)
     given = {**given, "machine": {"local_root": str(jobs.root)}}
     try:
         sent = [os.path.relpath(path, jobs.root) for path in forwarded(given)]
@@ -188,30 +189,43 @@ def _copy(source: Path, target: Path) -> None:
     sync_folder(target.parent)
 
 
-def taken(jobs: Jobs, state: Workflow, stage: Stage) -> bool:
+def taken(
+    jobs: Jobs, id_: str, *, sync: bool = False, options: WriteOptions | None = None
+) -> Outcome | None:
     """Take kept outputs for a stage that is ready, where that is to be; say so where it could be.
 
     It is to be by ``session_config.reuse: take``, and where only the criteria have changed: kept
-    outputs that do not hold by them are moved aside again, and the stage is to be computed.
+    outputs that do not hold by them are moved aside again, and the stage is to be computed. None
+    where it is: whoever dispatches a stage asks here first.
     """
-    policy = state.session_config.get("reuse", "offer")
-    if not is_judged_alone(state, stage) or not reusable(state, stage):
-        return False
+    state = jobs.service.state()
+    stage = state.stage(id_)
+    options = replace(options or WriteOptions(), content={"dispatch": id_, "sync": sync})
+    if not has_results_kept(stage) or not is_judged_alone(state, stage):
+        return None
+    if not reusable(state, stage):
+        return None
     kept = kept_outputs(jobs, state, stage)
     if isinstance(kept, NothingToReuse):
-        return False
-    if policy != "take" and not stage.is_rejudged:
+        return None
+    if state.session_config.get("reuse", "offer") != "take" and not stage.is_rejudged:
         jobs.say(
             f"{stage.id}: {kept.attempt.id} computed from the same and its outputs are kept; it is "
             f"computed again all the same (`wfctl stage reuse {stage.id}` takes such outputs, "
             "session_config.reuse: take always)",
             stage=stage.id,
         )
-        return False
-    return _verified(jobs, state, stage, kept)
+        return None
+    if options.dry_run:
+        return jobs.service.handle(kept.command(id_), options=options)
+    check_edits(jobs.service)
+    stop_all(jobs)
+    return _verified(jobs, state, stage, kept, options)
 
 
-def _verified(jobs: Jobs, state: Workflow, stage: Stage, kept: Kept) -> bool:
+def _verified(
+    jobs: Jobs, state: Workflow, stage: Stage, kept: Kept, options: WriteOptions
+) -> Outcome | None:
     with jobs.sole(stage.id):
         jobs.service.rehearse(kept.command(stage.id))
         _put_in_place(jobs, state, stage, kept)
@@ -219,10 +233,12 @@ def _verified(jobs: Jobs, state: Workflow, stage: Stage, kept: Kept) -> bool:
         if found.problems:
             text = f"kept outputs of {kept.attempt.id} do not hold: {found.problems}"[:_NOTE]
             jobs.record(p.NoteLogged(stage=stage.id, text=f"{text}; it is computed"))
-            return False
-        jobs.record(kept.command(stage.id))
-    now = jobs.service.state().stage(stage.id)
+            return None
+        outcome = jobs.service.handle(kept.command(stage.id), options=options)
+        jobs.tell(outcome)
+    now = outcome.state.stage(stage.id)
     # Where nobody but a person or an agent can judge them, they are judged as any outputs are.
     with suppress(NeedsConsent):
-        jobs.record(completion(jobs, now, found))
-    return True
+        over = jobs.record(completion(jobs, now, found))
+        return replace(outcome, events=(*outcome.events, *over.events), state=over.state)
+    return outcome

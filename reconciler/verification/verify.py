@@ -16,6 +16,7 @@ from reconciler.attempt import job_environment
 from reconciler.attempt.paths import Attempt, of_recorded
 from reconciler.context import Jobs
 from reconciler.control.claims import Claims, bound
+from reconciler.files.described import check_launched
 from reconciler.files.freshness import deviations
 from reconciler.files.pinned import check_pinned, check_verdict
 from reconciler.records import launch_record
@@ -216,7 +217,7 @@ def _completed(
 ) -> p.StageCompleted:
     attempt = stage.source
     actor = jobs.service.actor
-    return p.StageCompleted(
+    ended = p.StageCompleted(
         stage=stage.id,
         attempt=attempt.id if attempt else None,
         detail=evidence or _summary(stage, found),
@@ -225,6 +226,12 @@ def _completed(
         judged_by=f"{actor.kind}:{actor.name}" if evidence else None,
         outputs=list(found.outputs),
     )
+    try:
+        check_launched(jobs.root, jobs.service.state(), stage)
+    except NeedsConsent as refusal:
+        jobs.service.record_refusal([ended], refusal)
+        raise
+    return ended
 
 
 def _summary(stage: Stage, found: Verification) -> str:

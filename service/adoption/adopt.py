@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from eventstore.event import Actor
 from eventstore.store import EventStore
+from lifecycle.state.workflow import Workflow
 from service.adoption.finding import Finding
 from service.adoption.history import history
 from service.adoption.survey import survey
@@ -20,11 +22,12 @@ from service.writing.initialise import (
     IMPORTED,
     claim_state,
     expect_nothing,
+    files_recorded,
     make_root,
     refuse_second,
 )
 from service.writing.place import identity
-from service.writing.stream_writer import WriteOptions
+from service.writing.stream_writer import Planned, WriteOptions
 from service.writing.workflow_service import Outcome, Service, planned_state
 
 
@@ -45,17 +48,20 @@ def adopt(
     actor: Actor,
     clock: Clock,
     options: WriteOptions,
+    rests_of: Callable[[Path, Workflow], Mapping[str, Any]],
     **facts: Any,
 ) -> Adoption:
     """Make ``root`` the workflow of the sources; what an interrupted import left is taken up.
 
-    ``facts`` are further fields of ``workflow.imported``. Raises `RootExists` where a workflow
-    or files of one are in ``root`` already.
+    ``rests_of`` says what attempts under way rest on, by stage. ``facts`` are further fields of
+    ``workflow.imported``. Raises `RootExists` where a workflow or files of one are in ``root``
+    already.
     """
     findings = tuple(survey(sources))
     _refuse_strangers(root, sources)
     place = identity(root.path) if root.path.exists() else {}
     planned = history(sources, findings, utc_text(clock()), root=place, **facts)
+    planned = (*planned, *_files(root, sources, planned, rests_of, utc_text(clock())))
     workflow = str(sources.last.state.document["workflow_id"])
     if options.dry_run:
         refuse_second(root)
@@ -78,6 +84,23 @@ def adopt(
         root, workflow, record, connect=connect, actor=actor, clock=clock, options=options
     )
     return Adoption(sources, findings, outcome)
+
+
+def _files(
+    root: Root,
+    sources: Sources,
+    planned: Planned,
+    rests_of: Callable[[Path, Workflow], Mapping[str, Any]],
+    now: str,
+) -> Planned:
+    """Return the event of the files that the definition runs and attempts rest on, if any is here.
+
+    In another folder than the imported one there are none of them.
+    """
+    if root.path.resolve() != sources.folder.resolve():
+        return ()
+    state = planned_state(planned)
+    return files_recorded(root.path, state, now, attempts=dict(rests_of(root.path, state)))
 
 
 def _refuse_strangers(root: Root, sources: Sources) -> None:

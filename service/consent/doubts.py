@@ -22,7 +22,10 @@ def doubts_of(approvals: Approvals, state: Workflow) -> list[str]:
 def _of_scripts(approvals: Approvals, state: Workflow) -> Iterator[str]:
     """Say which files that the definition runs are others than those that were recorded."""
     root = approvals.root
-    records = {"a person last approved a change": state.scripts}
+    # An approval holds them all anew; before the first one they are those of the beginning.
+    approved = any(one.version and one.record is None for one in state.amendments.values())
+    when = "a person last approved a change" if approved else "the workflow began"
+    records = {when: state.scripts}
     for stage in state.stages.values():
         if stage.source is not None and stage.status is Status.COMPLETED:
             records[f"{stage.id} {stage.source.id} started"] = stage.source.scripts

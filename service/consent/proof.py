@@ -20,11 +20,11 @@ from lifecycle.rules.schema import payload_of
 from lifecycle.state.workflow import Amendment, Workflow
 from service.consent import signature
 
-#: The form of the statements that are signed now. The second let go on what was under way
-#: downstream; the first had the impact as a digest alone, and no files. What was signed in either
-#: goes on to count.
-FORM = 3
-_SECOND = 2
+#: The form of the statements that are signed now. The third stopped what was under way for a change
+#: of its verdict too; the second let go on what was under way downstream; the first had the impact
+#: as a digest alone, and no files. What was signed in any of them goes on to count.
+FORM = 4
+_THIRD, _SECOND = 3, 2
 
 
 class Policy(Protocol):
@@ -145,14 +145,18 @@ def _as_before(state: Workflow, amendment: Amendment, approval: Approval, form: 
     """Return a statement of an older form."""
     from lifecycle.rules.impact_before import binding_before  # few logs hold any
 
-    impact = binding_before(state, amendment, approval.data.get("kept"))
+    kept = approval.data.get("kept")
+    if form == _THIRD:
+        impact = impact_of(state, amendment, kept, stops_all=True).binding()
+    else:
+        impact = binding_before(state, amendment, kept)
     said: dict[str, Any] = {
         "amendment": content_of(amendment),
         "head": approval.prev_hash,
         "policy": state.consent,
         "workflow": state.id,
     }
-    if form == _SECOND:
+    if form in (_SECOND, _THIRD):
         scripts = approval.data.get("scripts", {})
         return canonical({**said, "form": form, "impact": impact, "scripts": scripts})
     return canonical({**said, "impact": digest(canonical(impact))})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eventstore.address import is_server
 from eventstore.errors import WrongExpectedVersion
@@ -13,16 +13,20 @@ from eventstore.event import Actor
 from eventstore.private import make_folder
 from eventstore.store import EventStore
 from lifecycle.payload import models as p
+from lifecycle.state.workflow import Workflow
 from projections.files.state_document import FILE_NAME as STATE
 from service.errors import InvalidOption, RootExists, WorkflowExists
 from service.reading.log import WorkflowLog
-from service.root.clock import Clock
+from service.root.clock import Clock, utc_text
 from service.root.disk import sync_folder, write_whole
 from service.root.root import MARKER, Config, Root, config_text, kept, read_config
 from service.root.sync import Sync, Synced, digest, write_sync
 from service.root.trust import require_trusted, trust
-from service.writing.stream_writer import WriteOptions
-from service.writing.workflow_service import Outcome, Service, plan_writes
+from service.writing.stream_writer import Planned, WriteOptions
+from service.writing.workflow_service import Outcome, Service, plan_writes, planned_state
+
+if TYPE_CHECKING:
+    from lifecycle.payload.models import Payload
 
 #: Below ``.wfctl``: the files that a workflow was made from, byte for byte.
 IMPORTED = "imported"
@@ -56,7 +60,7 @@ def initialise(
     if options.dry_run:
         refuse_second(root)
         expect_nothing(_stream(command), options)
-        return plan_writes(None, [command], options, clock)
+        return plan_writes(None, _beginning(root.path, command, clock), options, clock)
     return make_root(
         root,
         str(command.document["workflow_id"]),
@@ -81,10 +85,26 @@ def _create(
         write_whole(folder / STATE, source)
         sync_folder(service.root.folder)
         claim_state(service, source)
-    outcome = service.handle(command, options=options)
+    first = _beginning(service.root.path, command, service.clock)
+    outcome = service.handle(*first, options=options)
     if outcome.state.consent == "signature":
         service.log.approvals.pin(outcome.state)
     return outcome
+
+
+def _beginning(root: Path, command: p.WorkflowCreated, clock: Clock) -> list[Payload]:
+    """Return the commands that begin a workflow: what is agreed to, and the files that it runs."""
+    now = utc_text(clock())
+    files = files_recorded(root, planned_state(((command, now),)), now)
+    return [command, *(payload for payload, _ in files)]
+
+
+def files_recorded(root: Path, state: Workflow, now: str, **known: Any) -> Planned:
+    """Return the event of the files that a definition runs, as they are; none where none are."""
+    from service.consent.scripts import scripts_of  # few commands begin a workflow
+
+    found = p.FilesRecorded.model_validate({"scripts": scripts_of(root, state), **known})
+    return ((found, now),) if found.scripts or found.attempts else ()
 
 
 def claim_state(service: Service, content: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,21 @@ def told(place: Place) -> str:
     """Return the warnings that `status` prints."""
     found: list[str] = place.done("status")["consent"]["warnings"]
     return "\n".join(found)
+
+
+@pytest.mark.parametrize("way", ["init", "import"])
+@pytest.mark.parametrize("name", FILES)
+def test_a_script_that_was_changed_before_anything_ran_is_told(
+    name: str, way: str, tmp_path: Path
+) -> None:
+    """It is known by its digest from the beginning on."""
+    place = begun(tmp_path)
+    if way == "import":
+        shutil.rmtree(place.path / ".wfctl")
+        place.done("import", str(place.path))
+    assert "check.sh" not in told(place)
+    (place.path / name).write_text("exit 1\n")
+    assert f"{name}: not what it was when the workflow began" in told(place)
 
 
 @pytest.mark.slow

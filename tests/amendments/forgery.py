@@ -34,4 +34,4 @@ def digest_of(text: str) -> str:
 def proof(text: str, signature: Path | None = None, policy: str = "signature") -> Row:
     """Return a proof as an approval holds it."""
     signed = {"signature": signature.read_text(), "signer": "pi@example.org"} if signature else {}
-    return {"policy": policy, "form": 3, "statement": digest_of(text), **signed}
+    return {"policy": policy, "form": 4, "statement": digest_of(text), **signed}

@@ -21,6 +21,10 @@ REFUTED = "failed by its verdict"
 STATUSES = ("completed", REFUTED, "failed by its command", "running", "pending")
 #: What is changed → the words of the proposal, and whether anything is computed from it.
 COMPUTES, JUDGES, NEITHER = "computes", "judges", "neither"
+INSERT = (
+    '{"id": "nine", "name": "Nine", "depends_on": ["stage-1"], "outputs": ["nine/n"], '
+    '"parameters": {"command": "echo > n"}}'
+)
 CHANGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "a parameter": (COMPUTES, ("--set", "parameters.flavour=2")),
     "verify": (JUDGES, ("--set", "parameters.verify=test -d stage-1")),
@@ -29,6 +33,7 @@ CHANGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "name": (NEITHER, ("--set", "name=Other")),
     "rerun": (COMPUTES, ("--type", "stage_rerun")),
     "skip": (NEITHER, ("--type", "stage_skip", "--rewire")),
+    "insert": (NEITHER, ("--type", "stage_insert", "--insert", INSERT, "--dependent", "stage-2")),
 }
 OF_SWEEPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "task_verify": (JUDGES, ("--set", "parameters.task_verify=test -s e.json")),
@@ -37,6 +42,8 @@ OF_SWEEPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "at_once": (NEITHER, ("--set", "parameters.at_once=2")),
     "points": (COMPUTES, ("--set", 'parameters.map={"points": [{"T": 2}, {"T": 3}]}')),
 }
+#: Those by which the command is run otherwise, without another result.
+OTHERWISE_RUN = ("at_once", "skip")
 #: Those that are looked at in every status of a stage of one job.
 BOTH = ("a parameter", "verify", "criteria", "rerun")
 CASES = [
@@ -44,6 +51,8 @@ CASES = [
     *(("stage", what, "completed") for what in CHANGES if what not in BOTH),
     *(("sweep", what, before) for what in OF_SWEEPS for before in STATUSES[:-1]),
     *(("sweep", what, "completed") for what in CHANGES),
+    *((kind, what, "running") for kind in KINDS for what in ("insert", "time")),
+    *(("sweep", what, "running") for what in ("verify", "criteria")),
 ]
 
 
@@ -52,8 +61,9 @@ def _stage(folder: Path, kind: str) -> dict[str, Any]:
     bad = f"[ ! -e {folder}/bad ]"
     good = f"[ ! -e {folder}/refuted ]"
     name = "${WFCTL_TASK:-stage-1}"
-    # The run that takes it away goes on for as long as it may.
-    hold = f"! mv {folder}/hold-{name} {folder}/held-{name} 2> /dev/null || sleep 600"
+    # The run that takes it away goes on until it is let go.
+    wait = f"until [ -e {folder}/go ]; do sleep 0.05; done"
+    hold = f"! mv {folder}/hold-{name} {folder}/held-{name} 2> /dev/null || {wait}"
     said = "echo '{\"e\": 1}' > e.json"
     command = f"echo {name} >> {folder}/trace; {hold}; {bad} && {said}"
     judged = "task_verify" if kind == "sweep" else "verify"
@@ -146,7 +156,8 @@ def test_that_is_computed_again_which_was_said_to_be(
     first = _stage(tmp_path, kind)
     place = begun(tmp_path, first, _second(tmp_path, first))
     BEFORE[before](place, tmp_path)
-    made = place.json("amend", "propose", "--stage", "stage-1", "--reason", "Better.", *words)
+    stage = () if what == "insert" else ("--stage", "stage-1")
+    made = place.json("amend", "propose", *stage, "--reason", "Better.", *words)
     if what == "rerun" and before == "pending":
         assert made.error["code"] == "invalid_amendment"
         return
@@ -154,6 +165,7 @@ def test_that_is_computed_again_which_was_said_to_be(
     shown = place.done("amend", "show", "amend-1")
     then = _ran(tmp_path)
     place.done("amend", "approve", "amend-1")
+    (tmp_path / "go").touch()
     _finished(place)
     again = _ran(tmp_path) - then
     said, tasks = _foretold(shown["impact"])
@@ -168,6 +180,15 @@ def test_that_is_computed_again_which_was_said_to_be(
             "results that are there are judged, and not computed"
         )
 
+    if effect != COMPUTES and before == "running" and what not in OTHERWISE_RUN:
+        assert shown["impact"]["stopped"] == {}
+        assert not _stages(again) & _stages(then), "what is under way goes on"
+        assert "superseded" not in _outcomes(place)
+
+
+def _outcomes(place: Place) -> list[str]:
+    return [one["outcome"] for one in place.done("show", "stage-1")["attempts"]]
+
 
 def _tasks(ran: Counter[str]) -> int:
     return sum(number for name, number in ran.items() if name.startswith("T="))
@@ -176,3 +197,55 @@ def _tasks(ran: Counter[str]) -> int:
 def _is_its_own(kind: str, what: str) -> bool:
     """Whether what failed is judged by what is changed."""
     return what in (("verify", "criteria") if kind == "stage" else ("task_verify",))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_under_way_is_judged_by_the_verdict_that_was_agreed_to_meanwhile(
+    tmp_path: Path, kind: str
+) -> None:
+    """A task that has passed by the old one is judged again, and nothing is computed twice."""
+    place = begun(tmp_path, _stage(tmp_path, kind))
+    (tmp_path / f"hold-{'T=2' if kind == 'sweep' else 'stage-1'}").touch()
+    place.done("dispatch", "stage-1")
+    done = tmp_path / "root/stage-1/tasks/T=1"
+    until(lambda: kind == "stage" or done.is_dir())
+    until(lambda: _ran(tmp_path).total() == (2 if kind == "sweep" else 1))
+    name = "task_verify" if kind == "sweep" else "verify"
+    change = ("--stage", "stage-1", "--set", f"parameters.{name}=test -e {tmp_path}/better")
+    place.done("amend", "propose", "--reason", "Stricter.", *change)
+    shown = place.call("amend", "show", "amend-1").out
+    assert "lets stage-1 (att-0001) go on, and judges it by the new verdict" in shown
+    place.done("amend", "approve", "amend-1")
+    (tmp_path / "go").touch()
+    assert place.json("run").code == 6
+    assert place.done("show", "stage-1")["status"] == "failed"
+    assert _ran(tmp_path).total() == (2 if kind == "sweep" else 1)
+    if kind == "sweep":
+        assert place.done("tasks", "stage-1")["counts"]["failed"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", [(), ("--sync",)])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("before", ["completed", REFUTED])
+def test_a_dispatch_by_hand_judges_what_is_kept_as_a_run_does(
+    tmp_path: Path, kind: str, before: str, way: tuple[str, ...]
+) -> None:
+    """A change of the verdict alone computes nothing, whoever has the stage go on."""
+    place = begun(tmp_path, _stage(tmp_path, kind))
+    BEFORE[before](place, tmp_path)
+    then = _ran(tmp_path)
+    name = "task_verify" if kind == "sweep" else "verify"
+    change = ("--stage", "stage-1", "--set", f"parameters.{name}=test -d {tmp_path}")
+    place.done("amend", "propose", "--reason", "Better.", *change)
+    place.done("amend", "approve", "amend-1")
+    if before == REFUTED:
+        place.done("stage", "retry", "stage-1", "--fix", "The verdict was wrong.")
+    place.done("dispatch", "stage-1", "--dry-run", *way)
+    place.done("dispatch", "stage-1", "--command-id", "once", *way)
+    again = place.done("dispatch", "stage-1", "--command-id", "once", *way)
+    assert again["repeated"]
+    place.done("run")
+    assert place.done("show", "stage-1")["status"] == "completed"
+    assert _ran(tmp_path) == then

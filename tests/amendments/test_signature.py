@@ -77,6 +77,23 @@ def test_an_approval_signed_in_an_older_form_goes_on_to_count(
     assert signed.bypasses() == []
 
 
+def test_an_approval_of_the_third_form_stops_for_a_verdict_too(
+    signed: Place, keys: Keys, tmp_path: Path
+) -> None:
+    """It was signed so, and goes on to count; with another impact it does not."""
+    signed.done("append", "attempt.started", "--data", attempt_data("stage-1"))
+    signed.propose("--stage", "stage-1", "--set", "parameters.verify=true", "--reason", "so")
+    said = json.loads(statement(signed))
+    assert (said["form"], said["impact"]["stopped"]) == (4, {})
+    stopped = {"stopped": {"stage-1": "att-0001"}, "kept": {"stage-1": "stage-1.v1"}}
+    text = canonical({**said, "form": 3, "impact": {**said["impact"], **stopped}})
+    made = {**proof(text, sign(text, keys.allowed, tmp_path)), "form": 3}
+    data = {key: value for key, value in APPROVAL.items() if key != "scripts"}
+    signed.write_row("amendment.approved", {**data, "proof": made})
+    assert signed.document()["version"] == 2
+    assert signed.bypasses() == []
+
+
 def test_a_strangers_key_is_refused(signed: Place, keys: Keys) -> None:
     """Exit 6; the attempt is in the audit."""
     signed.propose(*LONGER)

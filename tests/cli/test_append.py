@@ -91,6 +91,7 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
         5,
         "attempt_mismatch",
     ),
+    "files.recorded": ({"scripts": {"check.sh": "0"}}, 5, "no_command"),
     "leftovers.freed": (
         {**ATTEMPT, "paths": ["stage-1/x"], "size": 1},
         5,

@@ -15,6 +15,7 @@ from lifecycle import errors as rules
 from lifecycle.machines import errors as machines
 from reconciler import errors as jobs
 from reconciler.control import dispatch
+from reconciler.files import described
 from reconciler.sweep import points as sweeps
 from service import errors as use
 from service.machines import errors as use_machines
@@ -65,7 +66,7 @@ CHOSEN: dict[type[Exception], int] = {
     rules.NothingHinders: REFUSED,
     rules.NothingLeft: REFUSED,
     rules.NeedsConsent: NEEDS_PERSON,
-    dispatch.NoStageCommand: REFUSED,
+    described.NoStageCommand: REFUSED,
     dispatch.NoDiagnosticRun: REFUSED,
     sweeps.ChangedMap: REFUSED,
     sweeps.UnfitMap: REFUSED,

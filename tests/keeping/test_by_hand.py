@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     shutil.rmtree(sockets)
 
 
-def launch(place: Place, code: int = 0) -> None:
+def launch(place: Place, code: int = 0, submission: dict[str, Any] | None = None) -> None:
     """Launch the stage's job as the protocol says; it computes until it is let go."""
     folder = place.path / "stage-1"
     folder.mkdir(exist_ok=True)
-    (folder / "submission.json").write_text('{"work_base": "."}\n')
+    given = {"work_base": "."} if submission is None else submission
+    (folder / "submission.json").write_text(json.dumps(given))
     (folder / "dpdisp-run.sh").write_text(
         f"#!/bin/bash\ncd {place.path}\nwhile [ ! -e go ]; do sleep 0.05; done\n"
         f"[ {code} = 0 ] && echo by hand > stage-1/a.txt\n"
@@ -162,3 +163,113 @@ def test_a_deep_part_of_an_edit_is_adopted(place: Place) -> None:
     place.done("drift", "adopt", "--only", "stage-1.parameters.new.x")
     (proposed,) = place.done("events", "--type", "amendment.proposed")
     assert json.dumps(proposed["data"]["changes"]) == '{"parameters": {"new": {"new": {"x": 1}}}}'
+
+
+def submission(command: str, **resources: Any) -> dict[str, Any]:
+    """Return a submission as somebody writes it by hand."""
+    sent = {"command": command, "task_work_path": "stage-1", "forward_files": ["tool.sh"]}
+    return {"work_base": ".", "resources": resources, "task_list": [sent]}
+
+
+def planned(folder: Path) -> tuple[Place, str]:
+    """Make a workflow of one stage with an input and a script, and resources that it names."""
+    command = "bash tool.sh tol=1e-6 > a.txt"
+    parameters = {"resource_overrides": {"cpu_per_node": 2}, "forward_files": ["tool.sh"]}
+    one = stage(1, command, outputs=OUT, inputs=["in.txt"])
+    one["parameters"] |= parameters
+    place = made(folder, one)
+    (place.path / "stage-1").mkdir(exist_ok=True)
+    (place.path / "stage-1/tool.sh").write_text("echo by hand\n")
+    (place.path / "in.txt").write_text("1\n")
+    return place, command
+
+
+def by_hand(place: Place, given: dict[str, Any]) -> Place:
+    """Have the job launched by hand, and taken over by the next command."""
+    launch(place, submission=given)
+    place.done("reconcile")
+    return place
+
+
+def by_import(place: Place, given: dict[str, Any]) -> Place:
+    """Have the job launched by hand, and the files imported as if there had been no log."""
+    launch(place, submission=given)
+    edit(place, say_running)
+    shutil.rmtree(place.path / ".wfctl")
+    place.done("import", str(place.path))
+    return place
+
+
+ADOPTED = [by_hand, by_import]
+
+
+@pytest.mark.parametrize("adopted", ADOPTED)
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        (submission("bash tool.sh tol=1e-4 > a.txt"), "parameters.command"),
+        (
+            submission("bash tool.sh tol=1e-6 > a.txt", cpu_per_node=8),
+            "resources.cpu_per_node",
+        ),
+    ],
+)
+def test_a_job_that_was_not_launched_as_defined_is_left_to_a_person(
+    place: Place,
+    tmp_path: Path,
+    adopted: Callable[[Place, dict[str, Any]], Place],
+    given: dict[str, Any],
+    field: str,
+) -> None:
+    """It is told, its outputs are not taken, and the stage can be computed as defined instead."""
+    place, command = planned(tmp_path / "planned")
+    adopted(place, given)
+    assert place.done("show", "stage-1")["launched_otherwise"] == {"att-0001": [field]}
+    let_go(place)
+    assert place.call("run").code == 6
+    assert f"something else in {field}" in place.call("show", "stage-1").out
+    for words in ((), ("--evidence", "It is good")):
+        answer = place.json("stage", "complete", "stage-1", *words)
+        assert (answer.code, answer.error["code"]) == (6, "submission_drift")
+        assert answer.error["data"]["fields"] == [field]
+    tried = place.json("audit", "bypasses").data
+    assert {one["what"] for one in tried if one["kind"] == "refused"} == {"stage.completed"}
+    place.done("stage", "fail", "stage-1", "--error", "not as defined")
+    place.done("stage", "retry", "stage-1", "--fix", "as defined")
+    (place.path / "stage-1/submission.json").unlink()
+    place.done("run")
+    assert place.done("show", "stage-1")["parameters"]["command"] == command
+
+
+@pytest.mark.parametrize("adopted", ADOPTED)
+def test_a_job_that_was_launched_as_defined_rests_on_what_it_read(
+    place: Place, tmp_path: Path, adopted: Callable[[Place, dict[str, Any]], Place]
+) -> None:
+    """Its inputs, the files that it was sent and its scripts; a changed one makes it stale."""
+    place, command = planned(tmp_path / "planned")
+    adopted(place, submission(command, cpu_per_node=2, queue_name="fast"))
+    let_go(place)
+    place.done("run")
+    found = place.done("show", "stage-1")
+    (attempt,) = found["attempts"]
+    assert (found["status"], attempt["taken_over"]) == ("completed", True)
+    assert {one["path"] for one in attempt["inputs"]} == {"in.txt", "stage-1/tool.sh"}
+    assert "stage-1/tool.sh" in attempt["scripts"]
+    assert place.done("status")["stale"] == {}
+    (place.path / "in.txt").write_text("2\n")
+    assert list(place.done("status")["stale"]) == ["stage-1"]
+    assert place.json("verify", "stage-1").code != 0
+
+
+@pytest.mark.parametrize("adopted", ADOPTED)
+def test_a_submission_that_was_edited_once_it_was_taken_over_is_not_believed(
+    place: Place, tmp_path: Path, adopted: Callable[[Place, dict[str, Any]], Place]
+) -> None:
+    """What it was launched by is known by its digest."""
+    place, command = planned(tmp_path / "planned")
+    adopted(place, submission("bash tool.sh tol=1e-4 > a.txt"))
+    (place.path / "stage-1/submission.json").write_text(json.dumps(submission(command)))
+    let_go(place)
+    assert place.call("run").code == 6
+    answer = place.json("stage", "complete", "stage-1")
+    assert (answer.code, answer.error["code"]) == (6, "submission_changed")

@@ -188,6 +188,10 @@ SPELLING: dict[str, tuple[list[Payload], str]] = {
         ],
         "WARNING: stage-1: ann overruled the evidence on att-0001 (MONITORED) and calls it over: x",
     ),
+    "files.recorded": (
+        [p.FilesRecorded(scripts={"check.sh": "0" * 64})],
+        "Known by their digests: check.sh",
+    ),
     "leftovers.freed": (
         [p.LeftoversFreed(**ATTEMPT, paths=["stage-1/.attempts/x/work/y"], size=7)],
         "stage-1: 1 leftovers of att-0001 freed, 7 bytes: stage-1/.attempts/x/work/y",
