@@ -22,7 +22,7 @@ from service.machines import errors as use_machines
 from service.proofs import errors as proofs
 
 BASES = (rules.LifecycleError, log.EventStoreError, jobs.ReconcilerError, use.ServiceError)
-MODULES = (rules, machines, use_machines, log, jobs, use, dispatch)
+MODULES = (rules, machines, use_machines, log, jobs, use, dispatch, described)
 
 CHOSEN: dict[type[Exception], int] = {
     machines.MachineError: REFUSED,
