@@ -18,7 +18,7 @@ from lifecycle.errors import LifecycleError
 from lifecycle.machines.machine import Machine
 from lifecycle.state.workflow import Workflow
 from projections.machines.next_actions import MachineAction
-from projections.screens.inbox import Asked, numbered
+from projections.screens.inbox import Asked, number_of, numbered
 from projections.words.account import Item, waits
 from service.errors import InvalidOption, NotFound
 from service.root.known_roots import known_roots
@@ -48,7 +48,7 @@ def inbox(
         typer.Argument(metavar="[ANSWER]", help=f"{', '.join(Answer)}; else all is listed."),
     ] = None,
     number: Annotated[
-        int | None, typer.Argument(metavar="[NUMBER]", help="Of what, as the list numbers it.")
+        str | None, typer.Argument(metavar="[NUMBER]", help="Of what, as the list numbers it.")
     ] = None,
     text: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Why it is rejected, or what was seen.")
@@ -74,10 +74,11 @@ def inbox(
         data = [one.to_dict(its) for its, one in found.items()]
         Output(settings).result(data, lambda: "\n".join(map(_line, data)) or "nothing waits")
         return
+    number = number_of(number or "")
     if number not in found:
         raise NotFound(
-            f"expected a number of what waits ({', '.join(map(str, found)) or 'nothing does'}), "
-            f"found {number}; `wfctl inbox` lists it"
+            f"expected a number of what waits ({', '.join(found) or 'nothing does'}), "
+            f"found {number!r}; `wfctl inbox` lists it"
         )
     given = {"--key": key, "--signature": signature, "--choice": choice}
     line = _answered(found[number], answer, text, given)
@@ -130,6 +131,8 @@ def _of_workflow(workflow: Reading, settings: Settings) -> Iterator[Asked]:
         text, mark = wait.text, wait.text
         if wait.kind == "amendment":
             text, mark = _impact(workflow, settings, state, wait)
+        elif wait.kind == "drift":
+            mark = str([one.version for one in state.drifts if one.file == wait.subject])
         yield Asked(
             root=str(workflow.root.path),
             kind=wait.kind,
@@ -207,4 +210,4 @@ def _asked(root: str, machine: Machine, action: MachineAction) -> Asked:
 
 def _line(one: Record) -> str:
     answers = f" ({', '.join(one['answers'])})" if one["answers"] else ""
-    return f"{one['number']:<6} {one['of']}  {one['kind']} {one['subject']}: {one['text']}{answers}"
+    return f"{one['number']}  {one['of']}  {one['kind']} {one['subject']}: {one['text']}{answers}"

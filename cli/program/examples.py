@@ -22,7 +22,7 @@ EXAMPLES: dict[str, str] = {
     "metrics": "wfctl metrics stage-2 -o csv",
     "clean": "wfctl clean --older-than 7d",
     "list": "wfctl list",
-    "inbox": "wfctl inbox approve 4711 --key ~/.config/wfctl/signing-key",
+    "inbox": "wfctl inbox approve 7k3m-q9xd-2vwb --key ~/.config/wfctl/signing-key",
     "mcp": "wfctl mcp --socket ~/wfctl.sock",
     "agent install": "wfctl agent install claude --project",
     "agent uninstall": "wfctl agent uninstall claude --project",

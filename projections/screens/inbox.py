@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-#: Digits of a number; more where two of what waits would have the same.
-_DIGITS, _MORE = 4, 8
+#: Letters that are not taken for each other (Crockford's base 32). Twelve of them are 60 bits: nobody
+#: who may propose can try proposals until one has the number of another.
+_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
+_LENGTH, _GROUP = 12, 4
 
 
 class Asked(NamedTuple):
@@ -26,7 +27,7 @@ class Asked(NamedTuple):
     mark: str
     of: str
 
-    def to_dict(self, number: int) -> dict[str, Any]:
+    def to_dict(self, number: str) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
             "number": number,
@@ -39,20 +40,21 @@ class Asked(NamedTuple):
         }
 
 
-def numbered(asked: Sequence[Asked]) -> dict[int, Asked]:
+def numbered(asked: Sequence[Asked]) -> dict[str, Asked]:
     """Return what waits by its number, which comes from what it is and not from its place.
 
     So a number that a person read a minute ago never means something else now.
     """
-    short = [_number(one, _DIGITS) for one in asked]
-    taken = Counter(short)
-    return {
-        number if taken[number] == 1 else _number(one, _MORE): one
-        for number, one in zip(short, asked, strict=True)
-    }
+    return {_number(one): one for one in asked}
 
 
-def _number(one: Asked, digits: int) -> int:
+def number_of(text: str) -> str:
+    """Return a number as it is listed, however it was typed: in capitals, without its dashes."""
+    letters = "".join(letter for letter in text.lower() if letter.isalnum())
+    return "-".join(letters[at : at + _GROUP] for at in range(0, len(letters), _GROUP))
+
+
+def _number(one: Asked) -> str:
     known = "\0".join((one.root, one.kind, one.subject, one.mark))
-    least = 10 ** (digits - 1)
-    return int(least + int(sha256(known.encode()).hexdigest(), 16) % (9 * least))
+    found = int.from_bytes(sha256(known.encode()).digest())
+    return number_of("".join(_LETTERS[found >> 5 * at & 31] for at in range(_LENGTH)))

@@ -171,3 +171,28 @@ def test_a_hand_edit_of_a_machine_waits_until_it_is_decided(tmp_path: Path) -> N
     assert answered("reject", one).code == 0
     assert inbox() == {}
     assert place.call("machine", "drift", "fix").code == 0
+
+
+def test_a_number_cannot_be_had_by_trial(tmp_path: Path) -> None:
+    """It has sixty bits, is asked for whole, and may be typed in capitals and without dashes."""
+    place = make(tmp_path / "a", "--consent", "trust")
+    place.propose(*LONGER)
+    [one] = inbox().values()
+    number = str(one["number"])
+    assert len(set("0123456789abcdefghjkmnpqrstvwxyz") & set(number)) > 4
+    assert len(number.replace("-", "")) == 12
+    assert call("inbox", "approve", number[:9]).code == 3
+    assert call("inbox", "approve", number.upper().replace("-", "")).code == 0
+
+
+def test_a_second_edit_of_a_file_has_a_number_of_its_own(tmp_path: Path) -> None:
+    """An answer to the first one is no answer to what was written since."""
+    place = make(tmp_path / "a")
+    numbers = set()
+    for purpose in ("one", "two"):
+        document = place.document()
+        document["purpose"] = purpose
+        (place.path / "workflow-state.json").write_text(json.dumps(document))
+        place.call("note", purpose)
+        numbers |= {one["number"] for one in inbox().values()}
+    assert len(numbers) == 2
