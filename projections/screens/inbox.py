@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-#: Letters that are not taken for each other (Crockford's base 32). Twelve of them are 60 bits: nobody
-#: who may propose can try proposals until one has the number of another.
+#: Letters that are not taken for each other (Crockford's base 32). Twelve of them are 60 bits:
+#: nobody finds, by proposals made for it, one that has the number of another.
 _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
 _LENGTH, _GROUP = 12, 4
 
