@@ -17,6 +17,12 @@ place() { # folder, where to; what lies there is kept, and a folder that somebod
     mv -T "$1" "$2"
 }
 
+# Each command has the end of a pipe open, and so has all that it starts: nobody is left of it once the
+# pipe has no other end. To look at every process for this would take longer than many a task.
+pipe=$(mktemp -u) && mkfifo -m 600 "$pipe" 2> /dev/null && exec 8<> "$pipe" 5< "$pipe" 8>&- &&
+    rm -f "$pipe"
+is_alone() { [ ! -e /proc/self/fd/5 ] || read -t 0 -u 5; }
+
 # Its own shell, which outlives the worker: a task that was computed to its end is written down.
 task() ( # number, folder, assignments, where its job keeps its records
     eval "export $3"
@@ -26,16 +32,23 @@ task() ( # number, folder, assignments, where its job keeps its records
         cp -aT --reflink=auto "$WFCTL_JUDGE" .
         code=$?
     else
-        WFCTL_RUN=$WFCTL_TASKS/claims/$1 bash "$WFCTL_TASKS/command.sh" > log 2> err < /dev/null
+        [ ! -e /proc/self/fd/5 ] || exec 6> /proc/self/fd/5
+        WFCTL_RUN=$WFCTL_TASKS/claims/$1 bash "$WFCTL_TASKS/command.sh" > log 2> err < /dev/null 5<&-
         code=$?
+        exec 6>&-
         mapfile -t files < "$WFCTL_TASKS/outputs"
-        for file in "${files[@]}"; do
-            [ "$code" != 0 ] || [ -s "$file" ] ||
-                wfctl_await "$WFCTL_TASKS/claims/$1" "$4.awaited.$1" "${files[@]}"
-        done
+        [ "$code" != 0 ] || { is_alone && have_come "${files[@]}"; } ||
+            wfctl_await "$WFCTL_TASKS/claims/$1" "$4.awaited.$1" "${files[@]}"
     fi
     ended "$1" "$2" "$code"
 )
+
+have_come() { # files
+    local file
+    for file in "$@"; do
+        [ -s "$file" ] || return
+    done
+}
 
 # In the folder of a task whose command is over.
 ended() { # number, folder, exit code

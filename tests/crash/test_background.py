@@ -65,6 +65,7 @@ def observed(workflow: Workflow) -> dict[str, Any]:
         (of_one, HALF),
         (of_tasks, FORGOTTEN),
         (of_tasks, DETACHED),
+        (of_tasks, HALF),
     ],
 )
 def test_what_still_writes_an_output_is_named_and_waited_for(
