@@ -57,6 +57,7 @@ def test_a_pass_by_another_script_than_the_one_that_refused_waits_for_a_person(
         refused = place.json("stage", *words)
         assert refused.error["code"] == "verdict_changed", refused
         assert "stage-1/check.sh" in refused.error["message"]
+        assert "session_config.pin" in refused.envelope["next_actions"][0]["command"]
     place.done(
         "amend", "propose", "--set", "session_config.pin=scripts", "--reason", "It was too strict."
     )
