@@ -137,7 +137,11 @@ def _leading_on(arguments: list[str]) -> list[NextAction]:
     settings = Settings(root=Path(root) if root is not None else None, database_url=url)
     try:
         with reading_of(settings) as workflow:
-            return workflow.output.next_actions(workflow.state())[:_FEW]
+            from reconciler.files.freshness import look
+
+            state = workflow.state()
+            seen = look(workflow.root, workflow.log, state)
+            return workflow.output.next_actions(state, seen)[:_FEW]
     except Exception:  # noqa: BLE001 - the refusal is told, whatever keeps us from looking further
         return []
 

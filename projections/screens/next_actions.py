@@ -72,8 +72,9 @@ def next_actions(state: Workflow, around: Surroundings = _ALONE) -> list[NextAct
     if state.workflow_status == "completed":
         return found or [NextAction("wfctl report -", "the workflow is completed; this is it")]
     found += _under_way(state)
+    barred = around.seen.verdicts if around.seen else {}
     for stage in state.stages.values():
-        found += _of_stage(state, stage)
+        found += _of_stage(state, stage) if stage.id not in barred else []
     return [*found, *_begun(state, around)]
 
 
@@ -86,6 +87,10 @@ def _decisions(state: Workflow, waiting: list[Item]) -> Iterator[NextAction]:
         elif one.kind == "drift":
             why = f"{one.subject} was changed by hand: it is adopted or reverted after a look at it"
             yield NextAction("wfctl drift show", why, person=True)
+        elif one.kind == "verdict":
+            agree = "wfctl amend propose --set session_config.pin=scripts --reason TEXT"
+            why = f"{one.subject} failed by other scripts: bring them back, or a person agrees"
+            yield NextAction(agree, why, ("TEXT",), person=True)
         elif one.is_of_files and one.kind != "stale":
             why = f"{one}; it is put back, adopted or computed again after a look at it"
             yield NextAction(f"wfctl verify {one.stage}", why, person=True)

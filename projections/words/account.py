@@ -26,10 +26,12 @@ class Seen(NamedTuple):
     """What a look at the root found beside the log.
 
     ``files``: a file that wfctl writes and that is not as the log says → what is said of it.
+    ``verdicts``: a stage that would be judged by other scripts than those it failed by → why not.
     """
 
     deviations: Sequence[Deviation] = ()
     files: Mapping[str, str] = MappingProxyType({})
+    verdicts: Mapping[str, str] = MappingProxyType({})
 
     @property
     def edited(self) -> list[str]:
@@ -40,7 +42,8 @@ class Seen(NamedTuple):
 class Item(NamedTuple):
     """One thing of the account.
 
-    ``kind``: amendment, drift, judgement, stop, failure, stale, or changed, missing or touched
+    ``kind``: amendment, drift, verdict, judgement, stop, failure, stale, or changed, missing or
+    touched
     result. ``person``: it waits for somebody. ``stage`` is the one that it is about, if one is.
     """
 
@@ -67,6 +70,7 @@ def account(state: Workflow, seen: Seen | None = None) -> list[Item]:
         *_decisions(state, edited),
         *_changed(found),
         *_stale(state, found),
+        *(Item("verdict", id_, why, id_) for id_, why in (seen or Seen()).verdicts.items()),
         *_of_stages(state),
     ]
 

@@ -86,6 +86,8 @@ class OfJob(StrEnum):
 SIGNALLED = 128
 #: That of SIGKILL, which no program sends itself: it ended the command, or a shell.
 KILLED = SIGNALLED + 9
+#: So a job that has no other code has not told how its command ended.
+UNTOLD = (None, KILLED)
 #: Those of the signals by which a program ends itself: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
 FAULTS = frozenset(SIGNALLED + signal for signal in (4, 6, 7, 8, 11))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reconciler.attempt.contract import FAULTS, SIGNALLED
+from reconciler.attempt.contract import FAULTS, SIGNALLED, UNTOLD
 from reconciler.host.processes import Tenant
 from reconciler.host.scheduler import Queue
 
@@ -51,7 +51,7 @@ class Job:
     @property
     def is_untold(self) -> bool:
         """Whether its command ran on without its shells, and nothing says how it ended."""
-        return self.alone and self.exit_code is None
+        return self.alone and self.exit_code in UNTOLD
 
     @property
     def told_code(self) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from reconciler.attempt.contract import OfJob
+from reconciler.attempt.contract import UNTOLD, OfJob
 from reconciler.attempt.execution_host import Machine
 from reconciler.attempt.observed import Far, Found, Job
 from reconciler.attempt.paths import Attempt
@@ -122,7 +122,7 @@ def _jobs(
             complete = traces.is_complete(attempt, copies, name)
             job = _alone(job, complete=complete, works=bool(live))
         # The flag of a task that was killed tells of the blow, not of its command.
-        killed = job.failed_flag and traces.has_marks(attempt, name)
+        killed = job.failed_flag and (job.is_untold or traces.has_marks(attempt, name))
         jobs.append(replace(job, failed_flag=None) if killed else job)
     return tuple(jobs)
 
@@ -135,7 +135,7 @@ def _alone(job: Job, *, complete: bool, works: bool) -> Job:
     """
     if job.tag:
         return job
-    through = complete and job.exit_code is None and job.lock_held is False and not works
+    through = complete and job.exit_code in UNTOLD and job.lock_held is False and not works
     return replace(job, alone=True, tag=through)
 
 

@@ -16,7 +16,13 @@ tag_jobs() { # scratch, folder of the jobs' records, jobs that ran on alone, pat
 }
 
 is_through_alone() { # copy, the job's records, patterns …
-    [[ $alone == *" ${2##*/job-} "* ]] && [ ! -e "$2.exit" ] && is_complete "$1" "$2.started" "${@:3}"
+    [[ $alone == *" ${2##*/job-} "* ]] && is_untold "$2" && is_complete "$1" "$2.started" "${@:3}"
+}
+
+# A shell that was left tells that others were killed (137), and not how the command ended.
+is_untold() { # the job's records
+    local code
+    [ ! -e "$1.exit" ] || { read -r code <"$1.exit" && [ "$code" = 137 ]; }
 }
 
 tasks_are_tagged() { # copy, what runs the job's tasks

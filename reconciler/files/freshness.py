@@ -83,7 +83,17 @@ def look(root: Root, log: WorkflowLog, state: Workflow) -> Seen:
     """Return what differs of completed stages, and which files are not as the log says."""
     from service.files.inspection import FilesInspection
 
-    return Seen(deviations(root.path, state), FilesInspection(root, log).looked())
+    files = FilesInspection(root, log).looked()
+    return Seen(deviations(root.path, state), files, dict(_other_verdicts(root.path, state)))
+
+
+def _other_verdicts(root: Path, state: Workflow) -> Iterator[tuple[str, str]]:
+    for stage in state.stages.values():
+        if stage.status is Status.POST_PROCESSING and stage.retry_count:
+            from reconciler.files.pinned import other_verdict  # few looks find one to judge again
+
+            if (found := other_verdict(root, state, stage)) is not None:
+                yield stage.id, str(found).removeprefix(f"{stage.id}: ")
 
 
 def changed_results(root: Path, stage: Stage, *, deep: bool = False) -> Iterator[Deviation]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from lifecycle.errors import NeedsConsent
 from lifecycle.state.workflow import Attempt, Stage, Workflow
@@ -58,15 +59,20 @@ def check_verdict(jobs: Jobs, state: Workflow, stage: Stage) -> None:
 
     One that a person agreed to since is as good: an approval holds the digests of all scripts.
     """
+    if (found := other_verdict(jobs.root, state, stage)) is not None:
+        raise found
+
+
+def other_verdict(root: Path, state: Workflow, stage: Stage) -> VerdictChanged | None:
+    """Return why the stage may not be judged by its scripts as they are now, if it may not."""
     refuted = next((one for one in reversed(stage.attempts) if _did_not_pass(one)), None)
     if refuted is None:
-        return
+        return None
     own = judging(stage)
     then = {path: sha256 for path, sha256 in refuted.scripts.items() if path in own}
-    others = changed(jobs.root, then)
+    others = changed(root, then)
     unasked = sorted(path for path, now in others.items() if state.scripts.get(path) != now)
-    if unasked:
-        raise VerdictChanged(stage.id, refuted.id, unasked)
+    return VerdictChanged(stage.id, refuted.id, unasked) if unasked else None
 
 
 def _did_not_pass(attempt: Attempt) -> bool:

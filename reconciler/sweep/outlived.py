@@ -17,6 +17,7 @@ from pathlib import Path
 
 from lifecycle.sweeps.definition import DONE, Sweep
 from reconciler.attempt import recorded as genuine
+from reconciler.attempt.contract import UNTOLD
 from reconciler.attempt.paths import Attempt
 from reconciler.host import small_files as plain
 from reconciler.records import traces
@@ -38,7 +39,7 @@ class Alone:
 
 def through(attempt: Attempt, what: Sweep) -> list[Alone]:
     """Return the tasks of an attempt that is over which ran on alone and left all they were to."""
-    silent = {job.name for job in traces.jobs(attempt) if job.exit_code is None}
+    silent = {job.name for job in traces.jobs(attempt) if job.exit_code in UNTOLD}
     jobs = silent.intersection(traces.alone(attempt))
     return list(_through(attempt, what, jobs)) if jobs else []
 

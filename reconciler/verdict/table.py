@@ -262,7 +262,7 @@ def _has_flagged_failure(e: Evidence) -> bool:
 
 
 def _was_killed(e: Evidence) -> bool:
-    return any(job.exit_code == KILLED for job in e.jobs)
+    return any(job.exit_code == KILLED and not job.is_untold for job in e.jobs)
 
 
 def _was_signalled(e: Evidence, job: Job) -> bool:

@@ -41,12 +41,15 @@ def solvers(workflow: Workflow) -> list[int]:
     return [int(one.name.partition("-")[2]) for one in found]
 
 
-def outlive(workflow: Workflow) -> int:
-    """Kill every shell above the solver, the outermost first; return the solver."""
+def outlive(workflow: Workflow, last: int = 0) -> int:
+    """Kill every shell above the solver, or the ``last`` alone; return the solver.
+
+    The outermost goes first.
+    """
     until(lambda: solvers(workflow))
     [solver] = solvers(workflow)
     # Nothing is left above it but what gathers orphans.
-    shells = shells_above(solver)
+    shells = shells_above(solver)[-last:]
     assert shells
     kill(shells)
     until(lambda: not any(start_ticks(shell) for shell in shells))

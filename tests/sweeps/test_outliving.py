@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,19 @@ from tests.sweeps.support import sweep
 pytestmark = pytest.mark.slow
 
 
-def begin(workflow: Workflow, **parameters: Any) -> list[int]:
+def every(shells: list[int]) -> list[int]:
+    """Kill all shells."""
+    return shells
+
+
+def inner(shells: list[int]) -> list[int]:
+    """Kill those that compute the task; those of the job tell of a blow (exit code 137)."""
+    return [one for one in shells if "/tasks/" in Path(f"/proc/{one}/cmdline").read_text()]
+
+
+def begin(
+    workflow: Workflow, which: Callable[[list[int]], list[int]] = every, **parameters: Any
+) -> list[int]:
     """Dispatch a task that stands below shells only, and kill these; return the solvers."""
     outside = workflow.root.parent
     (outside / "solver.py").write_text(SOLVER)
@@ -28,7 +41,8 @@ def begin(workflow: Workflow, **parameters: Any) -> list[int]:
     workflow.succeed("dispatch", "stage-1")
     until(lambda: solvers(workflow))
     found = solvers(workflow)
-    shells = shells_above(found[0])
+    shells = which(shells_above(found[0]))
+    assert shells
     kill(shells)
     until(lambda: not any(start_ticks(shell) for shell in shells))
     until(lambda: noted(workflow))
@@ -41,11 +55,12 @@ def through(workflow: Workflow, found: list[int]) -> None:
     until(lambda: all(start_ticks(one) is None for one in found))
 
 
+@pytest.mark.parametrize("which", [every, inner])
 def test_a_task_that_its_verification_finds_right_is_not_computed_again(
-    workflow: Workflow,
+    workflow: Workflow, which: Callable[[list[int]], list[int]]
 ) -> None:
     """What it left is verified and put in place as its worker would have done."""
-    found = begin(workflow, task_verify="grep -qx 1 out.txt")
+    found = begin(workflow, which, task_verify="grep -qx 1 out.txt")
     through(workflow, found)
     workflow.succeed("run")
     assert workflow.stage("stage-1")["status"] == "completed"

@@ -47,10 +47,17 @@ def test_a_pass_by_another_script_than_the_one_that_refused_waits_for_a_person(
     place = _failed(tmp_path, kind)
     place.json("run")
     assert place.done("status")["stages"][0]["status"] == "post_processing"
+    for told in (place.json("status"), place.json("rehydrate")):
+        lines = [one["command"] for one in told.envelope["next_actions"]]
+        assert any("session_config.pin=scripts" in line for line in lines), lines
+        assert not any("stage complete" in line for line in lines), lines
+    assert "verdict stage-1" in place.call("inbox").out
+    assert "verdict stage-1" in place.call("reconcile").out
     for words in (["complete", "stage-1", "--evidence", "good"], ["verify", "stage-1"]):
         refused = place.json("stage", *words)
         assert refused.error["code"] == "verdict_changed", refused
         assert "stage-1/check.sh" in refused.error["message"]
+        assert "session_config.pin" in refused.envelope["next_actions"][0]["command"]
     place.done(
         "amend", "propose", "--set", "session_config.pin=scripts", "--reason", "It was too strict."
     )
