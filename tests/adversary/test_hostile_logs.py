@@ -121,8 +121,12 @@ def in_file(place: Root) -> Table:
 def test_what_the_command_line_takes_can_be_folded(trusted: Place, tmp_path: Path) -> None:
     """Numbers and names that make no sense are refused with exit 2, and nothing is recorded."""
     before = trusted.version()
-    for weight, stage in ((1.7e308, "stage-1"), (-1e9, "stage-1"), (1, "stage-77")):
-        data = raw.spelled({"stage": stage, "weight": weight, "work_class": "sync"})
-        answer = trusted.json("append", "cost.charged", "--data", data)
+    for type_, data in (
+        ("stage.retried", {"stage": "stage-1", "fix": "f", "retry": -1}),
+        ("stage.failed", {"stage": "stage-1", "error": "e", "exit_code": 2**60}),
+        ("note.logged", {"text": "t", "after": 2**63}),
+        ("note.logged", {"text": "t", "stage": "stage 77"}),
+    ):
+        answer = trusted.json("append", type_, "--data", raw.spelled(data))
         assert (answer.code, answer.error["code"]) == (2, "invalid_payload")
     assert trusted.version() == before

@@ -128,8 +128,13 @@ NOTE = one("note.logged", text="t")
 DRIFT = [*CREATED, one("drift.detected", file="plan.json", kept_as="x", differences=[{}])]
 _TERMINAL = {"policy": "terminal", "statement": "0" * 64}
 
+#: The files that a definition runs, as they are recorded where a workflow begins.
+SCRIPTS = one("files.recorded", scripts={"verify.sh": "0" * 64}, attempts={})
+
 #: Every kind of event, and every way that a rule lets pass, in logs that can be.
 GOOD: tuple[list[Event], ...] = (
+    [*CREATED, SCRIPTS],
+    imported(SCRIPTS),
     LOST,
     [*LOST, *begun(number=2, recovers="att-0001"), launch(2)],
     [*LOST, of("attempt.observed", action="wait"), of("stage.computed", exit_code=0)],
@@ -458,6 +463,8 @@ def _forged() -> dict[str, Forged]:
         "behind another event": (CREATED, {**NOTE, "prev_hash": "f" * 64}, "tamper-evident"),
         "an id that was given": (CREATED, {**NOTE, "event_id": "event-1"}, "exactly once"),
         "a command that was over": (DRIFT, {**NOTE, "command_id": "command-1"}, "all or none"),
+        "files after an attempt": (STARTED, SCRIPTS, agreed),
+        "files long after an import": (imported(NOTE), SCRIPTS, agreed),
         "of nobody": (CREATED, {**NOTE, "actor": {"kind": "nobody"}}, "ordered"),
     }
     return {name: Forged(*row) for name, row in rows.items()}

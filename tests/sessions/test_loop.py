@@ -48,13 +48,14 @@ def test_a_workflow_is_completed_in_a_session_that_is_charged_and_reported(tmp_p
 
 
 def check_report(place: Place) -> None:
-    """Check that the report tells all, and that the log alone makes it again."""
+    """Check that the report tells all, is made again, and tells of a result that is gone."""
     text = (place.path / "report.md").read_text()
     digest = events(place, "stage.completed")[1]["data"]["outputs"][0]["sha256"]
     for part in ("See it run.", "R = 1", "stage-2/out.txt", digest, "| completed | 2.5/6 |"):
         assert part in text
-    (place.path / "stage-1/out.txt").unlink()
     assert place.done("report")["text"] == text
+    (place.path / "stage-1/out.txt").unlink()
+    assert "missing result stage-1/out.txt" in place.done("report")["text"]
 
 
 def test_a_budget_that_is_used_up_ends_the_session_and_the_next_goes_on(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 
@@ -44,7 +45,9 @@ def finish(place: Place, number: int = 1) -> None:
     place.done("append", "attempt.started", "--data", attempt_data())
     ended = {"stage": "stage-1", "attempt": f"att-{number:04d}", "exit_code": 0}
     place.done("append", "stage.computed", "--data", json.dumps(ended))
-    digest = {"path": "stage-1/a|b.txt", "size": 3, "sha256": "ab" * 32}
+    (place.path / "stage-1").mkdir(exist_ok=True)
+    (place.path / "stage-1/a|b.txt").write_text("abc")
+    digest = {"path": "stage-1/a|b.txt", "size": 3, "sha256": sha256(b"abc").hexdigest()}
     seen = {"stage": "stage-1", "evidence": "I looked", "judged_by": "user:ada"}
     checks = [{"name": "output", "passed": True}]
     data = {**seen, "outputs": [digest], "checks": checks}
@@ -82,7 +85,8 @@ def test_a_report_tells_everything_that_the_log_knows(place: Place) -> None:
         "# melt-2026-03-31: report", "**Objective.** See it melt.", "**Design.** design.md",
         "| stage-1 | Build \\| box | completed | 2 | 1 |", "- Criteria: The box is whole.",
         "- Result: I looked (judged by user:ada)", "- Checks passed: output",
-        f"| stage-1/a\\|b.txt | 3 | `{'ab' * 32}` |", "att-0001: failed", "att-0002: completed",
+        f"| stage-1/a\\|b.txt | 3 | `{sha256(b'abc').hexdigest()}` |",
+        "att-0001: failed", "att-0002: completed",
         "failed: it broke", "put right: retry 1: mended",
         "- amend-1 parameter_change of stage-1: parameters.n", "too few", "consent by trust",
         "| completed | 4/6 | stage-1 |", "Cost of all sessions: 4.",

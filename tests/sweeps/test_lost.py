@@ -106,6 +106,12 @@ def test_what_was_computed_of_points_whose_file_is_gone_is_collected(workflow: W
     assert workflow.committed("attempt.started") == 1
 
 
+def has_begun(workflow: Workflow, attempt: str) -> bool:
+    """Say whether a job of an attempt has claimed its start, and works."""
+    claims = workflow.root.glob(f"stage-1/.attempts/{attempt}-*/job-*.started/record")
+    return any(claims) and bool(find(workflow, Victim.JOB))
+
+
 def remove(folder: Path) -> None:
     """Remove a folder into which others may write meanwhile."""
 
@@ -127,7 +133,7 @@ def test_tasks_that_are_done_are_known_without_the_folder_of_their_attempt(
     if earlier:
         strike(workflow, Victim.EVERYTHING)
         workflow.succeed("rehydrate")
-        until(lambda: find(workflow, Victim.JOB))
+        until(lambda: has_begun(workflow, "att-0002"))
     if not running:
         strike(workflow, Victim.EVERYTHING)
     remove(workflow.root / "stage-1/.attempts")
@@ -203,7 +209,7 @@ def test_tasks_of_an_attempt_that_only_the_lost_log_knew_count(workflow: Workflo
     strike(workflow, Victim.EVERYTHING)
     done = finished(workflow)
     workflow.succeed("rehydrate")
-    until(lambda: find(workflow, Victim.JOB))
+    until(lambda: has_begun(workflow, "att-0002"))
     remove(workflow.root / ".wfctl")
     workflow.succeed("import", ".")
     (trace.parent / "go").touch()
