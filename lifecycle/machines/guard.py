@@ -215,8 +215,8 @@ class Facts(NamedTuple):
     earlier: Mapping[str, str] = MappingProxyType({})
     #: The paths that were written since the phase was entered; ``()`` stands for all.
     written: Collection[Steps] = ((),)
-    #: Approvals that were given for other files than are there now.
-    outdated: frozenset[str] = frozenset()
+    #: Approvals that were given for something else than is there now → what it is of.
+    outdated: Mapping[str, str] = MappingProxyType({})
     #: The loop whose limit led into the phase.
     diverted_by: str | None = None
 
@@ -323,8 +323,7 @@ def _recorded(guard: Recorded, facts: Facts) -> list[Unmet]:
 def _approved(guard: Approved, facts: Facts) -> list[Unmet]:
     if guard.approved in facts.approvals:
         return []
-    is_outdated = guard.approved in facts.outdated
-    return _one(guard, "an approval of other files than these" if is_outdated else "no approval")
+    return _one(guard, facts.outdated.get(guard.approved, "no approval"))
 
 
 def _has_file(guard: HasFile, facts: Facts) -> list[Unmet]:

@@ -75,6 +75,7 @@ OF_MACHINES: Mapping[str, EventType] = {
     "machine.task_released": EventType("MachineTaskReleased"),
     "machine.checkpointed": EventType("MachineCheckpointed"),
     "machine.approved": EventType("MachineApproved", 2),
+    "machine.withdrawn": EventType("MachineWithdrawn"),
     "machine.cancelled": EventType("MachineCancelled", 2),
 }
 #: What only a look at the job itself can tell: no caller says it, not even a person.
