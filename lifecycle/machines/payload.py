@@ -171,7 +171,7 @@ class MachineApproved(Payload):
     """A person agreed; takes effect only with an accepted proof of consent."""
 
     type: ClassVar[str] = "machine.approved"
-    schema_version: ClassVar[int] = 2
+    schema_version: ClassVar[int] = 3
     approval: Text
     choice: Text | None = None
     phase: str | None = None  # decided
