@@ -10,7 +10,7 @@ from glob import escape
 from typing import Any, NamedTuple
 
 from lifecycle.machines.definition import Definition
-from lifecycle.machines.guard import Facts, FileFact
+from lifecycle.machines.guard import Facts, FileFact, HasCommit, parts
 from lifecycle.machines.path import Steps, look, parse
 from lifecycle.state.workflow import Drift
 
@@ -255,6 +255,12 @@ class Machine:
             for path in self.definition.fields_at_stake(approval)
         }
         return {path: value for path, value in known.items() if value is not None}
+
+    def named_commits(self) -> set[str]:
+        """Return the ids of commits that the ways out of the phase ask for."""
+        guards = [part for way in self.definition.ways(self.phase) for part in parts(way.guard)]
+        asked = [look(self.document, parse(g.commit)) for g in guards if isinstance(g, HasCommit)]
+        return {id_ for id_ in asked if isinstance(id_, str)}
 
     def named_files(self) -> set[str]:
         """Return each text of the fields that approvals of the phase are of: it may be a path."""

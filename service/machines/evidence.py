@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from eventstore.regular import TooLarge, read_regular
-from lifecycle.machines.guard import FileFact, is_inside
+from lifecycle.machines.guard import FileFact, is_inside, place_of_commit
 from lifecycle.machines.machine import Machine
+from service.machines.git import has_commit
 from service.root.sync import digest
 
 #: Longer texts are no paths.
@@ -21,13 +22,18 @@ _LONGEST = 400
 def evidence(root: Path, state: Machine) -> dict[str, FileFact]:
     """Return what is found of the files that the rules look at in the phase and in the next.
 
-    Those are the patterns of guards, and what the fields name that an approval is of.
+    Those are the patterns of guards, what the fields name that an approval is of, and commits.
     """
     if state.is_final:
         return {}
     named = [text for text in state.named_files() if len(text) <= _LONGEST and text.isprintable()]
     found = {escape(text): output_at(root, text) for text in named}
-    return found | look(root, state.definition.files_from_here(state.phase))
+    commits = {place_of_commit(id_): _commit(root, id_) for id_ in state.named_commits()}
+    return found | commits | look(root, state.definition.files_from_here(state.phase))
+
+
+def _commit(root: Path, id_: str) -> FileFact:
+    return FileFact((id_,)) if has_commit(root, id_) else FileFact()
 
 
 def look(root: Path, patterns: Iterable[str]) -> dict[str, FileFact]:
