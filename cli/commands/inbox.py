@@ -185,8 +185,7 @@ def _of_machines(workflow: Reading) -> Iterator[Asked]:
     store, root = workflow.log.store, workflow.root
     for id_ in place.ids(root, store):
         machine = MachineLog(store, id_, root.path).current()
-        looked = set() if machine.is_final else machine.definition.files_looked_at(machine.phase)
-        for action in machine_actions(machine, evidence.look(root.path, looked)):
+        for action in machine_actions(machine, evidence.evidence(root.path, machine)):
             if action.verb in _OF_PERSON:
                 yield _asked(str(root.path), machine, action)
 

@@ -60,8 +60,7 @@ def _on(root: Reading, state: Machine) -> Record:
     """Return what leads on from here: each way with what it lacks, and what holds it up."""
     if state.is_final:
         return {"ways": [], "blockers": []}
-    patterns = state.definition.files_looked_at(state.phase)
-    files = evidence.look(root.root.path, patterns)
+    files = evidence.evidence(root.root.path, state)
     now = utc_text(system_clock())
     facts = state.facts(files)
     ways = [

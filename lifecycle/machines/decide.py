@@ -169,6 +169,15 @@ def _approve(state: Machine, command: p.MachineApproved, at: str, files: Files) 
     check_approval(state, command.approval)
     if state.stands(command.approval, files):
         return []
+    return _proven(state, command)
+
+
+def _withdraw(state: Machine, command: p.MachineWithdrawn, at: str, files: Files) -> Decision:
+    check_approval(state, command.approval)
+    return _proven(state, command) if command.approval in state.approvals else []
+
+
+def _proven(state: Machine, command: p.MachineApproved | p.MachineWithdrawn) -> Decision:
     if not command.proof:
         raise NeedsConsent(
             f"{command.approval} is a person's decision and takes a proof of consent: a person "
@@ -243,6 +252,7 @@ _RULES: dict[str, Rule] = {
     "machine.task_changed": _task,
     "machine.checkpointed": _checkpoint,
     "machine.approved": _approve,
+    "machine.withdrawn": _withdraw,
     "machine.cancelled": _cancel,
     "drift.adopted": _close,
     "drift.reverted": _close,

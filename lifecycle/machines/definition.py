@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 from pydantic_core import ErrorDetails
 
 from lifecycle.machines.errors import InvalidDefinition
-from lifecycle.machines.guard import FileFact, Guard, HasFile, parts
+from lifecycle.machines.guard import Approved, FileFact, Guard, HasFile, parts, path_of
 from lifecycle.machines.path import look, parse
 from lifecycle.machines.shape import meant
 from lifecycle.words.misfit import problem
@@ -235,6 +235,25 @@ class Definition(_Part):
             for part in parts(way.guard)
             if isinstance(part, HasFile)
         }
+
+    def ways_of(self, approval: str) -> list[Transition]:
+        """Return the ways that ask for an approval."""
+        return [way for way in self.transitions if Approved(approved=approval) in parts(way.guard)]
+
+    def fields_at_stake(self, approval: str) -> list[str]:
+        """Return the fields that an approval is of, sorted; none where no way asks for it.
+
+        Guards look at them: of the ways into its phase, as that is what a person is shown; of the
+        ways out of it; and of the ways on from there, as that is what the approval lets begin.
+        """
+        if not self.ways_of(approval):
+            return []
+        phase = self.approvals[approval].phase
+        out = self.ways(phase)
+        near = [way for way in self.transitions if way.to == phase] + out
+        near += [way for leads in out for way in self.ways(leads.to)]
+        looked_at = {path_of(part) for way in near for part in parts(way.guard)}
+        return sorted(path for path in looked_at if path is not None)
 
     def files_from_here(self, phase: str) -> set[str]:
         """Return the patterns for a phase, and for the phases that may come next."""

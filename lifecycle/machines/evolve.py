@@ -10,7 +10,7 @@ from lifecycle.event import Event
 from lifecycle.fold.foldable import SET_ASIDE, UNFOLDABLE, put_aside
 from lifecycle.machines.definition import CANCELLED, Definition, trusted
 from lifecycle.machines.gate import closed_to
-from lifecycle.machines.machine import Given, Handoff, Lease, Machine, Move, Visit
+from lifecycle.machines.machine import Bound, Given, Handoff, Lease, Machine, Move, Visit
 from lifecycle.machines.path import merged, parse, put, take_away
 from lifecycle.state.workflow import Drift
 from lifecycle.words.layout import restore
@@ -92,12 +92,12 @@ def _not_free(draft: Machine, event: Event) -> str | None:
 
 
 def _apply(draft: Machine, event: Event, accepted: Container[str]) -> None:
-    if event.type != "machine.approved":
+    if event.type not in ("machine.approved", "machine.withdrawn"):
         apply = _APPLY.get(event.type)
         if apply is not None:
             apply(draft, event)
-    elif event.hash in accepted:
-        _approved(draft, event)
+    elif event.hash in accepted and event.data["phase"] == draft.phase:
+        (_approved if event.type == "machine.approved" else _withdrawn)(draft, event)
 
 
 def _begun(event: Event) -> Machine:
@@ -257,16 +257,21 @@ def _checkpointed(draft: Machine, event: Event) -> None:
 
 def _approved(draft: Machine, event: Event) -> None:
     data = event.data
-    if data["phase"] != draft.phase:
-        return
     if data["approval"] not in draft.approvals:
         draft.approvals.append(data["approval"])
     elif data.get("files") is None:
         return
-    draft.bound[data["approval"]] = data.get("files")
+    draft.bound[data["approval"]] = Bound(data.get("files"), data.get("fields"))
     draft.given.append(
         Given(data["approval"], draft.phase, event.occurred_at, data["approved_by"], data["choice"])
     )
+
+
+def _withdrawn(draft: Machine, event: Event) -> None:
+    name, since = event.data["approval"], draft.visit.entered_at
+    draft.approvals = [one for one in draft.approvals if one != name]
+    draft.bound.pop(name, None)
+    draft.given = [one for one in draft.given if one.approval != name or one.at < since]
 
 
 def _cancelled(draft: Machine, event: Event) -> None:

@@ -14,7 +14,8 @@ def closed_to(state: Machine, data: Mapping[str, Any]) -> str | None:
     """Return why a recorded change of phase counts for nothing, None where it counts.
 
     It must be a way of the definition, and the approvals that the way asks for must have been
-    given. What else a guard asks for was looked at when the change was decided.
+    given, for the values that the fields have. What else a guard asks for was looked at when the
+    change was decided.
     """
     to, asked = data.get("to"), data.get("asked")
     if state.is_final:
@@ -22,7 +23,8 @@ def closed_to(state: Machine, data: Mapping[str, Any]) -> str | None:
     ways = [way for way in state.definition.ways(state.phase) if way.to == (asked or to)]
     if not ways or not any(_leads(state, way, to, asked) for way in ways):
         return f"there is no such way: {state.phase} -> {to}"
-    if not any(lets_through(way.guard, state.approvals) for way in ways):
+    standing = [one for one in state.approvals if not state.fields_departed(one)]
+    if not any(lets_through(way.guard, standing) for way in ways):
         return f"{state.phase} -> {to} is a person's decision, and no approval of it counts"
     if not any(list(data.get("resets") or []) == list(way.resets) for way in ways):
         return f"{state.phase} -> {to} begins no such loops anew"

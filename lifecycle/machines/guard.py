@@ -40,6 +40,12 @@ class Equals(_OfField):
     equals: JsonValue
 
 
+class HasCommit(_OfField):
+    """A field names a commit, by its id, that the repository of the root has."""
+
+    commit: str
+
+
 class Counter(_Condition):
     """A loop was taken so many times."""
 
@@ -122,6 +128,7 @@ class Not(_Condition):
 _KINDS: dict[str, type[_Condition]] = {
     "present": Present,
     "field": Equals,
+    "commit": HasCommit,
     "counter": Counter,
     "every": Every,
     "some": Some,
@@ -147,6 +154,7 @@ def _kind_of(value: Any) -> str | None:
 Guard = Annotated[
     Annotated[Present, Tag("present")]
     | Annotated[Equals, Tag("field")]
+    | Annotated[HasCommit, Tag("commit")]
     | Annotated[Counter, Tag("counter")]
     | Annotated[Every, Tag("every")]
     | Annotated[Some, Tag("some")]
@@ -215,8 +223,8 @@ class Facts(NamedTuple):
     earlier: Mapping[str, str] = MappingProxyType({})
     #: The paths that were written since the phase was entered; ``()`` stands for all.
     written: Collection[Steps] = ((),)
-    #: Approvals that were given for other files than are there now.
-    outdated: frozenset[str] = frozenset()
+    #: Approvals that were given for something else than is there now → what it is of.
+    outdated: Mapping[str, str] = MappingProxyType({})
     #: The loop whose limit led into the phase.
     diverted_by: str | None = None
 
@@ -271,6 +279,18 @@ def _equals(guard: Equals, facts: Facts) -> list[Unmet]:
     return [] if same else _one(guard, value, guard.field)
 
 
+def place_of_commit(id_: str) -> str:
+    """Return where, among what was found of files, a commit stands; no file is named so."""
+    return f"\0commit {id_}"
+
+
+def _has_commit(guard: HasCommit, facts: Facts) -> list[Unmet]:
+    value = facts.value(guard.commit)
+    fact = facts.files.get(place_of_commit(str(value)), FileFact())
+    found = value if is_empty(value) else f"{value!s:.80}: git has no such commit here"
+    return [] if fact.found else _one(guard, found, guard.commit)
+
+
 def _counter(guard: Counter, facts: Facts) -> list[Unmet]:
     count = facts.counts.get(guard.counter, 0)
     met = count >= guard.at_least and (guard.below is None or count < guard.below)
@@ -323,8 +343,7 @@ def _recorded(guard: Recorded, facts: Facts) -> list[Unmet]:
 def _approved(guard: Approved, facts: Facts) -> list[Unmet]:
     if guard.approved in facts.approvals:
         return []
-    is_outdated = guard.approved in facts.outdated
-    return _one(guard, "an approval of other files than these" if is_outdated else "no approval")
+    return _one(guard, facts.outdated.get(guard.approved, "no approval"))
 
 
 def _has_file(guard: HasFile, facts: Facts) -> list[Unmet]:
@@ -365,6 +384,7 @@ def _not(guard: Not, facts: Facts) -> list[Unmet]:
 _UNMET: dict[type[_Condition], Callable[[Any, Facts], list[Unmet]]] = {
     Present: _present,
     Equals: _equals,
+    HasCommit: _has_commit,
     Counter: _counter,
     Every: _every,
     Some: _some,
@@ -414,6 +434,7 @@ def _value(value: Any) -> str:
 _TEXTS: dict[type[_Condition], Callable[[Any], str]] = {
     Present: lambda g: f"{g.present} is present{_since(g)}",
     Equals: lambda g: f"{g.field} is {_value(g.equals)}{_since(g)}",
+    HasCommit: lambda g: f"{g.commit} is a commit that git has{_since(g)}",
     Counter: _text_of_counter,
     Every: _text_of_every,
     Some: lambda g: f"one of {g.some} is {' or '.join(g.status)}{_since(g)}",
@@ -464,6 +485,8 @@ def path_of(condition: Guard) -> str | None:
     """Return the field that a condition looks at, None where it looks at none."""
     match condition:
         case Present(present=path) | Equals(field=path) | Every(every=path) | Some(some=path):
+            return path
+        case HasCommit(commit=path):
             return path
         case _:
             return None

@@ -18,6 +18,8 @@ def never_met(definition: Definition, condition: g.Guard) -> Iterator[str]:
         case g.Equals(field=path, equals=value):
             shape = _shape_at(definition, path)
             yield from (f"equals: {one}" for one in misfits(shape, value, path))
+        case g.HasCommit(commit=path):
+            yield from (f"commit: {one}" for one in misfits(_shape_at(definition, path), "", path))
         case g.Every(every=path, status=statuses) | g.Some(some=path, status=statuses):
             yield from _items(_shape_at(definition, path), path, statuses)
         case g.Counter(counter=name, at_least=least, below=most):

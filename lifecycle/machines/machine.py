@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from glob import escape
+from typing import Any, NamedTuple
 
 from lifecycle.machines.definition import Definition
-from lifecycle.machines.guard import Facts, FileFact
-from lifecycle.machines.path import Steps
+from lifecycle.machines.guard import Facts, FileFact, HasCommit, parts
+from lifecycle.machines.path import Steps, look, parse
 from lifecycle.state.workflow import Drift
 
 Document = dict[str, Any]
@@ -81,6 +83,15 @@ class Given:
     choice: str | None = None
 
 
+class Bound(NamedTuple):
+    """What an approval was given for; None where its event is of a time that recorded none."""
+
+    #: Path → SHA-256 in hex.
+    files: dict[str, str] | None = None
+    #: Field → its value; one without a value is left out.
+    fields: Document | None = None
+
+
 @dataclass(slots=True)
 class Lease:
     """Who has claimed a task, as kind:name, and until when (UTC)."""
@@ -126,9 +137,8 @@ class Machine:
     given: list[Given] = field(default_factory=list)
     #: Approvals that count in the present stay.
     approvals: list[str] = field(default_factory=list)
-    #: Approval of the present stay → the files that it was given for, path → SHA-256 in hex; None
-    #: where none were recorded.
-    bound: dict[str, dict[str, str] | None] = field(default_factory=dict)
+    #: Approval of the present stay → what it was given for.
+    bound: dict[str, Bound] = field(default_factory=dict)
     #: The log of what the definition's events said, but those of phases: name, at, data.
     notes: list[Document] = field(default_factory=list)
     handoff: Handoff | None = None
@@ -194,7 +204,7 @@ class Machine:
             counts=self.counts,
             events=self.events,
             approvals=frozenset(one for one in self.approvals if self.stands(one, files)),
-            outdated=frozenset(one for one in self.approvals if not self.stands(one, files)),
+            outdated={one: why for one in self.approvals if (why := self._departed(one, files))},
             status=self.status,
             files=files,
             earlier=self.visit.earlier,
@@ -203,31 +213,70 @@ class Machine:
         )
 
     def stands(self, approval: str, files: Mapping[str, FileFact]) -> bool:
-        """Whether an approval was given, for the files that are there now.
+        """Whether an approval was given, for the fields and files that are there now."""
+        return approval in self.approvals and self._departed(approval, files) is None
+
+    def _departed(self, approval: str, files: Mapping[str, FileFact]) -> str | None:
+        """Return what an approval is of instead of what is there now, None where it is of that."""
+        others = self.fields_departed(approval)
+        if others:
+            return f"an approval of other values than these: {', '.join(others)}"
+        return None if self._is_of(approval, files) else "an approval of other files than these"
+
+    def fields_departed(self, approval: str) -> list[str]:
+        """Return the fields that have other values now than when an approval was given."""
+        then, now = self.bound.get(approval, Bound()).fields, self.values_at_stake(approval)
+        if then is None:
+            return []
+        return sorted(path for path in {*then, *now} if not _is_same(then.get(path), now.get(path)))
+
+    def _is_of(self, approval: str, files: Mapping[str, FileFact]) -> bool:
+        """Whether the files are those that an approval was given for.
 
         A file that came later counts where it is the same as the one that was chosen.
         """
-        if approval not in self.approvals:
-            return False
-        bound = self.bound.get(approval)
+        bound = self.bound.get(approval, Bound()).files
         if bound is None:
             return True
         chosen = next(
             (one.choice for one in reversed(self.given) if one.approval == approval), None
         )
-        there = self.files_at_stake(chosen, files)
+        there = self.files_at_stake(approval, chosen, files)
         same = {
             path: sha256 in (bound.get(path), bound.get(chosen or ""))
             for path, sha256 in there.items()
         }
         return all(same.values()) and set(bound) <= set(there)
 
-    def files_at_stake(self, chosen: str | None, files: Mapping[str, FileFact]) -> dict[str, str]:
+    def values_at_stake(self, approval: str) -> Document:
+        """Return the fields that an approval is of, each with its value; not those without one."""
+        known = {
+            path: look(self.document, parse(path))
+            for path in self.definition.fields_at_stake(approval)
+        }
+        return {path: value for path, value in known.items() if value is not None}
+
+    def named_commits(self) -> set[str]:
+        """Return the ids of commits that the ways out of the phase ask for."""
+        guards = [part for way in self.definition.ways(self.phase) for part in parts(way.guard)]
+        asked = [look(self.document, parse(g.commit)) for g in guards if isinstance(g, HasCommit)]
+        return {id_ for id_ in asked if isinstance(id_, str)}
+
+    def named_files(self) -> set[str]:
+        """Return each text of the fields that approvals of the phase are of: it may be a path."""
+        here = [name for name, one in self.definition.approvals.items() if one.phase == self.phase]
+        return {text for name in here for text in texts(self.values_at_stake(name))}
+
+    def files_at_stake(
+        self, approval: str, chosen: str | None, files: Mapping[str, FileFact]
+    ) -> dict[str, str]:
         """Return what an approval in the present phase is of: path → SHA-256 in hex.
 
-        These are the files that the ways out of the phase ask for, and the one that is chosen.
+        These are the files that the ways out of the phase ask for, those that the fields at stake
+        name, and the one that is chosen.
         """
-        patterns = self.definition.files_looked_at(self.phase)
+        named = set(map(escape, texts(self.values_at_stake(approval))))
+        patterns = self.definition.files_looked_at(self.phase) | named
         asked = {
             path: files[one].digest(path)
             for one in patterns & set(files)
@@ -250,3 +299,17 @@ class Machine:
     def task(self, id_: str) -> Document | None:
         """Return a task, None where there is none of this id."""
         return next((task for task in self.tasks if task.get("id") == id_), None)
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Yield the texts that a value holds."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for child in value.values() if isinstance(value, dict) else value:
+            yield from texts(child)
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Whether two values are the same JSON: 1 is not true."""
+    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)

@@ -171,15 +171,28 @@ class MachineApproved(Payload):
     """A person agreed; takes effect only with an accepted proof of consent."""
 
     type: ClassVar[str] = "machine.approved"
-    schema_version: ClassVar[int] = 2
+    schema_version: ClassVar[int] = 3
     approval: Text
     choice: Text | None = None
     phase: str | None = None  # decided
     approved_by: str = "user"
     proof: Document = Field(default_factory=dict)
-    #: What the person saw: the files that the ways out of the phase ask for, and the one chosen,
-    #: each with its SHA-256 in hex. None where an older version recorded none.
+    #: What the person saw: the files that the ways out of the phase ask for, those that ``fields``
+    #: name, and the one chosen, each with its SHA-256 in hex. None where an older version
+    #: recorded none.
     files: dict[str, str] | None = None
+    #: The fields that it is of, each with its value. None where an older version recorded none.
+    fields: Document | None = None
+
+
+class MachineWithdrawn(Payload):
+    """A person took an approval back; takes effect only with an accepted proof of consent."""
+
+    type: ClassVar[str] = "machine.withdrawn"
+    approval: Text
+    phase: str | None = None  # decided
+    approved_by: str = "user"
+    proof: Document = Field(default_factory=dict)
 
 
 class MachineCancelled(Payload):

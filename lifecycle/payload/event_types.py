@@ -74,7 +74,8 @@ OF_MACHINES: Mapping[str, EventType] = {
     "machine.task_claimed": EventType("MachineTaskClaimed"),
     "machine.task_released": EventType("MachineTaskReleased"),
     "machine.checkpointed": EventType("MachineCheckpointed"),
-    "machine.approved": EventType("MachineApproved", 2),
+    "machine.approved": EventType("MachineApproved", 3),
+    "machine.withdrawn": EventType("MachineWithdrawn"),
     "machine.cancelled": EventType("MachineCancelled", 2),
 }
 #: What only a look at the job itself can tell: no caller says it, not even a person.
@@ -109,6 +110,7 @@ UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("attempt.started", 2): _with(taken_over=False, carried=[], carried_from=None),
     ("attempt.started", 3): _with(environment=None),
     ("machine.approved", 1): _with(files=None),
+    ("machine.approved", 2): _with(fields=None),
     ("machine.cancelled", 1): _with(anew=False, earlier={}),
     ("machine.created", 1): _with(earlier={}),
     ("machine.task_changed", 1): _with(earlier={}),

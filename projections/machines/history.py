@@ -102,5 +102,6 @@ _SPELLED: dict[str, Callable[[Data], str]] = {
     "machine.task_released": _released,
     "machine.checkpointed": _checkpointed,
     "machine.approved": _approved,
+    "machine.withdrawn": lambda data: f"{data['approval']} withdrawn by {data['approved_by']}",
     "machine.cancelled": _cancelled,
 }

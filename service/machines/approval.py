@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, Protocol
 
+from eventstore.codec import canonical, digest
 from eventstore.errors import WrongExpectedVersion
 from lifecycle.errors import NeedsConsent
 from lifecycle.machines.decide import check_approval
 from lifecycle.machines.errors import InvalidInput
-from lifecycle.machines.machine import Machine
-from lifecycle.machines.payload import MachineApproved
+from lifecycle.machines.machine import Bound, Machine
+from lifecycle.machines.payload import MachineApproved, MachineWithdrawn
 from projections.words.signs import spelled
 from service.consent import proof as proofs
-from service.machines.consent import objection, statement_of
+from service.machines.consent import objection, statement_of, withdrawal_of
 from service.machines.errors import VersionConflict
 from service.machines.evidence import look
 from service.machines.service import MachineOutcome, MachineService
@@ -25,6 +26,10 @@ from service.writing.stream_writer import WriteOptions
 
 #: How often an approval is bound anew because somebody appended in between.
 _REBINDINGS = 20
+#: Letters of a value that a person is shown.
+_LONG = 400
+
+Asked = MachineApproved | MachineWithdrawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +40,10 @@ class Question:
     approval: str
     choice: str | None
     head: str
-    #: The files that it is of, as they are now: path → SHA-256 in hex.
-    files: Mapping[str, str]
+    #: The files and fields that it is of, as they are now.
+    bound: Bound
+    #: Whether the approval is taken back.
+    withdraws: bool = False
 
     @property
     def subject(self) -> str:
@@ -51,7 +58,9 @@ class Question:
     @property
     def statement(self) -> bytes:
         """What is agreed to, as canonical JSON: this is what is signed."""
-        return statement_of(self.state, self.approval, self.choice, self.head, self.files)
+        if self.withdraws:
+            return withdrawal_of(self.state, self.approval, self.head)
+        return statement_of(self.state, self.approval, self.choice, self.head, self.bound)
 
     @property
     def text(self) -> str:
@@ -61,10 +70,19 @@ class Question:
             f"{self.state.id} ({definition.title}), in {self.state.phase}",
             *self._limit(),
             definition.approvals[self.approval].asks,
-            *([f"chosen: {self.choice}"] if self.choice else []),
-            *(f"of {path}, SHA-256 {sha256}" for path, sha256 in self.files.items()),
+            *(["this was approved: y takes that back"] if self.withdraws else self._of()),
         ]
         return "\n".join(map(spelled, lines))
+
+    def _of(self) -> list[str]:
+        """Say what the approval is of, each value and file, and where it leads."""
+        ways = [way.to for way in self.state.definition.ways_of(self.approval)]
+        return [
+            *([f"it leads to {' or '.join(ways)}"] if ways else []),
+            *([f"chosen: {self.choice}"] if self.choice else []),
+            *(f"of {name}: {_shown(value)}" for name, value in (self.bound.fields or {}).items()),
+            *(f"of {path}, SHA-256 {sha256}" for path, sha256 in (self.bound.files or {}).items()),
+        ]
 
     def _limit(self) -> list[str]:
         """Say which limit led here, and what was asked for then: that question is open still."""
@@ -73,6 +91,13 @@ class Question:
             return []
         used = f"{move.loop} is used up ({move.count} of {move.limit})"
         return [f"{used}: from {move.source} it was to go to {move.asked} once more"]
+
+
+def _shown(value: Any) -> str:
+    """Return a value as JSON; a long one as its beginning and its digest."""
+    text = canonical(value).decode()
+    more = f"… ({len(text)} letters of JSON, SHA-256 {digest(text.encode())})"
+    return text if len(text) <= _LONG else text[:_LONG] + more
 
 
 class Consenter(Protocol):
@@ -85,14 +110,19 @@ class Consenter(Protocol):
         """Return the proof for a question that was agreed to; None where it holds no longer."""
 
 
-def question_of(service: MachineService, approval: str, choice: str | None) -> Question:
+def question_of(
+    service: MachineService, approval: str, choice: str | None, *, withdraws: bool = False
+) -> Question:
     """Return what is asked now; raises where the approval or the choice is none."""
     state = service.state()
     check_approval(state, approval)
     events = service.log.store.read(service.log.stream, after=state.head - 1, upto=state.head)
+    head = next(events).hash
+    if withdraws:
+        return Question(state, approval, None, head, Bound(), withdraws=True)
     chosen = _chosen(service, state, choice)
-    files = state.files_at_stake(chosen, service.evidence(state))
-    return Question(state, approval, chosen, next(events).hash, files)
+    files = state.files_at_stake(approval, chosen, service.evidence(state))
+    return Question(state, approval, chosen, head, Bound(files, state.values_at_stake(approval)))
 
 
 def options_of(service: MachineService, state: Machine) -> list[str]:
@@ -130,38 +160,46 @@ def approve(
     choice: str | None,
     consenter_for: Callable[[str], Consenter],
     options: WriteOptions,
+    *,
+    withdraws: bool = False,
 ) -> MachineOutcome | None:
-    """Record the approval; None where the person did not agree.
+    """Record the approval, or that it is taken back; None where the person did not agree.
 
     ``consenter_for`` returns how a person agrees under a policy. Raises `NeedsConsent` where
     nobody can be asked or the proof would not count; it is kept as a refusal.
     """
-    asked = MachineApproved(approval=approval, choice=choice)
-    options = replace(options, content={"approve": asked.model_dump(mode="json")})
+    command = asked(approval, choice, withdraws)
+    options = replace(options, content={"approve": command.model_dump(mode="json")})
     first = service.first_answer(options)
     if first is not None:
         return first
     try:
-        return _approve(service, approval, choice, consenter_for, options)
+        shown = question_of(service, approval, choice, withdraws=withdraws)
+        return _answered(service, shown, consenter_for, options)
     except NeedsConsent as refusal:
-        service.record_refusal([asked], refusal)
+        service.record_refusal([command], refusal)
         raise
 
 
-def _approve(
+def asked(approval: str, choice: str | None, withdraws: bool) -> Asked:
+    """Return the command that asks for an approval, or that takes it back."""
+    if withdraws:
+        return MachineWithdrawn(approval=approval)
+    return MachineApproved(approval=approval, choice=choice)
+
+
+def _answered(
     service: MachineService,
-    approval: str,
-    choice: str | None,
+    shown: Question,
     consenter_for: Callable[[str], Consenter],
     options: WriteOptions,
 ) -> MachineOutcome | None:
-    shown = question_of(service, approval, choice)
     if options.expected_version not in (None, shown.state.head):
         error = WrongExpectedVersion(
             service.log.stream, int(options.expected_version or 0), shown.state.head
         )
         raise VersionConflict(shown.state.id, error)
-    if shown.state.stands(approval, service.evidence(shown.state)):
+    if _is_so(service, shown):
         return MachineOutcome((), (), shown.state)
     consenter = consenter_for(shown.state.consent)
     if shown.state.consent == "terminal":
@@ -171,13 +209,20 @@ def _approve(
     return _bound(service, shown, consenter, options)
 
 
+def _is_so(service: MachineService, shown: Question) -> bool:
+    """Whether nothing is to be recorded: the approval stands, or there is none to take back."""
+    if shown.withdraws:
+        return shown.approval not in shown.state.approvals
+    return shown.state.stands(shown.approval, service.evidence(shown.state))
+
+
 def _bound(
     service: MachineService, shown: Question, consenter: Consenter, options: WriteOptions
 ) -> MachineOutcome:
     for _ in range(_REBINDINGS):
         service.files.take_in()
-        now = question_of(service, shown.approval, shown.choice)
-        if (now.state.phase, now.files) != (shown.state.phase, shown.files):
+        now = question_of(service, shown.approval, shown.choice, withdraws=shown.withdraws)
+        if (now.state.phase, now.bound) != (shown.state.phase, shown.bound):
             break
         proof = consenter.prove(now)
         if proof is None:
@@ -197,19 +242,16 @@ def _bound(
     )
 
 
-def _command(service: MachineService, question: Question, proof: dict[str, Any]) -> MachineApproved:
+def _command(service: MachineService, question: Question, proof: dict[str, Any]) -> Asked:
     who = str(proof.get("signer") or proof.get("by") or "user")
-    command = MachineApproved(
-        approval=question.approval,
-        choice=question.choice,
-        phase=question.state.phase,
-        approved_by=who,
-        proof=proof,
-        files=dict(question.files),
-    )
+    known: dict[str, Any] = {"phase": question.state.phase, "approved_by": who, "proof": proof}
+    command = asked(question.approval, question.choice, question.withdraws)
+    if not question.withdraws:
+        known |= question.bound._asdict()
+    command = command.model_copy(update=known)
     now = utc_text(service.clock())
     planned = proofs.Planned(command.model_dump(mode="json"), question.head, service.actor, now)
-    why = objection(question.state, planned)
+    why = objection(question.state, command.type, planned)
     if why is not None:
         raise NeedsConsent(
             f"the approval {question.subject} would not count: {why}. Nothing was recorded.",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from eventstore.regular import TooLarge, read_regular
-from lifecycle.machines.machine import Machine
+from lifecycle.machines.machine import Machine, texts
 from lifecycle.machines.payload import MachineUpdated
 from service.root.below import is_inside
 from service.root.sync import digest
@@ -22,7 +22,7 @@ def digests(root: Path, command: MachineUpdated) -> dict[str, str]:
         text
         for change in command.changes
         if change.path.split(".")[0] == FIELD
-        for text in _texts(change.value)
+        for text in texts(change.value)
     ]
     found = {name: _file(root, name) for name in named}
     return {name: digest(read_regular(path)) for name, path in found.items() if path is not None}
@@ -34,22 +34,13 @@ def drift_of(root: Path, machine: Machine) -> list[dict[str, Any]]:
     artifacts = machine.document.get(FIELD)
     named = artifacts if isinstance(artifacts, dict) else {FIELD: artifacts}
     for name, value in named.items():
-        for text in _texts(value):
+        for text in texts(value):
             path = _file(root, text)
             if path is None and (text in machine.digests or _is_path(text)):
                 found.append({"kind": "artifact_missing", "artifact": name, "file": text})
             elif path is not None and _differs(path, machine.digests.get(text)):
                 found.append({"kind": "artifact_changed", "artifact": name, "file": text})
     return found
-
-
-def _texts(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, dict | list):
-        children = value.values() if isinstance(value, dict) else value
-        return [text for child in children for text in _texts(child)]
-    return []
 
 
 def _is_path(text: str) -> bool:

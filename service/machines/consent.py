@@ -13,14 +13,17 @@ from eventstore.codec import canonical, digest
 from eventstore.event import RecordedEvent
 from eventstore.store import EventStore
 from lifecycle.machines.gate import closed_to
-from lifecycle.machines.machine import Machine
+from lifecycle.machines.machine import Bound, Machine
 from service.consent.approvals import Approvals
 from service.consent.proof import Approval, as_of, by_policy
 
 APPROVED = "machine.approved"
+WITHDRAWN = "machine.withdrawn"
 TRANSITIONED = "machine.transitioned"
-#: The form of the statements that are signed now; the first names no files.
-FORM = 2
+#: The form of the statements that are signed now. The second names no fields, and the first no
+#: files either; what was signed in any of them goes on to count.
+FORM = 3
+_SECOND = 2
 
 
 def statement_of(
@@ -28,29 +31,39 @@ def statement_of(
     approval: str,
     choice: str | None,
     head: str,
-    files: Mapping[str, str] | None,
+    bound: Bound,
 ) -> bytes:
     """Return what is signed: canonical JSON of all that a proof is bound to.
 
-    ``files`` are what the approval is of, each with its SHA-256 in hex; None in the first form.
+    ``bound`` is what the approval is of: no fields in the second form, no files in the first.
     """
-    bound = {} if files is None else {"files": dict(files), "form": FORM}
-    return canonical(
-        {
-            **bound,
-            "approval": approval,
-            "asks": state.definition.approvals[approval].asks,
-            "choice": choice,
-            "head": head,
-            "machine": state.id,
-            "phase": state.phase,
-            "policy": state.consent,
-        }
-    )
+    known: dict[str, Any] = {}
+    if bound.files is not None:
+        known = {"files": bound.files, "form": _SECOND}
+    if bound.fields is not None:
+        ways = [way.to for way in state.definition.ways_of(approval)]
+        known |= {"fields": bound.fields, "form": FORM, "leads_to": ways}
+    return canonical({**known, **_said(state, approval, head), "choice": choice})
 
 
-def objection(state: Machine, given: Approval) -> str | None:
-    """Return why an approval does not count in ``state``, None where it does."""
+def withdrawal_of(state: Machine, approval: str, head: str) -> bytes:
+    """Return what is signed where an approval is taken back."""
+    return canonical({**_said(state, approval, head), "form": FORM, "withdraws": True})
+
+
+def _said(state: Machine, approval: str, head: str) -> dict[str, Any]:
+    return {
+        "approval": approval,
+        "asks": state.definition.approvals[approval].asks,
+        "head": head,
+        "machine": state.id,
+        "phase": state.phase,
+        "policy": state.consent,
+    }
+
+
+def objection(state: Machine, type_: str, given: Approval) -> str | None:
+    """Return why an approval, or its withdrawal, does not count in ``state``; None: it does."""
     name, proof = given.data.get("approval"), given.data.get("proof")
     known = state.definition.approvals.get(str(name))
     if known is None or known.phase != state.phase:
@@ -59,18 +72,27 @@ def objection(state: Machine, given: Approval) -> str | None:
         return "it has no proof of consent"
     if proof.get("policy") != state.consent:
         return f"its proof is for the policy {proof.get('policy')}; in force is {state.consent}"
-    return _unbound(state, given, proof)
+    return _unbound(state, type_, given, proof)
 
 
-def _unbound(state: Machine, given: Approval, proof: Mapping[str, Any]) -> str | None:
-    data = given.data
-    files = data.get("files")
-    if (proof.get("form") == FORM) != isinstance(files, dict):
-        return "its proof does not say which files it is of"
-    statement = statement_of(state, data["approval"], data.get("choice"), given.prev_hash, files)
+def _unbound(state: Machine, type_: str, given: Approval, proof: Mapping[str, Any]) -> str | None:
+    data, head = given.data, given.prev_hash
+    if type_ == WITHDRAWN:
+        statement = withdrawal_of(state, data["approval"], head)
+    else:
+        bound = Bound(data.get("files"), data.get("fields"))
+        if proof.get("form") != _form_of(bound):
+            return "its proof does not say which fields and files it is of"
+        statement = statement_of(state, data["approval"], data.get("choice"), head, bound)
     if proof.get("statement") != digest(statement):
-        return "its proof was given for another approval, choice, files or head"
+        return "its proof was given for another approval, choice, fields, files or head"
     return by_policy(state, given, proof, statement)
+
+
+def _form_of(bound: Bound) -> int | None:
+    if bound.fields is not None:
+        return FORM
+    return _SECOND if bound.files is not None else None
 
 
 class Judge:
@@ -91,7 +113,7 @@ class Judge:
         for event in events:
             self.accepted.clear()
             self._latest = max(self._latest, event.recorded_at)
-            if event.type == APPROVED and self.state is not None:
+            if event.type in (APPROVED, WITHDRAWN) and self.state is not None:
                 self._judge(event, self.state, self._latest)
             elif event.type == TRANSITIONED and self.state is not None:
                 self._judge_way(event, self.state)
@@ -103,7 +125,7 @@ class Judge:
             self.refused[event.version] = why
 
     def _judge(self, event: RecordedEvent, state: Machine, at: str) -> None:
-        why = self._pins.pin_objection() or objection(state, as_of(event, at))
+        why = self._pins.pin_objection() or objection(state, event.type, as_of(event, at))
         if why is None:
             self.accepted.add(event.hash)
         else:

@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from glob import escape
 from pathlib import Path
 from typing import Any
 
 from eventstore.regular import TooLarge, read_regular
-from lifecycle.machines.guard import FileFact, is_inside
+from lifecycle.machines.guard import FileFact, is_inside, place_of_commit
+from lifecycle.machines.machine import Machine
+from service.machines.git import has_commit
 from service.root.sync import digest
+
+#: Longer texts are no paths.
+_LONGEST = 400
+
+
+def evidence(root: Path, state: Machine) -> dict[str, FileFact]:
+    """Return what is found of the files that the rules look at in the phase and in the next.
+
+    Those are the patterns of guards, what the fields name that an approval is of, and commits.
+    """
+    if state.is_final:
+        return {}
+    named = [text for text in state.named_files() if len(text) <= _LONGEST and text.isprintable()]
+    found = {escape(text): output_at(root, text) for text in named}
+    commits = {place_of_commit(id_): _commit(root, id_) for id_ in state.named_commits()}
+    return found | commits | look(root, state.definition.files_from_here(state.phase))
+
+
+def _commit(root: Path, id_: str) -> FileFact:
+    return FileFact((id_,)) if has_commit(root, id_) else FileFact()
 
 
 def look(root: Path, patterns: Iterable[str]) -> dict[str, FileFact]:
@@ -19,8 +42,8 @@ def look(root: Path, patterns: Iterable[str]) -> dict[str, FileFact]:
 
 
 def output_at(root: Path, named: Any) -> FileFact:
-    """Return what is there of an output of a task; agents name it by its whole path too."""
-    own = escape(str(named or "").removeprefix(f"{root}/"))
+    """Return what is there of a file that a field names; agents name it by its whole path too."""
+    own = escape(os.path.normpath(str(named or "").removeprefix(f"{root}/")))
     return look(root, [own])[own]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,10 @@ from service.root.git import git
 
 #: Worktrees that are done with may be gone.
 _DONE = frozenset({"merged", "removed"})
+
+
+#: An id of a commit, short or whole.
+_ID_OF_COMMIT = re.compile("[0-9a-fA-F]{7,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,13 @@ def _worktrees(listed: str) -> dict[str, str | None]:
 def _said(folder: Path, *arguments: str) -> str | None:
     done = git(folder, *arguments)
     return None if done is None or done.returncode != 0 else os.fsdecode(done.stdout)
+
+
+def has_commit(folder: Path, id_: str) -> bool:
+    """Whether the repository that holds a folder has a commit of this id; a name is none."""
+    if _ID_OF_COMMIT.fullmatch(id_) is None:
+        return False
+    return _said(folder, "cat-file", "-e", f"{id_}^{{commit}}") is not None
 
 
 def drift_of(root: Path, machine: Machine) -> list[dict[str, Any]]:

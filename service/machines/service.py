@@ -24,7 +24,7 @@ from projections.machines.next_actions import machine_actions
 from service.errors import FilesBehind, RootElsewhere
 from service.machines.completing import completed
 from service.machines.errors import VersionConflict
-from service.machines.evidence import look
+from service.machines.evidence import evidence, look
 from service.machines.files import MachineFiles
 from service.machines.log import MachineLog, machines_in
 from service.machines.place import first_event
@@ -79,10 +79,8 @@ class MachineService:
         return self.log.current()
 
     def evidence(self, state: Machine | None) -> dict[str, FileFact]:
-        """Return what is found of the files that guards look at from here and in the next phase."""
-        if state is None or state.is_final:
-            return {}
-        return look(self.root.path, state.definition.files_from_here(state.phase))
+        """Return what is found of the files that the rules look at."""
+        return evidence(self.root.path, state) if state is not None else {}
 
     def _evidence_for(self, state: Machine | None, command: Payload) -> dict[str, FileFact]:
         if isinstance(command, MachineCancelled) and command.anew and state is not None:

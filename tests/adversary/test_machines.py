@@ -54,7 +54,7 @@ def phase(place: MachinePlace) -> Any:
     return place.done("get", "wf", "--query", "current_phase")
 
 
-def raw(place: MachinePlace, type_: str, data: dict[str, Any]) -> None:
+def raw(place: MachinePlace, type_: str, data: dict[str, Any], form: int = 2) -> None:
     """Write an event past the program, with a right hash chain."""
     with sqlite3.connect(place.path / ".wfctl/events.db", isolation_level=None) as database:
         position, text, hash_ = database.execute(
@@ -64,7 +64,7 @@ def raw(place: MachinePlace, type_: str, data: dict[str, Any]) -> None:
         number = last["version"] + 1
         own = {"event_id": f"forged-{number}", "command_id": f"forged-{number}"}
         body = {**last, **own, "type": type_, "data": data, "version": number, "prev_hash": hash_}
-        new = canonical({**body, "schema_version": 2 if type_ == "machine.transitioned" else 1})
+        new = canonical({**body, "schema_version": 1 if type_ == "machine.withdrawn" else form})
         database.execute(
             "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'forged')",
             (
@@ -152,13 +152,19 @@ def test_the_statement_names_the_files_it_is_of(place: MachinePlace) -> None:
     assert said["files"] == {DEMAND: sha256((place.path / DEMAND).read_bytes()).hexdigest()}
 
 
-def test_an_approval_of_the_first_form_goes_on_to_count(place: MachinePlace, key: Path) -> None:
-    """Older logs hold approvals that name no files."""
+@pytest.mark.parametrize("form", [1, 2])
+def test_an_approval_of_an_older_form_goes_on_to_count(
+    form: int, place: MachinePlace, key: Path
+) -> None:
+    """Older logs hold approvals that name no fields, and no files."""
     place.write(DEMAND, {"wants": "a shop"})
     line = ["machine", "approve", "wf", "requirements", "--statement"]
     said = json.loads(call("--root", str(place.path), *line).out)
-    for field in ("files", "form"):
-        said.pop(field)
+    files = {"files": said.pop("files")} if form == 2 else {}
+    named = {"form": said.pop("form") - 1} if form == 2 else {}
+    newer = ("form", "fields", "files", "leads_to")
+    said = {name: said[name] for name in said if name not in newer}
+    said |= {**files, **named}
     text = canonical(said)
     path = key.with_name("statement")
     path.write_text(text)
@@ -168,8 +174,41 @@ def test_an_approval_of_the_first_form_goes_on_to_count(place: MachinePlace, key
         "statement": sha256(text.encode()).hexdigest(),
         "signature": path.with_suffix(".sig").read_text(),
         "signer": "ada@example.org",
+        **named,
     }
-    data = {"approval": "requirements", "choice": None, "phase": "REQUIREMENTS"}
-    raw(place, "machine.approved", {**data, "approved_by": "ada@example.org", "proof": proof})
+    data: dict[str, Any] = {"approval": "requirements", "choice": None, "phase": "REQUIREMENTS"}
+    data |= {"approved_by": "ada@example.org", "proof": proof, **files}
+    raw(place, "machine.approved", data, form)
     place.done("transition", "wf", "ARCHITECTURE")
     assert phase(place) == "ARCHITECTURE"
+
+
+def test_an_approval_is_taken_back_by_who_may_give_it(place: MachinePlace, key: Path) -> None:
+    """Without the key it stays, and a row past the program counts for nothing."""
+    place.write(DEMAND, {"wants": "a shop"})
+    approve(place, key, "requirements")
+    place.refused("needs_consent", 6, "approve", "wf", "requirements", "--withdraw")
+    proof = {"policy": "signature", "statement": "0" * 64}
+    forged = {"approval": "requirements", "phase": "REQUIREMENTS", "proof": proof}
+    raw(place, "machine.withdrawn", {**forged, "approved_by": "ada@example.org"})
+    assert place.done("get", "wf", "--query", "user_checkpoints")
+    approve(place, key, "requirements", "--withdraw")
+    assert place.done("get", "wf", "--query", "user_checkpoints") == []
+    place.refused("GUARD_FAILED", 6, "transition", "wf", "ARCHITECTURE")
+
+
+def test_a_raw_change_of_phase_past_an_approval_of_other_values_counts_for_nothing(
+    place: MachinePlace, key: Path
+) -> None:
+    """The fold knows the fields, and so what the approval was of."""
+    policy = ("--consent", "signature", "--signers", str(key.with_name("signers")))
+    place.done("cancel", "wf")
+    place.done("init", "f", "--type", "oneshot", *policy)
+    place.done("update", "f", "artifacts.plan=short", "oneshot.synthesisPolicy=always")
+    for to in ("implementing", "synthesize"):
+        place.done("transition", "f", to)
+    place.done("update", "f", "synthesis.prUrl=https://example.org/1")
+    place.done("approve", "f", "finish", "--key", str(key))
+    place.done("update", "f", "synthesis.prUrl=https://example.org/evil")
+    raw(place, "machine.transitioned", moved("synthesize", "completed"))
+    assert place.done("get", "f", "--query", "phase") == "synthesize"

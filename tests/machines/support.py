@@ -20,6 +20,7 @@ from lifecycle.payload.base import Payload
 from service.machines.definitions import SHIPPED, shipped
 
 AT = "2026-03-31T10:00:00.000000Z"
+COMMIT = "0123456789abcdef"
 PROOF: dict[str, Any] = {"policy": "trust"}
 
 
@@ -130,6 +131,9 @@ def meet(guard: g.Guard | None, world: World) -> None:  # noqa: C901 - one case 
             world.write(path, "something")
         case g.Equals(field=path, equals=value):
             world.write(path, value)
+        case g.HasCommit(commit=path):
+            world.write(path, COMMIT)
+            world.files[g.place_of_commit(COMMIT)] = FileFact((COMMIT,))
         case g.Every(every=path, status=statuses, including=names):
             world.write(path, _items(world, path, statuses[0], names))
         case g.Some(some=path, status=statuses):

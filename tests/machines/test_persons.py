@@ -72,3 +72,72 @@ def test_where_a_person_advises_nothing_waits(place: MachinePlace, person: objec
     place.done("init", "one", "--definition", str(place.path / "mine.json"))
     assert place.done("rehydrate", "one")["phase"]["person"] == person
     assert place.done("transition", "one", "b")["phase"] == "b"
+
+
+def at_the_plan(place: MachinePlace) -> None:
+    """Begin a feature whose plan lies before a person, with all that its review asks for."""
+    place.init("f")
+    place.write("plan.md", "one step")
+    place.done("update", "f", "artifacts.design=d.md")
+    place.done("transition", "f", "plan")
+    place.done("update", "f", "artifacts.plan=plan.md")
+    place.done("transition", "f", "plan-review")
+    place.done("update", "f", "planReview.approved=true")
+
+
+@pytest.mark.parametrize(
+    "change", ["artifacts.plan=evil.md", 'tasks=[{"id": "T-1"}]', 'planReview.gaps=["none"]']
+)
+def test_an_approval_of_a_plan_is_of_what_the_fields_hold(place: MachinePlace, change: str) -> None:
+    """Given another plan or other tasks after it, it counts no more; another field does nothing."""
+    at_the_plan(place)
+    place.done("approve", "f", "plan")
+    place.done("update", "f", change)
+    if change.startswith("planReview.gaps="):
+        place.done("transition", "f", "delegate")
+        return
+    (unmet,) = place.refused("GUARD_FAILED", 6, "transition", "f", "delegate")["unmet"]
+    assert (
+        unmet["found"]
+        == f"an approval of other values than these: {change.split('=', maxsplit=1)[0]}"
+    )
+    place.done("approve", "f", "plan")
+    place.done("transition", "f", "delegate")
+
+
+@pytest.mark.parametrize("name", ["plan.md", "./plan.md", "{root}/plan.md"])
+def test_an_approval_of_a_plan_is_of_the_file_that_a_field_names(
+    place: MachinePlace, name: str
+) -> None:
+    """Given other content after it, then it counts no more; the statement has the digest."""
+    at_the_plan(place)
+    place.done("update", "f", "artifacts.plan=" + name.format(root=place.path))
+    place.done("approve", "f", "plan")
+    data = place.events("f")[-1]["data"]
+    assert list(data["files"]) == ["plan.md"]
+    assert data["fields"]["planReview.approved"] is True
+    place.write("plan.md", "another step")
+    (unmet,) = place.refused("GUARD_FAILED", 6, "transition", "f", "delegate")["unmet"]
+    assert unmet["found"] == "an approval of other files than these"
+
+
+def test_the_statement_says_where_the_approval_leads_and_of_which_values_it_is(
+    place: MachinePlace,
+) -> None:
+    """As JSON that a person can read elsewhere."""
+    at_the_plan(place)
+    line = ("--root", str(place.path), "machine", "approve", "f", "plan", "--statement")
+    said = json.loads(call(*line).out)
+    assert said["leads_to"] == ["delegate"]
+    assert said["fields"] == {"artifacts.plan": "plan.md", "planReview.approved": True}
+
+
+def test_a_person_takes_an_approval_back(place: MachinePlace) -> None:
+    """Then it counts no more until it is given again; without one there is nothing to take."""
+    at_the_plan(place)
+    assert place.done("approve", "f", "plan", "--withdraw")["events"] == []
+    place.done("approve", "f", "plan")
+    place.done("approve", "f", "plan", "--withdraw")
+    place.refused("GUARD_FAILED", 6, "transition", "f", "delegate")
+    place.done("approve", "f", "plan")
+    place.done("transition", "f", "delegate")

@@ -13,7 +13,6 @@ from cli.commands.machine.workspace import acting
 from cli.frame.consent import Wording, consenter_of
 from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
 from lifecycle.errors import NeedsConsent
-from lifecycle.machines.payload import MachineApproved
 from service.machines import approval as decisions
 from service.machines.service import MachineOutcome, MachineService
 from service.writing.stream_writer import WriteOptions
@@ -39,34 +38,40 @@ def approve(
     statement: Annotated[
         bool, typer.Option("--statement", help="Print only what is to be signed, byte for byte.")
     ] = False,
+    withdraw: Annotated[
+        bool, typer.Option("--withdraw", help="Take back the approval that was given.")
+    ] = False,
     dry_run: DryRun = False,
     command_id: CommandId = None,
     expected_version: ExpectedVersion = None,
 ) -> None:
-    """Agree, as a person, to what a phase waits for."""
+    """Agree, as a person, to what a phase waits for, or take that back."""
     options = write_options(dry_run, command_id, expected_version)
     with acting(context, machine, dry_run or statement) as (service, output):
         if statement:
-            question = decisions.question_of(service, approval, choice)
+            question = decisions.question_of(service, approval, choice, withdraws=withdraw)
             sys.stdout.write(question.statement.decode())
             return
         if dry_run:
-            outcome = service.handle(_planned(service, approval, choice), options=options)
+            outcome = service.handle(_planned(service, approval, choice, withdraw), options=options)
         else:
-            outcome = _decided(service, approval, choice, (key, signature), options)
+            outcome = _decided(service, approval, choice, withdraw, (key, signature), options)
         output.told(service, outcome, options)
 
 
-def _planned(service: MachineService, approval: str, choice: str | None) -> MachineApproved:
-    question = decisions.question_of(service, approval, choice)
+def _planned(
+    service: MachineService, approval: str, choice: str | None, withdraw: bool
+) -> decisions.Asked:
+    question = decisions.question_of(service, approval, choice, withdraws=withdraw)
     proof = {"policy": "none: a dry run"}
-    return MachineApproved(approval=approval, choice=question.choice, proof=dict(proof))
+    return decisions.asked(approval, question.choice, withdraw).model_copy(update={"proof": proof})
 
 
 def _decided(
     service: MachineService,
     approval: str,
     choice: str | None,
+    withdraw: bool,
     signing: tuple[Path | None, Path | None],
     options: WriteOptions,
 ) -> MachineOutcome:
@@ -76,6 +81,7 @@ def _decided(
         choice,
         lambda policy: consenter_of(policy, service.actor, *signing, _WORDING),
         options,
+        withdraws=withdraw,
     )
     if outcome is None:
         raise NeedsConsent(

@@ -53,8 +53,7 @@ def _machines(machines: Machines, when: Moment | None) -> list[dict[str, Any]]:
 
 
 def _row(machines: Machines, state: Machine, now: str | None) -> dict[str, Any]:
-    looked = set() if state.is_final else state.definition.files_looked_at(state.phase)
-    files = evidence.look(machines.root.path, looked)
+    files = evidence.evidence(machines.root.path, state)
     held = blockers(state, files, now)
     return _entry(state.id, state.definition.id, state.phase, state, [b["says"] for b in held])
 

@@ -38,7 +38,7 @@ def get(
         state = machines.state(machine, at, known_at)
         past = at is not None or known_at is not None
         told = [] if past else warnings(machines.root, machines.log(machine), state)
-        files = evidence.look(machines.root.path, looked_at(state))
+        files = evidence.evidence(machines.root.path, state)
         data = _selected(state_of(state), query, fields)
 
         def text() -> str:
@@ -49,11 +49,6 @@ def get(
 
         held = claims(state) if state.leases else None
         machines.output.result(data, text, state, files, warnings=told, claims=held)
-
-
-def looked_at(state: Machine) -> set[str]:
-    """Return the patterns of the files that guards look at from here."""
-    return set() if state.is_final else state.definition.files_looked_at(state.phase)
 
 
 def state_of(state: Machine) -> dict[str, Any]:

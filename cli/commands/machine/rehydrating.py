@@ -9,7 +9,6 @@ import typer
 
 from cli.commands.machine.arguments import MachineId
 from cli.commands.machine.output import ANSWER, MachineOutput
-from cli.commands.machine.reads import looked_at
 from cli.commands.machine.workspace import acting, looking
 from cli.frame.options import CommandId, DryRun, write_options
 from cli.terminal.output import say
@@ -73,12 +72,13 @@ def rehydrate(
             _print(machines.output, machines.root, whole, state, bound)
             return
     with acting(context, machine, dry_run) as (service, output):
+        if start_fresh or go_on:
+            asked = "--start-fresh" if start_fresh else "--go-on"
+            check_person(service.actor, f"{asked} of {machine}")
         if start_fresh:
             outcome, where = fresh_start(service, options, say)
             output.told(service, outcome, options, archived=where)
         else:
-            if go_on:
-                check_person(service.actor, f"--go-on of {machine}")
             _resume(service, output, options, bound, go_on=go_on)
 
 
@@ -86,7 +86,7 @@ def _read(
     root: Root, store: EventStore, state: Machine, bound: int, resume: Document | None
 ) -> Document:
     """Return the document, with where the protocol goes on."""
-    files = evidence.look(root.path, looked_at(state))
+    files = evidence.evidence(root.path, state)
     drift = drift_of(root, MachineLog(store, state.id, root.path), state)
     return briefing(state, files, drift, bound, resume, utc_text(system_clock()))
 
@@ -115,7 +115,7 @@ def _resume(
 
 def _print(output: MachineOutput, root: Root, whole: Document, state: Machine, bound: int) -> None:
     size = BOUND + ANSWER if bound == BOUND else None
-    files = evidence.look(root.path, looked_at(state))
+    files = evidence.evidence(root.path, state)
     changed = changed_in(whole["drift"] or [])
     output.result(whole, lambda: "\n".join(_lines(whole)), state, files, most=size, changed=changed)
 

@@ -13,7 +13,7 @@ from lifecycle.machines.path import look, merged
 from lifecycle.machines.payload import MachineRecorded, MachineTransitioned
 from lifecycle.machines.transition import open_ways
 from projections.machines import conductor as shown
-from service.machines.evidence import look as look_at
+from service.machines.evidence import evidence
 from service.machines.writers.walk import Path_, Walk, is_recordable, same
 
 OWN, CHECKPOINTS = shown.OWN, "checkpoints"
@@ -174,8 +174,7 @@ def _goes_on(walk: Walk, target: Any) -> bool:
     path = (OWN, "current_step")
     ways = [way.to for way in state.definition.ways(state.phase)] if not state.is_final else []
     if target not in ways:
-        evidence = look_at(walk.root, state.definition.files_from_here(state.phase)) if ways else {}
-        ways = [way.to for way in open_ways(state, evidence)]
+        ways = [way.to for way in open_ways(state, evidence(walk.root, state))]
         if len(ways) != 1 or target not in state.definition.phases:
             walk.refuses(path, target, "no way that is open leads there")
             return False

@@ -21,7 +21,7 @@ from lifecycle.machines.transition import targets
 from lifecycle.payload.base import Payload
 from lifecycle.words.layout import layout_of
 from service.machines.completing import completed
-from service.machines.evidence import look as look_at
+from service.machines.evidence import evidence
 
 Path_ = tuple[str, ...]
 """A field of a file: its keys from the outside in."""
@@ -61,11 +61,10 @@ class Walk:
         ``at`` is when the file says that it was so, None where it does not say.
         """
         state = self.state
-        wanted = state.definition.files_from_here(state.phase) if not state.is_final else ()
         moment = at or self.now
         try:
             told = completed(self.root, self.file, command, state)
-            decided = decide(state, told, moment, look_at(self.root, wanted))
+            decided = decide(state, told, moment, evidence(self.root, state))
         except LifecycleError as refusal:
             self.refused[path] = refusal
             return False

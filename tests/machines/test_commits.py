@@ -1,0 +1,81 @@
+"""A guard that names a commit is met by one that git has, and by nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.cli.support import call
+from tests.machines.place import MachinePlace
+from tests.machines.support import small_data
+from tests.need import need_programs
+
+
+def git(place: MachinePlace, *words: str) -> str:
+    """Run git in the root."""
+    own = ("-c", "user.name=ada", "-c", "user.email=ada@example.org")
+    done = subprocess.run(
+        ["git", "-C", str(place.path), *own, *words], check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def commit(place: MachinePlace) -> str:
+    """Make the root a repository, and return the id of its commit."""
+    need_programs("git")
+    git(place, "init", "-q")
+    git(place, "commit", "-q", "--allow-empty", "-m", "the fix")
+    return git(place, "rev-parse", "HEAD")
+
+
+def pushed(place: MachinePlace, said: str) -> None:
+    """Begin the search for a fault, and say that the fix was pushed as this commit."""
+    place.done("init", "bug", "--type", "debug")
+    place.done("update", "bug", "triage.symptom=it hangs")
+    place.done("transition", "bug", "investigate")
+    place.done("update", "bug", "resolution.directPush=true", f'resolution.commitSha="{said}"')
+
+
+@pytest.mark.parametrize("said", ["0" * 40, "deadbeef", "HEAD", "--help", "TREE"])
+def test_an_invented_commit_ends_nothing(place: MachinePlace, commit: str, said: str) -> None:
+    """Given an id that git does not have, or no id of a commit, then the fault stays open."""
+    tree = git(place, "rev-parse", f"{commit}^{{tree}}")
+    pushed(place, said.replace("TREE", tree))
+    (unmet,) = place.refused("GUARD_FAILED", 5, "transition", "bug", "completed")["unmet"]
+    assert unmet["kind"] == "commit"
+    assert unmet["found"].endswith("git has no such commit here")
+
+
+def test_no_commit_counts_where_there_is_no_repository(place: MachinePlace) -> None:
+    """Given a folder that git does not know, then it is refused as well."""
+    pushed(place, "0" * 40)
+    place.refused("GUARD_FAILED", 5, "transition", "bug", "completed")
+
+
+@pytest.mark.parametrize("letters", [40, 10])
+def test_a_commit_that_git_has_ends_it(place: MachinePlace, commit: str, letters: int) -> None:
+    """By its whole id, and by a short one."""
+    pushed(place, commit[:letters])
+    assert place.done("transition", "bug", "completed")["phase"] == "completed"
+
+
+def test_a_commit_in_a_flag_is_told_when_the_definition_is_loaded(place: MachinePlace) -> None:
+    """A guard that could never be met is refused with its place."""
+    ways = [{"from": "a", "to": "b", "guard": {"commit": "done"}}]
+    place.write("mine.json", small_data(fields={"done": "flag"}, transitions=ways))
+    path = str(place.path / "mine.json")
+    data = place.refused("INVALID_DEFINITION", 1, "init", "one", "--definition", path)
+    assert "commit: done: expected flag" in data["problems"][0]
+
+
+@pytest.mark.parametrize("option", ["--start-fresh", "--go-on"])
+def test_no_agent_declines_to_resume(place: MachinePlace, option: str) -> None:
+    """To begin anew, or to go on in spite of what was found, is a person's decision."""
+    place.done("init", "wf", "--type", "dotagent")
+    line = ("--root", str(place.path), "-o", "json", "--actor", "agent:bot", "machine")
+    answer = call(*line, "rehydrate", "wf", option)
+    assert (answer.code, answer.error["code"]) == (6, "needs_consent")
+    assert place.types("wf") == ["machine.created"]
+    place.done("rehydrate", "wf", option)
