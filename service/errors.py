@@ -27,6 +27,7 @@ ServiceError
 └── those of machines and of proofs, in machines/errors.py and proofs/errors.py
 
 NeedsConsent, of the rules
+├── AnotherLog         a log that is not the pinned one of its root (consent/pins.py)
 └── UndecidedEdit      a hand edit that only a person may decide on (writing/undecided.py)
 """
 

@@ -47,12 +47,23 @@ def judged(
 
     streams = [workflow.log.stream] if workflow.config.workflow is not None else []
     known, total = keys_named(keys), Judged(0, (), ())
-    for stream in [*streams, *(f"{PREFIX}{id_}" for id_ in machines)]:
+    streams += [f"{PREFIX}{id_}" for id_ in machines]
+    for stream in streams:
         found = [*_named(files), *_kept(workflow, stream, witnesses)]
         one = judge(workflow.log.store, stream, found, known)
-        passed = dict.fromkeys((*total.passed_over, *one.passed_over))
+        others = _of_no_log_here(one, streams)
+        passed = dict.fromkeys((*total.passed_over, *one.passed_over, *others))
         total = Judged(total.agree + one.agree, (*total.findings, *one.findings), tuple(passed))
     return total
+
+
+def _of_no_log_here(found: Judged, streams: Sequence[str]) -> Iterator[str]:
+    """Yield what is said of the checkpoints that no log of the root is held against."""
+    from service.proofs.checkpoint import is_of_stream
+
+    for place, origin in found.others:
+        if not any(is_of_stream(origin, stream) for stream in streams):
+            yield f"{place}: a checkpoint of another log, {origin}"
 
 
 def _named(files: Sequence[Path]) -> Iterator[Kept]:

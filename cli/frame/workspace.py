@@ -142,8 +142,8 @@ def writing(
 ) -> Iterator[tuple[Service, Output]]:
     """Open the workflow for writing; for a dry run, as a command that only looks does.
 
-    Raises `RootElsewhere` where the root is not where it was, and nobody says what happened;
-    ``anywhere``: it does not matter.
+    Raises `AnotherLog` where another log is pinned in the root, and `RootElsewhere` where the root
+    is not where it was, and nobody says what happened; ``anywhere``: it does not matter.
     """
     from service.reading.log import WorkflowLog
     from service.writing.workflow_service import Service
@@ -156,6 +156,8 @@ def writing(
     try:
         log = WorkflowLog(store, config.stream, root.path)
         service = Service(root, log, actor)
+        if not dry_run:
+            log.approvals.require_not_swapped()
         if not (dry_run or anywhere):
             service.settle_place(settings.root_is)
             _remember(root)

@@ -86,6 +86,17 @@ class Approvals:
             f"{pins[-1].stream} was pinned there"
         )
 
+    def require_not_swapped(self) -> None:
+        """Raise `AnotherLog` where this login pinned another log in the root than the one here.
+
+        A log without events is none yet: what begins one asks nobody.
+        """
+        why = self.pin_objection()
+        if why is not None and self.first_hash() is not None:
+            from service.consent.pins import AnotherLog
+
+            raise AnotherLog(why, self.stream, [pin.first for pin in self.pinned_here()])
+
     def is_pinned(self) -> bool:
         """Whether this login pinned the log, here or where it was before."""
         return any(pin.first == self.first_hash() for pin in self._pins_known())

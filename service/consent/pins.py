@@ -15,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from lifecycle.errors import NeedsConsent
 from service.errors import ServiceError
 from service.root.disk import write_whole
 
@@ -46,6 +47,20 @@ class UnreadablePins(ServiceError):
     """A pins file that is not what wfctl writes; nothing is trusted on its word."""
 
     code = "unreadable_pins"
+
+
+class AnotherLog(NeedsConsent):
+    """Nothing is begun or changed by a log that is not the one that is pinned in its root."""
+
+    code = "another_log"
+
+    def __init__(self, why: str, stream: str, pinned: list[str]) -> None:
+        super().__init__(
+            f"{why}. Nothing was begun or changed; what only reads shows the log. Put the pinned "
+            "one back, or, where this one is as it should be, a person runs `wfctl pin --replace`.",
+            stream=stream,
+            pinned=pinned,
+        )
 
 
 def place_of(stream: str) -> str:

@@ -48,9 +48,7 @@ def make_root(root: Root) -> None:
 def begin(service: MachineService, outcome: MachineOutcome) -> MachineOutcome:
     """Pin a machine whose consent is by signature, as its first event stands now."""
     if outcome.events and outcome.state.consent == "signature":
-        from service.consent.approvals import Approvals
-
-        Approvals(service.log.store, service.log.stream, service.root.path).pin(outcome.state)
+        service.approvals.pin(outcome.state)
     return outcome
 
 

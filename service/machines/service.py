@@ -21,6 +21,7 @@ from lifecycle.machines.payload import MachineCancelled, MachineCreated
 from lifecycle.payload.base import Payload
 from lifecycle.rules.recordable import require_recordable
 from projections.machines.next_actions import machine_actions
+from service.consent.approvals import Approvals
 from service.errors import FilesBehind, RootElsewhere
 from service.machines.completing import completed
 from service.machines.errors import VersionConflict
@@ -72,6 +73,7 @@ class MachineService:
         self.actor = actor
         self.clock = clock
         self._writer = StreamWriter(log.store, log.stream, actor, clock)
+        self.approvals = Approvals(log.store, log.stream, root.path)
         self.files = MachineFiles(root, log, self._writer, clock)
 
     def state(self) -> Machine:
@@ -114,11 +116,12 @@ class MachineService:
         """Carry out the commands, all or nothing, and bring the files up to date.
 
         Raises what the rules raise (and records the refusal), `VersionConflict`,
-        `CommandConflict`, `FilesBehind`, `RootElsewhere`.
+        `CommandConflict`, `FilesBehind`, `RootElsewhere`, `AnotherLog`.
         """
         if not (options.dry_run or any(command.type in _BEGIN for command in commands)):
             # An id that is another root's is told by the rules, as taken.
             check_place(self.root, self._known)
+            self.approvals.require_not_swapped()
         first = self.first_answer(options, *commands)
         if first is not None:
             return first

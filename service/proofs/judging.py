@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from eventstore.merkle import EMPTY, Frontier
-from eventstore.store import EventStore
+from eventstore.store import EventStore, Head
 from eventstore.verification import Finding
 from service.proofs.checkpoint import (
     Checkpoint,
@@ -19,26 +19,31 @@ from service.proofs.checkpoint import (
 from service.proofs.errors import CheckpointDenied, UnreadableNote, UnverifiedNote
 from service.proofs.kept import Kept, kept_files, kept_tags
 from service.proofs.keys import known_log_key
-from service.proofs.note import VerifierKey, read_note, verified
+from service.proofs.note import Note, VerifierKey, read_note, verified
 from service.proofs.signing import last_signed
 from service.root.root import Root
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A checkpoint that a known key signed, and where it was found."""
+class Found:
+    """A checkpoint of the stream, where it was found, and why its signature counts for nothing."""
 
     place: str
     checkpoint: Checkpoint
+    doubt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """How many checkpoints agree, what the first that does not says, and what was passed over."""
+    """How many checkpoints agree, what the first that does not says, and what was passed over.
+
+    ``others`` are those of other streams: the place of each, and its origin.
+    """
 
     agree: int
     findings: tuple[Finding, ...]
     passed_over: tuple[str, ...]
+    others: tuple[tuple[str, str], ...] = ()
 
 
 def found_in(root: Root, origin: str) -> Iterator[Kept]:
@@ -52,9 +57,8 @@ def found_in(root: Root, origin: str) -> Iterator[Kept]:
 
 def require_same_log(root: Root, stream: str, origin: str) -> None:
     """Raise `CheckpointDenied` where the root keeps checkpoints of another log of the stream."""
-    known, _ = _known(stream, kept_files(root), ())
-    for one in known:
-        if one.checkpoint.origin != origin:
+    for one in _sorted_out(stream, kept_files(root), ()).found:
+        if one.doubt is None and one.checkpoint.origin != origin:
             raise CheckpointDenied(
                 f"{one.place} is a checkpoint of {one.checkpoint.origin}, found the log {origin}: "
                 "nothing is signed. Where a new log was begun here on purpose, move it away.",
@@ -68,43 +72,63 @@ def judge(
 ) -> Judged:
     """Hold the checkpoints of a stream against its events.
 
-    A checkpoint counts that this login signed, or one of ``keys``. What others wrote is told and
-    passed over: whoever can write a file could deny every log with it.
+    A checkpoint agrees where this login signed it, or one of ``keys``. One that denies the very log
+    that it names is a finding whoever signed it: to take a key away must not make a log clean. What
+    others wrote of other logs is told and denies nothing.
     """
-    known, passed = _known(stream, found, keys)
+    kept = _sorted_out(stream, found, keys)
     first = first_hash(store, stream)
     origin = origin_of(stream, first) if first is not None else None
-    head = store.head(stream)
-    roots = _roots(store, stream, {one.checkpoint.size for one in known})
-    agree = 0
-    for one in sorted(known, key=lambda one: one.checkpoint.size):
+    roots = _roots(store, stream, {one.checkpoint.size for one in kept.found})
+    agree, passed = 0, kept.unreadable
+    for one in sorted(kept.found, key=lambda one: one.checkpoint.size):
         said = one.checkpoint
-        if said.origin != origin:
-            return Judged(agree, (_of_another(stream, one, first),), passed)
-        if roots.get(said.size) != said.root:
-            end = head.version if head is not None else 0
-            return Judged(agree, (_denied(stream, one, end, _agreed(known, roots)),), passed)
-        agree += 1
-    return Judged(agree, (), passed)
-
-
-def _known(
-    stream: str, found: Iterable[Kept], keys: Sequence[VerifierKey]
-) -> tuple[list[Known], tuple[str, ...]]:
-    known, passed = list[Known](), list[str]()
-    for kept in found:
-        try:
-            note = read_note(kept.content)
-            checkpoint = read_checkpoint(note)
-            if not is_of_stream(checkpoint.origin, stream):
-                continue
-            own = known_log_key(checkpoint.origin)
-            verified(note, [*keys, *([own] if own is not None else [])])
-        except (UnreadableNote, UnverifiedNote) as error:
-            passed.append(f"{kept.place}: {error.message}")
+        if one.doubt is not None and (said.origin != origin or roots.get(said.size) == said.root):
+            passed.append(f"{one.place}: {one.doubt}")
+        elif said.origin != origin:
+            finding = _of_another(stream, one, first)
+            return Judged(agree, (finding,), tuple(passed), tuple(kept.others))
+        elif roots.get(said.size) != said.root:
+            finding = _denied(stream, one, store.head(stream), _agreed(kept.found, roots))
+            return Judged(agree, (finding,), tuple(passed), tuple(kept.others))
         else:
-            known.append(Known(kept.place, checkpoint))
-    return known, tuple(passed)
+            agree += 1
+    return Judged(agree, (), tuple(passed), tuple(kept.others))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sorted:
+    """What was found: checkpoints of the stream, those of others, and what is no checkpoint."""
+
+    found: list[Found]
+    others: list[tuple[str, str]]
+    unreadable: list[str]
+
+
+def _sorted_out(stream: str, every: Iterable[Kept], keys: Sequence[VerifierKey]) -> _Sorted:
+    kept = _Sorted([], [], [])
+    for one in every:
+        try:
+            note = read_note(one.content)
+            checkpoint = read_checkpoint(note)
+        except UnreadableNote as error:
+            kept.unreadable.append(f"{one.place}: {error.message}")
+            continue
+        if is_of_stream(checkpoint.origin, stream):
+            kept.found.append(Found(one.place, checkpoint, _doubt(note, checkpoint, keys)))
+        else:
+            kept.others.append((one.place, checkpoint.origin))
+    return kept
+
+
+def _doubt(note: Note, checkpoint: Checkpoint, keys: Sequence[VerifierKey]) -> str | None:
+    """Return why no known key stands behind a checkpoint, None where one does."""
+    own = known_log_key(checkpoint.origin)
+    try:
+        verified(note, [*keys, *([own] if own is not None else [])])
+    except UnverifiedNote as error:
+        return error.message
+    return None
 
 
 def _roots(store: EventStore, stream: str, sizes: set[int]) -> dict[int, bytes]:
@@ -117,13 +141,13 @@ def _roots(store: EventStore, stream: str, sizes: set[int]) -> dict[int, bytes]:
     return roots
 
 
-def _agreed(known: Iterable[Known], roots: dict[int, bytes]) -> int:
+def _agreed(found: Iterable[Found], roots: dict[int, bytes]) -> int:
     """Return the largest size at which a checkpoint agrees with the log."""
-    said = (one.checkpoint for one in known)
+    said = (one.checkpoint for one in found if one.doubt is None)
     return max((one.size for one in said if roots.get(one.size) == one.root), default=0)
 
 
-def _of_another(stream: str, one: Known, first: str | None) -> Finding:
+def _of_another(stream: str, one: Found, first: str | None) -> Finding:
     text = (
         f"{one.place} is a checkpoint of the log {one.checkpoint.origin}, whose first event is "
         f"another than the one found, {first or 'none'}: the history was written anew from its "
@@ -132,14 +156,15 @@ def _of_another(stream: str, one: Known, first: str | None) -> Finding:
     return Finding(stream, 1, None, "another_log", text)
 
 
-def _denied(stream: str, one: Known, end: int, agreed: int) -> Finding:
-    size = one.checkpoint.size
+def _denied(stream: str, one: Found, head: Head | None, agreed: int) -> Finding:
+    size, end = one.checkpoint.size, head.version if head is not None else 0
+    whose = ", signed by no key that is known here" if one.doubt is not None else ""
     if end < size:
-        text = f"{one.place} is a checkpoint of {size} events, found {end}: the log was cut"
+        text = f"{one.place} is a checkpoint of {size} events{whose}, found {end}: the log was cut"
         return Finding(stream, end + 1, None, "cut_tail", text)
     whole = f"the first {agreed} are as they were" if agreed else "no smaller one agrees"
     text = (
-        f"{one.place} is a checkpoint of {size} events, of which at least one is another now "
-        f"({whole}): a fork, or a history written anew"
+        f"{one.place} is a checkpoint of {size} events{whose}, of which at least one is another "
+        f"now ({whole}): a fork, or a history written anew"
     )
     return Finding(stream, agreed + 1, None, "denied", text)

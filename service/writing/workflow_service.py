@@ -116,10 +116,11 @@ class Service:
         """Carry out the commands, all or nothing, and bring the files up to date.
 
         Raises what the rules raise (and records the refusal), `WrongExpectedVersion`,
-        `CommandConflict`, `FilesBehind`, `RootElsewhere`.
+        `CommandConflict`, `FilesBehind`, `RootElsewhere`, `AnotherLog`.
         """
         if not options.dry_run:
             check_place(self.root, self._known)
+            self.log.approvals.require_not_swapped()
         first = self.first_answer(options, *commands)
         if first is not None:
             return first

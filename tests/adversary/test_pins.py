@@ -10,7 +10,7 @@ import pytest
 
 from tests.adversary.support import forged_fold
 from tests.amendments.support import LONGER, PLAN, Keys, Place, make
-from tests.cli.support import call, write_plan
+from tests.cli.support import call, tree, write_plan
 from tests.cli.terminal import answered
 
 WORD = "this login pinned"
@@ -26,6 +26,18 @@ def pins(folder: Path) -> dict[str, str]:
     """Return every file of this login's pins, with what it holds."""
     found = (folder / "configuration/wfctl").rglob("*.json")
     return {str(path): path.read_text() for path in sorted(found)}
+
+
+def refused(place: Place, *line: str) -> str:
+    """Return by which code a person is asked for before a command does anything."""
+    answer = place.json(*line)
+    assert answer.code == 6, answer
+    return str(answer.error["code"])
+
+
+def kept(place: Place) -> dict[str, str]:
+    """Return what the root holds, without what SQLite's readers share."""
+    return {path: one for path, one in tree(place.path).items() if not path.endswith("-shm")}
 
 
 def anew(place: Place, *words: str, id_: str = "melt-2026-03-31") -> None:
@@ -56,23 +68,52 @@ def test_another_log_in_a_pinned_root_is_told_and_no_approval_in_it_counts(
     known = pins(tmp_path)
     assert callable(way)
     way(signed, *words, id_=id_)
-    where = ("--root-is", "copied")
-    signed.call(*where, "note", "here we are")
-    assert WORD in told(signed)
-    assert call("--root", str(signed.path), *where, "amend", "propose", *LONGER).code == 0
+    before, where = signed.version(), ("--root-is", "copied")
     key = ("--key", str(keys.allowed)) if policy == "signature" else ()
-    if policy != "terminal":
-        answer = signed.json("amend", "approve", "amend-1", *key)
-        assert (answer.code, answer.error["code"]) == (6, "needs_consent")
-    assert signed.document()["version"] == 1
+    for line in (["note", "here"], ["amend", "propose", *LONGER], ["amend", "approve", "a", *key]):
+        assert refused(signed, *where, *line) == "another_log"
+    assert WORD in told(signed)
+    assert (signed.version(), signed.document()["version"]) == (before, 1)
     assert WORD in told(signed)
     assert {path: pins(tmp_path).get(path) for path in known} == known
 
 
-def test_a_run_in_a_pinned_root_says_so(signed: Place) -> None:
-    """Before anything is launched, in every policy."""
+COMMANDS: tuple[tuple[str, ...], ...] = (
+    ("run",),
+    ("dispatch", "stage-1", "--sync"),
+    ("session", "start"),
+    ("stage", "ready", "stage-1"),
+    ("append", "note.logged", "--data", '{"text": "x"}'),
+    ("replay", "--rebuild"),
+    ("rehydrate",),
+    ("reconcile",),
+)
+
+
+@pytest.mark.parametrize("line", COMMANDS, ids=" ".join)
+def test_nothing_begins_or_changes_in_a_pinned_root_with_another_log(
+    signed: Place, line: tuple[str, ...]
+) -> None:
+    """In every policy; what reads shows it, with the warning."""
     anew(signed, "--consent", "trust")
-    assert WORD in signed.call("run").err
+    before = kept(signed)
+    assert refused(signed, *line) == "another_log"
+    assert kept(signed) == before
+    assert WORD in told(signed)
+    assert signed.call("log").code == 0
+
+
+def test_a_machine_in_the_place_of_a_pinned_one_is_not_carried_on(
+    signed: Place, keys: Keys
+) -> None:
+    """A machine is pinned by its id."""
+    words = ("--type", "feature", "--consent", "signature", "--signers", str(keys.signers))
+    signed.done("machine", "init", "ship", *words)
+    anew(signed, "--consent", "trust")
+    (signed.path / "ship.state.json").unlink()
+    assert signed.json("machine", "init", "ship", "--type", "feature").code == 0
+    assert refused(signed, "machine", "update", "ship", "artifacts.plan=x.md") == "another_log"
+    assert signed.json("machine", "get", "ship").code == 0
 
 
 def test_a_moved_root_is_still_the_known_one(signed: Place, keys: Keys, tmp_path: Path) -> None:

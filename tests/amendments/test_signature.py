@@ -216,10 +216,10 @@ def test_an_approval_is_refused_on_a_log_that_was_put_in_anothers_place(
     signed: Place, keys: Keys
 ) -> None:
     """This login knows the first event of the log that it made here."""
-    signed.edit_rows(_downgraded)
     signed.propose(*LONGER)
+    signed.edit_rows(_downgraded)
     answer = signed.json("amend", "approve", "amend-1")
-    assert (answer.code, answer.error["code"]) == (6, "needs_consent")
+    assert (answer.code, answer.error["code"]) == (6, "another_log")
     assert "the one that this login pinned" in answer.error["message"]
 
 

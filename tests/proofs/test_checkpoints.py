@@ -15,7 +15,7 @@ import pytest
 from eventstore.merkle import Frontier, leaf_hash
 from service.proofs.checkpoint import read_checkpoint
 from service.proofs.note import read_key, read_note, verified
-from tests.cli.support import Place
+from tests.cli.support import PLAN, Place, write_plan
 from tests.need import need_programs
 
 
@@ -153,7 +153,50 @@ def test_another_log_in_the_place_of_the_one_is_named(place: Place, tmp_path: Pa
     assert place.json("checkpoint").error["code"] == "checkpoint_denied"
 
 
-def test_a_checkpoint_that_nobody_known_signed_is_told_and_denies_nothing(
+def test_a_checkpoint_of_a_log_with_another_id_is_told(place: Place, tmp_path: Path) -> None:
+    """It agrees with nothing, and denies nothing."""
+    (tmp_path / "other").mkdir()
+    other = Place(tmp_path / "other")
+    plan = write_plan(tmp_path, {**PLAN, "workflow_id": "frost"}, "frost.json")
+    assert other.call("init", str(plan)).code == 0
+    origin, kept = (other.done("checkpoint")[name] for name in ("origin", "kept"))
+    place.done("checkpoint")
+    shutil.copy2(other.path / kept, place.path / kept)
+    found = place.done("fsck")["checkpoints"]
+    assert found["agree"] == 2
+    assert found["passed_over"] == [f"{kept}: a checkpoint of another log, {origin}"]
+    assert origin in place.call("fsck").out
+
+
+def test_a_checkpoint_of_a_machine_in_this_root_is_of_no_other_log(place: Place) -> None:
+    """Each is held against its own log."""
+    place.done("machine", "init", "ship", "--type", "feature")
+    place.done("checkpoint")
+    place.done("checkpoint", "--machine", "ship")
+    assert place.done("fsck")["checkpoints"] == {"agree": 4, "passed_over": []}
+
+
+@pytest.mark.parametrize("then", ["cut", "cut and written on"])
+@pytest.mark.parametrize("kept", ["in the root", "by this login"])
+def test_a_log_is_denied_by_a_checkpoint_whose_key_is_gone(
+    place: Place, state_home: Path, kept: str, then: str
+) -> None:
+    """Else a login had only to delete its key for a log that it cut to be clean."""
+    _notes(place, "one", "two")
+    place.done("checkpoint")
+    (state_home / "wfctl" / "checkpoint.key").unlink()
+    assert place.done("fsck")["checkpoints"]["agree"] == 0
+    gone = {"in the root": state_home / "wfctl", "by this login": place.path / ".wfctl"}
+    shutil.rmtree(gone[kept] / "checkpoints")
+    (place.path / ".wfctl" / "sync.json").unlink()
+    _sql(place, "DELETE FROM events WHERE version > 3")
+    if then == "cut and written on":
+        _notes(place, "another", "and another")
+    assert {"cut": "cut_tail", "cut and written on": "denied"}[then] in _kinds(place)
+    assert place.json("verify").data["denied"]
+
+
+def test_a_checkpoint_that_nobody_known_signed_is_told_and_agrees_with_nothing(
     place: Place, tmp_path: Path
 ) -> None:
     """Else whoever can write a file could deny every log; with its key it counts."""

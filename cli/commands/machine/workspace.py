@@ -82,7 +82,7 @@ def acting(
 ) -> Iterator[tuple[MachineService, MachineOutput]]:
     """Open a machine for writing; for a dry run, as a command that only looks does.
 
-    Raises `StateNotFound`, and `RootElsewhere` where the root is not where it was.
+    Raises `StateNotFound`, `AnotherLog`, and `RootElsewhere` where the root is not where it was.
     """
     settings = settings_of(context)
     require_checked(settings)
@@ -92,6 +92,7 @@ def acting(
     try:
         service = MachineService(root, MachineLog(store, machine, root.path), actor)
         if not dry_run:
+            service.approvals.require_not_swapped()
             service.settle_place(settings.root_is)
         yield service, MachineOutput(settings)
     finally:
