@@ -12,7 +12,7 @@ journal=$WFCTL_TASKS/journal.$1
 claim() { { : > "$WFCTL_TASKS/claims/$1"; } 2> /dev/null; }
 
 place() { # folder, where to; what lies there is kept, and a folder that somebody removed is made
-    [ -d "${2%/*}" ] || mkdir -p "${2%/*}"
+    [ -d "${2%/*}" ] || mkdir "${2%/*}"
     [ ! -e "$2" ] || mv -T --backup=numbered "$2" "$WFCTL_TASKS/aside/${2##*/}"
     mv -T "$1" "$2"
 }

@@ -147,7 +147,12 @@ def as_colleague(script: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a script that becomes another member of the group."""
     return subprocess.run(
         [sys.executable, "-c", script, *words],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        # A login has a configuration of its own.
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "XDG_CONFIG_HOME": str(Path(words[0]).parent / "of-the-colleague"),
+        },
         capture_output=True,
         text=True,
         check=False,

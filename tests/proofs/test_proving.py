@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -51,10 +52,26 @@ class Proven(NamedTuple):
     key: str
 
 
+#: Of the environment, what the programs of a test need.
+KEPT = {
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "PYTHONPATH",
+    "XDG_CONFIG_HOME",
+    "XDG_STATE_HOME",
+}
+
+
 @pytest.fixture
-def computed(tmp_path: Path, state_home: Path) -> Place:
+def computed(tmp_path: Path, state_home: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """Compute a stage for real, after an amendment that a person agreed to."""
     need_programs("tmux", "flock")
+    # A proof holds the names of the job's variables: it is as large as the environment is here.
+    for name in os.environ.keys() - KEPT:
+        monkeypatch.delenv(name)
     root = tmp_path / "root"
     root.mkdir()
     (root / "in.txt").write_text("in\n")

@@ -31,7 +31,9 @@ def finished(workflow: Workflow) -> set[str]:
 def begun(workflow: Workflow, map_: object, **parameters: object) -> Path:
     """Dispatch a sweep and let some of its tasks end; return what they leave their lines in."""
     trace = workflow.root.parent / "trace"
-    command = f"{{ [ $WFCTL_PARAM_T -le 4 ] || [ -e {trace.parent}/go ] || sleep 2; }}"
+    # Whatever the machine does beside: they wait until they may go, or their attempt is gone.
+    may_go = f'[ -e {trace.parent}/go ] || [ ! -d "$WFCTL_TASKS" ]'
+    command = f"{{ [ $WFCTL_PARAM_T -le 4 ] || until {may_go}; do sleep 0.1; done; }}"
     stage = sweep(trace, map_, command, at_once=2, **parameters)  # type: ignore[arg-type]
     workflow.init(stage)
     workflow.succeed("dispatch", "stage-1")
