@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests import rounds
 from tests.cli.support import Place
 from tests.crash.support import until
 from tests.sweeps.support import begun
@@ -54,6 +55,9 @@ CASES = [
     *((kind, what, "running") for kind in KINDS for what in ("insert", "time")),
     *(("sweep", what, "running") for what in ("verify", "criteria")),
 ]
+
+#: A third of them before each commit, of each kind and status some.
+CASES_NOW_AND_LATER = rounds.first([*CASES[::3], *CASES[1::3], *CASES[2::3]], now=len(CASES[::3]))
 
 
 def _stage(folder: Path, kind: str) -> dict[str, Any]:
@@ -147,7 +151,7 @@ def _stages(ran: Counter[str]) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "what", "before"), CASES)
+@pytest.mark.parametrize(("kind", "what", "before"), CASES_NOW_AND_LATER)
 def test_that_is_computed_again_which_was_said_to_be(
     tmp_path: Path, kind: str, what: str, before: str
 ) -> None:

@@ -8,10 +8,11 @@ from tests.cluster.support import init, write_machine
 from tests.cluster.test_sweep import HERE
 from tests.crash.support import Workflow
 from tests.crash.test_removed import CLEANED, in_git, removed_beneath, stage_of
+from tests.rounds import first
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", CLEANED)
+@pytest.mark.parametrize("how", first(list(CLEANED)))
 def test_files_that_are_removed_beneath_a_queued_job_start_nothing_beside_it(
     workflow: Workflow, how: str
 ) -> None:
