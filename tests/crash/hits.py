@@ -70,7 +70,9 @@ def _wrapper(workflow: Workflow) -> int:
 
 def _shell(workflow: Workflow) -> int:
     """Return the bash of the job, as it wrote itself down when it claimed its start."""
-    [record] = workflow.root.parent.rglob(".attempts/*/job-*.started/record")
+    found = workflow.root.parent.rglob("job-*.started/record")
+    # The claim is made a second time away from the stage's folder.
+    [record] = (path for path in found if ".wfctl" not in path.parts)
     return int(record.read_text().split("\n")[-5])
 
 

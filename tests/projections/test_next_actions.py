@@ -29,6 +29,7 @@ WORDS = {"TEXT": "a smaller step", "PATH=VALUE": "parameters.other=1", "JSON": "
 
 def of_stage(state: Workflow, id_: str, deed: str, words: list[str]) -> Payload:
     """Return the command of `wfctl stage …`."""
+    words = [word for word in words if word != "--or-fail"]
     text = words[1] if words else ""
     passed = [] if words else [Check(name="out", passed=True)]
     ways: dict[str, Callable[[], Payload]] = {
