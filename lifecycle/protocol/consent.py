@@ -40,6 +40,13 @@ def decided(log: Standing, event: Data) -> None:
         _reach(log, found, named, event)
 
 
+#: Parameters by which a result is judged, waited for or brought back, and none is computed.
+_JUDGES = frozenset(
+    {"verify", "task_verify", "tolerate", "task_retries", "expected_seconds", "bring_back_limit"}
+    | {"carry"}
+)
+
+
 def _reach(log: Standing, amendment: Amendment, named: set[str], event: Data) -> None:
     """Note what an approval lets become of stages, and which results count no longer."""
     affected = set(event["data"]["invalidated_stages"])
@@ -49,9 +56,20 @@ def _reach(log: Standing, amendment: Amendment, named: set[str], event: Data) ->
             stage.rerun_by = amendment.data["amendment"]
     for stage in (log.stages[id_] for id_ in affected | named):
         stage.good |= stage.refuted
-    for stage in (log.stages[id_] for id_ in affected):
+    judged = {amendment.data.get("stage")} if _only_judges(amendment.data) else set()
+    for stage in (log.stages[id_] for id_ in affected - judged):
         for attempt in stage.attempts[-1:]:
             attempt.is_outdated = attempt.is_outdated or stage.status in ACTIVE
+
+
+def _only_judges(proposed: Data) -> bool:
+    """Whether an attempt under way goes on, and is judged at its end by what is changed."""
+    changes = proposed.get("changes") or {}
+    return (
+        proposed.get("kind") in ("parameter_change", "criteria_change")
+        and set(changes) <= {"parameters", "success_criteria", "name"}
+        and set(changes.get("parameters", {})) <= _JUDGES
+    )
 
 
 def by_a_person(log: Standing, event: Data) -> None:

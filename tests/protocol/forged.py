@@ -99,6 +99,9 @@ TWICE = [*AGAIN, *begun(number=2), launch(2), of("stage.computed", 2, exit_code=
 REUSED = [*AGAIN, of("outputs.reused")]
 RUNNING_OVERTAKEN = [*COMPUTED, propose(), approve(1, "a")]
 REFUTED = [*COMPUTED, of("stage.failed")]
+_OTHER = {"parameters": {"verify": {"new": "true"}, "n": {"new": 2}}}
+_VERIFY = {"parameters": {"verify": {"new": "true"}}}
+JUDGED_OTHERWISE = [propose(kind="parameter_change", changes=_VERIFY), approve(1, "a")]
 JUDGED_ANEW = [
     *REFUTED,
     propose(kind="criteria_change"),
@@ -154,6 +157,8 @@ GOOD: tuple[list[Event], ...] = (
     [*JUDGED_ANEW, of("outputs.reused")],
     [*AGREED, one("stage.readied", stage="a", amendment="amend-1", reset=True)],
     [*RUNNING_OVERTAKEN, by(1, "stage.failed", superseded_by="amend-1")],
+    [*COMPUTED, propose(kind="criteria_change"), approve(1, "a"), complete()],
+    [*LAUNCHED, *JUDGED_OTHERWISE, of("stage.computed", exit_code=0), complete()],
     [*RERUN, by(1, "outputs.archived", amendment="amend-1")],
     [*SKIPPED, by(1, "outputs.recorded")],
     [
@@ -263,6 +268,11 @@ def _forged() -> dict[str, Forged]:
         "completed on nothing": (COMPUTED, complete(evidence=None), "verified"),
         "completed by an earlier attempt": (TWICE, complete(), fenced),
         "completed from what was changed": (RUNNING_OVERTAKEN, complete(), agreed),
+        "completed from another parameter": (
+            [*COMPUTED, propose(kind="parameter_change", changes=_OTHER), approve(1, "a")],
+            complete(),
+            agreed,
+        ),
         "reused beside an attempt": ([*AGAIN, *begun(number=2)], of("outputs.reused"), fenced),
         "reused while one waits for a decision": (
             [*AGAIN, propose(2, kind="parameter_change", stage="c")],
