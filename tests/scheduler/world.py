@@ -157,7 +157,10 @@ class World:
     def finish(self, id_: str, code: int) -> None:
         """Let the command of a job that runs end."""
         fate = self.here / f"fate-{self.attempt_of(id_)}"
-        fate.write_text(f"{code}\n")
+        # By a rename: the command may read it at any moment.
+        new = fate.with_name("fate.new")
+        new.write_text(f"{code}\n")
+        new.rename(fate)
         self.cluster.settle(id_)
         fate.unlink()
 
