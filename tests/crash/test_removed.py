@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from tests.crash.support import Workflow, ending, until
 from tests.crash.victims import Victim, find, strike
+from tests.need import need_programs
 from tests.rounds import first
 from tests.sweeps.support import sweep
 
@@ -51,8 +51,7 @@ def git(workflow: Workflow, *words: str) -> None:
 
 def in_git(workflow: Workflow) -> None:
     """Make the root a repository with one commit."""
-    if shutil.which("git") is None:
-        pytest.skip("no git")
+    need_programs("git")
     git(workflow, "init", "-q")
     git(workflow, "commit", "-q", "--allow-empty", "-m", "begun")
 
