@@ -154,12 +154,14 @@ def close(
     """
     if not stopped:
         outlived.settle(attempt, sweep_of(stage.parameters))
-    marked = [task for task in tasks_of(root, state, stage) if task.marked]
-    kept = record.write(attempt, stage, marked)
     state = state.draft()
     stage = state.stage(stage.id)
     recorded = next(one for one in stage.attempts if one.id == attempt.id)
-    recorded.tasks = {**(recorded.tasks or {}), "record": kept.model_dump()}
+    # Of an attempt that is closed again, a record would hide which tasks their marks alone tell of.
+    recorded.tasks = {k: v for k, v in (recorded.tasks or {}).items() if k != "record"}
+    marked = [task for task in tasks_of(root, state, stage) if task.marked]
+    kept = record.write(attempt, stage, marked)
+    recorded.tasks |= {"record": kept.model_dump()}
     told = observation(root, state, stage, attempt, kept)
     table.write(root, stage, tasks_of(root, state, stage))
     return told
