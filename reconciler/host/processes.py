@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from bisect import bisect_left
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -13,6 +14,8 @@ from typing import Any
 
 _PROC = Path("/proc")
 _DELETED = " (deleted)"
+#: How often, 5 ms apart, a process without an environment is looked at.
+_LOOKS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +112,20 @@ def _group(pid: int) -> int | None:
 
 def _began_with(pid: int, variable: str) -> bool:
     try:
-        environ = (_PROC / str(pid) / "environ").read_bytes()
+        return os.fsencode(variable) in _environ(_PROC / str(pid)).split(b"\0")
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return False
-    return os.fsencode(variable) in environ.split(b"\0")
+
+
+def _environ(process: Path) -> bytes:
+    """Return what a process began with; it shows nothing while it becomes another program."""
+    for _ in range(_LOOKS):
+        if content := (process / "environ").read_bytes():
+            return content
+        if not (process / "exe").exists():
+            break
+        time.sleep(0.005)
+    return b""
 
 
 def began_with(variable: str) -> tuple[Process, ...]:

@@ -29,9 +29,20 @@ def processes(workflow: Workflow) -> dict[int, str]:
     found = {}
     for place in Path("/proc").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-            if place.name.isdigit() and mark in (place / "environ").read_bytes():
+            if place.name.isdigit() and mark in _environ(place):
                 found[int(place.name)] = (place / "cmdline").read_text().replace("\0", " ")
     return found
+
+
+def _environ(place: Path) -> bytes:
+    """Return the environment of a process, which has none while it becomes another program."""
+    for _ in range(20):
+        if content := (place / "environ").read_bytes():
+            return content
+        if not (place / "exe").exists():
+            break
+        time.sleep(0.005)
+    return b""
 
 
 def find(workflow: Workflow, victim: Victim) -> list[int]:
@@ -74,8 +85,43 @@ def strike(workflow: Workflow, victim: Victim) -> None:
     # Stopped first, and looked for again, so that none starts a child that would be missed.
     while found := set(find(workflow, victim)) - stopped:
         suspend(found)
+        _hold(found)
         stopped |= found
-    kill(stopped)
+    # The youngest first: the death of a terminal's first process sets those that are stopped going.
+    kill(sorted(stopped, key=_age, reverse=True))
+    # One that was killed holds its locks for a moment, and would be taken for alive.
+    until(lambda: all(_state(pid) in "ZX" for pid in stopped))
+
+
+def _hold(pids: set[int]) -> None:
+    """Wait until all are stopped; a terminal server sets going what was stopped in it before it.
+
+    On a busy machine one that was told to stop still ends the fork that it is in. One whose child
+    was stopped before it had become another program waits for that, and cannot stop (D).
+    """
+    for _ in range(40):
+        going = {pid for pid in pids if _state(pid) not in "TtZXD"}
+        if not going:
+            return
+        suspend(going)
+        time.sleep(0.005)
+
+
+def _state(pid: int) -> str:
+    """Return the letter of a process's state, as in ps; X of one that is gone."""
+    return _stat(pid)[0]
+
+
+def _age(pid: int) -> tuple[int, int]:
+    """Return what orders processes by their start."""
+    return int(_stat(pid)[19]), pid
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ["X", *("0" * 40)]
 
 
 def kill(pids: set[int] | list[int]) -> None:

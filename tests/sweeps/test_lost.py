@@ -121,6 +121,12 @@ def has_begun(workflow: Workflow, attempt: str) -> bool:
     return any(claims) and bool(find(workflow, Victim.JOB))
 
 
+def brought_back(workflow: Workflow, attempt: str) -> None:
+    """Bring a sweep back, and wait for the first job of its new attempt."""
+    workflow.succeed("rehydrate")
+    until(lambda: has_begun(workflow, attempt))
+
+
 def remove(folder: Path) -> None:
     """Remove a folder into which others may write meanwhile."""
 
@@ -141,8 +147,7 @@ def test_tasks_that_are_done_are_known_without_the_folder_of_their_attempt(
     trace = begun(workflow, GRID)
     if earlier:
         strike(workflow, Victim.EVERYTHING)
-        workflow.succeed("rehydrate")
-        until(lambda: has_begun(workflow, "att-0002"))
+        brought_back(workflow, "att-0002")
     if not running:
         strike(workflow, Victim.EVERYTHING)
     remove(workflow.root / "stage-1/.attempts")
@@ -217,8 +222,7 @@ def test_tasks_of_an_attempt_that_only_the_lost_log_knew_count(workflow: Workflo
     trace = begun(workflow, GRID)
     strike(workflow, Victim.EVERYTHING)
     done = finished(workflow)
-    workflow.succeed("rehydrate")
-    until(lambda: has_begun(workflow, "att-0002"))
+    brought_back(workflow, "att-0002")
     remove(workflow.root / ".wfctl")
     workflow.succeed("import", ".")
     (trace.parent / "go").touch()
