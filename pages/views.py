@@ -22,7 +22,8 @@ from projections.exports.timeline_svg import drawing as timeline
 from projections.files.document_diff import differences
 from projections.files.state_document import document
 from projections.screens.next_actions import NextAction, Surroundings, next_actions
-from projections.words.account import Item, Seen, account, waits
+from projections.words.account import Seen, account, waits
+from projections.words.items import Item
 from service.errors import NotFound
 from service.files.surroundings import surroundings
 from service.reading.log import WorkflowLog

@@ -15,7 +15,8 @@ from cli.frame.writes import tell
 from cli.terminal.output import Output
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Drift, Stage
-from projections.words.account import Item, account, to_dicts
+from projections.words.account import account, to_dicts
+from projections.words.items import Item
 from service.errors import NotFound
 from service.files.foreign_changes import Foreign, ForeignChanges, closing
 from service.files.workflow_files import STATE

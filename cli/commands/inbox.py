@@ -19,7 +19,8 @@ from lifecycle.machines.machine import Machine
 from lifecycle.state.workflow import Workflow
 from projections.machines.next_actions import MachineAction
 from projections.screens.inbox import Asked, number_of, numbered
-from projections.words.account import Item, waits
+from projections.words.account import waits
+from projections.words.items import Item
 from service.errors import InvalidOption, NotFound
 from service.root.known_roots import known_roots
 

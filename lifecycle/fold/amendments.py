@@ -84,6 +84,7 @@ def approve(draft: Workflow, event: Event, accepted: Container[str]) -> None:
     amendment.decided_at = event.occurred_at
     draft.scripts = event.data.get("scripts", {})
     amendment.approved_by = event.data.get("approved_by", "user")
+    amendment.policy = (event.data.get("proof") or {}).get("policy")
     amendment.invalidated_stages = event.data.get("invalidated_stages", [])
     keeps = {id_: keeps_tasks(draft, amendment, id_) for id_ in _reached(draft, amendment)}
     apply(draft, amendment)

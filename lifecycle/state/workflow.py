@@ -227,6 +227,8 @@ class Amendment:
     version: int | None = None
     decided_at: str | None = None
     approved_by: str | None = None
+    #: How consent was given; None of a record of another's keeping.
+    policy: str | None = None
     invalidated_stages: list[str] = field(default_factory=list)
     #: As an imported file held it; a record of another's keeping is shown as it came.
     record: dict[str, Any] | None = None

@@ -15,6 +15,7 @@ from lifecycle.state.workflow import Stage, Workflow
 from projections.files.results import Result
 from projections.words.account import Seen, account
 from projections.words.amendments import summary as changes_of
+from projections.words.came_about import decided, is_taken_over
 
 #: Suffix → type of a figure that browsers draw.
 FIGURES = {
@@ -45,6 +46,8 @@ class Outcome:
     @property
     def trust(self) -> str:
         """On what it is called verified."""
+        if is_taken_over(self.stage):
+            return "taken over from an imported record, and verified by nothing"
         if self.checks:
             return f"{self.checks} checks passed" if self.checks > 1 else "1 check passed"
         return f"on the word of {self.judged_by or 'whoever completed it'}"
@@ -81,7 +84,9 @@ def _standing(state: Workflow, done: int) -> str:
     if state.is_finished:
         skipped = every - done
         left_out = f", {skipped} skipped" if skipped else ""
-        return f"All {done} stages are completed and verified{left_out}."
+        taken = sum(is_taken_over(stage) for stage in state.stages.values())
+        verified = f", {taken} of them taken over and not verified" if taken else " and verified"
+        return f"All {done} stages are completed{verified}{left_out}."
     failed = [stage.id for stage in state.stages.values() if stage.status is Status.FAILED]
     told = f"; failed: {', '.join(failed)}" if failed else ""
     return f"Not finished: {done} of {every} stages are completed{told}."
@@ -111,5 +116,4 @@ def _doubts(state: Workflow, results: Mapping[str, Result]) -> Iterator[str]:
 def _decisions(state: Workflow) -> Iterator[str]:
     for amendment in state.amendments.values():
         if amendment.status != "proposed":
-            by = f" by {amendment.approved_by}" if amendment.approved_by else ""
-            yield f"{amendment.id} {amendment.status}{by}: {changes_of(amendment)}"
+            yield f"{amendment.id} {decided(amendment)}: {changes_of(amendment)}"

@@ -14,7 +14,8 @@ from lifecycle.state.basis import reusable
 from lifecycle.state.retry import retry_limit
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.words.account import Item, Seen, waits
+from projections.words.account import Seen, waits
+from projections.words.items import Item
 
 GO_ON = "wfctl run"
 #: How an attempt that only failed its verification is told of in ``last_error``.

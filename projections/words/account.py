@@ -1,4 +1,4 @@
-"""The one account of where a workflow stands: what is stale, changed, undecided, failed, or waits.
+"""The one account of a workflow: what is stale, changed, undecided, failed, waits, came about how.
 
 Made of the state and of what a look at the root found; whoever tells of any of it reads it here.
 """
@@ -14,7 +14,9 @@ from lifecycle.state.hindrance import reason
 from lifecycle.state.retry import retry_limit
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
+from projections.words.came_about import came_about
 from projections.words.deviations import Deviation
+from projections.words.items import Item
 
 #: Characters of a failure's reason that are shown.
 _REASON = 400
@@ -39,29 +41,6 @@ class Seen(NamedTuple):
         return [file for file, text in self.files.items() if text == EDITED]
 
 
-class Item(NamedTuple):
-    """One thing of the account.
-
-    ``kind``: amendment, drift, verdict, judgement, stop, failure, stale, or changed, missing or
-    touched
-    result. ``person``: it waits for somebody. ``stage`` is the one that it is about, if one is.
-    """
-
-    kind: str
-    subject: str
-    text: str
-    stage: str | None = None
-    person: bool = True
-
-    @property
-    def is_of_files(self) -> bool:
-        """Whether it is about files that changed, and what was computed from them."""
-        return self.kind in ("drift", "stale") or self.kind.endswith(" result")
-
-    def __str__(self) -> str:
-        return " ".join(f"{self.kind} {self.subject}: {self.text}".split())
-
-
 def account(state: Workflow, seen: Seen | None = None) -> list[Item]:
     """Return all of it, decisions first; without a look, as far as the log tells it."""
     found = recorded(state) if seen is None else seen.deviations
@@ -72,6 +51,7 @@ def account(state: Workflow, seen: Seen | None = None) -> list[Item]:
         *_stale(state, found),
         *(Item("verdict", id_, why, id_) for id_, why in (seen or Seen()).verdicts.items()),
         *_of_stages(state),
+        *came_about(state),
     ]
 
 

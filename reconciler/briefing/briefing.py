@@ -14,7 +14,7 @@ from lifecycle.state.budget import budget_of
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.screens.next_actions import NextAction
-from projections.words.account import Item
+from projections.words.items import Item
 from reconciler.briefing.contradictions import Contradiction
 from reconciler.briefing.ranges import shortened
 from service.questions.meanwhile import Happened
@@ -152,7 +152,11 @@ def under_way(stage: Stage) -> Found | None:
 
 def waiting_of(items: Iterable[Item]) -> list[Waiting]:
     """Return what of an account waits for a person, decisions first."""
-    return [Waiting(one.kind, (one.subject,), one.text) for one in items if not _is_unfit(one)]
+    return [
+        Waiting(one.kind, (one.subject,), one.text)
+        for one in items
+        if one.person and not _is_unfit(one)
+    ]
 
 
 def contradictions_of(items: Iterable[Item]) -> list[Contradiction]:

@@ -1,0 +1,77 @@
+"""How results came about: what somebody who looks at them afterwards has to know.
+
+What one login does to itself cannot all be prevented; what the log has of it is told here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
+from projections.words.environments import changes
+from projections.words.items import Item
+
+#: What decides which program runs, by the beginnings of the names of variables.
+_INTERPRETER = ("PATH", "PYTHON", "python3", "LD_", "CONDA_", "VIRTUAL_ENV")
+#: How each policy gives the name of the person who approved.
+_POLICIES = {
+    "terminal": "at a terminal, as {by} by the caller's own word: this policy proves no person",
+    "trust": "by {by}, on trust: this policy asks for no person",
+    "signature": "signed by {by}",
+}
+
+
+def came_about(state: Workflow) -> Iterator[Item]:
+    """Yield what of each completed stage is not as its record alone would have it."""
+    for stage in state.stages.values():
+        if stage.status is not Status.COMPLETED:
+            continue
+        if is_taken_over(stage):
+            yield _item("taken over", stage, "completed by an imported record; nothing verified it")
+        source = stage.source
+        for failed in _failed_before(stage):
+            if source is not None:
+                yield from _since(state, stage, failed, source)
+
+
+def is_taken_over(stage: Stage) -> bool:
+    """Whether a stage is completed by the word of an imported record alone."""
+    imported = stage.source is None or stage.source.taken_over
+    return stage.status is Status.COMPLETED and imported and not stage.results
+
+
+def decided(amendment: Amendment) -> str:
+    """Return how an amendment was decided: the status, and what is known of who did it."""
+    by = amendment.approved_by
+    if by is None or amendment.policy not in _POLICIES:
+        return amendment.status + (f" by {by}" if by else "")
+    return f"{amendment.status} {_POLICIES[amendment.policy].format(by=by)}"
+
+
+def _failed_before(stage: Stage) -> Iterator[Attempt]:
+    for attempt in stage.attempts:
+        if attempt is stage.source:
+            return
+        if attempt.outcome == "failed" or attempt.is_refuted:
+            yield attempt
+
+
+def _since(state: Workflow, stage: Stage, failed: Attempt, now: Attempt) -> Iterator[Item]:
+    """Yield what differs from an attempt that failed, unless a person agreed to it since."""
+    for path in sorted(now.scripts.keys() | failed.scripts.keys()):
+        old, new = failed.scripts.get(path), now.scripts.get(path)
+        if old != new and not _was_agreed_to(state, path, new, failed):
+            yield _item("script", stage, f"{path} was another file in {failed.id}, which failed")
+    for line in changes(now.environment, failed.environment, failed.id):
+        if line.startswith(_INTERPRETER):
+            yield _item("environment", stage, f"{line}, which failed")
+
+
+def _was_agreed_to(state: Workflow, path: str, digest: str | None, failed: Attempt) -> bool:
+    decided_at = [one.decided_at or "" for one in state.amendments.values() if one.policy]
+    return state.scripts.get(path) == digest and max(decided_at, default="") > failed.started_at
+
+
+def _item(kind: str, stage: Stage, text: str) -> Item:
+    return Item(kind, stage.id, text, stage.id, person=False)

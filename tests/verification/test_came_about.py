@@ -1,0 +1,107 @@
+"""How a result came about, told to somebody who looks afterwards: by status, report and page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.adoption.support import document, imported, stage, write_files
+from tests.cli.support import Place
+from tests.exports.support import text_of
+from tests.sweeps.support import begun
+
+STAGE: dict[str, Any] = {
+    "id": "stage-1",
+    "name": "Sample",
+    "outputs": ["stage-1/out.txt"],
+    "parameters": {"command": "bash sample.sh", "forward_files": ["sample.sh"]},
+}
+FAILS, CONSTANT = "exit 3\n", "echo 0.97 > out.txt\n"
+
+
+def failed(folder: Path) -> Place:
+    """Return a workflow whose only stage failed."""
+    place = begun(folder, STAGE)
+    script(place).parent.mkdir()
+    script(place).write_text(FAILS)
+    assert place.json("run").code == 6
+    return place
+
+
+def script(place: Place) -> Path:
+    """Return the script that the stage runs."""
+    return place.path / "stage-1/sample.sh"
+
+
+def told(place: Place) -> list[tuple[str, str]]:
+    """Return what the account has beside what waits for a person; the report must have it too."""
+    found = [one for one in place.done("status")["account"] if not one["person"]]
+    report = place.call("report").out
+    page = text_of(place, "report")
+    for one in found:
+        assert one["text"].replace("'", "&#39;") in page, page
+        assert one["text"] in " ".join(report.split())
+    return [(one["kind"], one["text"]) for one in found]
+
+
+@pytest.mark.slow
+def test_a_script_that_was_rewritten_between_a_failure_and_a_pass_is_told(tmp_path: Path) -> None:
+    """Here by one that returns constants."""
+    place = failed(tmp_path)
+    script(place).write_text(CONSTANT)
+    place.done("stage", "retry", "stage-1", "--fix", "It samples longer.")
+    place.done("run")
+    expected = "stage-1/sample.sh was another file in att-0001, which failed"
+    assert ("script", expected) in told(place)
+
+
+@pytest.mark.slow
+def test_a_script_that_a_person_agreed_to_in_between_is_not(tmp_path: Path) -> None:
+    """The approval holds its digest."""
+    place = failed(tmp_path)
+    script(place).write_text(CONSTANT)
+    pinning = ["--set", "session_config.pin=scripts", "--reason", "The old one had a fault."]
+    place.done("amend", "propose", *pinning)
+    place.done("amend", "approve", "amend-1")
+    place.done("stage", "retry", "stage-1", "--fix", "The fault is mended.")
+    place.done("run")
+    assert "script" not in dict(told(place))
+
+
+@pytest.mark.slow
+def test_an_interpreter_that_changed_between_a_failure_and_a_pass_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An assertion that is switched off passes."""
+    place = begun(tmp_path, STAGE)
+    script(place).parent.mkdir()
+    script(place).write_text("python3 -c 'assert 0' && echo 1 > out.txt\n")
+    assert place.json("run").code == 6
+    monkeypatch.setenv("PYTHONOPTIMIZE", "1")
+    place.done("stage", "retry", "stage-1", "--fix", "none")
+    place.done("run")
+    said = "PYTHONOPTIMIZE=1 was not set in att-0001, which failed"
+    assert ("environment", said) in told(place)
+
+
+def test_an_imported_stage_is_taken_over_and_never_called_verified(tmp_path: Path) -> None:
+    """By nobody's check but that of whoever wrote the file."""
+    state = document(stage(1, "completed"), workflow_status="completed")
+    place = imported(write_files(tmp_path / "melt", state))
+    assert ("taken over", "completed by an imported record; nothing verified it") in told(place)
+    page = text_of(place, "report")
+    assert "completed and verified" not in page
+    assert "1 of them taken over and not verified" in page
+
+
+@pytest.mark.slow
+def test_an_approval_says_what_its_policy_proves(tmp_path: Path) -> None:
+    """Nobody is called a person for having been named."""
+    place = begun(tmp_path, STAGE)
+    place.done("amend", "propose", "--set", "workflow_plan=plan.md", "--reason", "Time.")
+    place.done("--actor", "agent:hasty", "amend", "approve", "amend-1")
+    page = text_of(place, "report")
+    assert "on trust: this policy asks for no person" in page
+    assert "A person decided" not in page
