@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Container, Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 from statistics import median
@@ -90,6 +91,7 @@ def test_no_module_needs_itself_by_way_of_others() -> None:
     assert len(list(TopologicalSorter(needs).static_order())) == len(known)
 
 
+@cache
 def errors_by_room() -> dict[str, set[str]]:
     """Return the names of the public error classes of each room."""
     bases: dict[str, tuple[str, set[str]]] = {}

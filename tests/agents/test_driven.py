@@ -66,6 +66,7 @@ def dice(number: int) -> random.Random:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", first([1, 0, 2]))
+@pytest.mark.long
 def test_whoever_is_killed_the_agent_brings_it_to_the_same_end(
     workflow: Workflow, key: Path, number: int
 ) -> None:

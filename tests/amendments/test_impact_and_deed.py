@@ -56,8 +56,10 @@ CASES = [
     *(("sweep", what, "running") for what in ("verify", "criteria")),
 ]
 
-#: A third of them before each commit, of each kind and status some.
-CASES_NOW_AND_LATER = rounds.first([*CASES[::3], *CASES[1::3], *CASES[2::3]], now=len(CASES[::3]))
+#: A sixth of them before each commit, of each kind and status some.
+CASES_NOW_AND_LATER = rounds.first(
+    [case for start in range(6) for case in CASES[start::6]], now=len(CASES[::6])
+)
 
 
 def _stage(folder: Path, kind: str) -> dict[str, Any]:
@@ -230,7 +232,7 @@ def test_what_is_under_way_is_judged_by_the_verdict_that_was_agreed_to_meanwhile
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", [(), ("--sync",)])
+@pytest.mark.parametrize("way", [(), pytest.param(("--sync",), marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("before", ["completed", REFUTED])
 def test_a_dispatch_by_hand_judges_what_is_kept_as_a_run_does(

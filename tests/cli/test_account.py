@@ -209,11 +209,20 @@ def wanted(place: Place, situation: Callable[[Path], Place], reader: str) -> Tol
 
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.__name__)
-def test_every_reader_tells_the_same_in_the_same_words(
+def test_every_reader_tells_the_same_in_the_same_words_and_leads_on_from_it(
     situation: Callable[[Path], Place], tmp_path: Path
 ) -> None:
     """Each line of the account stands in each, and nothing of another kind."""
     place = situation(tmp_path)
+    check_words(place, situation)
+    check_next_actions(place, situation)
+    # A changed result is as undecided as an edited file.
+    waits = situation not in NOT_ASKED and any(map(of_files, SITUATIONS[situation]))
+    assert place.call("drift", "show").code == (7 if waits else 0)
+
+
+def check_words(place: Place, situation: Callable[[Path], Place]) -> None:
+    """Each reader tells each line of the account, and nothing of another kind."""
     for reader, read in READERS.items():
         text = read(place, reader)
         lines = wanted(place, situation, reader)
@@ -234,12 +243,8 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.__name__)
-def test_the_next_commands_lead_on_from_what_waits(
-    situation: Callable[[Path], Place], tmp_path: Path
-) -> None:
-    """Status, brief, reconcile and the page name the same ones."""
-    place = situation(tmp_path)
+def check_next_actions(place: Place, situation: Callable[[Path], Place]) -> None:
+    """Status, brief, reconcile and the report name the same commands, which lead on."""
     kinds = {name.rpartition(" ")[0] for name in SITUATIONS[situation]}
     expected = {COMMANDS[kind] for kind in kinds} if situation not in NOT_ASKED else set()
     told: list[Any] = [
@@ -250,16 +255,6 @@ def test_the_next_commands_lead_on_from_what_waits(
         commands = [one["command"] for one in actions]
         found = {one for one in COMMANDS.values() if any(c.startswith(one) for c in commands)}
         assert found == expected, commands
-
-
-@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.__name__)
-def test_drift_show_ends_with_7_where_files_wait(
-    situation: Callable[[Path], Place], tmp_path: Path
-) -> None:
-    """A changed result is as undecided as an edited file."""
-    place = situation(tmp_path)
-    waits = situation not in NOT_ASKED and any(map(of_files, SITUATIONS[situation]))
-    assert place.call("drift", "show").code == (7 if waits else 0)
 
 
 def test_a_completed_stage_tells_of_no_error(tmp_path: Path) -> None:

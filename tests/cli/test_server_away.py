@@ -62,6 +62,7 @@ def working(server: Server, folder: Path) -> Place:
     return made(folder, server.log(), stages=[first, second])
 
 
+@pytest.mark.long
 def test_a_loop_goes_on_once_the_server_of_its_log_is_back(own: Server, tmp_path: Path) -> None:
     """Longer than any other command asks again; a job that ends meanwhile is recorded then."""
     place, said = working(own, tmp_path), tmp_path / "said"

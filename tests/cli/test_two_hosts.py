@@ -73,6 +73,7 @@ def reached(server: Server, networks: Networks, folder: Path) -> Iterator[There]
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_hosts_drive_two_stages_of_one_workflow(both: list[There], tmp_path: Path) -> None:
     """At once, each its own attempt on its own host; a third stage is launched by one alone."""
     anna, bert = both

@@ -14,6 +14,7 @@ from tests.crash.support import PATIENCE, Workflow, ending, until
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 def test_a_connection_cut_in_the_upload_is_made_again(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def late(folder: Path) -> Path:
     first([("Shell", "SSHContext"), ("Slurm", "LocalContext")]),
 )
 @pytest.mark.usefixtures("slurm")
+@pytest.mark.long
 def test_a_late_submission_computes_nothing_a_second_time(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str, context_type: str
 ) -> None:

@@ -65,6 +65,7 @@ def test_a_stage_runs_over_ssh(
 
 
 @pytest.mark.parametrize("batch_type", first(["Shell", "Slurm"]))
+@pytest.mark.long
 def test_a_far_machine_that_is_gone_for_a_while_costs_nothing(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, slurm: Slurm, batch_type: str
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_far_job_outlives_the_session_that_launched_it(
     check_completed(workflow, ONCE)
 
 
+@pytest.mark.long
 def test_a_far_job_that_was_killed_gets_one_new_attempt(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:

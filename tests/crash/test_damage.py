@@ -89,6 +89,7 @@ def damaged(workflow: Workflow, cases: list[tuple[str, str]]) -> None:
         strike(workflow.root / f"stage-{number}", pattern, damage)
 
 
+@pytest.mark.long
 def test_a_result_is_collected_whatever_file_of_its_attempt_is_damaged(workflow: Workflow) -> None:
     """The damages that were seen, one for each stage of one workflow."""
     damaged(workflow, SEEN)

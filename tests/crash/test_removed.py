@@ -70,7 +70,7 @@ def removed_beneath(workflow: Workflow, how: str, trace: Path) -> Counter[str]:
 
 
 @pytest.mark.parametrize("kind", first(["sweep", "stage"]))
-@pytest.mark.parametrize("how", CLEANED)
+@pytest.mark.parametrize("how", first(list(CLEANED), 2))
 def test_files_that_are_removed_beneath_a_job_start_nothing_beside_it(
     workflow: Workflow, how: str, kind: str
 ) -> None:

@@ -80,6 +80,7 @@ def test_a_loss_of_power_at_any_point_takes_nothing(tmp_path: Path, journal: str
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("journal", "synchronous"), [("wal", "NORMAL"), ("truncate", "OFF")])
+@pytest.mark.long
 def test_a_weaker_sync_level_would_lose_events(
     tmp_path: Path, journal: str, synchronous: str
 ) -> None:

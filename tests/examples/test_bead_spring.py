@@ -93,6 +93,7 @@ def example(folder: Path, *, steps: tuple[int, int] | None = None) -> Place:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_short_run_of_the_example_completes(tmp_path: Path) -> None:
     """Every stage on LAMMPS itself, each verified; too short for its own criterion."""
     place = example(tmp_path, steps=(20_000, 200_000))

@@ -185,6 +185,7 @@ def test_the_same_log_gives_the_same_archive(half_way: Place, tmp_path: Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_validator_takes_an_archive_for_the_crate_it_is(told: Place, tmp_path: Path) -> None:
     """A zipped crate, by the official validator."""
     file = tmp_path / "crate.zip"

@@ -163,6 +163,7 @@ def play(submitter: Submitter, examples: int, steps: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_lying_scheduler_costs_nothing(submitter: Submitter) -> None:
     """Never a second live job for one attempt, never a failure without evidence."""
     play(submitter, examples=6, steps=12)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.support import Place
+from tests.rounds import first
 from tests.sweeps.support import amended, begun, sweep
 
 GRID = {"grid": {"T": [1, 2, 3], "L": [8, 16]}}
@@ -26,7 +27,7 @@ def _ended(place: Place, folder: Path, before: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("also", ["points alone", "all is changed"])
+@pytest.mark.parametrize("also", first(["points alone", "all is changed"]))
 @pytest.mark.parametrize("before", ["completed", "failed", "retried"])
 def test_folders_of_points_that_are_no_more_are_put_aside(
     tmp_path: Path, before: str, also: str
