@@ -54,6 +54,16 @@ def make_file(path: Path) -> None:
         os.close(descriptor)
 
 
+def make_own_folder(path: Path) -> None:
+    """Make a folder, and those above it that are missing, for their owner alone, as OpenSSH does.
+
+    Whoever may write in one of them could put another in its place.
+    """
+    for folder in (*reversed(path.parents), path):
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def make_folder(path: Path, home: Path | None = None) -> None:
     """Make a folder that other logins cannot enter, unless it is there.
 

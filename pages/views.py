@@ -17,6 +17,7 @@ from pages.previews import previews
 from pages.request import Request
 from pages.shelf import Entry, Shelf, record
 from projections.exports.graph_svg import drawing as graph
+from projections.exports.markup import flat, shown
 from projections.exports.state_spans import state_spans
 from projections.exports.timeline_svg import drawing as timeline
 from projections.files.document_diff import differences
@@ -119,7 +120,7 @@ def workflow(look: Look) -> bytes:
 
 def _drawn(draw: Callable[[Workflow], str], state: Workflow) -> str:
     """Return a picture as markup of ours; of too many stages none."""
-    return Markup(render.shown(draw(state))) if len(state.stages) <= _DRAWN else ""
+    return Markup(shown(draw(state))) if len(state.stages) <= _DRAWN else ""
 
 
 def _counts(state: Workflow) -> list[tuple[str, int]]:
@@ -179,7 +180,7 @@ def _differences(look: Look) -> list[Any]:
 def stage(look: Look) -> bytes:
     """Return the page of a stage: attempts, evidence, parameters and who set them, files."""
     found = look.then.stage(look.request.parts[3])
-    shown = found.attempts[-_ATTEMPTS:][::-1]
+    listed = found.attempts[-_ATTEMPTS:][::-1]
     root = look.entry.root
     newest = found.source
     stands = [one for one in account(look.then, _seen(look)) if one.stage == found.id]
@@ -187,9 +188,9 @@ def stage(look: Look) -> bytes:
         "stage.html.j2",
         **look.common,
         stage=found,
-        attempts=shown,
-        older=len(found.attempts) - len(shown),
-        judged=_judgements(look, found, shown),
+        attempts=listed,
+        older=len(found.attempts) - len(listed),
+        judged=_judgements(look, found, listed),
         setters=_setters(look.then, found),
         others=[one for one in stands if not one.person],
         tail=look.shelf.running(look.entry, look.log, look.then, len(look.then.stages)).get(
@@ -210,11 +211,11 @@ _LOOKS = 2
 _JUDGED = ("stage.completed", "stage.failed")
 
 
-def _judgements(look: Look, stage: Stage, shown: list[Attempt]) -> dict[str, dict[str, Any]]:
+def _judgements(look: Look, stage: Stage, listed: list[Attempt]) -> dict[str, dict[str, Any]]:
     """Return by attempt the checks and the words with which it was judged, of those shown."""
-    ended = {attempt.id for attempt in shown if attempt.outcome in ("completed", "failed")}
+    ended = {attempt.id for attempt in listed if attempt.outcome in ("completed", "failed")}
     needles = [[finding.quoted(type_) for type_ in _JUDGED], [finding.quoted(stage.id)]]
-    last = shown[0].id if shown else ""
+    last = listed[0].id if listed else ""
     found: dict[str, dict[str, Any]] = {}
     before: int | None = look.then.head + 1
 
@@ -352,7 +353,7 @@ def search(look: Look) -> bytes:
 def _speaks(stage: Stage, wanted: str) -> bool:
     parts = (stage.id, stage.name, stage.success_criteria, stage.last_error, stage.parameters,
              stage.inputs, stage.outputs)  # fmt: skip
-    return wanted in "\n".join(render.flat(part or "") for part in parts).casefold()
+    return wanted in "\n".join(flat(part or "") for part in parts).casefold()
 
 
 _PAGES: dict[str, Callable[[Look], bytes]] = {

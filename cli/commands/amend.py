@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +14,7 @@ from cli.frame.consent import consenter_of
 from cli.frame.options import At, CommandId, DryRun, ExpectedVersion, KnownAt, write_options
 from cli.frame.workspace import engine, moment, writing
 from cli.frame.writes import events_of, foreseen, tell, write
-from cli.terminal.output import Output, say
+from cli.terminal.output import Output, print_statement, say
 from lifecycle.errors import LifecycleError, NeedsConsent, UnknownAmendment
 from lifecycle.rules.amendments import of_proposal
 from lifecycle.rules.foresight import foresee
@@ -311,7 +310,7 @@ def show(
         if view is not None:
             _show_decided(output, state, amendment)
         elif statement:
-            sys.stdout.write(decisions.question_of(service, id_).statement.decode())
+            print_statement(decisions.question_of(service, id_).statement)
         elif amendment.status == "proposed":
             _show_open(output, service, state, amendment)
         else:

@@ -192,6 +192,15 @@ def escaped(document: str) -> str:
     return spelled_json(document)
 
 
+def print_statement(statement: bytes) -> None:
+    """Print what is to be signed, byte for byte; at a terminal nothing of it steers that."""
+    text = statement.decode()
+    at_terminal = sys.stdout.isatty()
+    sys.stdout.write(escaped(text) if at_terminal else text)
+    if at_terminal and escaped(text) != text:
+        say("some letters cannot be seen and are spelled; what is signed are the bytes of a file")
+
+
 def say(text: str) -> None:
     """Talk to the person on stderr."""
     print(harmless(text) if sys.stderr.isatty() else text, file=sys.stderr, flush=True)

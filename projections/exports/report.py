@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from lifecycle.state.status import Status
@@ -17,6 +16,7 @@ from lifecycle.state.workflow import Attempt, Stage, Workflow
 from projections.drawing import palette
 from projections.exports.facts import Facts
 from projections.exports.graph_svg import drawing as graph
+from projections.exports.markup import environment, flat
 from projections.exports.source import Source, Steps
 from projections.exports.spans import SpanFold, Spans
 from projections.exports.timeline_svg import drawing as timeline
@@ -25,8 +25,6 @@ from projections.files.results import Result, gathered
 from projections.files.sessions import sessions
 from projections.files.summary import FIGURES, Summary, is_figure, summarised
 from projections.screens.next_actions import next_actions
-from projections.words import amendments as amendment_words
-from projections.words.times import utc_seconds
 
 #: Bytes of one figure that a report holds, and of all of them.
 _FIGURE, _ALL_FIGURES = 2 << 20, 8 << 20
@@ -69,16 +67,7 @@ def _figures(source: Source, summary: Summary) -> dict[str, str]:
 
 
 def _environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader("projections", "exports/templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters.update(seconds=utc_seconds, words=_words, pretty=_pretty, flat=_flat)
-    made.filters.update(changes=amendment_words.changes)
-    return made
+    return environment(PackageLoader("projections", "exports/templates"))
 
 
 def _context(state: Workflow, facts: Facts, spans: Spans) -> dict[str, Any]:
@@ -117,7 +106,7 @@ def _fields(stage: Stage) -> list[tuple[str, str]]:
         "outputs": "\n".join(stage.outputs),
         "success criteria": stage.success_criteria,
     }
-    listed |= {str(key): _flat(value) for key, value in stage.parameters.items()}
+    listed |= {str(key): flat(value) for key, value in stage.parameters.items()}
     return [(name, value) for name, value in listed.items() if value]
 
 
@@ -137,15 +126,3 @@ def _lasted(start: str, end: str) -> str:
         if number:
             parts.append(f"{number} {unit}")
     return " ".join(parts[:2]) or "under 1 s"
-
-
-def _words(value: str) -> str:
-    return value.replace("_", " ").replace("post processing", "post-processing")
-
-
-def _flat(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _pretty(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
-from projections.words.environments import changes
 from projections.words.items import Item
 
 #: What decides which program runs, by the beginnings of the names of variables.
@@ -59,6 +58,8 @@ def _failed_before(stage: Stage) -> Iterator[Attempt]:
 
 def _since(state: Workflow, stage: Stage, failed: Attempt, now: Attempt) -> Iterator[Item]:
     """Yield what differs from an attempt that failed, unless a person agreed to it since."""
+    from projections.words.environments import changes  # only where something failed before
+
     for path in sorted(now.scripts.keys() | failed.scripts.keys()):
         old, new = failed.scripts.get(path), now.scripts.get(path)
         if old != new and not _was_agreed_to(state, path, new, failed):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from eventstore.private import make_own_folder
 from service.consent.signature import SignatureFailed, run_keygen, started_keygen
 from service.errors import InvalidOption, NotFound
 from service.root.disk import content_of, write_whole
@@ -26,7 +27,7 @@ def folder() -> Path:
 
 def make_key(path: Path, name: str, *, hardware: bool) -> None:
     """Let ssh-keygen make a key, which asks for the passphrase itself; raises `SignatureFailed`."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_own_folder(path.parent)
     kind = "ed25519-sk" if hardware else "ed25519"
     code = started_keygen("-q", "-t", kind, "-C", name, "-f", str(path), stdout=sys.stderr)
     if code != 0:
@@ -79,6 +80,6 @@ def allow(path: Path, line: str) -> bool:
     if line in text.splitlines():
         return False
     gap = "" if not text or text.endswith("\n") else "\n"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_own_folder(path.parent)
     write_whole(path, f"{text}{gap}{line}\n".encode("utf-8", "surrogateescape"))
     return True

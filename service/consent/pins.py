@@ -15,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from eventstore.private import make_own_folder
 from lifecycle.errors import NeedsConsent
 from service.errors import ServiceError
 from service.root.disk import write_whole
@@ -85,7 +86,7 @@ def keep_pin(root: Path, pin: Pin) -> None:
     """Keep the pin of a log in its root, in place of what was pinned there."""
     path = _file_of(root)
     others = [known for known in _read(path) if known.place != pin.place]
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_own_folder(path.parent)
     content = {"format": 2, "root": str(root), "pins": [asdict(p) for p in (*others, pin)]}
     write_whole(path, json.dumps(content, indent=1).encode() + b"\n")
     _forget_older(root, pin.place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from hashlib import sha256
 
+from eventstore.private import make_own_folder
 from service.root.disk import content_of, write_whole
 from service.root.known_roots import folder
 
@@ -19,7 +20,7 @@ def asked_before(root: str, question: str) -> bool:
     if content_of(path) == mark:
         return True
     with suppress(OSError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own_folder(path.parent)
         write_whole(path, mark)
         return False
     return True

@@ -7,6 +7,8 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
+from eventstore.private import make_own_folder
+
 
 def folder() -> Path:
     """Return where they are kept."""
@@ -21,7 +23,7 @@ def remember(root: Path) -> None:
     with suppress(OSError):
         if os.path.lexists(link):
             return
-        link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own_folder(link.parent)
         # A link is made whole or not at all, and needs no second process to be told apart.
         link.symlink_to(root, target_is_directory=True)
 

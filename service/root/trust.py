@@ -14,6 +14,7 @@ import os
 from pathlib import Path
 
 from eventstore.address import is_server
+from eventstore.private import make_own_folder
 from eventstore.regular import read_regular
 from service.errors import ServiceError
 from service.root.disk import write_whole
@@ -79,7 +80,7 @@ def _notice(receiver: str, root: Path) -> str:
 
 def _keep(more: dict[str, list[str]]) -> None:
     path = trusted_file()
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_own_folder(path.parent)
     content = {"format": 1, **_kept(), **more}
     write_whole(path, json.dumps(content, indent=1).encode() + b"\n")
 

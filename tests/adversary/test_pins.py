@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -171,3 +172,16 @@ def test_a_forged_fold_is_not_believed_after_a_move(
     place.call("--root-is", "moved", "note", "on we go")
     assert place.definition() == before
     assert place.done("show", "stage-1")["parameters"]["n"] == 1
+
+
+def test_no_folder_of_this_login_follows_the_umask(keys: Keys, tmp_path: Path) -> None:
+    """Another login that can write in one of them puts another pin in its place."""
+    before = os.umask(0)
+    try:
+        make(tmp_path / "root", "--consent", "signature", "--signers", str(keys.signers))
+    finally:
+        os.umask(before)
+    own = tmp_path / "configuration/wfctl"
+    assert pins(tmp_path)
+    folders = [own, *(path for path in own.rglob("*") if path.is_dir())]
+    assert [str(path) for path in folders if path.stat().st_mode & 0o077] == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -19,10 +21,12 @@ from projections.words.cells import inert
 from reconciler.loop import prompt
 from tests.adversary.archives import added, forged
 from tests.amendments.support import Place as Amended
+from tests.amendments.support import make
 from tests.cli.support import PLAN, Place, call, write_plan
 from tests.exports.support import handed_over, taken_over, text_of
 
-PAGE = Path(__file__).parents[2] / "docs/trust/verify-without-wfctl.md"
+HERE = Path(__file__).parents[2]
+PAGE = HERE / "docs/trust/verify-without-wfctl.md"
 FORGED = "fine\nv9   2026-01-01 00:00:00  user:pi          Amendment approved"
 NAMES = [
     "</script><img src=x onerror=alert(1)>",
@@ -57,6 +61,46 @@ def test_a_report_holds_no_tag_and_no_link_of_others(rooted: Place) -> None:
     text = rooted.call("report").out
     assert not re.search(r"<[a-z/]|(?<!\\)\]\(|^# Forged|^## Do", text, re.MULTILINE)
     assert "&lt;img" in text
+
+
+#: What turns the direction of writing, and what steers some terminals.
+UNSEEN = "\N{RIGHT-TO-LEFT OVERRIDE}\x9b31m"
+
+
+def test_nothing_in_a_page_of_a_report_turns_or_hides_text(tmp_path: Path) -> None:
+    """A browser would show another change than the one that was proposed."""
+    place = make(tmp_path / "root", "--consent", "trust")
+    place.propose("--stage", "stage-1", "--reason", "r", "--set", f'parameters.x="{UNSEEN}"')
+    page = text_of(place, "report")
+    assert not set(UNSEEN[:2]) & set(page)
+    assert "\N{REPLACEMENT CHARACTER}" in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_statement_steers_no_terminal_and_is_signed_byte_for_byte(
+    tmp_path: Path, terminal: bool
+) -> None:
+    """A file, or a pipe to ssh-keygen, gets the bytes."""
+    place = make(tmp_path / "root", "--consent", "trust")
+    place.propose("--stage", "stage-1", "--reason", "r", "--set", f'parameters.x="{UNSEEN}"')
+    controller, user = pty.openpty()
+    words = ["--root", str(place.path), "amend", "show", "amend-1", "--statement"]
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", *words],
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+        stdin=subprocess.DEVNULL,
+        stdout=user if terminal else subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        check=True,
+        timeout=60,
+    )
+    os.close(user)
+    out = os.read(controller, 100_000) if terminal else done.stdout
+    os.close(controller)
+    assert (UNSEEN.encode() in out) == (not terminal)
+    assert (rb"\u202e\u009b31m" in out) == terminal
+    assert (b"cannot be seen" in done.stderr) == terminal
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +11,7 @@ from cli.commands.machine.arguments import MachineId
 from cli.commands.machine.workspace import acting
 from cli.frame.consent import Wording, consenter_of
 from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
+from cli.terminal.output import print_statement
 from lifecycle.errors import NeedsConsent
 from service.machines import approval as decisions
 from service.machines.service import MachineOutcome, MachineService
@@ -50,7 +50,7 @@ def approve(
     with acting(context, machine, dry_run or statement) as (service, output):
         if statement:
             question = decisions.question_of(service, approval, choice, withdraws=withdraw)
-            sys.stdout.write(question.statement.decode())
+            print_statement(question.statement)
             return
         if dry_run:
             outcome = service.handle(_planned(service, approval, choice, withdraw), options=options)
