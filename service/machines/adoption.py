@@ -24,6 +24,9 @@ from service.machines.writers.walk import is_field
 from service.root.clock import utc_text
 from service.root.within import content_within
 
+#: A difference as an event lists it: path, kind, old and new.
+Json = dict[str, Any]
+
 
 def waiting(state: Machine, file: str | None, detected: int | None) -> Drift:
     """Return the hand edit that is meant, the newest where several wait; raises `NotFound`."""
@@ -40,7 +43,7 @@ def waiting(state: Machine, file: str | None, detected: int | None) -> Drift:
 def adoption(
     service: MachineService, state: Machine, drift: Drift, only: Sequence[str] = ()
 ) -> list[Payload]:
-    """Return the commands that take a hand edit over, or ``only`` some fields of it.
+    """Return the commands that take a hand edit over, or ``only`` some fields: the others wait on.
 
     The rules may refuse them. Raises `InvalidInput` for a field that was not edited, and what the
     rules say to a change that only an event of the protocol could make.
@@ -48,15 +51,32 @@ def adoption(
     role = next(role for role, path in paths(state).items() if path == drift.file)
     found = _kept(service, state, drift)
     base = documents(service.log.current(drift.base) if drift.base else state)[role]
+    current = documents(state)[role]
     edits = [
-        leaf for one in differences(base, found) if one.kind != "order" for leaf in leaves(one)
+        leaf
+        for one in differences(base, found)
+        if one.kind != "order"
+        for leaf in leaves(one)
+        # A field that was taken over before is an edit no longer.
+        if look(current, path_of(leaf)) != look(found, path_of(leaf))
     ]
     chosen = _chosen({_name(role, one): one for one in edits}, only)
     wanted = applied(base, found, chosen)
     now = utc_text(service.clock())
     known = amounts(service.root.path, state, drift.file, base, wanted, now)
     commands = [*known.asked, *_updates(role, known, wanted)]
+    if len(chosen) < len(edits):
+        return commands  # the other fields wait on
     return [*commands, DriftAdopted(file=drift.file, detected=drift.version)]
+
+
+def undecided(state: Machine, file: str, found: Sequence[Json]) -> list[Json]:
+    """Return those differences of a recorded edit that were not taken over since."""
+    role = next((role for role, path in paths(state).items() if path == file), None)
+    if role is None:
+        return list(found)
+    now = documents(state)[role]
+    return [one for one in found if look(now, tuple(one["path"])) != one["new"]]
 
 
 def _kept(service: MachineService, state: Machine, drift: Drift) -> Document:

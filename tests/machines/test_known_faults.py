@@ -351,6 +351,13 @@ def test_some_fields_of_a_hand_edit_can_be_adopted(place: MachinePlace) -> None:
     place.done(*line, "artifacts")
     assert place.json(STATE)["artifacts"] == {"design": "by-hand.md"}
     assert place.phase("login") == "ideate"
+    # What was not named waits on, and nothing else does.
+    [left] = place.call("drift", "login").data["changes"]
+    assert [one["path"] for one in left["differences"]] == [["phase"]]
+    assert place.refused("RESERVED_FIELD", 5, *line, "phase")
+    assert place.refused("INVALID_INPUT", 2, *line, "artifacts")["edited"] == ["phase"]
+    place.done("drift", "login", "--revert")
+    assert place.call("drift", "login").code == 0
 
 
 def test_a_hand_edit_inside_of_the_loop_is_refused_by_its_own_name(place: MachinePlace) -> None:

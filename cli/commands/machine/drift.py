@@ -15,7 +15,7 @@ from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
 from lifecycle.payload.drift import DriftReverted
 from projections.machines.history import message
-from service.machines.adoption import adoption, waiting
+from service.machines.adoption import adoption, undecided, waiting
 from service.machines.foreign import told
 from service.machines.inspection import differences
 from service.machines.news import Look
@@ -66,13 +66,19 @@ def _show(context: typer.Context, machine: str, file: str | None) -> None:
         log = machines.log(machine)
         state = log.current()
         events = {e.version: e.data for e in log.store.read(log.stream)}
-        kept = [{**events[one.version], "detected": one.version} for one in state.drifts]
+        kept = [_kept(state, one.version, events[one.version]) for one in state.drifts]
         look = Look(machines.root, log)
         found = [one for one in (*kept, *_now(look, state)) if file in (None, one["file"])]
         text = "\n".join(map(_line, found)) or "no hand edit waits for a decision"
         machines.output.result({"changes": found}, lambda: text, state)
     if found:
         raise typer.Exit(FINDINGS)
+
+
+def _kept(state: Machine, version: int, data: dict[str, Any]) -> dict[str, Any]:
+    """Return a recorded edit with what of it nobody decided yet."""
+    left = undecided(state, data["file"], data["differences"])
+    return {**data, "detected": version, "differences": left}
 
 
 def _now(look: Look, state: Machine) -> list[dict[str, Any]]:
