@@ -17,6 +17,7 @@ from service.writing.stream_writer import WriteOptions
 
 if TYPE_CHECKING:
     from reconciler.loop.ending import Ended
+    from service.writing.workflow_service import Service
 
 #: Seconds that an agent has for one task.
 AGENT_TIME = 1800.0
@@ -125,24 +126,33 @@ def _attended(
         jobs.service.log.store.be_patient(patience(jobs, asked))
         with notifying(jobs, given.notify) as told:
             ended = drive(told, given.orders(time_limit), options, asked)
-        tell(output, ended)
+        tell(jobs.service, output, ended)
     if asked.signal is not None and ended.exit_reason == "waiting":
         raise typer.Exit(128 + signal.Signals(asked.signal))
     if ended.exit_reason == "blocked":
         raise typer.Exit(NEEDS_PERSON)
 
 
-def tell(output: Output, ended: Ended) -> None:
-    """Print how the loop ended."""
+def tell(service: Service, output: Output, ended: Ended) -> None:
+    """Print how the loop ended, and what leads on, by a look at the files too."""
+    from reconciler.files.freshness import look
+
     text = f"{ended.exit_reason}: {ended.message}"
-    output.result(ended.to_dict(), lambda: text, state=ended.state, actions=ended.actions)
+    known = output.next_actions(ended.state, look(service.root, service.log, ended.state))
+    output.result(ended.to_dict(), lambda: text, state=ended.state, actions=ended.actions(known))
 
 
 def _rehearse(context: typer.Context) -> None:
+    from reconciler.files.freshness import look
+
     with reading(context) as workflow:
         state = workflow.state()
-        actions = workflow.output.next_actions(state)
+        seen = look(workflow.root, workflow.log, state)
+        actions = workflow.output.next_actions(state, seen)
         text = "\n".join(f"would do: {action}" for action in actions)
         workflow.output.result(
-            {"would": [a.to_dict() for a in actions]}, lambda: text or "nothing to do", state=state
+            {"would": [a.to_dict() for a in actions]},
+            lambda: text or "nothing to do",
+            state=state,
+            seen=seen,
         )

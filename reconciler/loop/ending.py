@@ -10,7 +10,7 @@ from lifecycle.state.budget import budget_of
 from lifecycle.state.hindrance import Hindrance, hindrances
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.screens.next_actions import GO_ON, NextAction, next_actions
+from projections.screens.next_actions import GO_ON, NextAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,8 @@ class Ended:
         """What keeps a blocked workflow from going on, and no event tells."""
         return [one for one in self.hindrances if one in self.seen]
 
-    @property
-    def actions(self) -> list[NextAction]:
-        """The commands that lead on."""
-        known = next_actions(self.state)
+    def actions(self, known: list[NextAction]) -> list[NextAction]:
+        """Return the commands that lead on, given those that lead on from its state."""
         if self.exit_reason in ("budget_exhausted", "waiting"):
             others = [action for action in known if action.command != GO_ON]
             return [NextAction(GO_ON, "goes on in a new session"), *others]

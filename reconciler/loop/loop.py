@@ -28,6 +28,7 @@ from reconciler.errors import (
     ReconcilerError,
 )
 from reconciler.files.described import NoStageCommand, has_command
+from reconciler.files.pinned import VerdictChanged
 from reconciler.loop import ending, prompt
 from reconciler.loop.agent import Left, Task, hand_over
 from reconciler.loop.ending import Ended
@@ -116,7 +117,8 @@ class Loop:
         """Leave the stage as it stands to somebody, and remember why."""
         mark = mark_of(stage)
         self._left.add(mark)
-        self._hindrances[mark] = Hindrance(stage.id, " ".join(why.split())[:_REASON], unblock)
+        said = " ".join(why.split()).removeprefix(f"{stage.id}: ")
+        self._hindrances[mark] = Hindrance(stage.id, said[:_REASON], unblock)
 
     def _named(self, state: Workflow) -> list[Hindrance]:
         """Return what was found to hinder stages that have not moved since."""
@@ -227,8 +229,8 @@ class Loop:
     def _verify(self, state: Workflow, stage: Stage) -> None:
         try:
             settle(self.jobs, stage)
-        except (SubmissionDrift, SubmissionChanged):
-            raise  # no judge decides on what was computed
+        except (SubmissionDrift, SubmissionChanged, VerdictChanged):
+            raise  # no judge decides on what was computed, or by which scripts
         except NeedsConsent:
             if self.orders.agent is None:
                 self._left.add(mark_of(stage))

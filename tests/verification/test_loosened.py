@@ -45,9 +45,11 @@ def test_a_pass_by_another_script_than_the_one_that_refused_waits_for_a_person(
 ) -> None:
     """Evidence in words does not help; an approval that holds the new digest does."""
     place = _failed(tmp_path, kind)
-    place.json("run")
+    ended = place.json("run")
+    assert "is another file now" in ended.data["message"], ended
     assert place.done("status")["stages"][0]["status"] == "post_processing"
-    for told in (place.json("status"), place.json("rehydrate")):
+    rehearsed = place.json("run", "--dry-run")
+    for told in (ended, rehearsed, place.json("status"), place.json("rehydrate")):
         lines = [one["command"] for one in told.envelope["next_actions"]]
         assert any("session_config.pin=scripts" in line for line in lines), lines
         assert not any("stage complete" in line for line in lines), lines
