@@ -60,7 +60,8 @@ def _could_lie(stage: Path, pattern: str) -> Iterator[Path]:
     """Yield where a file of one name could lie: in the stage's folder, or in each attempt's."""
     folder, _, name = pattern.rpartition("/")
     if "*" not in name and "?" not in name:
-        yield from (one / name for one in (stage.glob(folder) if folder else [stage]))
+        places = stage.glob(folder) if folder else [stage]
+        yield from (one / name for one in places if one.is_dir())
 
 
 def strike(stage: Path, pattern: str, damage: str) -> None:

@@ -161,6 +161,8 @@ def crate_of(place: Place, folder: Path, *at: str) -> Path:
     return folder
 
 
+# Its story has a charge by hand, as logs of the versions before may have.
+@pytest.mark.forged
 @pytest.mark.slow
 @pytest.mark.parametrize("called", first([named, str]), ids=["named", "numbered"])
 @pytest.mark.parametrize("moments", first([[7, 33, END], [2, 14, 20, 37]]))
