@@ -26,18 +26,16 @@ def came_about(state: Workflow) -> Iterator[Item]:
     for stage in state.stages.values():
         if stage.status is not Status.COMPLETED:
             continue
-        if is_taken_over(stage):
+        if stage.source is None:
             yield _item("taken over", stage, "completed by an imported record; nothing verified it")
-        source = stage.source
+            continue
         for failed in _failed_before(stage):
-            if source is not None:
-                yield from _since(state, stage, failed, source)
+            yield from _since(state, stage, failed, stage.source)
 
 
 def is_taken_over(stage: Stage) -> bool:
-    """Whether a stage is completed by the word of an imported record alone."""
-    imported = stage.source is None or stage.source.taken_over
-    return stage.status is Status.COMPLETED and imported and not stage.results
+    """Whether a stage is completed by the word of an imported record alone: it has no attempt."""
+    return stage.status is Status.COMPLETED and stage.source is None
 
 
 def decided(amendment: Amendment) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 _PROC = Path("/proc")
 _DELETED = " (deleted)"
-#: How often, 5 ms apart, a process without an environment is looked at.
+#: How often, 5 ms apart, a process is looked at that becomes another program.
 _LOOKS = 20
 
 
@@ -112,20 +112,24 @@ def _group(pid: int) -> int | None:
 
 def _began_with(pid: int, variable: str) -> bool:
     try:
-        return os.fsencode(variable) in _environ(_PROC / str(pid)).split(b"\0")
+        return os.fsencode(variable) in environ_of(pid).split(b"\0")
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return False
 
 
-def _environ(process: Path) -> bytes:
-    """Return what a process began with; it shows nothing while it becomes another program."""
+def environ_of(pid: int) -> bytes:
+    """Return the environment that a process began with, as /proc has it; raises OSError.
+
+    While a process becomes another program it shows neither this nor its command line.
+    """
+    place = _PROC / str(pid)
     for _ in range(_LOOKS):
-        if content := (process / "environ").read_bytes():
+        if content := (place / "environ").read_bytes():
             return content
-        if not (process / "exe").exists():
-            break
+        if (place / "cmdline").read_bytes() or not (place / "exe").exists():
+            break  # it has become one, or is a thread of the kernel
         time.sleep(0.005)
-    return b""
+    return (place / "environ").read_bytes()
 
 
 def began_with(variable: str) -> tuple[Process, ...]:

@@ -9,6 +9,7 @@ import time
 from enum import StrEnum
 from pathlib import Path
 
+from reconciler.host.processes import environ_of
 from tests.crash.support import MARK, Workflow, until
 
 
@@ -29,20 +30,9 @@ def processes(workflow: Workflow) -> dict[int, str]:
     found = {}
     for place in Path("/proc").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-            if place.name.isdigit() and mark in _environ(place):
+            if place.name.isdigit() and mark in environ_of(int(place.name)):
                 found[int(place.name)] = (place / "cmdline").read_text().replace("\0", " ")
     return found
-
-
-def _environ(place: Path) -> bytes:
-    """Return the environment of a process, which has none while it becomes another program."""
-    for _ in range(20):
-        if content := (place / "environ").read_bytes():
-            return content
-        if not (place / "exe").exists():
-            break
-        time.sleep(0.005)
-    return b""
 
 
 def find(workflow: Workflow, victim: Victim) -> list[int]:

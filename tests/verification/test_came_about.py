@@ -96,6 +96,14 @@ def test_an_imported_stage_is_taken_over_and_never_called_verified(tmp_path: Pat
     assert "1 of them taken over and not verified" in page
 
 
+def test_a_stage_that_was_under_way_when_it_was_imported_is_verified_as_any(tmp_path: Path) -> None:
+    """It has an attempt, whoever launched that, and somebody's word or a check ended it."""
+    place = imported(write_files(tmp_path / "melt", document(stage(1, "post_processing"))))
+    place.done("stage", "complete", "stage-1", "--evidence", "I looked.")
+    assert told(place) == []
+    assert "taken over" not in text_of(place, "report")
+
+
 @pytest.mark.slow
 def test_an_approval_says_what_its_policy_proves(tmp_path: Path) -> None:
     """Nobody is called a person for having been named."""
