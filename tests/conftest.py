@@ -19,7 +19,7 @@ from tests.crash import table
 from tests.memory import stay_in_memory
 from tests.need import is_strict, unmet
 from tests.order import slow_first
-from tests.rounds import DAY, shorten, today, tries_all
+from tests.rounds import DAY, mark_further, shorten, today, tries_all
 from tests.server import Server, started
 from tests.times import dearest, lines, memory_line, memory_peak, spent, totals
 
@@ -109,8 +109,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """Try properties on as many examples as this run is for, and begin with what takes long."""
+    """Try as many examples and cases as this run is for, and begin with what takes long."""
     shorten(items)
+    mark_further(items)
     yield
     # What the marks on the command line leave is known by now.
     if os.environ.get("PYTEST_XDIST_WORKER"):

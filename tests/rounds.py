@@ -67,6 +67,30 @@ def first(values: Sequence[Any], now: int = 1) -> list[Any]:
     ]
 
 
+def mark_further(items: Iterable[pytest.Item]) -> None:
+    """Let a test that is marked `few` run so many of its cases now; the others are long.
+
+    They are spread from its first case to its last, which differ in every value.
+    """
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        later = any(item.get_closest_marker(name) for name in ("long", "soak"))
+        if item.get_closest_marker("few") and not later:
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in tests.values():
+        [number] = cases[0].get_closest_marker("few").args  # type: ignore[union-attr]
+        now = spread(len(cases), number)
+        for place, case in enumerate(cases):
+            if place not in now:
+                case.add_marker("long")
+
+
+def spread(size: int, number: int) -> set[int]:
+    """Return the places of so many of a sequence, of its first and its last among them."""
+    steps = max(number - 1, 1)
+    return {round(step * (size - 1) / steps) for step in range(number)}
+
+
 def shorten(items: Iterable[pytest.Item]) -> None:
     """Mark the tests of properties as such, and let each be tried on as many as now are."""
     shortened: set[object] = set()

@@ -80,7 +80,8 @@ def test_in_ci_the_run_fails_with_a_line_for_each_reason(
     assert [reason for reason in REASONS if f"missing in CI: {reason}" not in said] == []
 
 
-@pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 1)])
+@pytest.mark.few(1)
+@pytest.mark.parametrize(("ci", "code"), [("true", 1), ("", 0)])
 def test_a_run_with_something_missing_fails_in_ci_alone(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ci: str, code: int
 ) -> None:

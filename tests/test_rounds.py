@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.order import slow_first
-from tests.rounds import DAY, VARIABLE, of_the_day, rounds, some
+from tests.rounds import DAY, VARIABLE, mark_further, of_the_day, rounds, some
 
 pytest_plugins = ["pytester"]
 
@@ -54,6 +54,37 @@ def test_a_small_number_of_examples_stays(monkeypatch: pytest.MonkeyPatch) -> No
     """A handful is never cut down."""
     monkeypatch.delenv(VARIABLE, raising=False)
     assert [some(number) for number in (1, 5, 12, 100)] == [1, 5, 5, 10]
+
+
+DEAR = """
+import pytest
+
+@pytest.mark.few({number})
+@pytest.mark.parametrize("one", [0, 1, 2, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.parametrize("other", "abc")
+def test_dear(one, other):
+    pass
+
+def test_plain():
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(1, {"a-0"}), (2, {"a-0", "c-2"}), (3, {"a-0", "b-1", "c-2"}), (20, {*"012"})],
+)
+def test_of_a_dear_test_few_cases_run_now(
+    pytester: pytest.Pytester, number: int, expected: set[str]
+) -> None:
+    """From the first to the last; those that are long anyway are not counted."""
+    pytester.makeini("[pytest]\nmarkers =\n  few(number)\n  long")
+    items = pytester.getitems(DEAR.format(number=number))
+    mark_further(items)
+    now = {item.name for item in items if item.get_closest_marker("long") is None}
+    if number == 20:
+        expected = {f"{other}-{one}" for other in "abc" for one in expected}
+    assert now == {"test_plain", *(f"test_dear[{case}]" for case in expected)}
 
 
 SLOW = """

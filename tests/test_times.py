@@ -27,6 +27,7 @@ def test_much():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_peak_of_each_worker_is_told(pytester: pytest.Pytester) -> None:
     """Of each that ran, the largest first."""
     pytester.makeconftest(CONFTEST)

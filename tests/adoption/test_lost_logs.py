@@ -75,6 +75,7 @@ def _check_computed_once(workflow: Workflow, outside: Path, kind: str) -> None:
     workflow.succeed("replay", "--check")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("monitor", first(["tmux", "setsid"]))
 @pytest.mark.parametrize("kind", ["a stage", "a sweep"])
 @pytest.mark.parametrize("world", World)
@@ -95,6 +96,7 @@ def test_what_ran_or_ended_when_the_log_was_lost_is_computed_once(
     _check_computed_once(workflow, tmp_path, kind)
 
 
+@pytest.mark.long
 def test_an_attempt_that_was_not_the_first_is_found_by_the_name_of_its_folder(
     workflow: Workflow, tmp_path: Path
 ) -> None:

@@ -87,6 +87,7 @@ def refused(tmp_path: Path, file: Path) -> str:
     return str(answer.error["message"])
 
 
+@pytest.mark.long
 def test_an_archive_that_unpacks_to_far_more_is_refused(tmp_path: Path) -> None:
     """A megabyte that becomes a gigabyte, wherever in it that lies."""
     file = tmp_path / "bomb.zip"

@@ -77,6 +77,7 @@ def _lived(place: Place, keys: Keys) -> Place:
     return place
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_short_hostile_log(signed: Place, keys: Keys, seed: int) -> None:
     """A hundred rows each."""

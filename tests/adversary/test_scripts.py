@@ -109,6 +109,7 @@ def hidden(place: Place) -> None:
     place.done("stage", "outputs", "stage-2", "stage-2/out.txt", "check.sh")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("way", ["plan", "amendment", "hidden"])
 def test_a_pinned_script_that_was_changed_does_not_run(way: str, name: str, tmp_path: Path) -> None:

@@ -120,6 +120,7 @@ def test_a_submission_that_was_changed_after_it_was_recorded_is_not_submitted(
 ALONE = ("run", "--autonomous", "--max-sessions", "1")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("module", "words"),
     first(

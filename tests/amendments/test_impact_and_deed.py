@@ -153,6 +153,7 @@ def _stages(ran: Counter[str]) -> set[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("kind", "what", "before"), CASES_NOW_AND_LATER)
 def test_that_is_computed_again_which_was_said_to_be(
     tmp_path: Path, kind: str, what: str, before: str
@@ -232,6 +233,7 @@ def test_what_is_under_way_is_judged_by_the_verdict_that_was_agreed_to_meanwhile
 
 
 @pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize("way", [(), pytest.param(("--sync",), marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("before", ["completed", REFUTED])

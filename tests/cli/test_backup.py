@@ -62,6 +62,7 @@ def test_a_workflow_moves_to_a_server_and_back(
 
 
 @pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize("form", ["sqlite", "archive"])
 @pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
 def test_a_backup_brings_back_a_lost_log(
@@ -209,6 +210,7 @@ def test_another_file_is_no_backup(place: Place, tmp_path: Path, content: bytes)
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_copy_that_is_killed_is_taken_up(server: Server, tmp_path: Path) -> None:
     """By the same command; the second says how much was there."""
     source = tmp_path / "long.db"

@@ -220,6 +220,7 @@ def test_of_two_hosts_that_launch_one_stage_one_does(server: Server, tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_loops_in_two_roots_compute_nothing_twice(server: Server, tmp_path: Path) -> None:
     """The one that comes upon the other's attempt ends blocked; each stage has one attempt."""
     stages = [

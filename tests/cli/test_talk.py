@@ -164,6 +164,7 @@ def test_waiting_is_told_elsewhere_at_growing_intervals(
 
 
 @pytest.mark.slow
+@pytest.mark.few(1)
 @pytest.mark.parametrize("line", [("wait", "stage-1"), ("wait", "stage-1", "stage-1")])
 def test_a_wait_shows_what_it_waits_for(tmp_path: Path, line: tuple[str, ...]) -> None:
     """As a run does: which stage, how long, and the last line of its log."""

@@ -29,6 +29,7 @@ def check(workflow: Workflow, sshd: Sshd, folder: Path, seed: int) -> None:
     check_kept(workflow.root, manifest, workflow.events("attempt.left"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", first(range(_SOME)))
 def test_every_byte_that_a_far_job_wrote_is_kept(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, seed: int

@@ -39,6 +39,7 @@ def test_a_job_on_slurm_is_heard(workflow: Workflow) -> None:
     check_heard(workflow, HERE)
 
 
+@pytest.mark.long
 def test_a_job_over_ssh_is_heard(workflow: Workflow, sshd: Sshd, tmp_path: Path) -> None:
     """By asking its machine, until what it said is brought back."""
     check_heard(workflow, machine(sshd, tmp_path / "far"))

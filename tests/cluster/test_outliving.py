@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow
 CHECK = "grep -qx 1 stage-1/out.txt"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch_type", first(["Shell", "Slurm"]))
 def test_what_it_left_on_another_machine_is_brought_back_and_counts(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, slurm: Slurm, batch_type: str

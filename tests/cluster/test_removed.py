@@ -12,6 +12,7 @@ from tests.rounds import first
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("how", first(list(CLEANED)))
 def test_files_that_are_removed_beneath_a_queued_job_start_nothing_beside_it(
     workflow: Workflow, how: str

@@ -84,6 +84,7 @@ def _found(root: Path) -> list[str]:
     ]
 
 
+@pytest.mark.long
 @WHERE
 def test_a_success_tells_no_secret(
     workflow: Workflow, sshd: Sshd, batch_type: str, context_type: str
@@ -115,6 +116,7 @@ WRONG: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "wrong",
     first(WRONG),

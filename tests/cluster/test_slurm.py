@@ -107,6 +107,7 @@ def test_a_pending_job_is_alive(workflow: Workflow, slurm: Slurm) -> None:
     check_completed(workflow, ONCE)
 
 
+@pytest.mark.long
 def test_the_place_in_the_queue_is_told_while_a_loop_waits(
     workflow: Workflow, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +152,7 @@ def test_a_cancelled_job_is_lost_and_gets_one_new_attempt(workflow: Workflow, sl
     check_completed(workflow, TWICE)
 
 
+@pytest.mark.long
 def test_a_job_cancelled_twice_is_a_failure(workflow: Workflow, slurm: Slurm) -> None:
     """One new attempt is what a lost job gets; the second loss is the stage's failure."""
     prepared(workflow, waiting(workflow))
@@ -177,6 +179,7 @@ def test_a_job_past_its_time_has_failed(workflow: Workflow) -> None:
     assert workflow.trace() == ONCE
 
 
+@pytest.mark.long
 def test_a_silent_scheduler_is_asked_again(workflow: Workflow, slurm: Slurm) -> None:
     """While it gives no answer nothing is known and nothing changes; then the result is there."""
     prepared(workflow, waiting(workflow))

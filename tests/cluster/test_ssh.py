@@ -83,6 +83,7 @@ def test_a_far_machine_that_is_gone_for_a_while_costs_nothing(
     check_completed(workflow, ONCE)
 
 
+@pytest.mark.long
 def test_a_far_machine_that_is_gone_at_the_launch_is_no_failure(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, slurm: Slurm
 ) -> None:
@@ -97,6 +98,7 @@ def test_a_far_machine_that_is_gone_at_the_launch_is_no_failure(
     check_completed(workflow, ONCE)
 
 
+@pytest.mark.long
 def test_a_far_job_outlives_the_session_that_launched_it(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
@@ -160,6 +162,7 @@ def test_a_missing_machine_file_stops_a_launch_and_not_a_plan(workflow: Workflow
     assert workflow.events("attempt.started") == []
 
 
+@pytest.mark.long
 def test_a_machine_file_that_went_away_leaves_a_job_unknown(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
@@ -178,6 +181,7 @@ def test_a_machine_file_that_went_away_leaves_a_job_unknown(
     check_completed(workflow, ONCE)
 
 
+@pytest.mark.long
 def test_what_a_job_left_over_ssh_comes_back_or_is_named(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:

@@ -44,6 +44,7 @@ def test_a_job_on_slurm_is_cancelled(
     slurm.ask("scancel", neighbour.strip())
 
 
+@pytest.mark.long
 def test_a_silent_slurm_leaves_it_open_whether_a_job_was_stopped(
     workflow: Workflow, slurm: Slurm, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -57,6 +57,7 @@ def observed(workflow: Workflow) -> dict[str, Any]:
     return dict(workflow.events("attempt.observed")[-1]["data"])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("made", "way"),
     [
@@ -86,6 +87,7 @@ def test_what_still_writes_an_output_is_named_and_waited_for(
     assert not any(attempt.glob("job-*.awaited.*"))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("made", [of_one, of_tasks])
 def test_it_is_waited_for_in_vain_where_it_writes_nothing(workflow: Workflow, made: Maker) -> None:
     """The stage fails for the output that is missing, as without it."""
@@ -112,6 +114,7 @@ def test_what_runs_on_with_every_output_in_place_holds_up_nobody(
     os.kill(worker, signal.SIGKILL)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("made", [of_one, of_tasks])
 def test_a_cancel_ends_what_is_waited_for(workflow: Workflow, made: Maker) -> None:
     """A daemon that never writes anything is ended by a person."""

@@ -67,6 +67,7 @@ def environment_of(workflow: Workflow) -> Path:
     return folder / "environment"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("way", ["tmux", "setsid", "sync"])
 @pytest.mark.parametrize("kind", ["single", "sweep"])
 def test_a_job_and_its_checks_have_the_environment_of_the_caller(
@@ -85,6 +86,7 @@ def test_a_job_and_its_checks_have_the_environment_of_the_caller(
     assert workflow.events("attempt.started")[0]["data"]["mode"] == way
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("server", [True, False])
 def test_an_attempt_keeps_its_environment_over_a_recovery(
     old_server: Workflow, server: bool
@@ -149,6 +151,7 @@ def test_what_differs_between_two_attempts_is_told(old_server: Workflow) -> None
     assert values["TOKEN"] == [None, "set"]
 
 
+@pytest.mark.long
 def test_a_value_that_the_log_does_not_hold_is_told_as_another(old_server: Workflow) -> None:
     """The digest says that something differs, and two equal environments say nothing."""
     workflow, one = old_server, single()
@@ -162,6 +165,7 @@ def test_a_value_that_the_log_does_not_hold_is_told_as_another(old_server: Workf
     assert "environment: a variable has another value than in att-0002" in shown
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("session", ["tmux", "setsid"])
 def test_a_secret_reaches_a_job_past_the_disk(
     old_server: Workflow, tmp_path: Path, session: str

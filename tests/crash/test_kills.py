@@ -81,6 +81,7 @@ def strike_session(workflow: Workflow, window: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", every_fourth(range(FEW)))
 def test_a_session_killed_at_a_random_moment_loses_nothing(workflow: Workflow, number: int) -> None:
     """Each kind of victim at least once, with those that are long."""
@@ -95,6 +96,7 @@ def test_a_session_killed_at_any_moment_loses_nothing(workflow: Workflow, number
 
 
 @pytest.mark.slow
+@pytest.mark.few(1)
 @pytest.mark.parametrize("window", every_fourth(list(WINDOWS)[::2]))
 def test_a_session_killed_in_a_narrow_window_loses_nothing(workflow: Workflow, window: str) -> None:
     """Every eighth window; the rest is in the long matrices."""

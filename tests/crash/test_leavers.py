@@ -83,6 +83,7 @@ def test_a_cancel_ends_a_solver_that_left_its_driver(workflow: Workflow) -> None
     assert f"process {solver}" in stopped["data"]["ended"]
 
 
+@pytest.mark.long
 def test_a_retry_ends_what_a_failed_driver_left(workflow: Workflow) -> None:
     """It failed by its own exit code, and its solver computed on."""
     first, solver = dispatched(workflow)

@@ -113,6 +113,7 @@ def begin_anew(workflow: Workflow, what: str) -> None:
         (workflow.root / name).unlink()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("what", "shared"),
     first([("root", True), ("log", False), ("root", False), ("log", True)], 2),
@@ -169,6 +170,7 @@ def test_a_copy_shares_no_folder_with_its_original(workflow: Workflow) -> None:
     assert (workflow.root / "stage-1/out.txt").read_text() == "original\n"
 
 
+@pytest.mark.long
 def test_a_copy_says_that_it_is_one_and_how_to_compute_in_it(workflow: Workflow) -> None:
     """Its original's attempt is left alone, and the way that is named leads on."""
     begin(workflow, "original", waits=True)

@@ -98,6 +98,7 @@ def test_an_end_in_the_future_counts_as_now(workflow: Workflow) -> None:
     assert moment(updated) < datetime.now(UTC).timestamp() + 1
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("kind", "text"),
     first(

@@ -69,6 +69,7 @@ def test_a_person_says_where_nothing_tells_whether_it_ended_well(
     assert solvers(workflow) == [solver]
 
 
+@pytest.mark.long
 def test_it_is_computed_again_where_it_did_not_write_all_and_the_verdict_says_so(
     workflow: Workflow,
 ) -> None:

@@ -78,6 +78,7 @@ def test_a_refused_dispatch_leaves_nothing(
     assert not (workflow.root / "stage-1").exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("left", [None, ""])
 def test_what_a_dependency_left_must_be_there(workflow: Workflow, left: str | None) -> None:
     """Also where the stage names it in none of its inputs."""

@@ -69,6 +69,7 @@ def removed_beneath(workflow: Workflow, how: str, trace: Path) -> Counter[str]:
     return Counter(line for line in lines if line.startswith("begin"))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", first(["sweep", "stage"]))
 @pytest.mark.parametrize("how", first(list(CLEANED), 2))
 def test_files_that_are_removed_beneath_a_job_start_nothing_beside_it(

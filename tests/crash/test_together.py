@@ -49,6 +49,7 @@ def test_two_rehydrates_at_once_attach_one_monitor(workflow: Workflow) -> None:
     check_log(workflow)
 
 
+@pytest.mark.long
 def test_rehydrates_beside_a_run_disturb_nothing(workflow: Workflow) -> None:
     """Called again and again while a run is at work, each exits 0 and no attempt is added."""
     workflow.init(*chain())
@@ -60,6 +61,7 @@ def test_rehydrates_beside_a_run_disturb_nothing(workflow: Workflow) -> None:
     check_chain(workflow)
 
 
+@pytest.mark.long
 def test_waits_beside_a_run_end_with_the_attempt(workflow: Workflow) -> None:
     """Whoever waits for a stage that a run drives is told its end."""
     workflow.init(stage("stage-1", WAITING))

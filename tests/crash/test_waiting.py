@@ -63,6 +63,7 @@ def test_a_wait_ends_soon_after_its_job(workflow: Workflow) -> None:
         assert time.time() - ended_at(workflow, "stage-1") < PROMPT
 
 
+@pytest.mark.long
 def test_waiting_for_several_gives_up_in_time(workflow: Workflow) -> None:
     """What ended is told apart from what did not, and the exit code says that something did not."""
     launch(workflow, "stage-1", "stage-2")

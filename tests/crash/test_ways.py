@@ -32,6 +32,7 @@ def test_without_tmux_the_monitor_is_detached_and_it_is_said(
     check_chain(workflow)
 
 
+@pytest.mark.long
 def test_a_session_without_tmux_survives_its_death_too(workflow: Workflow, tmp_path: Path) -> None:
     """Orchestrator and detached monitor killed, the job's result is collected."""
     path = path_without("tmux", tmp_path / "bin")
@@ -44,6 +45,7 @@ def test_a_session_without_tmux_survives_its_death_too(workflow: Workflow, tmp_p
     check_chain(workflow)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("seconds", "victim"),
     [
@@ -101,6 +103,7 @@ def test_a_synchronous_dispatch_waits_for_the_end(workflow: Workflow) -> None:
     check_chain(workflow)
 
 
+@pytest.mark.long
 def test_a_synchronous_dispatch_killed_before_it_tells_of_the_launch_is_told_of(
     workflow: Workflow,
 ) -> None:
@@ -226,6 +229,7 @@ def kill_attempt(workflow: Workflow, number: int) -> None:
     strike(workflow, Victim.JOB)
 
 
+@pytest.mark.long
 def test_a_stage_costs_little_more_than_its_computation(workflow: Workflow) -> None:
     """What a stage takes from its attempt's start to its completion, beyond its two seconds."""
     workflow.init(stage("stage-1", "sleep 2; echo 1 > out.txt"))
@@ -239,6 +243,7 @@ def test_a_stage_costs_little_more_than_its_computation(workflow: Workflow) -> N
     assert 0 < overhead < 30
 
 
+@pytest.mark.long
 def test_nothing_is_left_of_a_round(workflow: Workflow) -> None:
     """The look for what is left sees a live monitor, and none once the run is over."""
     workflow.init(*chain())

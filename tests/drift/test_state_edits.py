@@ -114,6 +114,7 @@ EDITS: dict[str, Edit] = {
 
 
 @pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", EDITS)
 def test_every_edit_of_a_single_field_is_seen_and_named(place: Place, name: str) -> None:
     """Wherever it is in a real state: nested, added, removed, of another type, reordered."""

@@ -30,6 +30,7 @@ def crowd(log: Log, *numbers: int) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.few(1)
 @pytest.mark.parametrize("streams", first([40, 1]))
 def test_forty_processes_append_without_failure(log: Log, streams: int) -> None:
     """Each of a thousand events is there once, in gapless streams of a sound chain."""
@@ -43,6 +44,7 @@ def test_forty_processes_append_without_failure(log: Log, streams: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("journal", "tries"), first([("wal", 3), ("wal", 8), ("truncate", 8)]))
 def test_many_open_a_new_database_at_once(
     database: Path, tmp_path: Path, journal: str, tries: int
@@ -58,6 +60,7 @@ def test_many_open_a_new_database_at_once(
 
 
 @pytest.mark.slow
+@pytest.mark.few(2)
 def test_readers_that_follow_never_see_a_gap(log: Log) -> None:
     """While eight processes write, every position comes after all smaller ones."""
     reports = crowd(log, 8, 100, 3, 2)["readers"]
@@ -68,6 +71,7 @@ def test_readers_that_follow_never_see_a_gap(log: Log) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.few(2)
 def test_no_writer_waits_long(log: Log) -> None:
     """Eight that never rest still let each other in."""
     reports = crowd(log, 8, 150, 1, 0)["writers"]

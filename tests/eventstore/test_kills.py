@@ -58,6 +58,7 @@ def kill_rounds(log: Log, folder: Path, rounds: int, seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.few(2)
 def test_killed_writers_lose_nothing(log: Log, tmp_path: Path) -> None:
     """A few rounds of two writers under load."""
     kill_rounds(log, tmp_path, rounds=5, seed=1)

@@ -62,6 +62,7 @@ def faults_after_losses(
 
 
 @pytest.mark.slow
+@pytest.mark.few(1)
 @pytest.mark.parametrize("journal", ["wal", "truncate"])
 def test_a_loss_of_power_takes_nothing_acknowledged(tmp_path: Path, journal: str) -> None:
     """At some points of the run, in four variants each."""

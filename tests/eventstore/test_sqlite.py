@@ -356,6 +356,7 @@ def on_a_small_disk(script: str, database: Path, tmp_path: Path, *more: str) -> 
 class TestDisks:
     """A read-only disk can be read; a full one loses nothing."""
 
+    @pytest.mark.few(2)
     @pytest.mark.parametrize("beside", [True, False], ids=["with its log", "alone"])
     @pytest.mark.parametrize("mode", ["wal", "truncate"])
     def test_a_read_only_disk_can_be_read(
@@ -373,6 +374,7 @@ class TestDisks:
         said = on_a_small_disk(READ_ONLY, database, tmp_path)
         assert said.split() == ["3", "store_unwritable"]
 
+    @pytest.mark.few(1)
     @pytest.mark.parametrize("mode", ["wal", "truncate"])
     def test_a_full_disk_keeps_what_was_acknowledged(
         self, database: Path, tmp_path: Path, mode: str

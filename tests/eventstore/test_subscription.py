@@ -79,6 +79,7 @@ def test_a_wait_ends_with_its_time(store: EventStore) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.few(1)
 def test_a_follower_wakes_soon_and_sleeps_otherwise(log: Log) -> None:
     """In another process: within half a second of each append, and next to no work in between."""
     store = log.opened()
@@ -99,6 +100,7 @@ def test_a_follower_wakes_soon_and_sleeps_otherwise(log: Log) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.few(2)
 def test_a_follower_that_is_killed_goes_on_from_its_checkpoint(log: Log) -> None:
     """Nothing between the two is left out."""
     store = log.opened()

@@ -200,6 +200,7 @@ def _or_error(look: Callable[[Path], list[object]], path: Path) -> object:
 
 
 @pytest.mark.slow
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_flipped_byte_of_the_file_is_found_or_changes_nothing(
     log: Path, tmp_path: Path, seed: int

@@ -210,6 +210,7 @@ def test_a_copy_that_ends_among_keys_and_refusals_is_taken_up(
 
 
 @pytest.mark.slow
+@pytest.mark.few(1)
 def test_keys_and_refusals_do_not_fill_the_memory(log: Log) -> None:
     """Ten times as many need no more of it."""
     peaks = []

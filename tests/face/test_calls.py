@@ -55,6 +55,7 @@ def root(folder: Path) -> Place:
     return place
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("era", ERAS)
 def test_an_agent_carries_a_stage_from_its_plan_to_its_end(folder: Path, era: str) -> None:
     """Each answer's next call leads on, and the log names the agent."""

@@ -41,6 +41,7 @@ def checkpoint(place: Place) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_kill_leaves_tables_that_agree_with_their_checkpoint(long: Place) -> None:
     """Wherever it comes: the answers are right at once, and the next projection goes on."""
     told = long.done("audit", "transitions"), long.done("audit", "sql", _COUNT)

@@ -33,6 +33,7 @@ def kept(tmp_path: Path) -> Place:
 
 
 @pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize("projected", [False, True], ids=["folded", "projected"])
 def test_every_question_is_answered_as_on_file(told: Place, projected: bool) -> None:
     """For people, as JSON and as CSV; from the tables, or from the log alone."""

@@ -203,6 +203,7 @@ def by_import(place: Place, given: dict[str, Any]) -> Place:
 ADOPTED = [by_hand, by_import]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("adopted", ADOPTED)
 @pytest.mark.parametrize(
     ("given", "field"),

@@ -69,6 +69,7 @@ def of_seed(folder: Path, seed: int) -> Place:
     return made(folder, job_of(seed).stage(folder / "manifest"))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(_SOME))
 def test_every_byte_that_a_job_wrote_is_kept(tmp_path: Path, seed: int) -> None:
     """In its place, or where the log says; whatever it is called and however the job ended."""

@@ -176,6 +176,7 @@ def test_a_changed_result_fails_the_check_of_its_stage(tmp_path: Path) -> None:
     assert place.call("stage", "verify", "stage-1").code == 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", [("rehydrate",), ("session", "start"), ("run",)])
 def test_a_changed_result_is_recorded_once_by_whoever_looks(
     tmp_path: Path, command: tuple[str, ...]

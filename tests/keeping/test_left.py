@@ -91,6 +91,7 @@ KILLED = (
 MAP = {"map": {"points": [{"T": 1}]}, "task_outputs": ["out"]}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("end", ["exit 3", KILLED])
 @pytest.mark.parametrize(
     ("change", "parameters", "outputs"),
@@ -208,6 +209,7 @@ def test_a_failure_is_told_by_its_exit_code_and_its_words(tmp_path: Path) -> Non
     assert "nothing that the job wrote" not in diagnosed
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", ["kill -SEGV $$", "sh -c 'kill -SEGV $$'"])
 def test_a_segmentation_fault_is_no_kill_from_outside(tmp_path: Path, command: str) -> None:
     """It counts as a failure of the program, and nothing is computed again by itself."""

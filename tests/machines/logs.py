@@ -2,5 +2,7 @@
 
 import pytest
 
-#: Every test of a file on the log in a file, and again on a server.
-on_every_log = pytest.mark.parametrize("place", ["file", "server"], indirect=True)
+from tests.rounds import first
+
+#: Every test of a file on the log in a file, and by `make crash` on a server.
+on_every_log = pytest.mark.parametrize("place", first(["file", "server"]), indirect=True)

@@ -113,6 +113,7 @@ def test_a_torn_last_line_swallowing_the_next_event(place: MachinePlace) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_forty_parallel_appends_giving_duplicate_sequence_numbers(place: MachinePlace) -> None:
     """Given forty processes that update one machine, then forty versions and no lost update."""
     place.init("login")

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.cli.support import call
-from tests.machines.logs import on_every_log
 from tests.machines.place import MachinePlace
 
-pytestmark = on_every_log
+#: On the log in a file, and on a server.
+pytestmark = pytest.mark.parametrize("place", ["file", "server"], indirect=True)
 
 Step = tuple[dict[str, Any], str]
 
@@ -66,6 +66,7 @@ APPROVED = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("type_", LIVES)
 def test_a_whole_life(place: MachinePlace, type_: str) -> None:
     """Each step is refused until its guard is met, then taken once, also when asked for twice."""

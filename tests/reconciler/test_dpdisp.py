@@ -39,6 +39,7 @@ from tests.reconciler.support import (
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mode", list(Mode))
 def test_a_job_that_ends_well_is_collected(stage: Stage, mode: Mode) -> None:
     """In each mode the output comes back, the markers say 0 and whose, and it ran once."""

@@ -44,6 +44,7 @@ def statuses(jobs: Jobs) -> set[Status]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_thousand_running_stages_are_looked_at_in_time(tmp_path: Path) -> None:
     """Aimed at: two seconds. Their first verdicts take an append for hundreds, not for each."""
     make(tmp_path / "root", 1_000)

@@ -50,6 +50,7 @@ def survive(stage: Stage, moment: float) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.few(1)
 @pytest.mark.parametrize("moment", FEW)
 def test_a_monitor_killed_early_or_late_loses_nothing(stage: Stage, moment: float) -> None:
     """Killed while submitting, running or collecting: one run, and its result."""

@@ -177,6 +177,7 @@ def test_a_shell_killed_before_it_told_of_its_killed_command_is_lost_too(stage: 
     assert (judged(attempt).name, judged(attempt).action) == ("JOB_KILLED", Action.LOST)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("told", [True, False], ids=["the shell tells", "the shell dies too"])
 @pytest.mark.parametrize("depth", [1, 2], ids=["it is tagged", "it is flagged"])
 def test_a_task_that_is_killed_before_it_can_tell_of_its_command_is_lost(

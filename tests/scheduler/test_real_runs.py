@@ -117,6 +117,7 @@ def test_a_run_on_a_lying_scheduler_runs_the_command_once(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("is_driven", first([True, False]), ids=["driven", "alone"])
 def test_a_limit_is_known_after_the_scheduler_forgot_it(
     workflow: Workflow, tmp_path: Path, is_driven: bool

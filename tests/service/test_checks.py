@@ -63,6 +63,7 @@ CHECKS: dict[str, list[str]] = {
 
 
 @pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", CHECKS)
 def test_a_check_finds_nothing_in_what_is_written_while_it_looks(
     place: Place, monkeypatch: pytest.MonkeyPatch, name: str

@@ -71,6 +71,7 @@ def cut(place: Place) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.few(1)
 @pytest.mark.parametrize("before", first([up_to_date, behind, cut], 2))
 def test_what_another_records_at_any_step_of_a_writing_is_shown_once(
     place: Place, monkeypatch: pytest.MonkeyPatch, before: Callable[[Place], None]

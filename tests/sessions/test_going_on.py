@@ -84,6 +84,7 @@ def test_the_log_says_kept_when_it_is_so(tmp_path: Path) -> None:
     assert "stage-1: outputs kept as stage-1.v1" in place.log()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("after", ["true", "mkdir stage-1"])
 def test_a_folder_that_somebody_moved_to_its_kept_name_is_kept(tmp_path: Path, after: str) -> None:
     """The stage gets its scripts back and runs again; what was moved stays as it is."""

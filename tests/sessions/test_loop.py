@@ -141,6 +141,7 @@ def test_a_session_whose_time_is_up_leaves_the_job_to_the_next(tmp_path: Path) -
     assert len(events(place, "attempt.started")) == 1
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_loop_that_is_asked_to_stop_ends_its_session_in_order(
     tmp_path: Path, number: signal.Signals

@@ -70,6 +70,7 @@ def test_an_amendment_keeps_the_folder_of_a_name(place: Place) -> None:
     assert (place.path / "grow-film/out.txt").read_text() == "2\n"
 
 
+@pytest.mark.long
 def test_a_stage_with_a_name_is_inserted(place: Place) -> None:
     """One without an id gets the next number; a name that is taken is refused."""
     for number, definition in enumerate(

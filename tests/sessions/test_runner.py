@@ -161,6 +161,7 @@ def test_sessions_that_do_nothing_end_it(tmp_path: Path) -> None:
     assert len(events(other, "session.started")) == 1
 
 
+@pytest.mark.long
 def test_short_sessions_that_wait_for_a_job_are_not_futile(tmp_path: Path) -> None:
     """Given a job that takes longer than three of them, then they go on until it is done."""
     place = workflow(tmp_path, stage(1, GO))
@@ -182,6 +183,7 @@ def test_what_a_session_cannot_do_is_not_asked_for_without_end(tmp_path: Path) -
     assert place.notes()[-1] == f"Autonomous runner ended: {why}"
 
 
+@pytest.mark.long
 def test_a_runner_waits_for_the_end_of_another_loop(tmp_path: Path) -> None:
     """It says so once, begins no session meanwhile, and goes on by itself."""
     place = workflow(tmp_path, stage(1, GO), stage(2, after=[1]))

@@ -84,6 +84,7 @@ def test_modules_conda_and_a_container_are_there(tmp_path: Path) -> None:
     assert seen["image"].endswith("image.sif")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("environment", "said"),
     [

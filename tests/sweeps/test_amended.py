@@ -27,6 +27,7 @@ def _ended(place: Place, folder: Path, before: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize("also", first(["points alone", "all is changed"]))
 @pytest.mark.parametrize("before", ["completed", "failed", "retried"])
 def test_folders_of_points_that_are_no_more_are_put_aside(

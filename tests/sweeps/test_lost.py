@@ -53,6 +53,7 @@ def check_over(workflow: Workflow, trace: Path, done: set[str]) -> None:
     workflow.succeed("replay", "--check")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("watched", [True, False], ids=["watched", "orphaned"])
 def test_a_sweep_whose_root_was_moved_has_succeeded_once_every_task_has(
     workflow: Workflow, watched: bool
@@ -138,6 +139,7 @@ def remove(folder: Path) -> None:
     until(is_gone)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("hand", first([False, True]), ids=["found", "failed and retried by hand"])
 @pytest.mark.parametrize("running", [True, False], ids=["running", "all killed"])
 @pytest.mark.parametrize("earlier", first([True, False]), ids=["second attempt", "first attempt"])
@@ -168,6 +170,7 @@ def test_tasks_that_are_done_are_known_without_the_folder_of_their_attempt(
     assert all(one["outputs"] and one["metrics"] for one in told)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("left", [0.5, 0.0])
 def test_tasks_that_are_done_are_known_where_the_journals_were_cut(
     workflow: Workflow, left: float
@@ -218,6 +221,7 @@ def test_tasks_that_are_done_are_known_without_log_and_attempt(workflow: Workflo
     check_over(workflow, trace, done)
 
 
+@pytest.mark.long
 def test_tasks_of_an_attempt_that_only_the_lost_log_knew_count(workflow: Workflow) -> None:
     """What the attempt under way was not given was done by the one before it."""
     trace = begun(workflow, GRID)

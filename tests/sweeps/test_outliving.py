@@ -55,6 +55,7 @@ def through(workflow: Workflow, found: list[int]) -> None:
     until(lambda: all(start_ticks(one) is None for one in found))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("which", [every, inner])
 def test_a_task_that_its_verification_finds_right_is_not_computed_again(
     workflow: Workflow, which: Callable[[list[int]], list[int]]
@@ -100,6 +101,7 @@ def refused(workflow: Workflow, found: list[int]) -> None:
     workflow.succeed("run")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("end", [unwritten, refused])
 def test_a_task_that_is_not_whole_is_computed_again(
     workflow: Workflow, end: Callable[[Workflow, list[int]], None]

@@ -94,6 +94,7 @@ def follow(page: Path, place: Path, home: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_every_command_of_the_tutorial_does_what_the_page_says(tmp_path: Path) -> None:
     """Given the melt example, when the page is followed, then each exit code and output fits."""
     need_programs("lmp", "ssh-keygen", "bash")

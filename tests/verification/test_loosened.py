@@ -39,6 +39,7 @@ def _failed(folder: Path, kind: str) -> Place:
 
 
 @pytest.mark.slow
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["stage", "sweep"])
 def test_a_pass_by_another_script_than_the_one_that_refused_waits_for_a_person(
     tmp_path: Path, kind: str
