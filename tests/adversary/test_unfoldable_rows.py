@@ -75,6 +75,7 @@ def _deep() -> Any:
     return value
 
 
+@pytest.mark.forged
 @pytest.mark.few(5)
 @pytest.mark.parametrize("name", ROWS)
 def test_a_row_that_cannot_be_folded_is_set_aside_and_named(

@@ -40,6 +40,7 @@ def checkpoint(place: Place) -> int:
     return row[0] if row is not None else 0
 
 
+@pytest.mark.forged
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_kill_leaves_tables_that_agree_with_their_checkpoint(long: Place) -> None:

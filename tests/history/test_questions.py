@@ -32,6 +32,7 @@ def kept(tmp_path: Path) -> Place:
     return Place(written(tmp_path / "root"))
 
 
+@pytest.mark.forged
 @pytest.mark.slow
 @pytest.mark.few(2)
 @pytest.mark.parametrize("projected", [False, True], ids=["folded", "projected"])

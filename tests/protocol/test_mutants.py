@@ -53,11 +53,11 @@ def test_every_type_is_in_a_good_log_and_is_refused_in_a_forged_one() -> None:
 
 
 class _Without(ast.NodeTransformer):
-    """Takes out the nth statement that refuses something."""
+    """Takes out the nth statement that refuses something, and knows the lines of all."""
 
-    def __init__(self, number: int) -> None:
-        self.left = number
-        self.line = 0
+    def __init__(self, number: int | None = None) -> None:
+        self.number = number
+        self.lines: list[int] = []
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         """Take out ``hold(...)``."""
@@ -72,33 +72,25 @@ class _Without(ast.NodeTransformer):
         return self._counted(node) if is_broken else node
 
     def _counted(self, node: ast.stmt) -> ast.stmt:
-        self.left -= 1
-        if self.left != -1:
+        self.lines.append(node.lineno)
+        if len(self.lines) - 1 != self.number:
             return node
-        self.line = node.lineno
         return ast.copy_location(ast.Pass(), node)
 
 
 def _refusals() -> Iterator[tuple[str, int, int]]:
     """Yield the file of each statement that refuses, its number in it, and its line."""
     for file, source in _SOURCES.items():
-        number = 0
-        while (found := _taken_out(source, number))[1]:
-            yield file, number, found[1]
-            number += 1
-
-
-def _taken_out(source: str, number: int) -> tuple[ast.Module, int]:
-    without = _Without(number)
-    tree = without.visit(ast.parse(source))
-    return tree, without.line
+        found = _Without()
+        found.visit(ast.parse(source))
+        yield from ((file, number, line) for number, line in enumerate(found.lines))
 
 
 def _mutant(file: str, number: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the checker without one of its refusals."""
     for name in _FILES:
         source = _SOURCES[name].replace("lifecycle.protocol.", "mutants_")
-        tree = _taken_out(source, number)[0] if name == file else ast.parse(source)
+        tree = _Without(number if name == file else None).visit(ast.parse(source))
         module = ModuleType(f"mutants_{name}")
         monkeypatch.setitem(sys.modules, module.__name__, module)
         exec(compile(tree, name, "exec"), module.__dict__)

@@ -43,6 +43,7 @@ def statuses(jobs: Jobs) -> set[Status]:
     return {stage.status for stage in jobs.service.state().stages.values()}
 
 
+@pytest.mark.forged
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_thousand_running_stages_are_looked_at_in_time(tmp_path: Path) -> None:
