@@ -81,7 +81,6 @@ def survive(held: Held, record: Callable[[str, object], None]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.few(4)
 @pytest.mark.parametrize("cell", FEW, ids=str)
 def test_each_victim_and_each_moment_loses_nothing(
     hold: Hold, cell: Cell, record_property: Callable[[str, object], None]

@@ -62,12 +62,10 @@ def faults_after_losses(
 
 
 @pytest.mark.slow
-@pytest.mark.few(1)
-@pytest.mark.parametrize("journal", ["wal", "truncate"])
-def test_a_loss_of_power_takes_nothing_acknowledged(tmp_path: Path, journal: str) -> None:
+def test_a_loss_of_power_takes_nothing_acknowledged(tmp_path: Path) -> None:
     """At some points of the run, in four variants each."""
-    operations = life_of_a_log(tmp_path, journal)
-    assert faults_after_losses(operations, tmp_path, journal, STEP) == []
+    operations = life_of_a_log(tmp_path, "wal")
+    assert faults_after_losses(operations, tmp_path, "wal", STEP) == []
 
 
 @pytest.mark.long
