@@ -208,6 +208,7 @@ def wanted(place: Place, situation: Callable[[Path], Place], reader: str) -> Tol
     return lines
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.__name__)
 def test_every_reader_tells_the_same_in_the_same_words_and_leads_on_from_it(
     situation: Callable[[Path], Place], tmp_path: Path

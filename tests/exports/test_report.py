@@ -57,7 +57,7 @@ def opened(browser: Browser, file: Path, width: int, scheme: str) -> tuple[Page,
 
 
 @pytest.mark.slow
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("device", WIDTHS)
 def test_the_report_fits_and_is_legible(

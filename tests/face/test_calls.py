@@ -305,6 +305,7 @@ def test_a_killed_server_leaves_no_process(root: Place) -> None:
     assert _processes_of(word) == []
 
 
+@pytest.mark.long
 def test_many_agents_at_once_lose_nothing(root: Place) -> None:
     """Twelve agents on one server write and read; each note is there once."""
 

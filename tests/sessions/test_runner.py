@@ -107,6 +107,7 @@ def test_a_pause_is_honoured_within_a_second_and_one_runner_is_enough(tmp_path: 
     assert ended(place) == "completed"
 
 
+@pytest.mark.long
 def test_two_roots_with_one_id_have_runners_of_their_own(tmp_path: Path) -> None:
     """Each in a tmux session of its own, in the name of whoever started it."""
     places = [workflow(tmp_path / name, stage(1, GO)) for name in ("a", "b")]

@@ -172,6 +172,7 @@ def test_questions_to_a_stage_without_tasks_are_answered_by_what_is_missing(tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_many_scattered_failures_are_recorded(tmp_path: Path) -> None:
     """The places of those that are done take more letters than an id may have."""
     command = 'test "$((WFCTL_PARAM_T % 9))" -ne 0'
