@@ -48,9 +48,9 @@ examples: $(VENV)/.app tools ## run the examples: R_g of a chain with LAMMPS, T_
 	mkdir -p $(EXAMPLES)
 	cp -r examples/bead-spring-rg examples/ising-tc $(EXAMPLES)
 	cd $(EXAMPLES)/bead-spring-rg && PATH="$(CURDIR)/$(BIN):$$PATH" && \
-	  wfctl init plan.toml && wfctl run && wfctl stage verify stage-4
+	  wfctl init plan.toml --consent trust && wfctl run && wfctl stage verify stage-4
 	cd $(EXAMPLES)/ising-tc && PATH="$(CURDIR)/$(BIN):$$PATH" && \
-	  wfctl init small.toml && wfctl run && wfctl stage verify stage-2
+	  wfctl init small.toml --consent trust && wfctl run && wfctl stage verify stage-2
 
 check: $(VENV)/.dev ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .

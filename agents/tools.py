@@ -234,7 +234,8 @@ WRITING = (
     ),
     Tool(
         "begin",
-        "A workflow from a plan file, a machine of a type, or a session of work.",
+        "A workflow from a plan file (a person approves the plan), a machine of a type, or a "
+        "session of work.",
         {
             "workflow": (Route(("init",), ("plan",), _ONCE, ("plan",)),),
             "machine": (

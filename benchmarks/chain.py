@@ -46,7 +46,11 @@ def wfctl(folder: Path, stages: int) -> float:
     environ = {**os.environ, "PYTHONPATH": str(_HERE), "TMUX_TMPDIR": str(folder)}
     line = [sys.executable, "-m", "cli.main"]
     subprocess.run(
-        [*line, "init", "plan.json"], cwd=folder, env=environ, check=True, stdout=DEVNULL
+        [*line, "init", "plan.json", "--consent", "trust"],
+        cwd=folder,
+        env=environ,
+        check=True,
+        stdout=DEVNULL,
     )
     began = time.perf_counter()
     # A run ends with the budget of its session, and the next one goes on from there.

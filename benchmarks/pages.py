@@ -51,7 +51,7 @@ def _fan(root: Path, width: int) -> Path:
         {"id": f"stage-{width}", "name": "Gather", "depends_on": ends},
     ]
     plan = write_plan(root.parent, {"workflow_id": "fan-2026-03-31", "stages": stages})
-    assert call("--root", str(root), "init", str(plan)).code == 0
+    assert call("--root", str(root), "init", str(plan), "--consent", "trust").code == 0
     return root
 
 

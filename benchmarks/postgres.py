@@ -133,7 +133,7 @@ def status(server: Server, disk: Path, workflows: int, rounds: int) -> str:
     with server.folder(disk) as folder:
         (folder / "plan.toml").write_text(PLAN)
         line = ["--root", str(folder), "--database-url", url]
-        _run([*line, "init", str(folder / "plan.toml")])
+        _run([*line, "init", str(folder / "plan.toml"), "--consent", "trust"])
         with psycopg.connect(conninfo(url), autocommit=True) as connection:
             connection.execute(_MULTIPLY, (1, workflows - 1, "workflow-bench"))
             connection.execute("VACUUM ANALYZE")

@@ -56,7 +56,7 @@ def _runs(
     number: int, seconds: dict[str, list[float]], opened: dict[str, int | None], folder: Path
 ) -> None:
     (folder / "plan.toml").write_text(PLAN)
-    _spent([*_wfctl(), "init", "plan.toml"], folder)
+    _spent([*_wfctl(), "init", "plan.toml", "--consent", "trust"], folder)
     commands = list(_commands().items())
     for name, command in commands:
         opened[name] = _opened(command, folder)

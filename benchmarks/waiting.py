@@ -35,7 +35,7 @@ _PLAN = {
 def measure(root: Path) -> tuple[float, float]:
     """Launch, wait, let the job end; seconds to the monitor's end and to that of the command."""
     (root / "plan.json").write_text(json.dumps(_PLAN))
-    _wfctl(root, "init", "plan.json").communicate()
+    _wfctl(root, "init", "plan.json", "--consent", "trust").communicate()
     _wfctl(root, "dispatch", "stage-1").communicate()
     waiting = _wfctl(root, "wait", "stage-1")
     time.sleep(3)

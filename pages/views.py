@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from eventstore.event import RecordedEvent
 from lifecycle.state.budget import budget_of
-from lifecycle.state.workflow import Attempt, Stage, Workflow
+from lifecycle.state.workflow import PLAN, Attempt, Stage, Workflow
 from pages import finding, render
 from pages.previews import previews
 from pages.request import Request
@@ -320,6 +320,8 @@ def _decisions(look: Look) -> dict[str, dict[str, Any]]:
         lambda event: event.type.startswith("amendment."), [[finding.quoted("amendment.")[:-1]]],
     )  # fmt: skip
     told: dict[str, dict[str, Any]] = {}
+    if PLAN in look.then.amendments:
+        told[PLAN] = {"proposed": next(look.log.store.read(look.log.stream, upto=1))}
     for event in reversed(found.events):
         one = told.setdefault(str(event.data.get("amendment")), {})
         role = "proposed" if event.type == "amendment.proposed" else "decided"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.commands.init import Consent, signers_of
+from cli.commands.init import Consent, policy_of
+from cli.frame.beginning import agreed
 from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
 from cli.frame.workspace import create, settings_of
 from cli.frame.writes import foreseen
@@ -21,6 +22,8 @@ from service.writing.stream_writer import WriteOptions
 if TYPE_CHECKING:
     from service.adoption.adopt import Adoption
     from service.adoption.finding import Finding
+    from service.adoption.versions import Sources
+    from service.root.root import Root
 
 
 def import_(
@@ -48,6 +51,10 @@ def import_(
         Path | None,
         typer.Option(metavar="FILE", help="Allowed signers (ssh-keygen), for --consent signature."),
     ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Under signature: agree to the plan by this SSH key."),
+    ] = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,
     expected_version: ExpectedVersion = None,
@@ -59,8 +66,6 @@ def import_(
         _only_of_a_folder(context)
         restoring(context, source, into, dry_run)
         return
-    from reconciler.files.described import rests_of_imported
-    from service.adoption.adopt import adopt
     from service.adoption.versions import read_sources
     from service.root.clock import system_clock, utc_text
     from service.writing.initialise import root_at
@@ -71,7 +76,21 @@ def import_(
     root = root_at(_place(source, into, settings, dry_run), settings.database_url, settings.journal)
     content = {"import": str(sources.folder), "git": git, "consent": consent.value}
     options = replace(write_options(dry_run, command_id, expected_version), content=content)
-    adoption = adopt(
+    adoption = _adopted(settings, root, sources, options, policy_of(consent, signers, key))
+    if not dry_run:
+        outcome = agreed(settings, root, adoption.outcome, f"import {source}", key)
+        adoption = replace(adoption, outcome=outcome)
+    _tell(Output(settings), adoption, options)
+
+
+def _adopted(
+    settings: Settings, root: Root, sources: Sources, options: WriteOptions, policy: dict[str, Any]
+) -> Adoption:
+    from reconciler.files.described import rests_of_imported
+    from service.adoption.adopt import adopt
+    from service.root.clock import system_clock
+
+    return adopt(
         root,
         sources,
         connect=create,
@@ -79,15 +98,13 @@ def import_(
         clock=system_clock,
         options=options,
         rests_of=rests_of_imported,
-        consent=consent.value,
-        signers=signers_of(consent, signers),
+        **policy,
     )
-    _tell(Output(settings), adoption, options)
 
 
 def _only_of_a_folder(context: typer.Context) -> None:
     """Raise `InvalidOption` for what an archive settles itself: it is restored as it was."""
-    names = ("git", "utc_offset", "consent", "signers", "command_id", "expected_version")
+    names = ("git", "utc_offset", "consent", "signers", "key", "command_id", "expected_version")
     given = [f"--{name.replace('_', '-')}" for name in names if _is_given(context, name)]
     if given:
         raise InvalidOption(

@@ -158,6 +158,8 @@ def _impact(workflow: Reading, settings: Settings, state: Workflow, wait: Item) 
         question = question_of(service, wait.subject)
     except LifecycleError as error:  # it fits the workflow no longer
         return f"{wait.text}; {error.message}", mark
+    if question.amendment.is_plan:
+        return "\n  ".join([wait.text, *words.told(question).splitlines()]), question.digest
     return f"{wait.text}; impact: {'; '.join(words.consequences(question.impact))}", mark
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.frame.beginning import agreed
 from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
 from cli.frame.workspace import create, reading_of, settings_of, tell_of_password
 from cli.frame.writes import tell
@@ -46,11 +47,19 @@ def init(
         Path | None,
         typer.Option(metavar="FILE", help="Allowed signers (ssh-keygen), for --consent signature."),
     ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Under signature: agree to the plan by this SSH key."),
+    ] = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,
     expected_version: ExpectedVersion = None,
 ) -> None:
-    """Make a workflow here from a plan."""
+    """Make a workflow here from a plan; typed at a terminal it is the approval of the plan.
+
+    Begun by an agent the plan waits for `wfctl amend approve plan`; under --consent trust it goes
+    on without.
+    """
     if example:
         _write_example(context, plan or "plan.toml")
         return
@@ -63,7 +72,7 @@ def init(
         settings,
         plan,
         purpose,
-        (consent.value, signers_of(consent, signers)),
+        policy_of(consent, signers, key),
         write_options(dry_run, command_id, expected_version),
     )
     for name, path in _missing_machine_files(outcome.state.backend_profiles, root.path):
@@ -72,6 +81,7 @@ def init(
     _tell_of_budget(outcome.state)
     if not dry_run:
         _tell_of_pin(settings)
+        outcome = agreed(settings, root, outcome, f"init {plan}", key)
     tell_of_password(settings.database_url)
     tell(Output(settings), outcome, options)
 
@@ -89,10 +99,10 @@ def _begun(
     settings: Settings,
     plan: str,
     purpose: str | None,
-    agreed: tuple[str, list[str]],
+    policy: dict[str, Any],
     options: WriteOptions,
 ) -> tuple[Root, Outcome, WriteOptions]:
-    """Begin the workflow of a plan; ``agreed`` is how people agree to amendments, and who may."""
+    """Begin the workflow of a plan; ``policy`` is how people agree to it, and who may."""
     from lifecycle.plan.document import create as command_of
     from service.documents.plan_file import read_plan
     from service.files.workflow_files import STATE
@@ -101,7 +111,6 @@ def _begun(
     from service.writing.initialise import init_options, initialise, root_at
     from service.writing.place import identity
 
-    consent, signers = agreed
     root = root_at(settings.start, settings.database_url, settings.journal)
     document = _with_pins(read_plan(plan), root.path)
     own = root.path / STATE
@@ -109,11 +118,10 @@ def _begun(
         document,
         created=utc_text(system_clock()),
         root=identity(root.path),
-        consent=consent,
-        signers=signers,
         purpose=purpose,
+        **policy,
     )
-    options = init_options(options, document, purpose=purpose, consent=consent)
+    options = init_options(options, document, purpose=purpose, consent=policy["consent"])
     outcome = initialise(
         root,
         command,
@@ -203,8 +211,20 @@ def _missing_machine_files(profiles: dict[str, Any], root: Path) -> Iterator[tup
             yield name, seen_from(root, given)
 
 
-def signers_of(consent: Consent, source: Path | None) -> list[str]:
-    """Return the lines of an allowed-signers file; raises `InvalidOption` for unusable ones."""
+def policy_of(consent: Consent, signers: Path | None, key: Path | None) -> dict[str, Any]:
+    """Return how people agree, as the first event has it; raises as `signers_of` does."""
+    return {
+        "consent": consent.value,
+        "signers": signers_of(consent, signers, key),
+        "proposed": consent is not Consent.TRUST,
+    }
+
+
+def signers_of(consent: Consent, source: Path | None, key: Path | None = None) -> list[str]:
+    """Return the lines of an allowed-signers file; raises `InvalidOption` for unusable ones.
+
+    So for a ``key`` that no policy asks for.
+    """
     from lifecycle.rules.amendments import signer_problems
     from service.errors import InvalidOption, NotFound
 
@@ -214,6 +234,8 @@ def signers_of(consent: Consent, source: Path | None) -> list[str]:
         raise NotFound(f"no allowed signers at {source}") from None
     found = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     problems = signer_problems(consent.value, found)
+    if key is not None and consent is not Consent.SIGNATURE:
+        problems.append(f"--key is for --consent signature, found {consent.value}")
     if problems:
         raise InvalidOption("; ".join(problems))
     return found

@@ -37,7 +37,7 @@ def demo(
     place = _Place(_fresh_folder(folder))
     place.furnish()
     say(f"A self-avoiding walk, in {place.folder}\n")
-    place.wfctl("init", "plan.toml")
+    place.wfctl("init", "plan.toml", "--consent", "trust")
     place.crash_half_way()
     place.wfctl("rehydrate")
     place.wfctl("run")

@@ -14,7 +14,7 @@ from cli.terminal.output import say
 from eventstore.event import Actor
 from lifecycle.errors import NeedsConsent
 from service.consent import signature
-from service.consent.proof import proof_of
+from service.consent.proof import Policy, proof_of
 from service.errors import InvalidOption, NotFound
 from service.root.clock import system_clock, utc_text
 from service.writing.amendments import check_person
@@ -39,6 +39,11 @@ class Asked(Protocol):
     @property
     def signers(self) -> list[str]:
         """Who may agree by a signature: lines of an allowed-signers file."""
+        ...
+
+    @property
+    def state(self) -> Policy:
+        """The policy in force."""
         ...
 
 
@@ -75,17 +80,24 @@ class AtTerminal:
 
     actor: Actor
     wording: Wording = OF_AMENDMENTS
+    #: The command that the person typed at a terminal, and agreed by; None: y is asked for.
+    typed: str | None = None
 
     def ask(self, question: Asked) -> bool:
         """See Consenter."""
-        return asked_at_terminal(
+        return self.typed is not None or asked_at_terminal(
             self.actor, question.subject, self.wording.told(question), self.wording.approve
         )
 
     def prove(self, question: Asked) -> dict[str, Any] | None:
         """See Consenter."""
         who = f"{self.actor.kind}:{self.actor.name}"
-        return proof_of(question.statement, "terminal", by=who, typed="y", on=_TERMINAL)
+        return proof_of(question.statement, "terminal", by=who, **_typed(self.typed))
+
+
+def _typed(command: str | None) -> dict[str, str]:
+    """Return what a proof says of a terminal."""
+    return {"typed": command or "y", "on": _TERMINAL}
 
 
 def asked_at_terminal(actor: Actor, subject: str, text: str, command: str) -> bool:
@@ -134,11 +146,17 @@ def _write(terminal: int, text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """An allowed signer's key signs the statement, now or beforehand."""
+    """An allowed signer's key signs the statement, now or beforehand.
 
+    While nobody has agreed to the signers, a person says y at a terminal too.
+    """
+
+    actor: Actor
     key: Path | None = None
     made: Path | None = None
     wording: Wording = OF_AMENDMENTS
+    #: As of `AtTerminal`.
+    typed: str | None = None
 
     def ask(self, question: Asked) -> bool:
         """See Consenter."""
@@ -148,6 +166,11 @@ class Signed:
                 f"what `{self.wording.show} {question.subject} --statement` prints "
                 "(ssh-keygen -Y sign -n wfctl) and give --signature FILE.",
                 amendment=question.subject,
+            )
+        if self.typed is None and question.state.has_new_signers:
+            told = [self.wording.told(question), *(f"May sign: {one}" for one in question.signers)]
+            return asked_at_terminal(
+                self.actor, question.subject, "\n".join(told), self.wording.approve
             )
         # Before a passphrase, a touch or an agent is asked for.
         say(self.wording.told(question))
@@ -167,7 +190,8 @@ class Signed:
         signers = question.signers
         if self.made and signature.objection(question.statement, signed, signer, signers, now):
             return None  # made for another head: the workflow moved on
-        return proof_of(question.statement, "signature", signature=signed, signer=signer)
+        how = _typed(self.typed) if question.state.has_new_signers else {}
+        return proof_of(question.statement, "signature", signature=signed, signer=signer, **how)
 
     def _signature(self, question: Asked) -> str:
         if self.made is None and self.key is not None:
@@ -189,7 +213,7 @@ def consenter_of(
 ) -> Trusted | AtTerminal | Signed:
     """Return how a person agrees under the policy; raises `InvalidOption` for options it lacks."""
     if policy == "signature":
-        return Signed(key, made, wording)
+        return Signed(actor, key, made, wording)
     if key is not None or made is not None:
         raise InvalidOption(
             f"consent is by {policy} here; --key and --signature are for the policy signature"

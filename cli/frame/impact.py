@@ -14,17 +14,26 @@ from service.writing.amendments import Question
 def told(question: Question) -> str:
     """Return what a person is shown before the answer: all that is signed, the change last."""
     amendment = question.amendment
+    if amendment.is_plan:
+        from projections.words.plan import plan_lines  # once a workflow
+
+        lines = [*plan_lines(question.state), *_runs(question)]
+        return "\n".join(spelled(line) for line in lines)
     lines = [
         f"Amendment proposed: {amendment.id} ({amendment.kind}, {where(amendment)})",
         f"Described by its proposer: {amendment.description}",
         f"Reason: {amendment.reason or 'none given'}",
         "Changes:",
         *(f"  {line}" for line in changes(amendment)),
-        *(f"Runs: {path}, SHA-256 {sha256}" for path, sha256 in question.scripts.items()),
+        *_runs(question),
         f"Impact: {'; '.join(consequences(question.impact))}",
         *foreseen(foresee(question.state, amendment, question.impact)),
     ]
     return "\n".join(spelled(line) for line in lines)
+
+
+def _runs(question: Question) -> list[str]:
+    return [f"Runs: {path}, SHA-256 {sha256}" for path, sha256 in question.scripts.items()]
 
 
 def foreseen(sight: Foresight) -> list[str]:

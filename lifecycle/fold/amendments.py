@@ -8,7 +8,7 @@ from typing import Any
 from lifecycle.event import Event
 from lifecycle.state.retry import retry_limit
 from lifecycle.state.status import ACTIVE, Status
-from lifecycle.state.workflow import Amendment, Stage, Workflow
+from lifecycle.state.workflow import PLAN, Amendment, Stage, Workflow
 from lifecycle.sweeps.definition import HOW_RUN, basis_of, is_sweep, without_result
 from lifecycle.words.document import STAGE_FIELDS
 
@@ -65,6 +65,27 @@ def propose(draft: Workflow, event: Event) -> None:
     )
 
 
+def propose_plan(draft: Workflow, at: str) -> None:
+    """Let the plan as it was begun wait for a person's approval, like an amendment.
+
+    An imported record of this id gives way: it was kept by another.
+    """
+    of = f"the plan of {draft.id}, as it was begun"
+    draft.amendments[PLAN] = Amendment(PLAN, PLAN, None, draft.purpose or of, at, changes={})
+
+
+def proposed_in(event: Event) -> str | None:
+    """Return the id of what an event proposes: an amendment, or the plan that it begins with."""
+    if event.type == "amendment.proposed":
+        return str(event.data["amendment"])
+    return PLAN if event.data.get("proposed") and event.version == 1 else None
+
+
+def version_after(state: Workflow, amendment: Amendment) -> int:
+    """Return the workflow's version once the amendment is approved; a plan changes nothing."""
+    return state.version if amendment.is_plan else state.version + 1
+
+
 def reject(draft: Workflow, event: Event) -> None:
     """Close a proposal; nothing else changes."""
     amendment = draft.amendments.get(event.data["amendment"])
@@ -76,9 +97,9 @@ def reject(draft: Workflow, event: Event) -> None:
 def approve(draft: Workflow, event: Event, accepted: Container[str]) -> None:
     """Apply a proposal, where its proof of consent was accepted; else change nothing."""
     amendment = draft.amendments.get(event.data.get("amendment", ""))
-    if amendment is None or amendment.status != "proposed" or event.hash not in accepted:
+    if amendment is None or not amendment.is_open or event.hash not in accepted:
         return
-    draft.version += 1
+    draft.version = version_after(draft, amendment)
     amendment.status = "approved"
     amendment.version = draft.version
     amendment.decided_at = event.occurred_at

@@ -18,7 +18,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: The fold's own version: a stored state folded by another is not used.
-REDUCER = 12
+REDUCER = 13
 
 
 def evolve(
@@ -96,6 +96,8 @@ def _create(event: Event) -> Workflow:
     draft.signers = data.get("signers", [])
     draft.root = data.get("root", {})
     draft.import_end = data.get("events", 0)
+    if data.get("proposed"):
+        amending.propose_plan(draft, event.occurred_at)
     return draft
 
 

@@ -42,7 +42,8 @@ def describe(draft: Workflow, document: dict[str, Any]) -> None:
     draft.workflow_status = given.get("workflow_status")
     draft.experiment_design = given.get("experiment_design")
     draft.workflow_plan = given.get("workflow_plan")
-    draft.amendments = _amendments(given.get("amendments", []))
+    plan = {id_: one for id_, one in draft.amendments.items() if one.is_plan}
+    draft.amendments = {**_amendments(given.get("amendments", [])), **plan}
     draft.session_config = config
     draft.session = _session(config or default_session_config())
     draft.default_backend = given.get("default_backend", "local")

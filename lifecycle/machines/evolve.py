@@ -119,6 +119,7 @@ def _begun(event: Event) -> Machine:
         document=restore(data["document"], data["layout"]),
         consent=data["consent"],
         signers=data["signers"],
+        has_new_signers=data.get("proposed", False) and data["consent"] == "signature",
     )
     _enter(machine, phase, event.occurred_at, data.get("earlier"))
     # What it begins with, or was taken over with, counts for the phase that it is in.
@@ -257,6 +258,7 @@ def _checkpointed(draft: Machine, event: Event) -> None:
 
 def _approved(draft: Machine, event: Event) -> None:
     data = event.data
+    draft.has_new_signers = False  # it was accepted: somebody at a terminal saw who they are
     if data["approval"] not in draft.approvals:
         draft.approvals.append(data["approval"])
     elif data.get("files") is None:

@@ -145,6 +145,8 @@ class Machine:
     cancelled_at: str | None = None
     consent: str = "terminal"
     signers: list[str] = field(default_factory=list)
+    #: Nobody at a terminal has agreed to the signers yet.
+    has_new_signers: bool = False
     drifts: list[Drift] = field(default_factory=list)
     #: Files that artifacts name → their SHA-256 when they were recorded.
     digests: dict[str, str] = field(default_factory=dict)

@@ -24,7 +24,7 @@ class MachineCreated(Payload):
     """A machine begins, by a definition that stays with it."""
 
     type: ClassVar[str] = "machine.created"
-    schema_version: ClassVar[int] = 2
+    schema_version: ClassVar[int] = 3
     machine: MachineId
     definition: Document
     #: As ``layout``, of the definition: its phases have an order. Decided.
@@ -34,6 +34,8 @@ class MachineCreated(Payload):
     layout: Layout = Field(default_factory=dict)
     consent: Consent = "terminal"
     signers: list[str] = Field(default_factory=list)
+    #: Whether the signers wait for a person's word at a terminal.
+    proposed: bool = False
     root: Document = Field(default_factory=dict)
     #: File that a guard of the first phase looks at → its mark as it was then. Decided.
     earlier: dict[str, str] = Field(default_factory=dict)
@@ -43,6 +45,7 @@ class MachineImported(Payload):
     """A machine that was kept by hand is taken over as it was; no rule decided on it."""
 
     type: ClassVar[str] = "machine.imported"
+    schema_version: ClassVar[int] = 2
     machine: MachineId
     definition: Document
     #: As ``layout``, of the definition: its phases have an order. Decided.
@@ -61,6 +64,8 @@ class MachineImported(Payload):
     created: str | None = None
     consent: Consent = "terminal"
     signers: list[str] = Field(default_factory=list)
+    #: Whether the signers wait for a person's word at a terminal.
+    proposed: bool = False
     root: Document = Field(default_factory=dict)
 
 

@@ -2,7 +2,15 @@
 
 from typing import ClassVar, Literal
 
-from lifecycle.payload.base import AmendmentId, Document, Payload, StageId, Text, Whole
+from lifecycle.payload.base import (
+    AmendmentId,
+    DecisionId,
+    Document,
+    Payload,
+    StageId,
+    Text,
+    Whole,
+)
 
 AmendmentType = Literal[
     "parameter_change", "criteria_change", "stage_insert", "stage_skip", "stage_rerun"
@@ -37,9 +45,10 @@ class AmendmentApproved(Payload):
     """A person agreed; takes effect only with an accepted proof of consent."""
 
     type: ClassVar[str] = "amendment.approved"
-    schema_version: ClassVar[int] = 2
-    amendment: AmendmentId
-    version: Whole | None = None  # decided: the workflow's version, one more than before
+    schema_version: ClassVar[int] = 3
+    amendment: DecisionId
+    #: Decided: the workflow's version, one more than before; of the plan the one it began with.
+    version: Whole | None = None
     invalidated_stages: list[StageId] = []  # decided: all that are affected, whatever their status
     approved_by: str = "user"
     proof: Document = {}
@@ -53,5 +62,6 @@ class AmendmentRejected(Payload):
     """A person did not agree; nothing changes."""
 
     type: ClassVar[str] = "amendment.rejected"
-    amendment: AmendmentId
+    schema_version: ClassVar[int] = 2
+    amendment: DecisionId
     reason: str | None = None

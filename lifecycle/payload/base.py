@@ -18,6 +18,10 @@ from lifecycle.words.naming import STAGE_PATTERN
 StageId = Annotated[str, StringConstraints(pattern=STAGE_PATTERN)]
 AttemptId = Annotated[str, StringConstraints(pattern=r"^att-[0-9]{4,}$", max_length=MAX_ID)]
 AmendmentId = Annotated[str, StringConstraints(pattern=r"^amend-[1-9][0-9]*$", max_length=MAX_ID)]
+#: What a person decides: an amendment, or the plan as it was begun.
+DecisionId = Annotated[
+    str, StringConstraints(pattern=r"^(plan|amend-[1-9][0-9]*)$", max_length=MAX_ID)
+]
 #: A whole number that every reader of JSON and every engine can hold.
 Whole = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=20_000)]

@@ -21,8 +21,8 @@ class EventType(NamedTuple):
 
 #: Those of the staged workflow; their models are in `lifecycle.payload.models`.
 STAGED: Mapping[str, EventType] = {
-    "workflow.created": EventType("WorkflowCreated"),
-    "workflow.imported": EventType("WorkflowImported"),
+    "workflow.created": EventType("WorkflowCreated", 2),
+    "workflow.imported": EventType("WorkflowImported", 2),
     "line.imported": EventType("LineImported"),
     "state.imported": EventType("StateImported", 2),
     "files.recorded": EventType("FilesRecorded"),
@@ -54,8 +54,8 @@ STAGED: Mapping[str, EventType] = {
     "checkpoint.recorded": EventType("CheckpointRecorded"),
     "note.logged": EventType("NoteLogged"),
     "amendment.proposed": EventType("AmendmentProposed", 2),
-    "amendment.approved": EventType("AmendmentApproved", 2),
-    "amendment.rejected": EventType("AmendmentRejected"),
+    "amendment.approved": EventType("AmendmentApproved", 3),
+    "amendment.rejected": EventType("AmendmentRejected", 2),
     "session.started": EventType("SessionStarted", 2),
     "session.ended": EventType("SessionEnded"),
     "cost.charged": EventType("CostCharged"),
@@ -65,8 +65,8 @@ STAGED: Mapping[str, EventType] = {
 }
 #: Those that are only of phase machines; their models are in `lifecycle.machines.payload`.
 OF_MACHINES: Mapping[str, EventType] = {
-    "machine.created": EventType("MachineCreated", 2),
-    "machine.imported": EventType("MachineImported"),
+    "machine.created": EventType("MachineCreated", 3),
+    "machine.imported": EventType("MachineImported", 2),
     "machine.updated": EventType("MachineUpdated", 2),
     "machine.transitioned": EventType("MachineTransitioned", 2),
     "machine.recorded": EventType("MachineRecorded"),
@@ -105,7 +105,9 @@ def _with(**added: Any) -> Upcaster:
 #: (event type, schema version) → what lifts its data by one version.
 UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("amendment.approved", 1): _with(scripts={}),
+    ("amendment.approved", 2): _with(),  # the plan can be approved since
     ("amendment.proposed", 1): _with(also=[]),
+    ("amendment.rejected", 1): _with(),
     ("attempt.started", 1): _with(scripts={}),
     ("attempt.started", 2): _with(taken_over=False, carried=[], carried_from=None),
     ("attempt.started", 3): _with(environment=None),
@@ -113,6 +115,8 @@ UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("machine.approved", 2): _with(fields=None),
     ("machine.cancelled", 1): _with(anew=False, earlier={}),
     ("machine.created", 1): _with(earlier={}),
+    ("machine.created", 2): _with(proposed=False),
+    ("machine.imported", 1): _with(proposed=False),
     ("machine.task_changed", 1): _with(earlier={}),
     ("machine.transitioned", 1): _with(earlier={}),
     ("machine.updated", 1): _with(removed=[]),
@@ -122,4 +126,6 @@ UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("stage.failed", 1): upcasters.failure_with_category,
     ("stage.launched", 1): _with(work_dir=None, job_host=None, job_boot_id=None, again=False),
     ("state.imported", 1): _with(spelling={}),
+    ("workflow.created", 1): _with(proposed=False),
+    ("workflow.imported", 1): _with(proposed=False),
 }

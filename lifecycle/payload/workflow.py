@@ -20,6 +20,7 @@ class WorkflowCreated(Payload):
     """A workflow exists: its document as first projected, and where its root is."""
 
     type: ClassVar[str] = "workflow.created"
+    schema_version: ClassVar[int] = 2
     document: Document
     #: JSON pointer of an object → its keys in the order they were written in.
     layout: dict[str, list[str]] = {}
@@ -28,12 +29,15 @@ class WorkflowCreated(Payload):
     consent: Literal["terminal", "signature", "trust"] = "terminal"
     #: Lines of an allowed-signers file (ssh-keygen(1)), for the policy ``signature``.
     signers: list[str] = []
+    #: Whether the plan waits for a person's approval: the amendment ``plan``.
+    proposed: bool = False
 
 
 class WorkflowImported(Payload):
     """A workflow taken over from files that somebody else kept."""
 
     type: ClassVar[str] = "workflow.imported"
+    schema_version: ClassVar[int] = 2
     document: Document
     layout: dict[str, list[str]] = {}
     #: How many events the import has, this one included: none after them is a part of it.
@@ -43,6 +47,7 @@ class WorkflowImported(Payload):
     root: Document = {}
     consent: Literal["terminal", "signature", "trust"] = "terminal"
     signers: list[str] = []
+    proposed: bool = False
 
 
 class LineImported(Payload):

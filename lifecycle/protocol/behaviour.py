@@ -20,6 +20,8 @@ from lifecycle.protocol.consent import (
 )
 from lifecycle.protocol.standing import (
     ACTIVE,
+    PLAN,
+    Amendment,
     Attempt,
     Breach,
     Broken,
@@ -78,6 +80,8 @@ def _begin(log: Standing, event: Data) -> None:
     begun = [id_ for id_, one in log.stages.items() if one.status != "pending"]
     is_new = event["type"] == "workflow.imported" or not (begun or log.amendments)
     hold(is_new, "statuses", "a workflow is created before anything of it began")
+    if data.get("proposed"):
+        log.amendments[PLAN] = Amendment({"amendment": PLAN, "kind": PLAN})
 
 
 def _stage(log: Standing, event: Data) -> Stage:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lifecycle.protocol.standing import (
     ACTIVE,
+    PLAN,
     START,
     Amendment,
     Broken,
@@ -27,12 +28,13 @@ def proposed(log: Standing, event: Data) -> None:
 def decided(log: Standing, event: Data) -> None:
     """An amendment is decided once, and approved by a person."""
     found = log.amendments.get(event["data"]["amendment"])
-    if found is None or found.status != "proposed":
+    approves = event["type"] == "amendment.approved"
+    if found is None or not (found.is_open if approves else found.status == "proposed"):
         raise Broken("consent", "what is decided was not proposed, or was decided before")
     found.status = "rejected"
-    if event["type"] == "amendment.approved":
+    if approves:
         by_a_person(log, event)
-        log.changes += 1
+        log.changes += found.data.get("kind") != PLAN
         hold(event["data"]["version"] == log.changes, "consent", "its number was given before")
         found.status = "approved"
         _apply(log, found.data)
@@ -82,6 +84,9 @@ def by_a_person(log: Standing, event: Data) -> None:
     hold(not agent, "consent", "an agent cannot agree")
     signed = log.consent != "signature" or bool(proof.get("signature") and proof.get("signer"))
     hold(signed, "consent", "it is not signed")
+    plan = log.amendments.get(PLAN)
+    new = log.consent == "signature" and plan is not None and plan.is_open
+    hold(not new or "typed" in proof, "consent", "nobody at a terminal agreed to the signers")
 
 
 def _apply(log: Standing, amendment: Data) -> None:

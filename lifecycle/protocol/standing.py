@@ -12,6 +12,8 @@ Data: TypeAlias = Mapping[str, Any]
 ACTIVE = frozenset({"preparing", "running", "post_processing"})
 _ACTORS = frozenset({"user", "agent", "reconciler", "runner", "import"})
 START = "0" * 64
+#: The id and the kind of the plan as it was begun.
+PLAN = "plan"
 
 
 class Breach(NamedTuple):
@@ -96,6 +98,12 @@ class Amendment:
     #: The command that approved it, all that follows at once included.
     command: str | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it may be approved yet; a plan that was rejected can be taken up again."""
+        is_plan = self.data.get("kind") == PLAN
+        return self.status == "proposed" or (is_plan and self.status == "rejected")
+
 
 @dataclass
 class Standing:
@@ -124,7 +132,7 @@ class Standing:
     @property
     def waiting(self) -> str:
         """The amendments that wait for a decision."""
-        found = [id_ for id_, one in self.amendments.items() if one.status == "proposed"]
+        found = [id_ for id_, one in self.amendments.items() if one.is_open]
         return ", ".join(found)
 
 
@@ -159,7 +167,8 @@ def describe(log: Standing, document: Data, takes_over: bool) -> None:
     log.is_completed = document.get("workflow_status") == "completed"
     log.changes = document.get("version") or 1
     records = document.get("amendments") or []
-    log.amendments = {one["id"]: Amendment(one, "of another") for one in records}
+    plan = {id_: one for id_, one in log.amendments.items() if one.data.get("kind") == PLAN}
+    log.amendments = {**{one["id"]: Amendment(one, "of another") for one in records}, **plan}
 
 
 def _described(one: Data, takes_over: bool) -> Stage:

@@ -12,7 +12,7 @@ from lifecycle.errors import (
     StaleAmendment,
     UnknownAmendment,
 )
-from lifecycle.fold.amendments import apply, rewired_fields
+from lifecycle.fold.amendments import apply, rewired_fields, version_after
 from lifecycle.payload import models as p
 from lifecycle.rules import amendable
 from lifecycle.rules.impact import Impact, impact_of
@@ -205,8 +205,8 @@ def _broken_by(state: Workflow, amendment: Amendment) -> Iterator[str]:
     apply(changed, amendment)
     from lifecycle.plan.document import definition_problems  # loads the models of a plan
 
-    before = definition_problems(_definition(state))
-    yield from (p for p in definition_problems(_definition(changed)) if p not in before)
+    before = definition_problems(definition_of(state))
+    yield from (p for p in definition_problems(definition_of(changed)) if p not in before)
     if changed.consent not in _POLICIES:
         yield f"consent: expected one of {', '.join(_POLICIES)}, found {changed.consent!r}"
     if changed.consent == "signature" and not changed.signers:
@@ -230,7 +230,8 @@ def signer_problems(consent: str, signers: list[str]) -> list[str]:
     return [*missing, *_unusable_signers(signers)]
 
 
-def _definition(state: Workflow) -> dict[str, Any]:
+def definition_of(state: Workflow) -> dict[str, Any]:
+    """Return what is computed and how, as a plan has it: all that a person agrees to."""
     fields = ("id", "name", "depends_on", "backend", "inputs", "outputs", "parameters")
     return {
         "workflow_id": state.id,
@@ -251,7 +252,7 @@ def pending(state: Workflow, id_: str) -> Amendment:
     found = state.amendments.get(id_)
     if found is None:
         raise UnknownAmendment(id_, list(state.amendments))
-    if found.status != "proposed":
+    if not found.is_open:
         raise AmendmentDecided(id_, found.status)
     return found
 
@@ -261,6 +262,8 @@ def check_fits(state: Workflow, amendment: Amendment) -> None:
 
     `InvalidAmendment` for one that no proposal could have been: written past the rules.
     """
+    if amendment.is_plan:
+        return
     problems = [*_out_of_reach(amendment, bool(amendment.rewired))]
     problems += amendable.misshapen(amendment.changes)
     for change in amendment.rewired.values():
@@ -287,7 +290,10 @@ def approve(state: Workflow, command: p.AmendmentApproved) -> Decision:
     amendment = pending(state, command.amendment)
     check_fits(state, amendment)
     impact = impact_of(state, amendment, command.kept)
-    known = {"version": state.version + 1, "invalidated_stages": list(impact.affected)}
+    known = {
+        "version": version_after(state, amendment),
+        "invalidated_stages": list(impact.affected),
+    }
     return [command.model_copy(update=known), *_cascade(state, amendment, impact)]
 
 
@@ -311,5 +317,7 @@ def _cascade(state: Workflow, amendment: Amendment, impact: Impact) -> Iterator[
 
 def reject(state: Workflow, command: p.AmendmentRejected) -> Decision:
     """Close a proposal; nothing changes."""
-    pending(state, command.amendment)
+    amendment = pending(state, command.amendment)
+    if amendment.status != "proposed":
+        raise AmendmentDecided(amendment.id, amendment.status)
     return [command]

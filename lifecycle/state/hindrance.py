@@ -40,11 +40,14 @@ def hindrances(state: Workflow) -> list[Hindrance]:
 
 def _decisions(state: Workflow) -> Iterator[Hindrance]:
     for amendment in state.pending_amendments:
-        yield Hindrance(
-            amendment.stage,
-            f"{amendment.id} ({amendment.kind}) waits for a person's decision",
-            f"`wfctl amend approve {amendment.id}` or `wfctl amend reject {amendment.id}`",
-        )
+        id_, rejects = amendment.id, f" or `wfctl amend reject {amendment.id}`"
+        if amendment.status == "rejected":
+            why, rejects = "a person rejected the plan, and it is as it was or amended", ""
+        elif amendment.is_plan:
+            why = "the plan waits for a person's approval"
+        else:
+            why = f"{id_} ({amendment.kind}) waits for a person's decision"
+        yield Hindrance(amendment.stage, why, f"`wfctl amend approve {id_}`{rejects}")
 
 
 def _of_stages(state: Workflow) -> Iterator[Hindrance]:

@@ -12,6 +12,8 @@ from lifecycle.errors import UnknownStage
 from lifecycle.state.retry import backend_type
 from lifecycle.state.status import FINISHED, Status
 
+#: The id and the kind of the plan as it was begun, which a person decides like an amendment.
+PLAN = "plan"
 #: What an attempt's folder is called; its path is recorded with the submission that lies in it.
 _NAME = re.compile(r"(att-[0-9]{4,})-([0-9a-f]{8})")
 
@@ -234,6 +236,16 @@ class Amendment:
     record: dict[str, Any] | None = None
 
     @property
+    def is_plan(self) -> bool:
+        """Whether it is the plan as the workflow was begun, and no change of it."""
+        return self.kind == PLAN and self.record is None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a person may approve it yet; a plan that was rejected can be taken up again."""
+        return self.status == "proposed" or (self.is_plan and self.status == "rejected")
+
+    @property
     def targets(self) -> list[str]:
         """The stages that it names, none where it is about the workflow."""
         return [self.stage, *self.also] if self.stage is not None else []
@@ -346,8 +358,13 @@ class Workflow:
 
     @property
     def pending_amendments(self) -> list[Amendment]:
-        """Amendments that wait for a person."""
-        return [a for a in self.amendments.values() if a.status == "proposed"]
+        """What waits for a person, and keeps every stage from a start: amendments, the plan."""
+        return [a for a in self.amendments.values() if a.is_open]
+
+    @property
+    def has_new_signers(self) -> bool:
+        """Whether nobody at a terminal has agreed to the signers yet: the plan names them."""
+        return self.consent == "signature" and PLAN in {one.id for one in self.pending_amendments}
 
     def draft(self) -> Workflow:
         """Return a copy that a fold may change without touching this one."""

@@ -25,6 +25,7 @@ _PATTERNS = {
     KEPT_PATTERN: "the id of a stage with .vK behind it, such as stage-2.v1",
     r"^att-[0-9]{4,}$": "att-N with four digits or more, such as att-0001",
     r"^amend-[1-9][0-9]*$": "amend-N with a number from 1 on, such as amend-1",
+    r"^(plan|amend-[1-9][0-9]*)$": "plan, or amend-N with a number from 1 on, such as amend-1",
     r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$": (
         "a name of letters, digits, '.', '_' and '-', which begins with a letter or a digit and "
         "has at most 128 of them"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eventstore.event import RecordedEvent
+from lifecycle.fold.amendments import proposed_in
 from lifecycle.state.workflow import Workflow
 from projections.files.progress_log import message
 
@@ -78,7 +79,7 @@ class Facts:
         actor = f"{event.actor.kind}:{event.actor.name}"
         self.actors[actor] += 1
         self._line(event, state, actor)
-        if event.type.startswith("amendment."):
+        if event.type.startswith("amendment.") or proposed_in(event) is not None:
             self._decision(event, state, actor)
         elif event.type in ("stage.completed", "stage.failed"):
             self._judgement(event, state)
@@ -93,10 +94,11 @@ class Facts:
             self.lines.append(Line(event.version, at, actor, event.type, text))
 
     def _decision(self, event: RecordedEvent, state: Workflow, actor: str) -> None:
-        id_ = str(event.data.get("amendment"))
-        if event.type == "amendment.proposed":
-            self.decisions.setdefault(id_, Decision(actor))
+        proposed = proposed_in(event)
+        if proposed is not None:
+            self.decisions.setdefault(proposed, Decision(actor))
             return
+        id_ = str(event.data.get("amendment"))
         amendment, decision = state.amendments.get(id_), self.decisions.get(id_)
         if amendment is None or decision is None or not event.type.endswith(amendment.status):
             return

@@ -15,6 +15,7 @@ from hashlib import sha256
 from typing import Any
 
 from eventstore.event import RecordedEvent
+from lifecycle.fold.amendments import proposed_in
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Workflow
 from projections.exports.source import Source, touched
@@ -76,11 +77,12 @@ class _Tracer:
             self._begin("session", "workflow", f"session {event.data['number']}", event)
 
     def _amendments(self, event: RecordedEvent, state: Workflow) -> Iterator[dict[str, Any]]:
-        amendment = state.amendments.get(str(event.data.get("amendment")))
-        if amendment is None or not event.type.startswith("amendment."):
+        proposed = proposed_in(event)
+        amendment = state.amendments.get(proposed or str(event.data.get("amendment")))
+        if amendment is None or not (proposed or event.type.startswith("amendment.")):
             return
         key = f"amendment {amendment.id}"
-        if event.type == "amendment.proposed" and key not in self._open:
+        if proposed is not None and key not in self._open:
             self._begin(key, "workflow", f"{amendment.id} {amendment.kind}", event)
         elif event.type.endswith(amendment.status):
             decided = {"wfctl.decision": amendment.status, "wfctl.decided_by": _who(event)}

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from eventstore.event import Actor, RecordedEvent
+from lifecycle.fold.amendments import proposed_in
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.exports.source import Steps
@@ -112,6 +113,8 @@ class _Provenance:
                 yield from self._close(event.data["stage"], event.occurred_at, event.data["error"])
             case "amendment.proposed" | "amendment.approved" | "amendment.rejected":
                 yield from self._change(event, state)
+            case _ if proposed_in(event) is not None:
+                yield from self._change(event, state)
 
     def _close(self, stage: str, at: str, error: str | None) -> Iterator[Run]:
         run = self._runs.pop(stage, None)
@@ -121,10 +124,11 @@ class _Provenance:
             yield run
 
     def _change(self, event: RecordedEvent, state: Workflow) -> Iterator[Change]:
-        amendment = state.amendments.get(str(event.data.get("amendment")))
+        proposed = proposed_in(event)
+        amendment = state.amendments.get(proposed or str(event.data.get("amendment")))
         if amendment is None:
             return
-        if event.type == "amendment.proposed":
+        if proposed is not None:
             self._changes.setdefault(
                 amendment.id,
                 Change(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from eventstore.event import RecordedEvent
+from lifecycle.fold.amendments import proposed_in
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
 from projections.exports.source import Steps, touched
@@ -84,7 +85,7 @@ class SpanFold:
             self._stage(id_, state, at)
         if event.type == "attempt.observed":
             self._observed(event, at)
-        if event.type.startswith("amendment."):
+        if event.type.startswith("amendment.") or proposed_in(event) is not None:
             self._amendment(event, state, at)
         if event.type.startswith(_DEFINING):
             found.names = {stage.id: stage.name for stage in state.stages.values()}
@@ -125,11 +126,12 @@ class SpanFold:
             self._change(event.data["stage"], "compute" if started else "queue", at)
 
     def _amendment(self, event: RecordedEvent, state: Workflow, at: str) -> None:
-        id_ = str(event.data.get("amendment"))
+        proposed = proposed_in(event)
+        id_ = proposed or str(event.data.get("amendment"))
         amendment = state.amendments.get(id_)
         if amendment is None:
             return
-        if event.type == "amendment.proposed" and id_ not in self._pending:
+        if proposed is not None and id_ not in self._pending:
             self._pending[id_] = Span(amendment.stage, "person", at)
             self.found.spans.append(self._pending[id_])
             self._mark(amendment.stage, "proposed", at, f"{id_} proposed: {told(amendment)}")

@@ -360,6 +360,8 @@ def _amendment(verb: str) -> Callable[[dict[str, Any], Workflow], str]:
         amendment = state.amendments.get(data["amendment"])
         if amendment is None:
             return f"Amendment {verb}: {data['amendment']}, which nobody proposed"
+        if amendment.is_plan:
+            return f"Plan {verb}, as the workflow was begun"
         of = f"{amendment.kind}, {where(amendment)}"
         return f"Amendment {verb}: {amendment.id} ({of}): {told(amendment)}"
 

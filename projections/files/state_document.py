@@ -63,7 +63,7 @@ def _fields(state: Workflow) -> dict[str, Any]:
         "updated": utc_seconds(state.updated),
         "experiment_design": state.experiment_design,
         "workflow_plan": state.workflow_plan,
-        "amendments": [_amendment(a) for a in state.amendments.values() if a.status == "approved"],
+        "amendments": [_amendment(a) for a in _changes(state)],
         "session_config": _session_config(state),
         "default_backend": state.default_backend,
         "backend_profiles": state.backend_profiles,
@@ -73,6 +73,12 @@ def _fields(state: Workflow) -> dict[str, Any]:
     if not state.session_config and state.session.count == 0:
         del fields["session_config"]
     return fields
+
+
+def _changes(state: Workflow) -> list[Amendment]:
+    """Return the changes that were approved: the published file has no place for the plan's own."""
+    every = state.amendments.values()
+    return [one for one in every if one.status == "approved" and not one.is_plan]
 
 
 def _session_config(state: Workflow) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from eventstore.event import RecordedEvent
 from lifecycle.fold import imported
+from lifecycle.fold.amendments import proposed_in
 from lifecycle.state.workflow import Amendment, Attempt, Session, Stage, Workflow
 from projections.files.progress_log import message
 from projections.files.state_document import changes_of
@@ -122,7 +123,7 @@ class HistoryRows:
         """Return who had which part in an amendment, as far as the history has come."""
         parts = self.carried.amendments.setdefault(amendment.id, {})
         who = f"{event.actor.kind}:{event.actor.name}"
-        if event.type == "amendment.proposed" and not parts:
+        if proposed_in(event) == amendment.id and not parts:
             parts |= {"proposed_version": event.version, "proposed_by": who}
         decided = event.type == f"amendment.{amendment.status}" and "decided_by" not in parts
         if decided and amendment.status != "proposed":

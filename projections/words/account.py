@@ -70,6 +70,9 @@ def _decisions(state: Workflow, edited: Iterable[str]) -> Iterator[Item]:
         from projections.words.amendments import summary
 
         text = f"{amendment.kind}: {summary(amendment)}"
+        if amendment.is_plan:
+            waits = "was rejected" if amendment.status == "rejected" else "waits for a person"
+            text = f"the plan {waits}; nothing starts before it is approved"
         yield Item("amendment", amendment.id, text, amendment.stage)
     for drift in state.drifts:
         yield Item("drift", drift.file, f"{drift.kind}; adopt or revert it")

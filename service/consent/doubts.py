@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lifecycle.state.workflow import Workflow
-    from service.consent.proof import Policy
 
 
 def doubts_of(approvals: Approvals, state: Workflow) -> list[str]:
@@ -40,9 +39,15 @@ def _of_scripts(approvals: Approvals, state: Workflow) -> Iterator[str]:
             yield f"{', '.join(others)}: not what it was when {when}"
 
 
-def _of_policy(approvals: Approvals, state: Policy) -> list[str]:
+def _is_agreed(state: Workflow) -> bool:
+    return any(one.is_plan and one.status == "approved" for one in state.amendments.values())
+
+
+def _of_policy(approvals: Approvals, state: Workflow) -> list[str]:
     if state.consent == "trust":
-        return ["consent is by trust: whoever calls wfctl can approve an amendment, agents too"]
+        plan = "" if _is_agreed(state) else "nobody agreed to the plan, and "
+        anyone = "whoever calls wfctl can approve an amendment, agents too"
+        return [f"consent is by trust: {plan}{anyone}"]
     if state.consent == "signature" and not approvals.is_pinned():
         return ["this login has not pinned this log; its first event is taken on trust"]
     return []

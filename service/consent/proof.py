@@ -14,7 +14,8 @@ from typing import Any, Protocol
 from eventstore.codec import canonical, digest
 from eventstore.event import Actor, RecordedEvent
 from lifecycle.errors import LifecycleError
-from lifecycle.rules.amendments import check_fits
+from lifecycle.fold.amendments import version_after
+from lifecycle.rules.amendments import check_fits, definition_of
 from lifecycle.rules.impact import Impact, impact_of
 from lifecycle.rules.schema import payload_of
 from lifecycle.state.workflow import Amendment, Workflow
@@ -38,6 +39,11 @@ class Policy(Protocol):
     @property
     def signers(self) -> list[str]:
         """Lines of an allowed-signers file."""
+        ...
+
+    @property
+    def has_new_signers(self) -> bool:
+        """Whether nobody at a terminal has agreed to the signers yet."""
         ...
 
 
@@ -100,6 +106,15 @@ def content_of(amendment: Amendment) -> dict[str, Any]:
     }
 
 
+def plan_of(state: Workflow) -> dict[str, Any]:
+    """Return what a person agrees to with the plan: the definition, and who may agree later."""
+    return {
+        **definition_of(state),
+        "purpose": state.purpose,
+        "signers": state.signers,
+    }
+
+
 def _proposal(amendment: Amendment) -> dict[str, Any]:
     content = content_of(amendment)
     named = {"amendment": content.pop("id"), "kind": content.pop("type")}
@@ -124,8 +139,9 @@ def shown_of(
     state: Workflow, amendment: Amendment, impact: Impact, scripts: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return all that a person is shown, and agrees to: the statement but for the head."""
+    plan = {"plan": plan_of(state)} if amendment.is_plan else {}
     return {
-        "amendment": content_of(amendment),
+        "amendment": {**content_of(amendment), **plan},
         "form": FORM,
         "impact": impact.binding(),
         "policy": state.consent,
@@ -174,7 +190,7 @@ def objection(state: Workflow, approval: Approval) -> str | None:
     amendment = state.amendments.get(str(data.get("amendment")))
     if amendment is None:
         return "there is no such amendment"
-    if amendment.status != "proposed":
+    if not amendment.is_open:
         return f"{amendment.id} is {amendment.status} already"
     proof = data.get("proof")
     if not isinstance(proof, dict) or not proof:
@@ -183,7 +199,8 @@ def objection(state: Workflow, approval: Approval) -> str | None:
         return f"its proof is for the policy {proof.get('policy')}; in force is {state.consent}"
     try:
         payload_of("amendment.approved", data)
-        payload_of("amendment.proposed", _proposal(amendment))
+        if not amendment.is_plan:
+            payload_of("amendment.proposed", _proposal(amendment))
         check_fits(state, amendment)
     except LifecycleError as error:
         return error.message
@@ -196,7 +213,7 @@ def _unbound(
     data = approval.data
     impact = impact_of(state, amendment, data.get("kept"))
     if (data.get("version"), data.get("invalidated_stages")) != (
-        state.version + 1,
+        version_after(state, amendment),
         list(impact.affected),
     ):
         return "its version or its list of affected stages is not what follows from the amendment"
@@ -218,6 +235,9 @@ def by_policy(
         return f"an agent ({approval.actor.name}) cannot agree"
     if state.consent != "signature":
         return None
+    if state.has_new_signers and not proof.get("typed"):
+        # A signature of one of them does not say who named them.
+        return "no person at a terminal has agreed to the signers"
     signed, signer = proof.get("signature"), proof.get("signer")
     if not isinstance(signed, str) or not isinstance(signer, str):
         return "it has no signature"

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from lifecycle.fold.amendments import apply
 from lifecycle.state.workflow import Amendment, Stage, Workflow
-from lifecycle.sweeps.definition import DONE, is_sweep
+from lifecycle.sweeps.definition import DONE, MAP, is_sweep
 
 #: What a session runs before it touches a stage.
 INIT = "init.sh"
@@ -30,9 +30,10 @@ _ENDINGS = frozenset(
 def scripts_of(root: Path, state: Workflow, stage: Stage | None = None) -> dict[str, str]:
     """Return the files that the definition runs, of one stage or of all: path → SHA-256 in hex.
 
-    These are the files that the commands and verify commands name, inputs that are scripts, the
-    machine files of the profiles, and ``init.sh``. What a stage makes is none of them, and a file
-    that is not there has no digest. Paths are relative to the root where they lie below it.
+    These are the files that the commands and verify commands name, inputs that are scripts, files
+    of a sweep's points, the machine files of the profiles, and ``init.sh``. What a stage makes is
+    none of them, and a file that is not there has no digest. Paths are relative to the root where
+    they lie below it.
     """
     stages = list(state.stages.values()) if stage is None else [stage]
     made = {path for one in state.stages.values() for path in one.outputs}
@@ -82,6 +83,7 @@ def _named(state: Workflow, stage: Stage) -> Iterator[str]:
     yield from judging(stage)
     yield from _paths(stage.parameters.get("command"), stage.id)
     yield from (path for path in _texts(stage.inputs) if _is_script(path))
+    yield from _texts([stage.parameters[MAP].get("file")] if is_sweep(stage.parameters) else [])
     for path in _texts(stage.parameters.get("forward_files")):
         if _is_script(path):
             yield from _below("", f"{stage.id}/{path}")

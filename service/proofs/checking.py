@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from eventstore.merkle import is_included
+from lifecycle.state.workflow import PLAN
 from service.proofs.checkpoint import is_of_stream, read_checkpoint
 from service.proofs.errors import ProofRejected
 from service.proofs.note import LOG, WITNESS, VerifierKey, verified
@@ -107,6 +108,7 @@ def _require_connected(proof: Proof, events: Events) -> None:
         if attempt.get("stage") != result.get("stage") or named not in (None, attempt["attempt"]):
             raise ProofRejected("the attempt that is shown is not the one of the result")
     proposed = {e["data"].get("amendment") for role, e in events if role == "proposal"}
+    proposed |= {PLAN for role, e in events if role == "definition" and e["data"].get("proposed")}
     agreed = {e["data"].get("amendment") for role, e in events if role == "consent"}
     if agreed - proposed:
         raise ProofRejected("an approval is shown without the amendment that it is of")

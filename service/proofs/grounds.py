@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eventstore.event import RecordedEvent
-from lifecycle.state.workflow import Workflow
+from lifecycle.state.workflow import PLAN, Workflow
 from service.errors import NotFound
 from service.reading.log import WorkflowLog
 
@@ -56,6 +56,8 @@ class _Seen:
             )
         elif event.type == "attempt.started":
             self.attempts[data["stage"], data["attempt"]] = event.version
+        elif event.type in ("workflow.created", "workflow.imported") and data.get("proposed"):
+            self.proposals[PLAN] = event.version
         elif event.type == "amendment.proposed":
             self.proposals[data["amendment"]] = event.version
             self.touched[data["amendment"]] = {
@@ -87,7 +89,8 @@ def grounds_of(log: WorkflowLog, what: str, upto: int) -> Grounds:
 
 
 def _of_amendment(seen: _Seen, state: Workflow, id_: str) -> tuple[tuple[str, int], ...]:
-    proposal = ("proposal", seen.proposals[id_])
+    role = "definition" if id_ == PLAN else "proposal"
+    proposal = (role, seen.proposals[id_])
     if state.amendments[id_].status in _UNDECIDED or id_ not in seen.approvals:
         return (proposal,)
     return (("consent", seen.approvals[id_]), proposal)
@@ -112,6 +115,8 @@ def _of_result(seen: _Seen, state: Workflow, what: str) -> Grounds:
         before = (started or result.version) > seen.approvals.get(id_, result.version)
         if before and state.amendments[id_].status not in _UNDECIDED:
             events += _of_amendment(seen, state, id_)
+    if PLAN in seen.approvals and state.amendments[PLAN].status not in _UNDECIDED:
+        events.append(("consent", seen.approvals[PLAN]))
     return Grounds((*events, ("definition", 1)), claim)
 
 

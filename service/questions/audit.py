@@ -10,7 +10,7 @@ from typing import Any
 from eventstore.errors import UnsoundLog
 from eventstore.event import RecordedEvent
 from eventstore.store import Refusal
-from lifecycle.fold.amendments import rewired_fields, takes_effect
+from lifecycle.fold.amendments import proposed_in, rewired_fields, takes_effect
 from lifecycle.fold.foldable import SET_ASIDE
 from lifecycle.state.workflow import Amendment, Workflow
 from lifecycle.words.document import DEFINITIONAL
@@ -86,9 +86,9 @@ def records(log: WorkflowLog, at: At = None) -> list[Record]:
     decided: dict[str, RecordedEvent] = {}
     state: Workflow | None = None
     for event, state in log.steps(upto=at):
-        named = event.data.get("amendment")
-        if event.type == "amendment.proposed":
-            proposed.setdefault(str(named), event)
+        named, proposes = event.data.get("amendment"), proposed_in(event)
+        if proposes is not None:
+            proposed.setdefault(proposes, event)
         elif event.type in ("amendment.approved", "amendment.rejected"):
             amendment = state.amendments.get(str(named))
             if amendment is not None and event.type.endswith(amendment.status):

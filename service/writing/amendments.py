@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from eventstore.errors import WrongExpectedVersion
 from eventstore.event import Actor
 from lifecycle.errors import ImpactChanged, NeedsConsent, Refused
+from lifecycle.fold.amendments import version_after
 from lifecycle.payload import models as p
 from lifecycle.rules.amendments import check_fits, pending
 from lifecycle.rules.impact import Impact, impact_of
@@ -182,7 +183,7 @@ def _command(question: Question, proof: dict[str, Any]) -> p.AmendmentApproved:
     kept = {stage: k for stage, k in question.kept.items() if stage in question.impact.affected}
     return p.AmendmentApproved(
         amendment=question.amendment.id,
-        version=question.state.version + 1,
+        version=version_after(question.state, question.amendment),
         invalidated_stages=list(question.impact.affected),
         approved_by=str(proof.get("signer") or proof.get("by") or "user"),
         proof=proof,

@@ -101,7 +101,7 @@ def import_(folder: Path, *arguments: str) -> Answer:
 
 def imported(folder: Path, *arguments: str) -> Place:
     """Import a folder, which must go well, and return it as a root."""
-    answer = import_(folder, *arguments)
+    answer = import_(folder, "--consent", "trust", *arguments)
     assert answer.code == 0, answer
     return Place(folder)
 

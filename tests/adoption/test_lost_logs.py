@@ -64,7 +64,7 @@ def _brought_to(workflow: Workflow, world: World, outside: Path) -> None:
 
 def _lose_the_log(workflow: Workflow, **environ: str) -> None:
     shutil.rmtree(workflow.root / ".wfctl")
-    workflow.succeed("import", ".", **environ)
+    workflow.succeed("import", ".", "--consent", "trust", **environ)
 
 
 def _check_computed_once(workflow: Workflow, outside: Path, kind: str) -> None:

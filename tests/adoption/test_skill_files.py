@@ -28,7 +28,7 @@ def test_a_state_file_that_becomes_a_workflow_in_place_was_not_changed_by_hand(
     file.write_text(json.dumps(skill_file(), indent=4))
     before = file.read_bytes()
     place = Place(tmp_path)
-    place.done("init", str(file))
+    place.done("init", str(file), "--consent", "trust")
     assert place.json("drift", "show").code == 0
     assert place.call("status").err == ""
     assert (tmp_path / ".wfctl/imported" / s.STATE).read_bytes() == before
@@ -41,7 +41,7 @@ def test_an_edit_after_the_init_in_place_is_one(tmp_path: Path) -> None:
     file = tmp_path / s.STATE
     file.write_text(json.dumps(skill_file()))
     place = Place(tmp_path)
-    place.done("init", str(file))
+    place.done("init", str(file), "--consent", "trust")
     file.write_text(file.read_text().replace("Grow", "Grown"))
     assert place.json("drift", "show").code == 7
 

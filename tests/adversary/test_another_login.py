@@ -85,7 +85,10 @@ def rooted(open_folder: Path, request: pytest.FixtureRequest) -> Iterator[Place]
     before = os.umask(int(request.param, 8))
     try:
         root.mkdir(mode=0o755)
-        for words in (["init", str(write_plan(open_folder))], ["dispatch", "stage-1"]):
+        for words in (
+            ["init", str(write_plan(open_folder)), "--consent", "trust"],
+            ["dispatch", "stage-1"],
+        ):
             answer = wfctl("--root", str(root), *words)
             assert answer.code == 0, answer
     finally:
@@ -136,7 +139,7 @@ def shared(root: Path) -> Place:
     """Make a root that its owner shares with a group."""
     root.mkdir()
     place = Place(root)
-    assert place.call("init", str(write_plan(root.parent))).code == 0
+    assert place.call("init", str(write_plan(root.parent)), "--consent", "trust").code == 0
     for path in (root, *root.rglob("*")):
         os.chown(path, -1, STRANGER)
         path.chmod(0o2770 if path.is_dir() else 0o660)

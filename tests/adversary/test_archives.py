@@ -30,7 +30,9 @@ def honest(tmp_path: Path) -> Path:
     """Make the archive of a small workflow."""
     root = tmp_path / "origin"
     root.mkdir()
-    assert call("--root", str(root), "init", str(write_plan(tmp_path))).code == 0
+    assert (
+        call("--root", str(root), "init", str(write_plan(tmp_path)), "--consent", "trust").code == 0
+    )
     place = Place(root)
     place.done("note", "hello")
     return handed_over(place, tmp_path)

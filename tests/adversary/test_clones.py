@@ -53,7 +53,7 @@ def clone(folder: Path, url: str) -> Path:
         ["fsck"],
         ["db", "current"],
         ["machine", "list"],
-        ["init", "plan.json"],
+        ["init", "plan.json", "--consent", "trust"],
         ["db", "trust"],
     ],
     ids=" ".join,
@@ -80,7 +80,7 @@ def test_a_server_is_used_after_a_person_agreed(
     """Once for each login: who made the root has agreed, who cloned it agrees by a command."""
     url, root = server.schema(), tmp_path / "root"
     root.mkdir()
-    line = ("--database-url", url, "init", str(write_plan(tmp_path)))
+    line = ("--database-url", url, "init", str(write_plan(tmp_path)), "--consent", "trust")
     assert call("--root", str(root), *line).code == 0
     place = Place(root)
     assert place.call("status").code == 0
@@ -100,7 +100,7 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(name: str, tmp_path: Path
     root = tmp_path / "root"
     root.mkdir()
     place = Place(root)
-    assert place.call("init", str(write_plan(tmp_path))).code == 0
+    assert place.call("init", str(write_plan(tmp_path)), "--consent", "trust").code == 0
     (root / name).unlink()
     (root / name).symlink_to(target)
     answer = place.json("note", "x")
@@ -125,7 +125,7 @@ def test_a_fifo_in_the_place_of_a_file_holds_nobody_up(name: str, tmp_path: Path
     if name == "plan.json":
         plan.unlink()
         os.mkfifo(plan)
-    answer = wfctl("--root", str(root), "init", str(plan))
+    answer = wfctl("--root", str(root), "init", str(plan), "--consent", "trust")
     if name == "plan.json":
         assert (answer.code, "a FIFO" in answer.err) == (1, True), answer
         return
@@ -166,12 +166,12 @@ def test_a_clone_makes_no_database_elsewhere(tmp_path: Path) -> None:
     """A file outside the root is agreed to as a server is; one below it is the root's own."""
     root = clone(tmp_path / "clone", "sqlite:///../escaped.db")
     plan = str(write_plan(tmp_path))
-    for words in (["status"], ["init", plan]):
+    for words in (["status"], ["init", plan, "--consent", "trust"]):
         answer = call("--root", str(root), "-o", "json", *words)
         assert (answer.code, answer.error["code"]) == (6, "untrusted_database")
     assert not (tmp_path / "escaped.db").exists()
     own = clone(tmp_path / "own", "sqlite:///.wfctl/other.db")
-    assert call("--root", str(own), "-o", "json", "init", plan).code == 0
+    assert call("--root", str(own), "-o", "json", "init", plan, "--consent", "trust").code == 0
 
 
 def test_a_folder_of_ours_is_none_that_a_link_leads_to(tmp_path: Path) -> None:
@@ -181,7 +181,10 @@ def test_a_folder_of_ours_is_none_that_a_link_leads_to(tmp_path: Path) -> None:
     root.mkdir()
     (root / ".wfctl").symlink_to(home)
     plan = str(write_plan(tmp_path))
-    assert call("--root", str(root), "-o", "json", "init", plan).error["code"] == "outside_root"
+    assert (
+        call("--root", str(root), "-o", "json", "init", plan, "--consent", "trust").error["code"]
+        == "outside_root"
+    )
     assert list(home.iterdir()) == []
     (home / "config.toml").write_text('workflow = "w"\n')
     assert call("--root", str(root), "-o", "json", "status").error["code"] == "outside_root"

@@ -105,7 +105,10 @@ def test_a_command_writes_nothing_outside(tmp_path: Path, monkeypatch: pytest.Mo
     for folder in (outside, origin):
         folder.mkdir()
     (outside / "precious").write_text("mine\n")
-    assert call("--root", str(origin), "init", str(write_plan(tmp_path))).code == 0
+    assert (
+        call("--root", str(origin), "init", str(write_plan(tmp_path)), "--consent", "trust").code
+        == 0
+    )
     honest = handed_over(Place(origin), tmp_path)
     made = tmp_path / "made"
     file = forged(honest, tmp_path / "due.zip", completed("docs/report.md"))

@@ -111,7 +111,8 @@ def test_a_key_that_has_expired_by_the_log(tmp_path: Path) -> None:
     keys = make_keys(folder)
     line = keys.signers.read_text().split(" ", 1)
     keys.signers.write_text(f'{line[0]} valid-before="20240101" {line[1]}')
-    place = make(tmp_path / "root", "--consent", "signature", "--signers", str(keys.signers))
+    policy = ("--consent", "signature", "--signers", str(keys.signers))
+    place = make(tmp_path / "root", *policy, agreed=False)
     place.propose(*LONGER)
     statement = place.call("amend", "show", "amend-1", "--statement").out
     data = {**APPROVAL, "proof": proof(statement, sign(statement, keys.allowed, folder))}

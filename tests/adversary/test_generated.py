@@ -54,7 +54,10 @@ class World:
         (self.home / "precious").write_text("mine\n")
         self.root = path / "origin"
         self.root.mkdir()
-        assert call("--root", str(self.root), "init", str(write_plan(path))).code == 0
+        assert (
+            call("--root", str(self.root), "init", str(write_plan(path)), "--consent", "trust").code
+            == 0
+        )
         place = Place(self.root)
         place.done("stage", "prepare", "stage-1")
         place.done("machine", "init", "wf", "--type", "dotagent", "--consent", "trust")
@@ -109,7 +112,7 @@ def plans(world: World, seed: int) -> None:
     file = hostile.plan(copy.deepcopy(PLAN), world.work, random)
     root = world.work / "root"
     root.mkdir()
-    if sound("--root", str(root), "-o", "json", "init", str(file)).code == 0:
+    if sound("--root", str(root), "-o", "json", "init", str(file), "--consent", "trust").code == 0:
         world.used(root, random)
 
 

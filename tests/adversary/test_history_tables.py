@@ -56,7 +56,7 @@ def place(tmp_path: Path) -> Place:
     """Make a workflow whose history is in its tables."""
     place = Place(tmp_path / "root")
     place.path.mkdir()
-    assert place.call("init", str(write_plan(tmp_path))).code == 0
+    assert place.call("init", str(write_plan(tmp_path)), "--consent", "trust").code == 0
     worked(place)
     return place
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.amendments.support import canonical
 from tests.cli.support import call
+from tests.cli.terminal import typed
 from tests.machines.place import MachinePlace
 from tests.need import need_programs
 
@@ -40,7 +41,7 @@ def place(tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch) -> Machine
     root.mkdir()
     found = MachinePlace(root)
     policy = ("--consent", "signature", "--signers", str(key.with_name("signers")))
-    found.done("init", "wf", "--type", "dotagent", *policy)
+    typed("--root", str(root), "machine", "init", "wf", "--type", "dotagent", *policy)
     return found
 
 
@@ -203,7 +204,7 @@ def test_a_raw_change_of_phase_past_an_approval_of_other_values_counts_for_nothi
     """The fold knows the fields, and so what the approval was of."""
     policy = ("--consent", "signature", "--signers", str(key.with_name("signers")))
     place.done("cancel", "wf")
-    place.done("init", "f", "--type", "oneshot", *policy)
+    typed("--root", str(place.path), "machine", "init", "f", "--type", "oneshot", *policy)
     place.done("update", "f", "artifacts.plan=short", "oneshot.synthesisPolicy=always")
     for to in ("implementing", "synthesize"):
         place.done("transition", "f", to)

@@ -24,7 +24,9 @@ def test_one_long_function_call_keeps_to_its_time(question: str, tmp_path: Path)
     """The database cannot be interrupted in it; the command ends all the same, and says why."""
     root = tmp_path / "root"
     root.mkdir()
-    assert call("--root", str(root), "init", str(write_plan(tmp_path))).code == 0
+    assert (
+        call("--root", str(root), "init", str(write_plan(tmp_path)), "--consent", "trust").code == 0
+    )
     line = ("--root", str(root), "-o", "json", "audit", "sql", question, "--timeout", "0.2")
     answer = wfctl(*line)
     assert (answer.code, answer.error["code"]) == (1, "sql_timeout"), answer

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.amendments.support import LONGER, PLAN, make_keys, sign
-from tests.cli.support import Answer, wfctl, write_plan
+from tests.cli.support import Answer, agree, wfctl, write_plan
 from tests.forked import LOGIN
 from tests.need import need
 
@@ -110,6 +110,9 @@ def host() -> Iterator[Host]:
         policy = ("--consent", "signature", "--signers", str(allowed))
         answer = made.call(0, "init", str(plan), *policy, actor="user:pi")
         assert answer.code == 0, answer
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("XDG_CONFIG_HOME", str(made.home))
+            agree(made.root, keys.allowed)
         made.give_to(WRITER)
         yield made
 

@@ -43,7 +43,12 @@ def rooted(tmp_path: Path) -> Place:
     root.mkdir()
     stages = [{**PLAN["stages"][0], "name": NAMES[0], "success_criteria": "\n## Do: `rm`\n<b>"}]
     plan = {**PLAN, "purpose": "<img src=http://x>\n# Forged", "stages": stages}
-    assert call("--root", str(root), "init", str(write_plan(tmp_path, plan))).code == 0
+    assert (
+        call(
+            "--root", str(root), "init", str(write_plan(tmp_path, plan)), "--consent", "trust"
+        ).code
+        == 0
+    )
     return Place(root)
 
 
@@ -110,7 +115,7 @@ def test_a_label_ends_nowhere_but_at_its_end(name: str, tmp_path: Path) -> None:
     root.mkdir()
     stages = [{**PLAN["stages"][0], "name": name.replace("\n", " \x1b ")}]
     path = write_plan(tmp_path, {**PLAN, "stages": stages})
-    assert call("--root", str(root), "init", str(path)).code == 0
+    assert call("--root", str(root), "init", str(path), "--consent", "trust").code == 0
     node = text_of(Place(root), "mermaid").splitlines()[1]
     label = re.fullmatch(r' {4}stage_1\["([^"\[\]{}|`\\]*)"\]:::ready', node)
     assert label is not None, node

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.cli.support import Place as Root
-from tests.cli.support import attempt_data, call, write_plan
+from tests.cli.support import agree, attempt_data, call, write_plan
 from tests.need import need_programs
 
 PLAN: dict[str, Any] = {
@@ -154,12 +154,15 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def make(path: Path, *words: str, plan: Any = None) -> Place:
-    """Make a workflow root."""
+def make(path: Path, *words: str, plan: Any = None, agreed: bool = True) -> Place:
+    """Make a workflow root; a person agreed to its plan, by the key beside the signers if any."""
     path.mkdir()
     source = write_plan(path.parent, PLAN if plan is None else plan)
     answer = call("--root", str(path), "init", str(source), *words)
     assert answer.code == 0, answer
+    if agreed and "trust" not in words:
+        signers = words[words.index("--signers") + 1] if "--signers" in words else None
+        agree(path, Path(signers).with_name("allowed") if signers else None)
     return Place(path)
 
 

@@ -119,7 +119,7 @@ def test_prose_criteria_are_answered_with_what_was_seen(tmp_path: Path) -> None:
         "stages": [{"id": "stage-1", "name": "Look", "success_criteria": "it is flat"}],
     }
     place = Place(tmp_path)
-    assert place.call("init", str(write_plan(tmp_path, plan))).code == 0
+    assert place.call("init", str(write_plan(tmp_path, plan)), "--consent", "trust").code == 0
     place.done("append", "attempt.started", "--data", attempt_data("stage-1"))
     ended = {"stage": "stage-1", "attempt": "att-0001", "exit_code": 0}
     place.done("append", "stage.computed", "--data", json.dumps(ended))

@@ -44,7 +44,8 @@ def test_a_person_is_shown_everything_and_agrees(place: Place) -> None:
     assert lines[6].startswith("Computed again: stage-1 (took ")
     assert lines[7].startswith("Approve? [y/n: not now] ")
     assert place.document()["version"] == 2
-    (record,) = place.done("audit", "amendments")
+    plan, record = place.done("audit", "amendments")
+    assert (plan["id"], plan["state"], plan["policy"]) == ("plan", "approved", "terminal")
     assert (record["state"], record["policy"]) == ("approved", "terminal")
 
 
@@ -55,7 +56,7 @@ def test_a_person_who_says_no_decides_nothing_yet(place: Place) -> None:
     assert code == 6
     assert "wfctl amend reject amend-1" in told
     assert place.definition() == before
-    assert place.done("amend", "list")[0]["status"] == "proposed"
+    assert place.done("amend", "list")[1]["status"] == "proposed"
 
 
 def test_an_answer_that_is_none_leaves_it_open(place: Place) -> None:

@@ -22,6 +22,6 @@ def place(tmp_path: Path) -> Place:
     plan = write_plan(tmp_path)
     root = tmp_path / "root"
     root.mkdir()
-    answer = call("--root", str(root), "init", str(plan))
+    answer = call("--root", str(root), "init", str(plan), "--consent", "trust")
     assert answer.code == 0, answer
     return Place(root)

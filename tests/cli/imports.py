@@ -152,7 +152,7 @@ def lines() -> dict[str, list[str]]:
 
 def a_root(folder: Path) -> Place:
     """Make a workflow of two stages in a folder."""
-    answer = call("--root", str(folder), "init", str(write_plan(folder)))
+    answer = call("--root", str(folder), "init", str(write_plan(folder)), "--consent", "trust")
     assert answer.code == 0, answer
     return Place(folder)
 

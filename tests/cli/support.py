@@ -116,6 +116,16 @@ class Place:
         return [e["data"]["text"] for e in self.done("events", "--type", "note.logged")]
 
 
+def agree(root: Path, key: Path | None = None) -> None:
+    """Agree to the plan of a workflow as a person does who types `init` at a terminal."""
+    from cli.frame.beginning import approved
+    from eventstore.event import Actor
+    from service.root.root import open_root
+
+    found, _ = open_root(root, os.environ.get("WFCTL_DATABASE_URL"))
+    assert approved(found, Actor("user", "pi"), "wfctl init", key) is not None
+
+
 def write_plan(folder: Path, plan: Any = None, name: str = "plan.json") -> Path:
     """Write a plan as JSON and return its path."""
     path = folder / name

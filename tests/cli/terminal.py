@@ -33,6 +33,12 @@ def answered(answer: str, *line: str) -> tuple[int, str]:
     return os.waitstatus_to_exitcode(status), shown.replace("\r\n", "\n")
 
 
+def typed(*line: str) -> None:
+    """Call a command as a person does who sits at a terminal; it must ask nothing and go well."""
+    code, shown = answered("", *line)
+    assert code == 0, shown
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
     """The keyboard and the screen of a program that somebody sits at."""

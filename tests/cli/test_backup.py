@@ -185,7 +185,7 @@ def test_of_a_backup_of_several_workflows_a_new_root_gets_the_one_that_is_named(
     for folder in (other, new):
         folder.mkdir()
     plan = write_plan(tmp_path, {**PLAN, "workflow_id": "other"}, "other.json")
-    assert call("--root", str(other), "init", str(plan)).code == 0
+    assert call("--root", str(other), "init", str(plan), "--consent", "trust").code == 0
     for root in (place, Place(other)):
         call("db", "copy", root.done("db", "url")["url"], both)
     place.done("--database-url", both, "db", "backup", str(tmp_path / "backup"))

@@ -16,7 +16,7 @@ RECORDS = (["log"], ["events"])
 def told(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """A workflow with forty notes, one of them as long as a page; it is read alone."""
     root = tmp_path_factory.mktemp("told")
-    answer = call("--root", str(root), "init", str(write_plan(root)))
+    answer = call("--root", str(root), "init", str(write_plan(root)), "--consent", "trust")
     assert answer.code == 0, answer
     place = Place(root)
     for number in range(40):

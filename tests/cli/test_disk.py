@@ -84,7 +84,7 @@ def bare(tmp_path: Path) -> Iterator[Disk]:
 @pytest.fixture
 def disk(bare: Disk, tmp_path: Path) -> Disk:
     """Make a workflow on a file system of its own."""
-    answer = bare.json("init", str(write_plan(tmp_path)))
+    answer = bare.json("init", str(write_plan(tmp_path)), "--consent", "trust")
     assert answer.code == 0, answer
     return bare
 
@@ -125,11 +125,11 @@ def test_an_init_on_a_read_only_disk_is_refused(bare: Disk, tmp_path: Path) -> N
     """Nothing is made; the same init goes through once one may write."""
     plan = str(write_plan(tmp_path))
     bare.read_only()
-    answer = bare.json("init", plan)
+    answer = bare.json("init", plan, "--consent", "trust")
     assert (answer.code, answer.error["code"]) == (1, "read_only")
     assert tree(bare.path) == {}
     bare.read_only(False)
-    assert bare.json("init", plan).code == 0
+    assert bare.json("init", plan, "--consent", "trust").code == 0
 
 
 NO_ROOM = ("disk_full", "store_unwritable", "files_behind")
@@ -140,12 +140,12 @@ def test_an_init_on_a_full_disk_can_be_repeated(bare: Disk, tmp_path: Path, free
     """Whatever it got done before the room ran out is taken up, or was acknowledged."""
     plan = str(write_plan(tmp_path))
     bare.leave(free)
-    first = bare.json("init", plan)
+    first = bare.json("init", plan, "--consent", "trust")
     assert first.code in (0, 1)
     assert first.code == 0 or first.error["code"] in NO_ROOM
     bare.make_room()
     recorded = first.code == 1 and first.error["code"] == "files_behind"
-    again = bare.json("init", plan)
+    again = bare.json("init", plan, "--consent", "trust")
     assert again.code == (4 if first.code == 0 or recorded else 0), again
     assert bare.json("note", "then").code == 0
     check(bare)

@@ -27,7 +27,16 @@ def test_the_journal_is_said_with_its_reason(place: Place) -> None:
 
 def test_a_journal_that_was_asked_for_is_kept(vacant: Path) -> None:
     """What init was told holds for every later command, and the status says so."""
-    begun = call("--root", str(vacant), "--journal", "truncate", "init", str(vacant / "plan.json"))
+    begun = call(
+        "--root",
+        str(vacant),
+        "--journal",
+        "truncate",
+        "init",
+        str(vacant / "plan.json"),
+        "--consent",
+        "trust",
+    )
     assert begun.code == 0, begun
     place = Place(vacant)
     place.done("note", "hello")

@@ -35,7 +35,7 @@ def test_a_refusal_tells_no_more_than_a_few(tmp_path: Path) -> None:
     """However many stages wait for somebody."""
     stages = [{**PLAN["stages"][0], "id": f"own-{n}", "outputs": [f"own-{n}/o"]} for n in range(9)]
     place = Place(tmp_path)
-    place.done("init", str(write_plan(tmp_path, {**PLAN, "stages": stages})))
+    place.done("init", str(write_plan(tmp_path, {**PLAN, "stages": stages})), "--consent", "trust")
     for n in range(9):
         place.done("stage", "prepare", f"own-{n}")
         place.done("stage", "fail", f"own-{n}", "--error", "broken")

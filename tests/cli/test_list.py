@@ -21,7 +21,7 @@ def made(folder: Path, name: str, *more: str) -> Place:
     """Make a workflow of this name in a folder."""
     folder.mkdir()
     plan = write_plan(folder, {**PLAN, "workflow_id": name})
-    assert call("--root", str(folder), *more, "init", str(plan)).code == 0
+    assert call("--root", str(folder), *more, "init", str(plan), "--consent", "trust").code == 0
     return Place(folder)
 
 
@@ -60,7 +60,7 @@ def test_a_workflow_whose_session_found_nothing_more_to_do_is_told(tmp_path: Pat
     (tmp_path / "one").mkdir()
     plan = write_plan(tmp_path / "one", {"workflow_id": "w", "stages": [silent]})
     place = Place(tmp_path / "one")
-    assert place.call("init", str(plan)).code == 0
+    assert place.call("init", str(plan), "--consent", "trust").code == 0
     assert listed()[0]["waits"] == []
     assert "amend propose --stage stage-1 --set parameters.command=COMMAND" in place.call("run").out
     assert listed()[0]["waits"] == ["its last session ended blocked; wfctl why"]

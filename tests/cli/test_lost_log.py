@@ -24,6 +24,6 @@ def test_what_the_files_show_is_taken_up(place: Place) -> None:
     place.done("stage", "prepare", "stage-1")
     before = [stage["status"] for stage in place.done("status")["stages"]]
     (place.path / ".wfctl").rename(place.path / ".wfctl.lost")
-    place.done("import", str(place.path))
+    place.done("import", str(place.path), "--consent", "trust")
     assert [stage["status"] for stage in place.done("status")["stages"]] == before
     place.done("rehydrate")

@@ -337,7 +337,10 @@ def test_the_process_and_the_function_agree(place: Place, tmp_path: Path) -> Non
         outside, inside = wfctl(*root, *line), call(*root, *line)
         assert (outside.code, outside.out) == (inside.code, inside.out)
     bad = write_plan(tmp_path, {}, "bad.json")
-    assert wfctl(*root, "init", str(bad)).out == call(*root, "init", str(bad)).out
+    assert (
+        wfctl(*root, "init", str(bad), "--consent", "trust").out
+        == call(*root, "init", str(bad), "--consent", "trust").out
+    )
 
 
 def test_many_commands_in_one_process_leave_no_garbage(place: Place) -> None:

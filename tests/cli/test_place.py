@@ -75,7 +75,17 @@ def test_a_second_init_is_a_conflict_and_changes_nothing(place: Place, tmp_path:
 def test_an_init_that_is_repeated_by_its_key_gives_its_first_answer(tmp_path: Path) -> None:
     """The same key and plan is the same command; another plan under the key is a conflict."""
     plan = write_plan(tmp_path)
-    here = ["--root", str(tmp_path), "-o", "json", "init", "--command-id", "k"]
+    here = [
+        "--root",
+        str(tmp_path),
+        "-o",
+        "json",
+        "init",
+        "--command-id",
+        "k",
+        "--consent",
+        "trust",
+    ]
     first = call(*here, str(plan)).data
     again = call(*here, str(plan)).data
     assert (first["repeated"], again["repeated"]) == (False, True)
@@ -90,11 +100,11 @@ def test_an_init_that_was_interrupted_is_taken_up(tmp_path: Path) -> None:
     (root / ".wfctl").mkdir(parents=True)
     plan = write_plan(tmp_path)
     assert call("--root", str(root), "status").code == 3
-    assert call("--root", str(root), "init", str(plan)).code == 0
+    assert call("--root", str(root), "init", str(plan), "--consent", "trust").code == 0
     with closing(sqlite3.connect(root / ".wfctl/events.db")) as database:
         database.executescript("DROP TRIGGER events_no_delete; DELETE FROM events;")
     assert call("--root", str(root), "status").code == 3
-    assert call("--root", str(root), "init", str(plan)).code == 0
+    assert call("--root", str(root), "init", str(plan), "--consent", "trust").code == 0
     assert Place(root).version() == 2
 
 
@@ -149,7 +159,16 @@ def test_a_workflow_is_never_made_in_a_database_of_somebody_else(tmp_path: Path)
     with closing(sqlite3.connect(database)) as foreign:
         foreign.execute("CREATE TABLE recipes (name TEXT)")
     before = database.read_bytes()
-    answer = call("--root", str(tmp_path), "-o", "json", "init", str(write_plan(tmp_path)))
+    answer = call(
+        "--root",
+        str(tmp_path),
+        "-o",
+        "json",
+        "init",
+        str(write_plan(tmp_path)),
+        "--consent",
+        "trust",
+    )
     assert (answer.code, answer.error["code"]) == (1, "database_not_ours")
     assert database.read_bytes() == before
     assert not (tmp_path / "workflow-state.json").exists()
@@ -172,7 +191,16 @@ def test_a_log_elsewhere_is_used_from_the_first_command_on(tmp_path: Path) -> No
     root = tmp_path / "root"
     root.mkdir()
     plan = write_plan(tmp_path)
-    answer = call("--root", str(root), "init", str(plan), "--database-url", "sqlite:///../x.db")
+    answer = call(
+        "--root",
+        str(root),
+        "init",
+        str(plan),
+        "--database-url",
+        "sqlite:///../x.db",
+        "--consent",
+        "trust",
+    )
     assert answer.code == 0, answer.err
     assert (tmp_path / "x.db").exists()
     assert not (root / ".wfctl/events.db").exists()
@@ -180,7 +208,7 @@ def test_a_log_elsewhere_is_used_from_the_first_command_on(tmp_path: Path) -> No
     assert place.version() == 2
     assert place.call("note", "hello").code == 0
     assert place.notes() == ["hello"]
-    assert place.json("init", str(plan)).code == 4
+    assert place.json("init", str(plan), "--consent", "trust").code == 4
 
 
 def test_the_option_goes_before_the_environment_before_the_configuration(
@@ -208,7 +236,12 @@ def test_a_database_url_of_another_kind_is_refused_without_its_password(place: P
 def test_a_stage_without_a_command_is_refused_before_anything_starts(tmp_path: Path) -> None:
     """The stage that says nothing to run is named, and nothing is launched."""
     plan: Any = {**PLAN, "stages": [{"id": "stage-1", "name": "Build"}]}
-    assert call("--root", str(tmp_path), "init", str(write_plan(tmp_path, plan))).code == 0
+    assert (
+        call(
+            "--root", str(tmp_path), "init", str(write_plan(tmp_path, plan)), "--consent", "trust"
+        ).code
+        == 0
+    )
     place = Place(tmp_path)
     answer = place.json("dispatch", "stage-1")
     assert (answer.code, answer.error["code"]) == (5, "no_stage_command")
@@ -224,7 +257,12 @@ def test_a_plan_without_any_command_blocks_its_stages_and_not_the_run(tmp_path: 
         **PLAN,
         "stages": [*stages, {**stages[0], "id": "stage-3", "depends_on": ["stage-1"]}],
     }
-    assert call("--root", str(tmp_path), "init", str(write_plan(tmp_path, plan))).code == 0
+    assert (
+        call(
+            "--root", str(tmp_path), "init", str(write_plan(tmp_path, plan)), "--consent", "trust"
+        ).code
+        == 0
+    )
     place = Place(tmp_path)
     answer = place.json("run")
     assert (answer.code, answer.data["exit_reason"]) == (6, "blocked")

@@ -16,7 +16,7 @@ def test_the_example_is_a_plan_that_is_taken_as_it_is(tmp_path: Path) -> None:
     assert call("plan", "check", str(plan)).code == 0
     root = tmp_path / "root"
     root.mkdir()
-    assert call("--root", str(root), "init", str(plan)).code == 0
+    assert call("--root", str(root), "init", str(plan), "--consent", "trust").code == 0
 
 
 def test_a_check_tells_every_problem_and_writes_nothing(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_slip_in_the_name_of_a_parameter_is_asked_about(tmp_path: Path) -> Non
     path = write_plan(tmp_path, plan)
     doubts = place.done("plan", "check", str(path))["doubts"]
     assert [doubt.rpartition(" mean ")[2] for doubt in doubts] == ["command?", "expected_seconds?"]
-    answer = place.call("init", str(path))
+    answer = place.call("init", str(path), "--consent", "trust")
     assert answer.code == 0
     assert "parameters.comand is read by its command alone" in answer.err
     assert place.done("show", "stage-1")["parameters"] == given

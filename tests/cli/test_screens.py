@@ -24,7 +24,7 @@ def wide(folder: Path, count: int) -> Place:
         for n in range(1, count + 1)
     ]
     plan = write_plan(folder, {**PLAN, "stages": stages})
-    assert call("--root", str(folder), "init", str(plan)).code == 0
+    assert call("--root", str(folder), "init", str(plan), "--consent", "trust").code == 0
     return Place(folder)
 
 
@@ -56,7 +56,7 @@ def test_prose_to_judge_waits_for_a_person(tmp_path: Path) -> None:
         }
     ]
     plan = write_plan(tmp_path, {**PLAN, "stages": stages})
-    assert call("--root", str(tmp_path), "init", str(plan)).code == 0
+    assert call("--root", str(tmp_path), "init", str(plan), "--consent", "trust").code == 0
     place = Place(tmp_path)
     place.call("dispatch", "stage-1", "--sync")
     assert place.done("status")["stages"][0]["status"] == "post_processing"

@@ -25,7 +25,18 @@ def made(folder: Path, url: str, name: str = "w", **plan: object) -> Place:
     root = folder / name
     root.mkdir()
     file = write_plan(folder, {**PLAN, "workflow_id": name, **plan}, f"{name}.json")
-    answer = call("--root", str(root), "--database-url", url, "-o", "json", "init", str(file))
+    answer = call(
+        "--root",
+        str(root),
+        "--database-url",
+        url,
+        "-o",
+        "json",
+        "init",
+        str(file),
+        "--consent",
+        "trust",
+    )
     assert answer.code == 0, answer
     return Place(root)
 
@@ -74,7 +85,18 @@ def test_many_workflows_share_a_database(server: Server, tmp_path: Path) -> None
     again = tmp_path / "again"
     again.mkdir()
     plan = str(tmp_path / "one.json")
-    answer = call("--root", str(again), "--database-url", url, "-o", "json", "init", plan)
+    answer = call(
+        "--root",
+        str(again),
+        "--database-url",
+        url,
+        "-o",
+        "json",
+        "init",
+        plan,
+        "--consent",
+        "trust",
+    )
     assert (answer.code, answer.error["code"]) == (4, "already_exists")
     assert "--root-is copied" in answer.error["message"]
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from cli.settings import LogLevel, Settings
 from cli.terminal.output import say
 from cli.terminal.talk import Talk, without_secrets
-from tests.cli.support import HERE, Place, call, wfctl, write_plan
+from tests.cli.support import HERE, Place, agree, call, wfctl, write_plan
 
 
 def lines(text: str) -> list[dict[str, Any]]:
@@ -131,6 +131,7 @@ SLOW = {
 def slow(tmp_path: Path) -> Place:
     """A workflow whose only stage says something and takes some seconds."""
     assert call("--root", str(tmp_path), "init", str(write_plan(tmp_path, SLOW))).code == 0
+    agree(tmp_path)
     return Place(tmp_path)
 
 
@@ -173,7 +174,7 @@ def test_a_wait_shows_what_it_waits_for(tmp_path: Path, line: tuple[str, ...]) -
     stage = {"id": "stage-1", "name": "A", "parameters": {"command": command}}
     plan = write_plan(tmp_path, {"workflow_id": "waits", "stages": [stage]})
     place = Place(tmp_path)
-    assert place.call("init", str(plan)).code == 0
+    assert place.call("init", str(plan), "--consent", "trust").code == 0
     place.done("dispatch", "stage-1")
     ours, theirs = pty.openpty()
     with on_terminal(place, theirs, *line, NO_COLOR="1") as waiting:

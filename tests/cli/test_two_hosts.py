@@ -77,7 +77,12 @@ def reached(server: Server, networks: Networks, folder: Path) -> Iterator[There]
 def test_two_hosts_drive_two_stages_of_one_workflow(both: list[There], tmp_path: Path) -> None:
     """At once, each its own attempt on its own host; a third stage is launched by one alone."""
     anna, bert = both
-    anna.done("init", str(write_plan(tmp_path, {"workflow_id": "w", "stages": STAGES})))
+    anna.done(
+        "init",
+        str(write_plan(tmp_path, {"workflow_id": "w", "stages": STAGES})),
+        "--consent",
+        "trust",
+    )
     (bert.root / ".wfctl").mkdir()
     shutil.copy(anna.root / ".wfctl/config.toml", bert.root / ".wfctl")
     assert bert.wfctl("status", url=anna.url).code == 1

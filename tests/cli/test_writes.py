@@ -76,7 +76,9 @@ def test_a_dry_run_of_init_writes_nothing(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     plan = write_plan(tmp_path)
-    answer = call("--root", str(root), "-o", "json", "init", str(plan), "--dry-run")
+    answer = call(
+        "--root", str(root), "-o", "json", "init", str(plan), "--dry-run", "--consent", "trust"
+    )
     types = [event["type"] for event in answer.data["events"]]
     assert types == ["workflow.created", "stage.readied"]
     assert tree(root) == {}

@@ -172,7 +172,7 @@ def init(workflow: Workflow, machine: str, *stages: Mapping[str, Any], **resourc
         "stages": stages,
     }
     (workflow.root / "plan.json").write_text(json.dumps(plan))
-    workflow.succeed("init", "plan.json")
+    workflow.succeed("init", "plan.json", "--consent", "trust")
 
 
 def traced(workflow: Workflow, command: str, id_: str = "stage-1") -> dict[str, Any]:

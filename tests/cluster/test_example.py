@@ -39,7 +39,7 @@ def chain(workflow: Workflow) -> Iterator[Workflow]:
     plan = tomllib.loads((EXAMPLE / "plan.toml").read_text())
     plan |= {"default_backend": "cluster", "backend_profiles": {"cluster": profile}}
     (workflow.root / "plan.json").write_text(json.dumps(plan))
-    workflow.succeed("init", "plan.json")
+    workflow.succeed("init", "plan.json", "--consent", "trust")
     yield workflow
     found = recorded(Root(workflow.root))
     if found is not None:

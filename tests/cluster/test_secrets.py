@@ -139,7 +139,7 @@ def test_a_plan_with_connection_settings_is_refused(workflow: Workflow) -> None:
         "stages": [traced(workflow, "true")],
     }
     (workflow.root / "plan.json").write_text(json.dumps(plan))
-    done = workflow.call("init", "plan.json")
+    done = workflow.call("init", "plan.json", "--consent", "trust")
     assert done.returncode == 1
     assert "remote_profile" in done.stderr
     assert not any(canary in done.stdout + done.stderr for canary in CANARIES)

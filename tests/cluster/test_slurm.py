@@ -93,7 +93,6 @@ def test_a_job_outlives_whoever_watches_it(workflow: Workflow, victim: Victim) -
     check_completed(workflow, ONCE)
 
 
-@pytest.mark.long
 def test_a_pending_job_is_alive(workflow: Workflow, slurm: Slurm) -> None:
     """A job that waits for its turn is waited for, though nothing of it has started."""
     prepared(workflow, "echo 1 > out.txt", custom_flags=["#SBATCH --begin=now+3600"])

@@ -132,7 +132,6 @@ def test_a_far_job_that_was_killed_gets_one_new_attempt(
     check_completed(workflow, TWICE)
 
 
-@pytest.mark.long
 def test_a_far_job_that_fails_says_why(workflow: Workflow, sshd: Sshd, tmp_path: Path) -> None:
     """Its id, its end and the last lines of its stderr come back from the far side."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far"))
@@ -154,7 +153,7 @@ def test_a_missing_machine_file_stops_a_launch_and_not_a_plan(workflow: Workflow
         "stages": [traced(workflow, "true")],
     }
     (workflow.root / "plan.json").write_text(json.dumps(plan))
-    made = workflow.call("init", "plan.json")
+    made = workflow.call("init", "plan.json", "--consent", "trust")
     assert made.returncode == 0
     assert "nowhere.json is missing" in made.stderr
     done = workflow.call("dispatch", "stage-1")

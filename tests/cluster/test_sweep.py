@@ -34,7 +34,7 @@ def sweep(workflow: Workflow) -> Workflow:
     plan = tomllib.loads((EXAMPLE / "small.toml").read_text())
     plan |= {"default_backend": "cluster", "backend_profiles": {"cluster": profile}}
     (workflow.root / "plan.json").write_text(json.dumps(plan))
-    workflow.succeed("init", "plan.json")
+    workflow.succeed("init", "plan.json", "--consent", "trust")
     return workflow
 
 

@@ -52,7 +52,7 @@ class Held:
         work = root / "work.sh"
         work.write_text(_WORK.format(root=root, trace=root / "trace"))
         (root / "plan.json").write_text(json.dumps(self._plan(f"bash {shlex.quote(str(work))}")))
-        self.workflow.succeed("init", "plan.json")
+        self.workflow.succeed("init", "plan.json", "--consent", "trust")
         if self.point is not None:
             self.pauses.arm(self.point)
         if self.cell.when in _AFTER_THE_COMMAND:

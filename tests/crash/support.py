@@ -48,7 +48,7 @@ class Workflow:
         """Make the workflow from its stages."""
         plan = {"workflow_id": "w-crash", "purpose": "survive", "stages": stages}
         (self.root / "plan.json").write_text(json.dumps(plan))
-        self.succeed("init", "plan.json")
+        self.succeed("init", "plan.json", "--consent", "trust")
 
     def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
         """Start a command; what it says on stderr goes to a file of its own process id."""

@@ -62,7 +62,7 @@ def begin(
         "stages": [one],
     }
     (workflow.root / "plan.json").write_text(json.dumps(plan))
-    workflow.succeed("init", "plan.json")
+    workflow.succeed("init", "plan.json", "--consent", "trust")
 
 
 def _profile(outside: Path, machine: str | None, *, shared: bool) -> dict[str, Any]:

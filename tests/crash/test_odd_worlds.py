@@ -165,7 +165,6 @@ def test_a_job_that_ended_before_anybody_looked_ended_then(workflow: Workflow) -
     check_done_once(workflow)
 
 
-@pytest.mark.long
 def test_reconcilers_at_once_record_an_end_once(workflow: Workflow) -> None:
     """Four look at the same end; one records it, and none fails."""
     collected(workflow)
@@ -242,7 +241,6 @@ def test_a_job_that_a_move_overtook_is_waited_for_and_its_result_kept(workflow: 
     assert "FINISHED_NOT_COLLECTED" not in verdicts(there)
 
 
-@pytest.mark.long
 def test_a_job_that_died_after_a_move_runs_once_more(workflow: Workflow) -> None:
     """Nothing of it is left here, where all of it would be seen."""
     orphaned(workflow)

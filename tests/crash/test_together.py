@@ -32,7 +32,6 @@ def test_of_two_runs_at_once_one_runs_and_the_other_says_so(workflow: Workflow) 
     check_chain(workflow)
 
 
-@pytest.mark.long
 def test_two_rehydrates_at_once_attach_one_monitor(workflow: Workflow) -> None:
     """With the session dead and the job alive both exit 0, and the job runs once."""
     workflow.init(stage("stage-1", WAITING))
@@ -76,7 +75,6 @@ def test_waits_beside_a_run_end_with_the_attempt(workflow: Workflow) -> None:
     check_log(workflow)
 
 
-@pytest.mark.long
 def test_a_wait_replaces_monitors_that_die_under_it(workflow: Workflow) -> None:
     """Twice the monitor is killed, and the wait ends when the job has, with its result."""
     workflow.init(stage("stage-1", WAITING))

@@ -89,7 +89,7 @@ def _works(folder: Path, root: Path) -> bool:
     """Whether a workflow can be begun and run: of several commits only the last may be whole."""
     plan = {"workflow_id": "tried", "stages": [{"id": "stage-1", "name": "Nothing"}]}
     (root / "plan.json").write_text(json.dumps(plan))
-    for line in (["init", "plan.json"], ["run"]):
+    for line in (["init", "plan.json", "--consent", "trust"], ["run"]):
         program = [sys.executable, "-m", "cli.main", "--root", str(root), *line]
         environ = {**os.environ, "PYTHONPATH": str(folder)}
         done = subprocess.run(program, cwd=root, env=environ, capture_output=True, check=False)

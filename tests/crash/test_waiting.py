@@ -39,7 +39,6 @@ def ended_at(workflow: Workflow, id_: str) -> float:
     return record.stat().st_mtime
 
 
-@pytest.mark.long
 def test_each_of_several_is_recorded_as_it_ends(workflow: Workflow) -> None:
     """The one named last ends first, and is settled while the others run on."""
     launch(workflow, "stage-1", "stage-2")

@@ -134,7 +134,6 @@ def test_a_verification_killed_half_way_is_done_again(workflow: Workflow) -> Non
     check_log(workflow)
 
 
-@pytest.mark.long
 def test_a_check_that_is_killed_refuses_nothing(workflow: Workflow, tmp_path: Path) -> None:
     """The run says what ended, nothing is recorded, and the next run goes through."""
     workflow.init(*chain())
@@ -194,7 +193,6 @@ def check_retried(workflow: Workflow) -> None:
     check_log(workflow)
 
 
-@pytest.mark.long
 def test_a_retry_killed_before_it_starts_does_not_take_old_outputs_for_its_own(
     workflow: Workflow,
 ) -> None:

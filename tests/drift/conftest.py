@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.support import Place, call, write_plan
+from tests.cli.support import Place, agree, call, write_plan
 from tests.drift.support import PLAN
 
 
@@ -24,4 +24,5 @@ def place(tmp_path: Path) -> Place:
     root.mkdir()
     answer = call("--root", str(root), "init", str(write_plan(tmp_path, PLAN)))
     assert answer.code == 0, answer
+    agree(root)
     return Place(root)

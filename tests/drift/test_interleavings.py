@@ -144,7 +144,9 @@ def base(tmp_path: Path) -> Place:
     """Make the workflow that every round starts from."""
     root = tmp_path / "base"
     root.mkdir()
-    answer = call("--root", str(root), "init", str(write_plan(tmp_path, PLAN)))
+    answer = call(
+        "--root", str(root), "init", str(write_plan(tmp_path, PLAN)), "--consent", "trust"
+    )
     assert answer.code == 0, answer
     return Place(root)
 

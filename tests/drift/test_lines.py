@@ -103,7 +103,7 @@ def test_a_log_that_was_there_before_the_workflow_goes_on(place: Place) -> None:
     root.mkdir()
     (root / LOG).write_bytes(b"notes of mine\nno newline")
     plan = write_plan(place.path.parent, PLAN, "second.json")
-    assert call("--root", str(root), "init", str(plan)).code == 0
+    assert call("--root", str(root), "init", str(plan), "--consent", "trust").code == 0
     other = Place(root)
     assert log_bytes(other).startswith(b"notes of mine\nno newline\n[")
     assert b"".join(external(other)) == b"notes of mine\nno newline"

@@ -24,7 +24,7 @@ def own() -> Iterator[Server]:
 
 
 @pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_writers_and_followers_go_on_after_a_restart(own: Server, mode: str) -> None:
     """Two writers and a reader never learn of it but by the wait; the reader misses nothing."""

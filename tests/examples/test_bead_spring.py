@@ -88,7 +88,7 @@ def example(folder: Path, *, steps: tuple[int, int] | None = None) -> Place:
         plan.write_text(
             text.replace("low = 4.4\nhigh = 5.1\nerror = 0.05", "low = 3\nhigh = 7\nerror = 0.5")
         )
-    assert place.call("init", str(plan)).code == 0
+    assert place.call("init", str(plan), "--consent", "trust").code == 0
     return place
 
 

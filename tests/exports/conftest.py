@@ -39,7 +39,9 @@ def lived(tmp_path: Path) -> Place:
     """A root with a history of its own: notes, a refusal, a hand edit, a repeated command."""
     root = tmp_path / "root"
     root.mkdir()
-    assert call("--root", str(root), "init", str(write_plan(tmp_path))).code == 0
+    assert (
+        call("--root", str(root), "init", str(write_plan(tmp_path)), "--consent", "trust").code == 0
+    )
     place = Place(root)
     place.done("note", "äöü", "--command-id", "once")
     place.done("stage", "prepare", "stage-1")

@@ -30,7 +30,12 @@ def test_a_root_keeps_its_log_where_it_is(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     url = ("--database-url", f"sqlite:///{tmp_path}/elsewhere.db", "--journal", "truncate")
-    assert call("--root", str(root), *url, "init", str(write_plan(tmp_path))).code == 0
+    assert (
+        call(
+            "--root", str(root), *url, "init", str(write_plan(tmp_path)), "--consent", "trust"
+        ).code
+        == 0
+    )
     place = Place(root)
     file, config = handed_over(place, tmp_path), (root / ".wfctl/config.toml").read_text()
     place.done("note", "later")

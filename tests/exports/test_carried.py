@@ -109,7 +109,7 @@ def small(folder: Path, **stage: Any) -> Place:
             file.truncate(100_000_001 if name == "big" else 1)
     own = {"outputs": ["film/out.txt"], "parameters": {"command": "echo hi > out.txt"}}
     plan = {"workflow_id": "w", "stages": [{"id": "film", "name": "Film", **own, **stage}]}
-    place.done("init", str(write_plan(folder, plan)))
+    place.done("init", str(write_plan(folder, plan)), "--consent", "trust")
     place.done("run")
     return place
 
@@ -148,7 +148,7 @@ def test_a_machine_file_is_never_taken_along(tmp_path: Path) -> None:
     profiles = {"hpc": {"type": "local", "config_path": "./hpc.json"}}
     plan = {"workflow_id": "w", "default_backend": "hpc", "backend_profiles": profiles}
     stages = [{"id": "film", "name": "Film"}]
-    place.done("init", str(write_plan(tmp_path, {**plan, "stages": stages})))
+    place.done("init", str(write_plan(tmp_path, {**plan, "stages": stages})), "--consent", "trust")
     assert "hpc.json" not in place.done("export", "archive", str(tmp_path / "a.zip"))["taken"]
 
 
@@ -273,7 +273,12 @@ def test_the_smallest_files_go_along_as_far_as_they_fit(tmp_path: Path) -> None:
     place.path.mkdir()
     names = ["a", "b", "c"]
     stage = {"id": "film", "name": "Film", "inputs": names}
-    place.done("init", str(write_plan(tmp_path, {"workflow_id": "w", "stages": [stage]})))
+    place.done(
+        "init",
+        str(write_plan(tmp_path, {"workflow_id": "w", "stages": [stage]})),
+        "--consent",
+        "trust",
+    )
     for number, name in enumerate(names):
         with (place.path / name).open("wb") as file:
             file.truncate(40_000_000 + number)

@@ -143,7 +143,9 @@ def test_the_state_and_the_log_are_the_files(tmp_path: Path) -> None:
     """Byte for byte what stands in the root, lines of others included."""
     root = tmp_path / "root"
     root.mkdir()
-    assert call("--root", str(root), "init", str(write_plan(tmp_path))).code == 0
+    assert (
+        call("--root", str(root), "init", str(write_plan(tmp_path)), "--consent", "trust").code == 0
+    )
     place = Place(root)
     with (root / "progress.log").open("ab") as file:
         file.write("by hand: \xff, äöü\n".encode("latin-1"))
@@ -179,6 +181,6 @@ def test_a_cell_of_the_table_is_no_formula(tmp_path: Path) -> None:
     place = Place(tmp_path)
     stage = {"id": "stage-1", "name": "=1+1", "parameters": {"command": "true"}}
     (tmp_path / "plan.json").write_text(json.dumps({"workflow_id": "w", "stages": [stage]}))
-    place.done("init", str(tmp_path / "plan.json"))
+    place.done("init", str(tmp_path / "plan.json"), "--consent", "trust")
     place.done("dispatch", "stage-1")
     assert "'=1+1" in text_of(place, "table")

@@ -41,7 +41,7 @@ def test_a_wide_fan_is_one_card_that_counts(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     plan = write_plan(tmp_path, {"workflow_id": "fan-2026-03-31", "stages": stages})
-    assert call("--root", str(root), "init", str(plan)).code == 0
+    assert call("--root", str(root), "init", str(plan), "--consent", "trust").code == 0
     place = Place(root)
     place.done("stage", "prepare", "stage-1")
     drawn = ET.fromstring(text_of(place, "svg"))

@@ -57,7 +57,7 @@ def opened(browser: Browser, file: Path, width: int, scheme: str) -> tuple[Page,
 
 
 @pytest.mark.slow
-@pytest.mark.few(1)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("device", WIDTHS)
 def test_the_report_fits_and_is_legible(
@@ -142,7 +142,12 @@ def test_a_report_begins_with_what_came_out(tmp_path: Path) -> None:
          "parameters": {"command": draw, "verify": "test -s stage-1/f.svg"}},
     ]  # fmt: skip
     plan = {"workflow_id": "drawn-2026-03-31", "purpose": "A picture.", "stages": stages}
-    assert call("--root", str(root), "init", str(write_plan(tmp_path, plan))).code == 0
+    assert (
+        call(
+            "--root", str(root), "init", str(write_plan(tmp_path, plan)), "--consent", "trust"
+        ).code
+        == 0
+    )
     place = Place(root)
     assert place.call("run").code == 0
     text = text_of(place, "report")

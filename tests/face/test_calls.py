@@ -18,7 +18,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import stdio_client
 from mcp.shared.exceptions import MCPError
 
-from tests.cli.support import Place, write_plan
+from tests.cli.support import Place, agree, write_plan
 from tests.face.support import ERAS, Agent, agent, drive, parameters
 
 pytestmark = pytest.mark.slow
@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 def root(folder: Path) -> Place:
     """A workflow."""
     place = Place(folder)
-    answer = place.call("init", str(folder / "plan.json"))
+    answer = place.call("init", str(folder / "plan.json"), "--consent", "trust")
     assert answer.code == 0, answer
     return place
 
@@ -64,7 +64,9 @@ def test_an_agent_carries_a_stage_from_its_plan_to_its_end(folder: Path, era: st
         assert (await one.call("check", action="plan", plan="plan.json")).data["workflow"] == "melt"
         begun = await one.call("begin", action="workflow", plan="plan.json", request_id="b1")
         assert [e["type"] for e in begun.data["events"]] == ["workflow.created", "stage.readied"]
-        assert begun.value["next"][0]["arguments"] == {"action": "dispatch", "stage": "stage-1"}
+        refused = await one.call("stage", action="dispatch", stage="stage-1", request_id="d0")
+        assert refused.error["code"] == "needs_consent"
+        await anyio.to_thread.run_sync(agree, folder)
         await one.call("stage", action="dispatch", stage="stage-1", request_id="d1")
         waited = await one.call("stage", action="wait", stage="stage-1", seconds=60)
         assert waited.data["status"] == "post_processing"
@@ -79,7 +81,7 @@ def test_an_agent_carries_a_stage_from_its_plan_to_its_end(folder: Path, era: st
     drive(folder, steps, "--actor", "agent:scribe", era=era)
     actors = {event["actor"] for event in Place(folder).done("log")}
     assert "agent:scribe" in actors
-    assert not any(actor.startswith("user:") for actor in actors)
+    assert {actor for actor in actors if actor.startswith("user:")} == {"user:pi"}
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -159,7 +161,7 @@ def test_an_answer_stays_within_its_bound(tmp_path: Path) -> None:
         for n in range(1, 301)
     ]
     write_plan(tmp_path, {"workflow_id": "wide", "stages": stages})
-    assert Place(tmp_path).call("init", str(tmp_path / "plan.json")).code == 0
+    assert Place(tmp_path).call("init", str(tmp_path / "plan.json"), "--consent", "trust").code == 0
 
     async def steps(one: Agent) -> None:
         for call in (
@@ -183,7 +185,7 @@ def test_only_roots_in_the_folder_of_the_server_are_reached(tmp_path: Path) -> N
     for place in (inside, outside):
         place.mkdir(parents=True)
         write_plan(place, {**PLAN, "workflow_id": place.name})
-        assert Place(place).call("init", str(place / "plan.json")).code == 0
+        assert Place(place).call("init", str(place / "plan.json"), "--consent", "trust").code == 0
     (tmp_path / "served" / "link").symlink_to(outside)
 
     async def steps(one: Agent) -> None:
@@ -253,7 +255,7 @@ def test_a_cancelled_wait_ends_its_command_and_nothing_else(root: Place) -> None
     )
     place = root.path / "long"
     place.mkdir()
-    assert Place(place).call("init", str(root.path / "long.json")).code == 0
+    assert Place(place).call("init", str(root.path / "long.json"), "--consent", "trust").code == 0
 
     async def steps(one: Agent) -> None:
         await one.call("stage", action="dispatch", stage="stage-1")
@@ -305,7 +307,6 @@ def test_a_killed_server_leaves_no_process(root: Place) -> None:
     assert _processes_of(word) == []
 
 
-@pytest.mark.long
 def test_many_agents_at_once_lose_nothing(root: Place) -> None:
     """Twelve agents on one server write and read; each note is there once."""
 

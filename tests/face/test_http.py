@@ -54,7 +54,10 @@ def served(root: Path, *arguments: str) -> Iterator[str]:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A workflow."""
-    assert Place(tmp_path).call("init", str(write_plan(tmp_path, PLAN))).code == 0
+    assert (
+        Place(tmp_path).call("init", str(write_plan(tmp_path, PLAN)), "--consent", "trust").code
+        == 0
+    )
     return tmp_path
 
 

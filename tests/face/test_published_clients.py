@@ -35,7 +35,10 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A workflow."""
-    assert Place(tmp_path).call("init", str(write_plan(tmp_path, PLAN))).code == 0
+    assert (
+        Place(tmp_path).call("init", str(write_plan(tmp_path, PLAN)), "--consent", "trust").code
+        == 0
+    )
     return tmp_path
 
 

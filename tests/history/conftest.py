@@ -22,7 +22,9 @@ def place(tmp_path: Path) -> Place:
     """Make a workflow of two stages whose first failed once, in session 1."""
     root = tmp_path / "root"
     root.mkdir()
-    assert call("--root", str(root), "init", str(write_plan(tmp_path))).code == 0
+    assert (
+        call("--root", str(root), "init", str(write_plan(tmp_path)), "--consent", "trust").code == 0
+    )
     place = Place(root)
     place.done("append", "session.started")
     place.done("append", "attempt.started", "--data", attempt_data())

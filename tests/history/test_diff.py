@@ -33,7 +33,7 @@ def test_two_workflows_differ_in_their_definitions(place: Place, tmp_path: Path)
     other = tmp_path / "other"
     other.mkdir()
     plan = write_plan(tmp_path, {**PLAN, "workflow_id": "other", "stages": stages}, "other.json")
-    assert call("--root", str(other), "init", str(plan)).code == 0
+    assert call("--root", str(other), "init", str(plan), "--consent", "trust").code == 0
     answer = place.json("diff", "2", "2", "--root-b", str(other))
     assert answer.code == 7
     found = {d["field"]: (d["kind"], d["a"], d["b"]) for d in answer.data["differences"]}

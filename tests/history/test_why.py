@@ -69,7 +69,7 @@ def test_a_stage_that_waits_for_many_tells_each_of_them_once(breadth: int, tmp_p
         for id_ in row
     ]
     chosen = write_plan(tmp_path, {**PLAN, "stages": stages})
-    assert call("--root", str(tmp_path), "init", str(chosen)).code == 0
+    assert call("--root", str(tmp_path), "init", str(chosen), "--consent", "trust").code == 0
     told = Place(tmp_path).done("why", rows[-1][0])["waits_for"]
     assert [one["stage"] for one in told] == [id_ for row in rows[-2::-1] for id_ in row]
 
@@ -135,7 +135,7 @@ def test_an_answer_fits_a_screen_or_its_budget(tmp_path: Path) -> None:
         for n in range(1, 200)
     ]
     chosen = write_plan(tmp_path, {**PLAN, "stages": stages})
-    assert call("--root", str(tmp_path), "init", str(chosen)).code == 0
+    assert call("--root", str(tmp_path), "init", str(chosen), "--consent", "trust").code == 0
     place = Place(tmp_path)
     for number in range(4):
         place.done("stage", "prepare", "stage-1")

@@ -6,7 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tests.cli.support import Place, write_plan
+from tests.cli.support import Place, agree, write_plan
 
 
 def stage(number: int, command: str, **fields: Any) -> dict[str, Any]:
@@ -21,6 +21,8 @@ def made(folder: Path, *stages: dict[str, Any], consent: str = "terminal", **pla
     place.path.mkdir(parents=True)
     document = {"workflow_id": "w", "purpose": "See it kept.", "stages": list(stages), **plan}
     assert place.call("init", str(write_plan(folder, document)), "--consent", consent).code == 0
+    if consent == "terminal":
+        agree(place.path)
     return place
 
 

@@ -196,7 +196,7 @@ def by_import(place: Place, given: dict[str, Any]) -> Place:
     launch(place, submission=given)
     edit(place, say_running)
     shutil.rmtree(place.path / ".wfctl")
-    place.done("import", str(place.path))
+    place.done("import", str(place.path), "--consent", "trust")
     return place
 
 

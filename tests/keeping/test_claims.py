@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.support import Place, write_plan
+from tests.cli.support import Place, agree, write_plan
 from tests.keeping.support import made, stage
 from tests.reconciler.support import until
 
@@ -76,6 +76,8 @@ def running(folder: Path, consent: str) -> Place:
     plan = {"workflow_id": "w", "purpose": "See it held.", "stages": [stage(1, gate, outputs=OUT)]}
     words = ("init", str(write_plan(folder, plan)), "--consent", consent)
     assert place.call(*words).code == 0
+    if consent == "terminal":
+        agree(place.path)
     place.done("dispatch", "stage-1")
     until((place.path / "stage-1/a.txt").exists)
     return place

@@ -115,7 +115,6 @@ def test_a_policy_says_whether_kept_outputs_are_taken(
     assert runs(place) == computed
 
 
-@pytest.mark.long
 def test_an_earlier_definition_brings_its_outputs_back(tmp_path: Path) -> None:
     """A parameter that is set back computes nothing again, of several kept attempts."""
     place = counted(tmp_path, parameters={"x": 1}, session_config={"reuse": "take"})

@@ -37,6 +37,7 @@ def _scattered(length: int) -> str:
 LONG: Mapping[str, Callable[[int], str]] = {
     r"^att-[0-9]{4,}$": lambda length: "att-" + "1" * (length - 4),
     r"^amend-[1-9][0-9]*$": lambda length: "amend-" + "1" * (length - 6),
+    r"^(plan|amend-[1-9][0-9]*)$": lambda length: "amend-" + "1" * (length - 6),
     r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$": lambda length: "1" * length,
     r"^$|^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$": _scattered,
     REPORT_PATTERN: lambda length: "a" * (length - 3) + ".md",

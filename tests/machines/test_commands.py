@@ -260,7 +260,7 @@ def test_machines_live_beside_a_staged_workflow(place: MachinePlace) -> None:
         assert "wfctl machine rehydrate login" in error["message"]
         assert "lost" not in error["message"]
     plan = write_plan(place.path)
-    assert place.wfctl("init", str(plan)).code == 0
+    assert place.wfctl("init", str(plan), "--consent", "trust").code == 0
     place.init("crash", "debug")
     rows = {row["id"]: row["type"] for row in place.done("list")}
     assert rows == {
@@ -277,7 +277,7 @@ def test_a_listed_workflow_says_everything_that_holds_it_up(place: MachinePlace)
     """Given a stage whose prose somebody must judge, then that is a blocker of the list too."""
     plan = {"id": "stage-1", "name": "Look", "success_criteria": "It looks right."}
     written = write_plan(place.path, {"workflow_id": "melt-2026-03-31", "stages": [plan]})
-    assert place.wfctl("init", str(written)).code == 0
+    assert place.wfctl("init", str(written), "--consent", "trust").code == 0
     assert place.wfctl("append", "attempt.started", "--data", attempt_data()).code == 0
     assert place.wfctl("stage", "compute", "stage-1").code == 0
     (row,) = place.done("list")

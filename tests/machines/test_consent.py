@@ -15,14 +15,14 @@ from service.machines.log import MachineLog
 from service.machines.service import MachineService
 from service.root.root import Root
 from tests.cli.support import Answer, call
-from tests.cli.terminal import answered
+from tests.cli.terminal import answered, typed
 from tests.machines.place import MachinePlace
 from tests.need import need_programs
 
 
 def waiting(place: MachinePlace, *consent: str) -> None:
     """Begin a workflow whose first phase waits for a person."""
-    place.done("init", "wf", "--type", "dotagent", *consent)
+    typed("--root", str(place.path), "machine", "init", "wf", "--type", "dotagent", *consent)
     place.write("memory/reports/demand.json", {"wants": "a shop"})
 
 

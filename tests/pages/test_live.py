@@ -48,7 +48,10 @@ def made(folder: Path, stages: list[dict[str, Any]]) -> Place:
     root = folder / "root"
     root.mkdir()
     plan = {"workflow_id": "live-2026-03-31", "purpose": "See it live.", "stages": stages}
-    assert call("--root", str(root), "init", str(write_plan(folder, plan))).code == 0
+    assert (
+        call("--root", str(root), "init", str(write_plan(folder, plan)), "--consent", "trust").code
+        == 0
+    )
     return Place(root)
 
 

@@ -111,7 +111,7 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         {"id": "stage-2", "name": TYPED, "depends_on": ["stage-1"], "inputs": ["<i>.txt"]},
     ]
     plan = {"workflow_id": "evil-2026-03-31", "purpose": TYPED, "stages": stages}
-    made = call("--root", str(root), "init", str(write_plan(folder, plan)))
+    made = call("--root", str(root), "init", str(write_plan(folder, plan)), "--consent", "trust")
     assert made.code == 0, made
     place = Place(root)
     place.done("note", TYPED, "--actor", "agent:<script>")
@@ -156,7 +156,12 @@ def test_a_file_is_shown_as_text_and_held_to_its_record(tmp_path: Path) -> None:
     )
     stage = {"id": "stage-1", "name": "Make", "outputs": outputs, "parameters": {"command": make}}
     plan = {"workflow_id": "files-2026-03-31", "stages": [stage]}
-    assert call("--root", str(root), "init", str(write_plan(tmp_path, plan))).code == 0
+    assert (
+        call(
+            "--root", str(root), "init", str(write_plan(tmp_path, plan)), "--consent", "trust"
+        ).code
+        == 0
+    )
     place = Place(root)
     assert place.call("run").code == 0, place.log()
     (root / "stage-1" / "n.txt").write_text("other")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.support import Place, call, write_plan
+from tests.cli.support import Place, agree, call, write_plan
 
 
 @pytest.fixture
@@ -27,5 +27,6 @@ def root(tmp_path: Path, home: Path) -> Place:
     folder.mkdir()
     place = Place(folder)
     assert place.call("init", str(write_plan(folder))).code == 0
+    agree(folder)
     assert call("--root", str(folder), "machine", "init", "login", "--type", "feature").code == 0
     return place

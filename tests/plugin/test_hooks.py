@@ -167,5 +167,7 @@ def test_the_script_names_the_client_as_who_acts(root: Place, tmp_path: Path) ->
 def test_a_finished_workflow_is_briefed_and_lets_a_client_stop(tmp_path: Path) -> None:
     """Nothing is in hand."""
     place = Place(tmp_path)
-    place.call("init", str(write_plan(tmp_path, {"workflow_id": "w", "stages": []})))
+    place.call(
+        "init", str(write_plan(tmp_path, {"workflow_id": "w", "stages": []})), "--consent", "trust"
+    )
     assert asked(tmp_path, "before-stop") == {}

@@ -23,6 +23,6 @@ def place(tmp_path: Path, state_home: Path) -> Place:
     """Make a workflow of two stages."""
     root = tmp_path / "root"
     root.mkdir()
-    answer = call("--root", str(root), "init", str(write_plan(tmp_path)))
+    answer = call("--root", str(root), "init", str(write_plan(tmp_path)), "--consent", "trust")
     assert answer.code == 0, answer
     return Place(root)

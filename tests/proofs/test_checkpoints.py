@@ -146,7 +146,7 @@ def test_another_log_in_the_place_of_the_one_is_named(place: Place, tmp_path: Pa
     other = tmp_path / "other"
     other.mkdir()
     other_place = Place(other)
-    assert other_place.call("init", str(tmp_path / "plan.json")).code == 0
+    assert other_place.call("init", str(tmp_path / "plan.json"), "--consent", "trust").code == 0
     _copy(other_place, tmp_path / "copy")
     _put_back(place, tmp_path / "copy")
     assert "another_log" in _kinds(place)
@@ -158,7 +158,7 @@ def test_a_checkpoint_of_a_log_with_another_id_is_told(place: Place, tmp_path: P
     (tmp_path / "other").mkdir()
     other = Place(tmp_path / "other")
     plan = write_plan(tmp_path, {**PLAN, "workflow_id": "frost"}, "frost.json")
-    assert other.call("init", str(plan)).code == 0
+    assert other.call("init", str(plan), "--consent", "trust").code == 0
     origin, kept = (other.done("checkpoint")[name] for name in ("origin", "kept"))
     place.done("checkpoint")
     shutil.copy2(other.path / kept, place.path / kept)

@@ -127,9 +127,18 @@ IN_SESSION = [CREATED[0], SESSION[1], *DONE[1:]]
 BLOCK = one("stage.blocked", stage="b", dependency="a", dependency_status="failed")
 SIGNED = one("workflow.created", document=DOCUMENT, consent="signature")
 TERMINAL = one("workflow.created", document=DOCUMENT, consent="terminal")
+PROPOSED = one("workflow.created", document=DOCUMENT, consent="signature", proposed=True)
 NOTE = one("note.logged", text="t")
 DRIFT = [*CREATED, one("drift.detected", file="plan.json", kept_as="x", differences=[{}])]
 _TERMINAL = {"policy": "terminal", "statement": "0" * 64}
+_SIGNATURE = {**_TERMINAL, "policy": "signature", "signature": "s", "signer": "ann"}
+
+
+def agree(**proof: str) -> Event:
+    """Return the approval of the plan that a workflow begins with."""
+    known: dict[str, Any] = {"amendment": "plan", "version": 1, "invalidated_stages": []}
+    return one("amendment.approved", **known, proof={**_SIGNATURE, **proof})
+
 
 #: The files that a definition runs, as they are recorded where a workflow begins.
 SCRIPTS = one("files.recorded", scripts={"verify.sh": "0" * 64}, attempts={})
@@ -183,8 +192,10 @@ GOOD: tuple[list[Event], ...] = (
     [
         SIGNED,
         propose(),
-        approve(proof={**_TERMINAL, "policy": "signature", "signature": "s", "signer": "ann"}),
+        approve(proof=_SIGNATURE),
     ],
+    [PROPOSED, agree(typed="y"), *PREPARED[1:], *begun()],
+    [PROPOSED, one("amendment.rejected", amendment="plan"), agree(typed="y")],
     [*CREATED, one("note.logged", text="t"), one("note.logged", text="t", stage="a")],
     imported(one("stage.prepared", stage="a"), *begun()),
     [imported(length=3)[0], one("line.imported"), imported()[1]],
@@ -467,6 +478,17 @@ _ROWS: dict[str, tuple[list[Event], Event, str]] = {
     "approved by an agent": (
         [TERMINAL, propose()],
         approve(proof=_TERMINAL, actor="agent"),
+        "consent",
+    ),
+    "started by a plan that nobody approved": (
+        [PROPOSED, *PREPARED[1:]],
+        begun()[0],
+        "consent",
+    ),
+    "signed by signers whom nobody at a terminal agreed to": ([PROPOSED], agree(), "consent"),
+    "a plan approved as a change": (
+        [PROPOSED],
+        {**agree(typed="y"), "data": {**agree(typed="y")["data"], "version": 2}},
         "consent",
     ),
     "approved and not signed": (

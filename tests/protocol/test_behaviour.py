@@ -244,7 +244,12 @@ def test_fsck_names_the_first_event_that_cannot_be(tmp_path: Path) -> None:
     """Exit 7; without --protocol the log is sound."""
     root = tmp_path / "root"
     root.mkdir()
-    assert call("--root", str(root), "init", str(write_plan(tmp_path, PLAN))).code == 0
+    assert (
+        call(
+            "--root", str(root), "init", str(write_plan(tmp_path, PLAN)), "--consent", "trust"
+        ).code
+        == 0
+    )
     place = Place(root)
     append(root, "session.ended", {"reason": "completed", "next": None})
     assert place.json("fsck").code == 0
@@ -288,7 +293,12 @@ def test_append_refuses_what_the_protocol_does(
     """So that the log of a command is never one that could not have come about."""
     root = tmp_path / "root"
     root.mkdir()
-    assert call("--root", str(root), "init", str(write_plan(tmp_path, PLAN))).code == 0
+    assert (
+        call(
+            "--root", str(root), "init", str(write_plan(tmp_path, PLAN)), "--consent", "trust"
+        ).code
+        == 0
+    )
     place = Place(root)
     place.done("append", "attempt.started", "--data", attempt_data("stage-1", mode=mode))
     if "launched" in before:

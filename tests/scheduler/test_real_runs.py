@@ -89,7 +89,7 @@ def prepared(workflow: Workflow, here: Path, cluster: Cluster, work: str = _WORK
         "WFCTL_PATIENCE": "1",
     }
     made = replace(workflow, environ={**workflow.environ, **paths})
-    made.succeed("init", "plan.json")
+    made.succeed("init", "plan.json", "--consent", "trust")
     return made
 
 

@@ -16,5 +16,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.delenv("WFCTL_DATABASE_URL", raising=False)
     root = tmp_path / "root"
     root.mkdir()
-    assert call("--root", str(root), "init", str(write_plan(tmp_path))).code == 0
+    assert (
+        call("--root", str(root), "init", str(write_plan(tmp_path)), "--consent", "trust").code == 0
+    )
     return Place(root)

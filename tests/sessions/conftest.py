@@ -14,5 +14,5 @@ def place(tmp_path: Path) -> Place:
     """Make the workflow in an empty folder."""
     made = Place(tmp_path / "root")
     made.path.mkdir()
-    made.done("init", str(write_plan(tmp_path)))
+    made.done("init", str(write_plan(tmp_path)), "--consent", "trust")
     return made

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.cli.support import HERE, Place, write_plan
+from tests.cli.support import HERE, Place, agree, write_plan
 
 #: Text by which a script calls wfctl.
 WFCTL = f"env PYTHONPATH={HERE} {sys.executable} -m cli.main"
@@ -56,6 +56,8 @@ def workflow(
     if config:
         plan["session_config"] = config
     made.done("init", str(write_plan(folder, plan)), "--consent", consent)
+    if consent == "terminal":
+        agree(made.path)
     return made
 
 

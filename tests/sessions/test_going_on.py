@@ -146,5 +146,5 @@ def test_init_says_where_a_plain_run_stops(tmp_path: Path) -> None:
         folder = tmp_path / str(count)
         folder.mkdir()
         plan = {"workflow_id": "w", "stages": [stage(n) for n in range(1, count + 1)]}
-        said = Place(folder).call("init", str(write_plan(folder, plan))).err
+        said = Place(folder).call("init", str(write_plan(folder, plan)), "--consent", "trust").err
         assert (told in said) if told is not None else said == ""

@@ -37,7 +37,7 @@ def test_a_workflow_is_completed_in_a_session_that_is_charged_and_reported(tmp_p
     assert {key: shown.data[key] for key in expected} == expected
     assert shown.envelope["_meta"]["position"] == place.done("events")[-1]["position"]
     told = messages(place)
-    assert told[2] == "Session 1 started. Workflow: w-2026-05-04"
+    assert told[3] == "Session 1 started. Workflow: w-2026-05-04"
     assert "stage-1: session_cost += 1 (sync), total=1/6" in told
     assert "stage-2: session_cost += 1.5 (async), total=2.5/6" in told
     assert told[-2] == "Workflow completed. All 2 stages verified. Report: report.md"
@@ -166,7 +166,7 @@ def test_a_run_takes_the_options_of_a_write(tmp_path: Path) -> None:
     assert tree(place.path) == before
     assert place.json("run", "--expected-version", "7").code == 4
     assert events(place, "session.started") == []
-    place.done("run", "--expected-version", "2", "--command-id", "k")
+    place.done("run", "--expected-version", "3", "--command-id", "k")
     version = place.version()
     again = place.done("run", "--command-id", "k")
     assert (again["exit_reason"], place.version()) == ("completed", version)

@@ -79,7 +79,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     folder = tmp_path / "root"
     folder.mkdir()
-    assert call("--root", str(folder), "init", str(write_plan(folder, PLAN))).code == 0
+    assert (
+        call(
+            "--root", str(folder), "init", str(write_plan(folder, PLAN)), "--consent", "trust"
+        ).code
+        == 0
+    )
     return Place(folder)
 
 

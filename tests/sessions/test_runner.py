@@ -107,7 +107,6 @@ def test_a_pause_is_honoured_within_a_second_and_one_runner_is_enough(tmp_path: 
     assert ended(place) == "completed"
 
 
-@pytest.mark.long
 def test_two_roots_with_one_id_have_runners_of_their_own(tmp_path: Path) -> None:
     """Each in a tmux session of its own, in the name of whoever started it."""
     places = [workflow(tmp_path / name, stage(1, GO)) for name in ("a", "b")]
@@ -219,7 +218,7 @@ def test_what_cannot_be_driven_is_refused_before_anything_starts(tmp_path: Path)
     missing = place.json("run", "--autonomous", "--agent", "nowhere-to-be-found")
     assert missing.error["code"] == "agent_missing"
     assert place.json("run", "--autonomous", "--command-id", "k").code == 2
-    assert place.types() == ["workflow.created", "stage.readied"]
+    assert place.types() == ["workflow.created", "stage.readied", "amendment.approved"]
     assert place.done("runner", "show")["runner"] is None
 
 

@@ -118,7 +118,7 @@ def test_a_profile_gives_its_environment_to_every_stage(tmp_path: Path) -> None:
     place = Place(tmp_path / "root")
     place.path.mkdir()
     plan = {"workflow_id": "w", "backend_profiles": profiles, "stages": stages}
-    place.done("init", str(write_plan(tmp_path, plan)))
+    place.done("init", str(write_plan(tmp_path, plan)), "--consent", "trust")
     assert place.json("run").data["exit_reason"] == "completed"
 
 

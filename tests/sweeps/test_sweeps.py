@@ -138,7 +138,7 @@ def test_a_map_that_cannot_be_is_refused_and_nothing_is_written(tmp_path: Path, 
     place.path.mkdir()
     plan = {"workflow_id": "w-1", "purpose": "No.", "stages": [sweep(tmp_path / "trace", map_)]}
     before = tree(place.path)
-    answer = place.json("init", str(write_plan(tmp_path, plan)))
+    answer = place.json("init", str(write_plan(tmp_path, plan)), "--consent", "trust")
     assert answer.code == 1
     assert said in answer.out
     assert tree(place.path) == before
@@ -155,7 +155,7 @@ def test_what_stands_beside_a_map_is_checked(tmp_path: Path, more: dict[str, Any
     place.path.mkdir()
     stage = sweep(tmp_path / "trace", {"points": [{"T": 1}]}, **more)
     plan = {"workflow_id": "w-1", "purpose": "No.", "stages": [stage]}
-    answer = place.json("init", str(write_plan(tmp_path, plan)))
+    answer = place.json("init", str(write_plan(tmp_path, plan)), "--consent", "trust")
     assert answer.code == 1
     assert f"parameters.{next(iter(more))}" in answer.out
 
@@ -172,7 +172,6 @@ def test_questions_to_a_stage_without_tasks_are_answered_by_what_is_missing(tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_many_scattered_failures_are_recorded(tmp_path: Path) -> None:
     """The places of those that are done take more letters than an id may have."""
     command = 'test "$((WFCTL_PARAM_T % 9))" -ne 0'

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import re
 import shutil
 import subprocess
 import sys
+import termios
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,9 +76,12 @@ def follow(page: Path, place: Path, home: Path) -> None:
     wanted = steps(page.read_text("utf-8"))
     told = home.parent / "story.sh"
     told.write_text(script(wanted))
+    keyboard, terminal = pty.openpty()
     done = subprocess.run(
         ["bash", told],
-        stdin=subprocess.DEVNULL,
+        stdin=terminal,  # nobody types: what is asked for here would wait for ever
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         cwd=place,
         env=environment(home),
         stdout=subprocess.PIPE,
@@ -83,6 +89,8 @@ def follow(page: Path, place: Path, home: Path) -> None:
         text=True,
         check=True,
     )
+    os.close(keyboard)
+    os.close(terminal)
     found = re.findall(r"(.*?)\n\x1e(\d+)\x1f", done.stdout, re.DOTALL)
     assert len(found) == len(wanted)
     for step, (printed, code) in zip(wanted, found, strict=True):

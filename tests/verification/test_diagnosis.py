@@ -83,7 +83,7 @@ def failing(folder: Path, command: str, **stage: Any) -> Place:
     place = Place(folder / "root")
     place.path.mkdir()
     plan = write_plan(folder, {"workflow_id": "w", "stages": [entry]})
-    assert place.call("init", str(plan), "--consent", "terminal").code == 0
+    assert place.call("init", str(plan), "--consent", "trust").code == 0
     assert place.json("dispatch", "stage-1", "--sync").code == 0
     return place
 
@@ -239,7 +239,7 @@ def test_a_submission_is_built_anew_from_a_command(tmp_path: Path) -> None:
     plan = {"workflow_id": "w", "stages": [{"id": "stage-1", "name": "A"}]}
     place = Place(tmp_path / "root")
     place.path.mkdir()
-    assert place.call("init", str(write_plan(tmp_path, plan))).code == 0
+    assert place.call("init", str(write_plan(tmp_path, plan)), "--consent", "trust").code == 0
     failed(place)
     answer = place.json("stage", "retry", "stage-1", "--fix", "x", "--regenerate")
     assert (answer.code, answer.error["code"]) == (5, "nothing_to_build_from")

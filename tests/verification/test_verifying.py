@@ -28,7 +28,7 @@ def computed(folder: Path, outputs: list[str], **parameters: Any) -> Place:
     plan = write_plan(folder, {"workflow_id": "rg-2026-03-31", "stages": [stage]})
     place = Place(folder / "root")
     (place.path / "stage-1").mkdir(parents=True)
-    assert call("--root", str(place.path), "init", str(plan)).code == 0
+    assert call("--root", str(place.path), "init", str(plan), "--consent", "trust").code == 0
     place.done("append", "attempt.started", "--data", attempt_data())
     place.done("stage", "compute", "stage-1")
     return place
@@ -216,7 +216,7 @@ def test_a_run_verifies_what_its_job_left(tmp_path: Path) -> None:
     plan = {"workflow_id": "w", "stages": [{**stage, "parameters": {"command": command}}]}
     place = Place(tmp_path / "root")
     place.path.mkdir()
-    assert place.call("init", str(write_plan(tmp_path, plan))).code == 0
+    assert place.call("init", str(write_plan(tmp_path, plan)), "--consent", "trust").code == 0
     assert place.json("run").code == 6
     (event,) = place.done("events", "--type", "stage.failed")
     found = {check["name"]: check for check in event["data"]["checks"]}

@@ -14,6 +14,7 @@ from cli.commands.machine.arguments import Data, MachineId, Values, data_of, pai
 from cli.commands.machine.changes import made
 from cli.commands.machine.output import MachineOutput
 from cli.commands.machine.workspace import connect
+from cli.frame.beginning import names_signers
 from cli.frame.options import CommandId, DryRun, write_options
 from cli.frame.workspace import settings_of
 from cli.settings import actor_of
@@ -69,6 +70,7 @@ def init(
         layout=layout_of(document),
         consent=consent.value,
         signers=signers_of(consent, signers),
+        proposed=names_signers(settings, consent.value),
         root=identity(root.path),
     )
     options = write_options(dry_run, command_id, None)

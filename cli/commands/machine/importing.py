@@ -10,6 +10,7 @@ import typer
 from cli.commands.init import Consent, signers_of
 from cli.commands.machine.beginning import begin_machine, beginning, begun
 from cli.commands.machine.output import MachineOutput
+from cli.frame.beginning import names_signers
 from cli.frame.options import CommandId, DryRun, write_options
 from cli.frame.workspace import settings_of
 from lifecycle.machines.errors import InvalidInput
@@ -75,7 +76,11 @@ def import_(
     sources = [contents_of(files, locked=not dry_run) for files in groups]
     found = [take_over(one, said) for one in sources]
     require_known(found)
-    policy = {"consent": consent.value, "signers": signers_of(consent, signers)}
+    policy = {
+        "consent": consent.value,
+        "signers": signers_of(consent, signers),
+        "proposed": names_signers(settings_of(context), consent.value),
+    }
     options = write_options(dry_run, command_id, None)
     if not tracks:
         _one(context, sources[0], found[0], policy, options)
