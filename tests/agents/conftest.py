@@ -10,6 +10,7 @@ import pytest
 
 from tests.agents.support import stages
 from tests.amendments.support import make_keys
+from tests.cli.support import agree
 from tests.cluster.support import SSH, Sshd, free_port, need_daemons, script
 from tests.crash.conftest import workflow as plain_workflow
 from tests.crash.support import Workflow
@@ -62,4 +63,5 @@ def workflow(plain: Workflow, sshd: Sshd, key: Path, tmp_path: Path) -> Workflow
     (plain.root / "plan.json").write_text(json.dumps(plan))
     signers = str(key.parent / "signers")
     plain.succeed("init", "plan.json", "--consent", "signature", "--signers", signers)
+    agree(plain.root, key)
     return plain

@@ -137,7 +137,8 @@ def drive(workflow: Workflow, key: Path, falling: list[Blow]) -> None:
             time.sleep(0.05)
         if workflow.committed("workflow.completed"):
             return
-        if workflow.committed("amendment.proposed") > workflow.committed("amendment.approved"):
+        # The plan was approved too, and no event of its own proposed it.
+        if workflow.committed("amendment.proposed") >= workflow.committed("amendment.approved"):
             workflow.succeed("amend", "approve", "amend-1", "--key", str(key))
         moved = before != (len(due), workflow.committed("amendment.approved"))
         idle = 0 if moved else idle + 1

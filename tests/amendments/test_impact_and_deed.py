@@ -153,7 +153,7 @@ def _stages(ran: Counter[str]) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("kind", "what", "before"), CASES_NOW_AND_LATER)
 def test_that_is_computed_again_which_was_said_to_be(
     tmp_path: Path, kind: str, what: str, before: str

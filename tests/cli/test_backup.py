@@ -37,6 +37,7 @@ def check_same(place: Place, before: list[str]) -> None:
     assert place.done("note", "hello", "--command-id", "k")["repeated"] is True
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_workflow_moves_to_a_server_and_back(
     server: Server, place: Place, tmp_path: Path

@@ -191,6 +191,7 @@ def test_another_root_reads_at_once_and_is_brought_up_by_rehydrate(
         assert place.done("replay", "--check")["findings"] == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_two_hosts_drive_two_stages_of_one_workflow(server: Server, tmp_path: Path) -> None:
     """At once, each its own attempt in its own root; neither touches the other's."""

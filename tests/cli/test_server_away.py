@@ -83,6 +83,7 @@ def test_a_loop_goes_on_once_the_server_of_its_log_is_back(own: Server, tmp_path
     assert started_ == ["stage-1", "stage-2"]
 
 
+@pytest.mark.long
 def test_a_loop_that_waits_for_the_server_ends_when_it_is_asked_to(
     own: Server, tmp_path: Path
 ) -> None:

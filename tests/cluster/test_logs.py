@@ -34,6 +34,7 @@ def check_heard(workflow: Workflow, where: Mapping[str, Any]) -> None:
     assert workflow.succeed("logs", "stage-1") == "one\ntwo\nend"
 
 
+@pytest.mark.long
 def test_a_job_on_slurm_is_heard(workflow: Workflow) -> None:
     """By the files on this machine."""
     check_heard(workflow, HERE)

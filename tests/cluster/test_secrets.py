@@ -96,6 +96,7 @@ def test_a_success_tells_no_secret(
     assert workflow.stage("stage-1")["status"] == "completed"
 
 
+@pytest.mark.few(1)
 @WHERE
 def test_a_failure_tells_no_secret(
     workflow: Workflow, sshd: Sshd, batch_type: str, context_type: str

@@ -140,6 +140,7 @@ def test_a_job_submitted_and_not_written_down_is_found_by_its_folder(
     check_completed(workflow, ONCE)
 
 
+@pytest.mark.long
 def test_a_cancelled_job_is_lost_and_gets_one_new_attempt(workflow: Workflow, slurm: Slurm) -> None:
     """Cancelled by somebody, it is no failure of the stage; its successor computes."""
     prepared(workflow, waiting(workflow))

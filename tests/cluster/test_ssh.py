@@ -132,6 +132,7 @@ def test_a_far_job_that_was_killed_gets_one_new_attempt(
     check_completed(workflow, TWICE)
 
 
+@pytest.mark.long
 def test_a_far_job_that_fails_says_why(workflow: Workflow, sshd: Sshd, tmp_path: Path) -> None:
     """Its id, its end and the last lines of its stderr come back from the far side."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far"))

@@ -44,11 +44,11 @@ class Workflow:
     root: Path
     environ: dict[str, str]
 
-    def init(self, *stages: Mapping[str, Any]) -> None:
+    def init(self, *stages: Mapping[str, Any], **environ: str) -> None:
         """Make the workflow from its stages."""
         plan = {"workflow_id": "w-crash", "purpose": "survive", "stages": stages}
         (self.root / "plan.json").write_text(json.dumps(plan))
-        self.succeed("init", "plan.json", "--consent", "trust")
+        self.succeed("init", "plan.json", "--consent", "trust", **environ)
 
     def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
         """Start a command; what it says on stderr goes to a file of its own process id."""

@@ -129,6 +129,7 @@ def test_the_environment_is_for_its_owner_alone_and_the_log_holds_no_secret(
     assert "hush" not in workflow.succeed("events", "-o", "json")
 
 
+@pytest.mark.long
 def test_what_differs_between_two_attempts_is_told(old_server: Workflow) -> None:
     """By `show` in a line, by `compare` in a row; a name alone where the value may be secret."""
     workflow, one = old_server, single()

@@ -150,6 +150,7 @@ def test_nothing_is_started_beside_a_job_of_an_earlier_life(workflow: Workflow) 
     assert (workflow.root / "stage-1/out.txt").read_text() == "new\n"
 
 
+@pytest.mark.long
 def test_a_copy_shares_no_folder_with_its_original(workflow: Workflow) -> None:
     """Each computes its own result, and a cancel in the copy leaves the original's job alone."""
     begin(workflow, "original", shared=True, waits=True)

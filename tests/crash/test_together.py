@@ -23,6 +23,7 @@ def ends(processes: list[subprocess.Popen[str]]) -> list[int]:
     return sorted(process.returncode for process in processes)
 
 
+@pytest.mark.long
 def test_of_two_runs_at_once_one_runs_and_the_other_says_so(workflow: Workflow) -> None:
     """The second leaves with 4 and names the lock; the workflow completes."""
     workflow.init(*chain())

@@ -105,7 +105,7 @@ def _git(*arguments: str) -> str:
 
 def launched(workflow: Workflow, *, over: bool, **environ: str) -> None:
     """Launch a stage and kill whoever watches it; ``over``: its job ends before anybody looks."""
-    workflow.init(stage("stage-1", WAITS))
+    workflow.init(stage("stage-1", WAITS), **environ)
     with ending(workflow.start("dispatch", "stage-1", **environ)) as dispatch:
         assert dispatch.wait(90) == 0, workflow.said()
     until(workflow.trace)

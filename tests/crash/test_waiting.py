@@ -54,6 +54,7 @@ def test_each_of_several_is_recorded_as_it_ends(workflow: Workflow) -> None:
     assert late < PROMPT
 
 
+@pytest.mark.long
 def test_a_wait_ends_soon_after_its_job(workflow: Workflow) -> None:
     """Aimed at: one second after the job's own record of its end."""
     launch(workflow, "stage-1")

@@ -92,6 +92,7 @@ def check_synchronous_launch(workflow: Workflow) -> None:
     assert "stage-1: att-0001 runs as job" in (workflow.root / "progress.log").read_text()
 
 
+@pytest.mark.long
 def test_a_synchronous_dispatch_waits_for_the_end(workflow: Workflow) -> None:
     """When the command returns, the stage is computed; it never ran for those who read along."""
     workflow.init(*chain())
@@ -134,6 +135,7 @@ def test_a_verification_killed_half_way_is_done_again(workflow: Workflow) -> Non
     check_log(workflow)
 
 
+@pytest.mark.long
 def test_a_check_that_is_killed_refuses_nothing(workflow: Workflow, tmp_path: Path) -> None:
     """The run says what ended, nothing is recorded, and the next run goes through."""
     workflow.init(*chain())
@@ -193,6 +195,7 @@ def check_retried(workflow: Workflow) -> None:
     check_log(workflow)
 
 
+@pytest.mark.long
 def test_a_retry_killed_before_it_starts_does_not_take_old_outputs_for_its_own(
     workflow: Workflow,
 ) -> None:
@@ -209,6 +212,7 @@ def test_a_retry_killed_before_it_starts_does_not_take_old_outputs_for_its_own(
     check_retried(workflow)
 
 
+@pytest.mark.long
 def test_a_job_that_is_killed_twice_fails_without_a_retry(workflow: Workflow) -> None:
     """The first loss costs nothing, the second one is said; each attempt ran once."""
     workflow.init(stage("stage-1", "sleep 600"))

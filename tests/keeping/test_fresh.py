@@ -122,6 +122,7 @@ def test_nothing_is_built_on_a_changed_result_until_somebody_decides(tmp_path: P
     assert place.done("verify")["found"] == []
 
 
+@pytest.mark.long
 def test_stale_stages_are_computed_again_in_one_step(tmp_path: Path) -> None:
     """One proposal for all of them, its impact first; the reason is what made them stale."""
     place = chain(tmp_path, consent="trust")

@@ -92,6 +92,7 @@ def test_a_follower_of_what_is_over_prints_it_and_leaves(tmp_path: Path) -> None
     assert json.loads(line)["text"] == "one\n"
 
 
+@pytest.mark.long
 def test_each_attempt_is_heard_of(tmp_path: Path) -> None:
     """What a retry or an amendment moved aside is found."""
     command = "echo $WFCTL_ATTEMPT; test -e ../../../../../../go && echo hi > a.txt"

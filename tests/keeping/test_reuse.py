@@ -44,6 +44,7 @@ def amended(place: Place, *settings: str) -> None:
     place.done("amend", "approve", newest["data"]["amendment"])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("least", "computed"), [(4, 1), (6, 2)])
 def test_an_amendment_of_verify_alone_looks_at_the_kept_outputs_first(
     tmp_path: Path, least: int, computed: int
@@ -88,6 +89,7 @@ def test_a_rerun_from_the_same_offers_the_kept_outputs(tmp_path: Path) -> None:
     assert "stage-1" in place.done("status")["stale"]
 
 
+@pytest.mark.long
 def test_a_kept_output_that_was_changed_is_not_reused(tmp_path: Path) -> None:
     """Its digest tells, and it stays where it lies."""
     place = counted(tmp_path)
@@ -115,6 +117,7 @@ def test_a_policy_says_whether_kept_outputs_are_taken(
     assert runs(place) == computed
 
 
+@pytest.mark.long
 def test_an_earlier_definition_brings_its_outputs_back(tmp_path: Path) -> None:
     """A parameter that is set back computes nothing again, of several kept attempts."""
     place = counted(tmp_path, parameters={"x": 1}, session_config={"reuse": "take"})

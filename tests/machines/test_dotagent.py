@@ -372,6 +372,7 @@ def test_no_field_passes_for_the_tasks(flow: MachinePlace) -> None:
     assert flow.json(EXECUTION) == {"tasks": [], "note": "n"}
 
 
+@pytest.mark.few(1)
 def test_a_completed_workflow_is_archived_and_makes_way(flow: MachinePlace) -> None:
     """The last five archives are kept; a workflow at work keeps others out."""
     flow.refused("STATE_ALREADY_EXISTS", 4, "init", "wf-2", "--type", "dotagent")
@@ -385,6 +386,7 @@ def test_a_completed_workflow_is_archived_and_makes_way(flow: MachinePlace) -> N
     assert kept == ["wf-3", "wf-4", "wf-5", "wf-6", "wf-7"]
 
 
+@pytest.mark.few(1)
 def test_no_archive_of_others_is_counted_or_taken_away(flow: MachinePlace) -> None:
     """Given folders of one's own, however they are called, then each is there, and ours too."""
     for number in range(6):

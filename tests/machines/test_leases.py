@@ -27,7 +27,7 @@ def _begun(place: MachinePlace) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("place", "actor"),
     [("file", "agent:worker-{}"), ("file", "agent:unknown"), ("server", "agent:worker-{}")],

@@ -108,6 +108,7 @@ def run_through(workflow: Workflow, here: Path, lies: dict[str, list[str]]) -> N
     check_verdicts(made)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_run_on_a_lying_scheduler_runs_the_command_once(
     workflow: Workflow, tmp_path: Path

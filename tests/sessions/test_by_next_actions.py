@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.rounds import first, rounds
+from tests.rounds import rounds
 from tests.sessions.followed import WORDS, followed
 from tests.sessions.support import events, stage, statuses, workflow
 
@@ -54,7 +54,8 @@ def test_what_was_computed_and_fails_its_checks_is_led_to_failed(
     assert "wfctl stage retry stage-1 --fix TEXT" in [one["command"] for one in after]
 
 
-@pytest.mark.parametrize("seed", first([1, 2]))
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2])
 def test_no_next_action_is_refused(tmp_path: Path, seed: int) -> None:
     """From the first call to the end, or to a person's decision."""
     assert followed(tmp_path, seed)[1] in ("completed", "a person decides")

@@ -57,6 +57,7 @@ def test_stages_with_names_run_and_are_told_of(place: Place) -> None:
     )
 
 
+@pytest.mark.long
 def test_an_amendment_keeps_the_folder_of_a_name(place: Place) -> None:
     """It is kept as grow-film.v1, then .v2, and what depends on it is computed again."""
     place.done("run")

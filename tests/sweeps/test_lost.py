@@ -73,6 +73,7 @@ def test_a_sweep_whose_root_was_moved_has_succeeded_once_every_task_has(
     check_over(there, trace, done)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("way", ["deleted", "changed"])
 def test_a_file_of_points_that_is_gone_once_it_runs_holds_up_nothing(
     workflow: Workflow, way: str
@@ -187,6 +188,7 @@ def test_tasks_that_are_done_are_known_where_the_journals_were_cut(
     check_over(workflow, trace, done)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("content", "times"), [("old", 1), ("new", 2)])
 def test_marks_count_for_what_their_tasks_were_computed_from(
     tmp_path: Path, content: str, times: int

@@ -75,6 +75,7 @@ def test_a_share_of_failures_is_tolerated_where_the_definition_says_so(tmp_path:
     assert table.out.splitlines() == ["key,L,T,energy", '"L=8,T=3",8,3,3', '"L=16,T=3",16,3,3']
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_points_that_an_amendment_adds_are_computed_alone(tmp_path: Path) -> None:
     """Those that it takes out keep their folders; a change that all rest on computes all."""
