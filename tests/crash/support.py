@@ -44,11 +44,15 @@ class Workflow:
     root: Path
     environ: dict[str, str]
 
-    def init(self, *stages: Mapping[str, Any], **environ: str) -> None:
+    def init(self, *stages: Mapping[str, Any]) -> None:
         """Make the workflow from its stages."""
+        self.plan(*stages)
+        self.succeed("init", "plan.json", "--consent", "trust")
+
+    def plan(self, *stages: Mapping[str, Any]) -> None:
+        """Write the plan of a workflow of these stages."""
         plan = {"workflow_id": "w-crash", "purpose": "survive", "stages": stages}
         (self.root / "plan.json").write_text(json.dumps(plan))
-        self.succeed("init", "plan.json", "--consent", "trust", **environ)
 
     def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
         """Start a command; what it says on stderr goes to a file of its own process id."""

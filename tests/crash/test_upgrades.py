@@ -105,9 +105,10 @@ def _git(*arguments: str) -> str:
 
 def launched(workflow: Workflow, *, over: bool, **environ: str) -> None:
     """Launch a stage and kill whoever watches it; ``over``: its job ends before anybody looks."""
-    workflow.init(stage("stage-1", WAITS), **environ)
-    with ending(workflow.start("dispatch", "stage-1", **environ)) as dispatch:
-        assert dispatch.wait(90) == 0, workflow.said()
+    workflow.plan(stage("stage-1", WAITS))
+    for line in (("init", "plan.json", "--consent", "trust"), ("dispatch", "stage-1")):
+        with ending(workflow.start(*line, **environ)) as program:
+            assert program.wait(90) == 0, workflow.said()
     until(workflow.trace)
     strike(workflow, Victim.SESSION)
     if over:
