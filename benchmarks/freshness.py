@@ -39,7 +39,7 @@ def make(path: Path, count: int) -> None:
             (path / name).write_bytes(_CONTENT)
     now = system_clock() + timedelta(seconds=2)
     plan = {"workflow_id": "many-stages", "stages": stages}
-    make_root(path, command_of(plan, created=utc_text(now), root=identity(path)))
+    make_root(path, command_of(plan, created=utc_text(now), root=identity(path), consent="trust"))
     with jobs_of(path) as jobs:
         done = [_completed(number) for number in range(1, count + 1)]
         record(jobs.service, tuple((event, utc_text(now)) for event in done))

@@ -53,7 +53,7 @@ def make(path: Path, count: int) -> None:
     }
     path.mkdir(parents=True)
     now = utc_text(system_clock())
-    make_root(path, command_of(plan, created=now, root=identity(path)))
+    make_root(path, command_of(plan, created=now, root=identity(path), consent="trust"))
     with jobs_of(path) as jobs:
         attempts = [_attempt(jobs.root, n) for n in range(1, count + 1)]
         for attempt in attempts:

@@ -320,7 +320,7 @@ def _decisions(look: Look) -> dict[str, dict[str, Any]]:
         lambda event: event.type.startswith("amendment."), [[finding.quoted("amendment.")[:-1]]],
     )  # fmt: skip
     told: dict[str, dict[str, Any]] = {}
-    if PLAN in look.then.amendments:
+    if look.then.plan is not None:
         told[PLAN] = {"proposed": next(look.log.store.read(look.log.stream, upto=1))}
     for event in reversed(found.events):
         one = told.setdefault(str(event.data.get("amendment")), {})

@@ -213,11 +213,7 @@ def _missing_machine_files(profiles: dict[str, Any], root: Path) -> Iterator[tup
 
 def policy_of(consent: Consent, signers: Path | None, key: Path | None) -> dict[str, Any]:
     """Return how people agree, as the first event has it; raises as `signers_of` does."""
-    return {
-        "consent": consent.value,
-        "signers": signers_of(consent, signers, key),
-        "proposed": consent is not Consent.TRUST,
-    }
+    return {"consent": consent.value, "signers": signers_of(consent, signers, key)}
 
 
 def signers_of(consent: Consent, source: Path | None, key: Path | None = None) -> list[str]:

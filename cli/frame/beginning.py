@@ -26,7 +26,7 @@ def agreed(
     A person is one at a terminal; under ``signature`` with a key to sign with. Else the plan
     waits, and that is said. ``begun`` is no dry run.
     """
-    if not any(one.is_plan for one in begun.state.pending_amendments):
+    if begun.state.plan is None or not begun.state.plan.is_open:
         return begun
     actor = actor_of(settings)
     by_signature = begun.state.consent == "signature"

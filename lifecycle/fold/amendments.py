@@ -70,7 +70,7 @@ def propose_plan(draft: Workflow, at: str) -> None:
 
     An imported record of this id gives way: it was kept by another.
     """
-    of = f"the plan of {draft.id}, as it was begun"
+    of = f"the plan of {draft.id}"
     draft.amendments[PLAN] = Amendment(PLAN, PLAN, None, draft.purpose or of, at, changes={})
 
 

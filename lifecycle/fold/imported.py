@@ -11,7 +11,7 @@ from typing import Any
 
 from lifecycle.event import Event
 from lifecycle.state.status import ACTIVE, Status
-from lifecycle.state.workflow import Amendment, Attempt, Session, Stage, Workflow
+from lifecycle.state.workflow import PLAN, Amendment, Attempt, Session, Stage, Workflow
 from lifecycle.words.bounds import MAX_COUNT
 from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS, default_session_config
 from lifecycle.words.layout import restore
@@ -42,7 +42,7 @@ def describe(draft: Workflow, document: dict[str, Any]) -> None:
     draft.workflow_status = given.get("workflow_status")
     draft.experiment_design = given.get("experiment_design")
     draft.workflow_plan = given.get("workflow_plan")
-    plan = {id_: one for id_, one in draft.amendments.items() if one.is_plan}
+    plan = {PLAN: draft.plan} if draft.plan is not None else {}
     draft.amendments = {**_amendments(given.get("amendments", [])), **plan}
     draft.session_config = config
     draft.session = _session(config or default_session_config())

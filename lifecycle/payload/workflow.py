@@ -29,7 +29,7 @@ class WorkflowCreated(Payload):
     consent: Literal["terminal", "signature", "trust"] = "terminal"
     #: Lines of an allowed-signers file (ssh-keygen(1)), for the policy ``signature``.
     signers: list[str] = []
-    #: Whether the plan waits for a person's approval: the amendment ``plan``.
+    #: Decided: whether the plan waits for a person's approval, as the amendment ``plan``.
     proposed: bool = False
 
 

@@ -115,7 +115,8 @@ def _create(command: Payload) -> Decision:
             f"there is no workflow in this stream yet; `wfctl init PLAN` makes one. {LOST}",
             type=command.type,
         )
-    return [command]
+    # Whoever begins it, and by whatever command: under `trust` alone nobody need agree to the plan.
+    return [command.model_copy(update={"proposed": command.consent != "trust"})]
 
 
 def _exists(state: Workflow, command: Any) -> Decision:

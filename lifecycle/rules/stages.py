@@ -18,7 +18,7 @@ from lifecycle.payload import models as p
 from lifecycle.state.basis import reusable
 from lifecycle.state.retry import RECOVERY_LIMIT, retry_limit
 from lifecycle.state.status import Status, targets, transition
-from lifecycle.state.workflow import PLAN, Attempt, Stage, Workflow, is_below
+from lifecycle.state.workflow import Attempt, Stage, Workflow, is_below
 from lifecycle.words.naming import is_placeholder, stays_below
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _diagnostic(state: Workflow, stage: Stage) -> Decision:
 
 def _no_amendment_pending(state: Workflow, stage: Stage) -> None:
     waiting = [amendment.id for amendment in state.pending_amendments]
-    if PLAN in waiting:
+    if state.plan is not None and state.plan.is_open:
         raise NeedsConsent(
             f"{stage.id} is not dispatched: no person has agreed to the plan yet. A person runs "
             "`wfctl amend approve plan` at a terminal, after a look at `wfctl amend show plan`.",

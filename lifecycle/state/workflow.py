@@ -362,9 +362,20 @@ class Workflow:
         return [a for a in self.amendments.values() if a.is_open]
 
     @property
+    def plan(self) -> Amendment | None:
+        """The plan as the workflow began, where it takes a person's approval."""
+        found = self.amendments.get(PLAN)
+        return found if found is not None and found.is_plan else None
+
+    @property
+    def is_plan_agreed(self) -> bool:
+        """Whether a person approved the plan."""
+        return self.plan is not None and self.plan.status == "approved"
+
+    @property
     def has_new_signers(self) -> bool:
         """Whether nobody at a terminal has agreed to the signers yet: the plan names them."""
-        return self.consent == "signature" and PLAN in {one.id for one in self.pending_amendments}
+        return self.consent == "signature" and self.plan is not None and self.plan.is_open
 
     def draft(self) -> Workflow:
         """Return a copy that a fold may change without touching this one."""

@@ -361,7 +361,7 @@ def _amendment(verb: str) -> Callable[[dict[str, Any], Workflow], str]:
         if amendment is None:
             return f"Amendment {verb}: {data['amendment']}, which nobody proposed"
         if amendment.is_plan:
-            return f"Plan {verb}, as the workflow was begun"
+            return f"Plan {verb}"
         of = f"{amendment.kind}, {where(amendment)}"
         return f"Amendment {verb}: {amendment.id} ({of}): {told(amendment)}"
 

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from lifecycle.state.status import Status
-from lifecycle.state.workflow import PLAN, Stage, Workflow
+from lifecycle.state.workflow import Stage, Workflow
 from projections.files.results import Result
 from projections.words.account import Seen, account
 from projections.words.amendments import summary as changes_of
@@ -114,7 +114,7 @@ def _doubts(state: Workflow, results: Mapping[str, Result]) -> Iterator[str]:
 
 
 def _decisions(state: Workflow) -> Iterator[str]:
-    if state.consent == "trust" and PLAN not in state.amendments:
+    if state.consent == "trust" and not state.is_plan_agreed:
         yield "nobody agreed to the plan: consent is by trust"
     for amendment in state.amendments.values():
         if amendment.status != "proposed":

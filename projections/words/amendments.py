@@ -55,7 +55,7 @@ def _short(text: str) -> str:
 
 def _changes(amendment: Amendment) -> Iterator[Parts]:
     if amendment.is_plan:
-        yield ("the plan as it was begun",)
+        yield ("the plan",)
         return
     found = [*_values(amendment), *_stages(amendment)]
     yield from found or [(f"{amendment.kind.removeprefix('stage_')} {where(amendment)}",)]

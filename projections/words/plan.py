@@ -8,8 +8,8 @@ from typing import Any
 
 from lifecycle.state.budget import budget_of, estimate
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import is_sweep
-from lifecycle.sweeps.points import points
+from lifecycle.sweeps.definition import MAP, is_sweep
+from lifecycle.sweeps.points import UnusableMap, points
 
 #: Letters of a value that a person is shown.
 _LONG = 2000
@@ -73,8 +73,11 @@ def _tasks(stage: Stage) -> int:
     """Return how many points a sweep has; those that a file or another stage names count none."""
     if not is_sweep(stage.parameters):
         return 0
-    given = stage.parameters["map"]
-    return len(points(given)) if {"points", "grid", "zip"} & set(given) else 0
+    given = stage.parameters[MAP]
+    try:
+        return len(points(given)) if {"points", "grid", "zip"} & set(given) else 0
+    except UnusableMap:
+        return 0  # an imported file may hold anything
 
 
 def _json(value: Any) -> str:

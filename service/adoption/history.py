@@ -42,6 +42,7 @@ def history(sources: Sources, findings: Sequence[Finding], now: str, **facts: An
         events=len(told) + 1,
         source=_source(sources),
         findings=[finding.to_dict() for finding in findings],
+        proposed=facts.get("consent") != "trust",
         **facts,
     )
     return ((beginning, begin), *told)

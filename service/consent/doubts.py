@@ -39,13 +39,9 @@ def _of_scripts(approvals: Approvals, state: Workflow) -> Iterator[str]:
             yield f"{', '.join(others)}: not what it was when {when}"
 
 
-def _is_agreed(state: Workflow) -> bool:
-    return any(one.is_plan and one.status == "approved" for one in state.amendments.values())
-
-
 def _of_policy(approvals: Approvals, state: Workflow) -> list[str]:
     if state.consent == "trust":
-        plan = "" if _is_agreed(state) else "nobody agreed to the plan, and "
+        plan = "" if state.is_plan_agreed else "nobody agreed to the plan, and "
         anyone = "whoever calls wfctl can approve an amendment, agents too"
         return [f"consent is by trust: {plan}{anyone}"]
     if state.consent == "signature" and not approvals.is_pinned():

@@ -56,8 +56,6 @@ class _Seen:
             )
         elif event.type == "attempt.started":
             self.attempts[data["stage"], data["attempt"]] = event.version
-        elif event.type in ("workflow.created", "workflow.imported") and data.get("proposed"):
-            self.proposals[PLAN] = event.version
         elif event.type == "amendment.proposed":
             self.proposals[data["amendment"]] = event.version
             self.touched[data["amendment"]] = {
@@ -83,14 +81,13 @@ def grounds_of(log: WorkflowLog, what: str, upto: int) -> Grounds:
         seen.take(event)
     if state is None:
         raise NotFound("the log holds no workflow, of which something could be proven")
-    if what in seen.proposals:
+    if what in seen.proposals or (what == PLAN and state.plan is not None):
         return Grounds(_of_amendment(seen, state, what))
     return _of_result(seen, state, what)
 
 
 def _of_amendment(seen: _Seen, state: Workflow, id_: str) -> tuple[tuple[str, int], ...]:
-    role = "definition" if id_ == PLAN else "proposal"
-    proposal = (role, seen.proposals[id_])
+    proposal = ("definition", 1) if id_ == PLAN else ("proposal", seen.proposals[id_])
     if state.amendments[id_].status in _UNDECIDED or id_ not in seen.approvals:
         return (proposal,)
     return (("consent", seen.approvals[id_]), proposal)
@@ -115,7 +112,7 @@ def _of_result(seen: _Seen, state: Workflow, what: str) -> Grounds:
         before = (started or result.version) > seen.approvals.get(id_, result.version)
         if before and state.amendments[id_].status not in _UNDECIDED:
             events += _of_amendment(seen, state, id_)
-    if PLAN in seen.approvals and state.amendments[PLAN].status not in _UNDECIDED:
+    if state.is_plan_agreed:
         events.append(("consent", seen.approvals[PLAN]))
     return Grounds((*events, ("definition", 1)), claim)
 

@@ -175,6 +175,31 @@ def test_a_machine_whose_signers_an_agent_named_waits_for_a_word_at_a_terminal(
     assert (code, "pi@example.org ssh-ed25519" in shown) == (0, True), shown
 
 
+def test_no_event_that_is_appended_begins_a_workflow_without_a_word(tmp_path: Path) -> None:
+    """In a root that a machine made, `append` goes by the rules: the plan waits there too."""
+    root = ("--root", str(tmp_path))
+    assert wfctl(*root, "machine", "init", "fix", "--type", "debug", environ=AGENT).code == 0
+    data = json.dumps({"document": PLAN, "proposed": False})
+    begun = wfctl(*root, "append", "workflow.created", "--data", data, environ=AGENT)
+    assert begun.code == 0, begun
+    assert wfctl(*root, "dispatch", "stage-1", environ=AGENT).code == 6
+    assert "the plan waits for a person" in wfctl(*root, "status").out
+
+
+def test_a_plan_whose_points_nobody_can_read_is_shown_all_the_same(tmp_path: Path) -> None:
+    """A file that was kept by hand may hold anything; a person sees it, and a record gives way."""
+    root = imported(tmp_path)
+    path = root / "workflow-state.json"
+    document = json.loads(path.read_text())
+    document["stages"][0]["parameters"]["map"] = {"points": "x"}
+    document["amendments"] = [{"id": "plan", "type": "plan", "version": 1}]
+    path.write_text(json.dumps(document))
+    assert wfctl("--root", str(root), "import", str(root), environ=AGENT).code == 0
+    shown = Place(root).call("amend", "show", "plan")
+    assert (shown.code, 'map: {"points": "x"}' in shown.out) == (0, True), shown
+    assert wfctl("--root", str(root), "run", environ=AGENT).code == 6
+
+
 def test_a_plan_that_was_rejected_waits_on_until_it_is_approved(tmp_path: Path) -> None:
     """A rejection starts nothing and ends nothing: the plan is amended, or taken as it is."""
     place = begun(tmp_path, "init")

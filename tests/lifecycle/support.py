@@ -76,7 +76,7 @@ def through(stage: str, status: Status) -> list[Payload]:
 
 def given(*commands: Payload, plan: dict[str, Any] | None = None) -> Workflow:
     """Return the state after the plan was created and the commands were carried out."""
-    created = create(plan or PLAN, created=AT)
+    created = create(plan or PLAN, created=AT, consent="trust")
     state = after(None, decide(None, created, AT), AT)
     for command in commands:
         state = after(state, decide(state, command, AT), AT)

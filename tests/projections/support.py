@@ -81,7 +81,7 @@ def decided(commands: Sequence[Payload], plan: dict[str, Any] | None = None) -> 
     """Return what the commands yield through the rules, a minute each, from a plan on."""
     found: list[Recorded] = []
     state = None
-    for command in [create(plan or PLAN, created=at(1)), *commands]:
+    for command in [create(plan or PLAN, created=at(1), consent="trust"), *commands]:
         for payload in decide(state, command, at(len(found) + 1)):
             n = len(found) + 1
             found.append(Recorded(payload.type, payload.model_dump(mode="json"), n, at(n), at(n)))

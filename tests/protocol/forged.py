@@ -134,10 +134,9 @@ _TERMINAL = {"policy": "terminal", "statement": "0" * 64}
 _SIGNATURE = {**_TERMINAL, "policy": "signature", "signature": "s", "signer": "ann"}
 
 
-def agree(**proof: str) -> Event:
+def agree(version: int = 1, **proof: str) -> Event:
     """Return the approval of the plan that a workflow begins with."""
-    known: dict[str, Any] = {"amendment": "plan", "version": 1, "invalidated_stages": []}
-    return one("amendment.approved", **known, proof={**_SIGNATURE, **proof})
+    return approve(amendment="plan", version=version, proof={**_SIGNATURE, **proof})
 
 
 #: The files that a definition runs, as they are recorded where a workflow begins.
@@ -189,11 +188,7 @@ GOOD: tuple[list[Event], ...] = (
     [*DRIFT, one("drift.adopted", file="plan.json", detected=2)],
     [*DRIFT, one("drift.reverted", file="plan.json", detected=2)],
     [TERMINAL, propose(), approve(proof=_TERMINAL)],
-    [
-        SIGNED,
-        propose(),
-        approve(proof=_SIGNATURE),
-    ],
+    [SIGNED, propose(), approve(proof=_SIGNATURE)],
     [PROPOSED, agree(typed="y"), *PREPARED[1:], *begun()],
     [PROPOSED, one("amendment.rejected", amendment="plan"), agree(typed="y")],
     [*CREATED, one("note.logged", text="t"), one("note.logged", text="t", stage="a")],
@@ -470,27 +465,15 @@ _ROWS: dict[str, tuple[list[Event], Event, str]] = {
     ),
     "approved with a number of before": ([*DONE, propose()], approve(version=1), "consent"),
     "approved by another policy": ([*DONE, propose()], approve(proof=_TERMINAL), "consent"),
-    "approved by a proof of nothing": (
-        [*DONE, propose()],
-        approve(proof={"policy": "trust"}),
-        "consent",
-    ),
+    "approved by no proof": ([*DONE, propose()], approve(proof={"policy": "trust"}), "consent"),
     "approved by an agent": (
         [TERMINAL, propose()],
         approve(proof=_TERMINAL, actor="agent"),
         "consent",
     ),
-    "started by a plan that nobody approved": (
-        [PROPOSED, *PREPARED[1:]],
-        begun()[0],
-        "consent",
-    ),
-    "signed by signers whom nobody at a terminal agreed to": ([PROPOSED], agree(), "consent"),
-    "a plan approved as a change": (
-        [PROPOSED],
-        {**agree(typed="y"), "data": {**agree(typed="y")["data"], "version": 2}},
-        "consent",
-    ),
+    "started by no approved plan": ([PROPOSED, *PREPARED[1:]], begun()[0], "consent"),
+    "signed by signers that nobody agreed to": ([PROPOSED], agree(), "consent"),
+    "a plan approved as a change": ([PROPOSED], agree(2, typed="y"), "consent"),
     "approved and not signed": (
         [SIGNED, propose()],
         approve(proof={**_TERMINAL, "policy": "signature"}),

@@ -122,7 +122,7 @@ class History:
         self.events: list[Recorded] = []
         self.refused = 0
         self.state: Workflow | None = None
-        self.carry_out(create(plan(depends), created=self.now()))
+        self.carry_out(create(plan(depends), created=self.now(), consent="trust"))
 
     def now(self) -> str:
         """Return the time of the next event."""
