@@ -27,6 +27,7 @@ from service.writing.initialise import initialise, root_at
 from service.writing.place import identity
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Service
+from tests.cli.support import agree
 from tests.crash.support import until
 from tests.scheduler.cluster import Cluster
 from tests.scheduler.monitor import Monitor, Submitter
@@ -96,6 +97,7 @@ class World:
             clock=system_clock,
             options=WriteOptions(),
         )
+        agree(self.root)
 
     def _open_jobs(self) -> Jobs:
         root = root_at(self.root)
