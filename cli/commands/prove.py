@@ -22,7 +22,8 @@ def prove(
         str | None,
         typer.Argument(
             metavar="[WHAT]",
-            help="stage-3.outputs/FILE, an output's path, a stage, an amendment, or a version.",
+            help="stage-3.outputs/FILE (with #/POINTER: a value in it), stage-1.metrics/TASK/NAME, "
+            "a stage, an amendment, or a version.",
         ),
     ] = None,
     file: Annotated[
@@ -33,7 +34,7 @@ def prove(
         typer.Option(metavar="FILE", help="Under this checkpoint, such as a witness cosigned."),
     ] = None,
     whole: Annotated[
-        bool, typer.Option("--whole", help="With the whole plan, above 4 kB too.")
+        bool, typer.Option("--whole", help="With all that it rests on, above 2.5 kB too.")
     ] = False,
     check: Annotated[
         Path | None, typer.Option(metavar="PROOF", help="Check a proof; no log is needed.")
@@ -63,8 +64,8 @@ def prove(
         content = str(proof).encode("utf-8", "surrogateescape")
         if file is not None:
             write_new(file, content)
-        shown = [[step.role, step.index + 1] for step in proof.steps]
-        data: dict[str, Any] = {"what": what, "bytes": len(content), "events": shown}
+        texts = len(proof.texts) + 1
+        data: dict[str, Any] = {"what": what, "bytes": len(content), "texts": texts}
         data |= {"file": str(file)} if file is not None else {"proof": str(proof)}
         told = f"{file}: a proof of {what}, {len(content)} bytes"
         workflow.output.result(data, lambda: told if file else str(proof).removesuffix("\n"))
@@ -85,14 +86,10 @@ def _under(workflow: Reading, file: Path | None) -> tuple[Checkpoint, Note]:
 
 
 def _check(context: typer.Context, path: Path, of: Path | None, named: list[str]) -> None:
-    from service.proofs.checking import check, require_file
+    from service.proofs.checking import check
     from service.proofs.proof import read_proof
 
-    proof = read_proof(path.read_bytes())
-    shown = check(proof, _keys(named))
-    if of is not None:
-        require_file(proof, of)
-        shown["file"] = str(of)
+    shown = check(read_proof(path.read_bytes()), _keys(named), of)
     Output(settings_of(context)).result(shown, lambda: "\n".join(_lines(shown)))
 
 
@@ -113,13 +110,16 @@ def _lines(shown: dict[str, Any]) -> list[str]:
     lines = [f"holds: {shown['what']}, version {shown['version']} of {shown['origin']}"]
     if claim is not None:
         lines.append(f"  file      {claim['path']} {claim['sha256']}")
+    if "value" in shown:
+        lines.append(f"  value     {shown['value']}")
     if shown.get("command"):
         lines.append(f"  command   {shown['command']}")
     if attempt is not None:
         lines.append(f"  attempt   {attempt['attempt']} on {attempt['host']}")
         lines += [f"  input     {one['path']} {one['sha256']}" for one in attempt["inputs"]]
     for one in shown["consent"]:
-        lines.append(f"  consent   {one['amendment']} by {one['approved_by']} ({one['policy']})")
-    lines += [f"  not shown {role}: too long; its digest is proven" for role in shown["not_shown"]]
+        how = f"signed with {one['key']}" if "key" in one else one["policy"]
+        lines.append(f"  consent   {one['amendment']} by {one['approved_by']} ({how})")
+    lines += [f"  not shown {what}" for what in shown["not_shown"]]
     recorded = f"recorded at {shown['recorded_at']}, of {shown['size']} events"
     return [*lines, f"  {recorded}; cosigned by {signers}"]

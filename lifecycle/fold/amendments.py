@@ -101,6 +101,7 @@ def approve(draft: Workflow, event: Event, accepted: Container[str]) -> None:
         return
     draft.version = version_after(draft, amendment)
     amendment.status = "approved"
+    amendment.approval = event.hash
     amendment.version = draft.version
     amendment.decided_at = event.occurred_at
     draft.scripts = event.data.get("scripts", {})

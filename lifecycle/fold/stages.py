@@ -64,6 +64,7 @@ def attempt_started(draft: Workflow, event: Event) -> None:
             carried_from=data.get("carried_from"),
             environment=data.get("environment"),
             basis=basis_of(draft, stage),
+            event=event.hash,
         )
     )
     stage.running_process = {

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         OutputsArchived,
         OutputsRecorded,
         OutputsReused,
+        RestsOn,
         ResultsAdopted,
         ResultsChanged,
         StageBlocked,
@@ -95,7 +96,8 @@ _FAMILIES = {
         "AttemptObserved AttemptRelaunched AttemptStarted AttemptStopped AttemptLeft Category "
         "ChangedFile Check CheckpointRecorded ClaimOverruled FailedTask FileDigest LeftFile "
         "FilesOfAttempt FilesRecorded JobEnvironment LeftoversFreed "
-        "OutputsArchived OutputsRecorded OutputsReused ResultsAdopted ResultsChanged StageBlocked "
+        "OutputsArchived OutputsRecorded OutputsReused RestsOn ResultsAdopted ResultsChanged "
+        "StageBlocked "
         "StageCompleted StageComputed StageFailed StageInvalidated StageLaunched "
         "StagePrepared StageReadied StageRetried StageSkipped TasksObserved"
     ),

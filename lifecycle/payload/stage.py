@@ -171,17 +171,32 @@ class Check(BaseModel):
     findings: list[str] = []
 
 
+class RestsOn(BaseModel):
+    """What a result rests on, by SHA-256 in hex: so one event leads to all of it.
+
+    ``attempt`` is the event that started it, ``approvals`` those of the plan and of each amendment
+    that the stage has to do with; ``definition`` is the stage's, ``tasks`` the record of a sweep.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    attempt: str | None = None
+    definition: str
+    approvals: dict[str, str] = {}
+    tasks: str | None = None
+
+
 class StageCompleted(StagePayload):
     """The outputs were verified against the success criteria."""
 
     type: ClassVar[str] = "stage.completed"
-    schema_version: ClassVar[int] = 2
+    schema_version: ClassVar[int] = 3
     attempt: AttemptId | None = None
     detail: str | None = None
     checks: list[Check] = []
     evidence: Text | None = None
     judged_by: str | None = None
     outputs: list[FileDigest] = []
+    rests_on: RestsOn | None = None  # decided
 
 
 #: What went wrong, as far as the evidence tells.

@@ -15,6 +15,7 @@ from lifecycle.errors import (
 from lifecycle.fold.amendments import apply, rewired_fields, version_after
 from lifecycle.payload import models as p
 from lifecycle.rules import amendable
+from lifecycle.rules.grounds import stage_definition
 from lifecycle.rules.impact import Impact, impact_of
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Stage, Workflow
@@ -232,7 +233,6 @@ def signer_problems(consent: str, signers: list[str]) -> list[str]:
 
 def definition_of(state: Workflow) -> dict[str, Any]:
     """Return what is computed and how, as a plan has it: all that a person agrees to."""
-    fields = ("id", "name", "depends_on", "backend", "inputs", "outputs", "parameters")
     return {
         "workflow_id": state.id,
         "experiment_design": state.experiment_design,
@@ -240,10 +240,7 @@ def definition_of(state: Workflow) -> dict[str, Any]:
         "default_backend": state.default_backend,
         "backend_profiles": state.backend_profiles,
         "session_config": state.session_config,
-        "stages": [
-            {f: getattr(stage, f) for f in (*fields, "success_criteria")}
-            for stage in state.stages.values()
-        ],
+        "stages": [stage_definition(stage) for stage in state.stages.values()],
     }
 
 

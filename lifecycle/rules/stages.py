@@ -15,6 +15,7 @@ from lifecycle.errors import (
     RetryLimitReached,
 )
 from lifecycle.payload import models as p
+from lifecycle.rules.grounds import rests_on
 from lifecycle.state.basis import reusable
 from lifecycle.state.retry import RECOVERY_LIMIT, retry_limit
 from lifecycle.state.status import Status, targets, transition
@@ -282,7 +283,7 @@ def complete(state: Workflow, command: p.StageCompleted) -> Decision:
             stage=stage.id,
             failed_checks=[check.name for check in broken],
         )
-    return [command]
+    return [command.model_copy(update={"rests_on": rests_on(state, stage)})]
 
 
 def _up_to_date(stage: Stage) -> None:

@@ -75,6 +75,8 @@ class Attempt:
     results: list[dict[str, Any]] = field(default_factory=list)
     #: Its outputs were verified, and failed by the definition that there still is.
     is_refuted: bool = False
+    #: The hash of the event that started it; empty if an import brought it.
+    event: str = ""
     #: Where the tasks of a sweep stood when they were last looked at, as `TasksObserved` has it.
     tasks: dict[str, Any] | None = None
 
@@ -232,6 +234,8 @@ class Amendment:
     #: How consent was given; None of a record of another's keeping.
     policy: str | None = None
     invalidated_stages: list[str] = field(default_factory=list)
+    #: The hash of the approval that put it in force.
+    approval: str = ""
     #: As an imported file held it; a record of another's keeping is shown as it came.
     record: dict[str, Any] | None = None
 

@@ -48,5 +48,12 @@ def keys_of(pointer: str) -> list[str]:
     return [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
 
 
+def value_at(value: Any, pointer: str) -> Any:
+    """Return the value that a pointer leads to; raises LookupError, TypeError, ValueError."""
+    for key in keys_of(pointer):
+        value = value[int(key)] if isinstance(value, list) else value[key]
+    return value
+
+
 def _escape(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")

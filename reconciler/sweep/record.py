@@ -17,6 +17,7 @@ from eventstore.private import make_folder
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage
 from lifecycle.sweeps.definition import Sweep, sweep_of
+from lifecycle.words.spelling import value_at
 from reconciler.attempt.markers import digests
 from reconciler.attempt.paths import Attempt
 from reconciler.host import small_files as plain
@@ -102,10 +103,7 @@ def _results(root: Path, done: Path, row: Mapping[str, Any], what: Sweep) -> dic
 def _number(file: Path, pointer: str) -> float:
     """Return the number that a JSON pointer leads to; raises ValueError."""
     try:
-        value = json.loads(plain.text(file))
-        for step in pointer.split("/")[1:]:
-            name = step.replace("~1", "/").replace("~0", "~")
-            value = value[int(name)] if isinstance(value, list) else value[name]
+        value = value_at(json.loads(plain.text(file)), pointer)
     except (ValueError, LookupError, TypeError) as error:
         raise ValueError(f"metrics: {file.name} has no {pointer}") from error
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):

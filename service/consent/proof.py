@@ -217,14 +217,20 @@ def _unbound(
         list(impact.affected),
     ):
         return "its version or its list of affected stages is not what follows from the amendment"
-    statement = (
-        statement_of(state, amendment, impact, approval.prev_hash, data.get("scripts", {}))
-        if proof.get("form") == FORM
-        else _as_before(state, amendment, approval, proof.get("form"))
-    )
+    statement = agreed_to(state, amendment, approval)
     if proof.get("statement") != digest(statement):
         return "its proof was given for another amendment, impact or head"
     return by_policy(state, approval, proof, statement)
+
+
+def agreed_to(state: Workflow, amendment: Amendment, approval: Approval) -> bytes:
+    """Return the statement that an approval given in ``state`` must be of."""
+    data = approval.data
+    form = data["proof"].get("form")
+    if form != FORM:
+        return _as_before(state, amendment, approval, form)
+    impact = impact_of(state, amendment, data.get("kept"))
+    return statement_of(state, amendment, impact, approval.prev_hash, data.get("scripts", {}))
 
 
 def by_policy(

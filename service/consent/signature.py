@@ -74,6 +74,20 @@ def objection(
     return None if done.returncode == 0 else f"the signature does not hold: {_said(done)}"
 
 
+def fingerprint(statement: bytes, signature: str) -> str | None:
+    """Return the fingerprint of the key that signed a statement; None if it signed another.
+
+    Whose key it is, and whether it was allowed, is another question.
+    """
+    with _files(signature=signature.encode()) as folder:
+        done = run_keygen(
+            *("-Y", "check-novalidate", "-n", NAMESPACE, "-s", f"{folder}/signature"),
+            statement=statement,
+        )
+    words = done.stdout.decode(errors="replace").split()
+    return words[-1] if done.returncode == 0 and words else None
+
+
 def _lines(signers: Sequence[str]) -> bytes:
     return "".join(f"{line}\n" for line in signers).encode()
 

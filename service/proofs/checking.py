@@ -8,32 +8,58 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from eventstore.merkle import is_included
-from lifecycle.state.workflow import PLAN
-from service.proofs.checkpoint import is_of_stream, read_checkpoint
+from eventstore.merkle import is_included, leaf_hash
+from service.proofs import relation
+from service.proofs.checkpoint import Checkpoint, is_of_stream, read_checkpoint
 from service.proofs.errors import ProofRejected
 from service.proofs.note import LOG, WITNESS, VerifierKey, verified
-from service.proofs.proof import Proof, Step
-
-_TYPES = {
-    "result": ("stage.completed", "results.adopted"),
-    "attempt": ("attempt.started",),
-    "proposal": ("amendment.proposed",),
-    "consent": ("amendment.approved",),
-    "definition": ("workflow.created", "workflow.imported"),
-}
-
-Events = list[tuple[str, dict[str, Any]]]
-"""Role → the event, of those that are shown."""
+from service.proofs.proof import Proof
 
 
-def check(proof: Proof, keys: Sequence[VerifierKey]) -> dict[str, Any]:
+def check(proof: Proof, keys: Sequence[VerifierKey], file: Path | None = None) -> dict[str, Any]:
     """Return what a proof shows; raises `ProofRejected`, `UnverifiedNote`, `UnreadableNote`.
 
     ``keys`` are public keys of logs and of witnesses: one of the log of the checkpoint must have
-    signed it, and every witness among them must have cosigned it.
+    signed it, and every witness among them must have cosigned it. ``file`` must be the one that
+    the proof claims.
     """
     checkpoint = read_checkpoint(proof.note)
+    logs, witnesses = _signers(proof, keys, checkpoint)
+    leaf = leaf_hash(proof.leaf)
+    if not is_included(leaf, proof.index, checkpoint.size, proof.path, checkpoint.root):
+        raise ProofRejected(
+            f"version {proof.index + 1} is not in the log of the checkpoint",
+            version=proof.index + 1,
+        )
+    event = _event(proof, checkpoint.origin)
+    texts = relation.Texts(proof.texts)
+    found = relation.shown(event, texts)
+    claim = relation.file_of(event, proof.claim)
+    if claim is not None:
+        found |= _of_file(proof, claim, texts, file)
+    elif file is not None:
+        raise ProofRejected("the proof claims no file")
+    texts.require_all_used()
+    return {
+        "what": relation.name_of(event, proof.claim),
+        "claim": claim,
+        "origin": checkpoint.origin,
+        "size": checkpoint.size,
+        "signed_by": [str(key) for key in logs],
+        "cosigned_by": [key.name for key in witnesses],
+        "version": event["version"],
+        "type": event["type"],
+        "recorded_at": event["recorded_at"],
+        "stage": event["data"].get("stage"),
+        **found,
+        "not_shown": texts.not_shown,
+    }
+
+
+def _signers(
+    proof: Proof, keys: Sequence[VerifierKey], checkpoint: Checkpoint
+) -> tuple[list[VerifierKey], list[VerifierKey]]:
+    """Return the keys of logs and of witnesses that signed; raises as `check` does."""
     signers = verified(proof.note, keys)
     logs = [key for key in signers if key.kind == LOG and key.name == checkpoint.origin]
     witnesses = [key for key in signers if key.kind == WITNESS]
@@ -41,122 +67,58 @@ def check(proof: Proof, keys: Sequence[VerifierKey]) -> dict[str, Any]:
     if not logs or missing:
         who = ", ".join(missing) or checkpoint.origin
         raise ProofRejected(f"expected a signature of {who}, found none of that key", of=who)
-    for step in proof.steps:
-        if not is_included(step.leaf, step.index, checkpoint.size, step.path, checkpoint.root):
-            raise ProofRejected(
-                f"version {step.index + 1} ({step.role}) is not in the log of the checkpoint",
-                version=step.index + 1,
-            )
-    events = [(s.role, _event(s, checkpoint.origin)) for s in proof.steps if s.text is not None]
-    _require_connected(proof, events)
-    return {
-        "what": proof.what,
-        "claim": proof.claim,
-        "origin": checkpoint.origin,
-        "size": checkpoint.size,
-        "signed_by": [str(key) for key in logs],
-        "cosigned_by": [key.name for key in witnesses],
-        **_shown(proof, events),
-    }
+    return logs, witnesses
 
 
-def require_file(proof: Proof, path: Path) -> None:
-    """Raise `ProofRejected` where a file is not the one that the proof claims."""
-    if proof.claim is None:
-        raise ProofRejected(f"the proof is of {proof.what}, and claims no file", what=proof.what)
-    digest = sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    if digest.hexdigest() != proof.claim["sha256"]:
-        raise ProofRejected(
-            f"expected the SHA-256 {proof.claim['sha256']} of {proof.claim['path']}, found "
-            f"{digest.hexdigest()} of {path}",
-            expected=proof.claim["sha256"],
-            found=digest.hexdigest(),
-        )
-
-
-def _event(step: Step, origin: str) -> dict[str, Any]:
-    """Return the event that a step shows, which stands where the proof says."""
+def _event(proof: Proof, origin: str) -> dict[str, Any]:
+    """Return the event that the leaf is, which stands where the proof says."""
     try:
-        event = json.loads(step.text or "")
+        event = json.loads(proof.leaf.decode("utf-8", "surrogateescape"))
         here = (event["version"], is_of_stream(origin, event["stream"]), type(event["data"]))
+        named = isinstance(event["type"], str) and isinstance(event["recorded_at"], str)
     except (ValueError, KeyError, TypeError) as error:
-        raise ProofRejected(f"version {step.index + 1} is no event: {error}") from error
-    expected = _TYPES.get(step.role, (event.get("type"),))
-    if here != (step.index + 1, True, dict) or event.get("type") not in expected:
+        raise ProofRejected(f"version {proof.index + 1} is no event: {error}") from error
+    if here != (proof.index + 1, True, dict) or not named:
         raise ProofRejected(
-            f"expected {' or '.join(map(str, expected))} at version {step.index + 1} of the log "
-            f"{origin}, found {event.get('type')!r:.80} at {here[0]!r:.40}",
-            version=step.index + 1,
+            f"expected version {proof.index + 1} of the log {origin}, found {here[0]!r:.40} of "
+            f"{event['stream']!r:.80}",
+            version=proof.index + 1,
         )
-    digest = sha256((step.text or "").encode("utf-8", "surrogateescape")).hexdigest()
-    if step.index == 0 and not origin.endswith(f"/{digest[:16]}"):
+    first = sha256(proof.leaf).hexdigest()[:16]
+    if proof.index == 0 and not origin.endswith(f"/{first}"):
         raise ProofRejected(f"the first event is not the one that the origin {origin} names")
     return dict(event)
 
 
-def _require_connected(proof: Proof, events: Events) -> None:
-    """Raise `ProofRejected` where the events are not of one stage, attempt or amendment."""
-    found = {role: event["data"] for role, event in events}
-    result, attempt = found.get("result"), found.get("attempt")
-    if proof.claim is not None and (result is None or proof.claim not in result.get("outputs", [])):
-        raise ProofRejected("the result does not record the file that the proof claims")
-    if result is not None and attempt is not None:
-        named = result.get("attempt")
-        if attempt.get("stage") != result.get("stage") or named not in (None, attempt["attempt"]):
-            raise ProofRejected("the attempt that is shown is not the one of the result")
-    proposed = {e["data"].get("amendment") for role, e in events if role == "proposal"}
-    proposed |= {PLAN for role, e in events if role == "definition" and e["data"].get("proposed")}
-    agreed = {e["data"].get("amendment") for role, e in events if role == "consent"}
-    if agreed - proposed:
-        raise ProofRejected("an approval is shown without the amendment that it is of")
+def _of_file(
+    proof: Proof, claim: dict[str, Any], texts: relation.Texts, file: Path | None
+) -> dict[str, Any]:
+    """Return the value that the proof claims in the file, if it claims one and the file is here."""
+    found: dict[str, Any] = {}
+    if file is not None:
+        _require(claim, file)
+        found["file"] = str(file)
+    if proof.claim.keys() == {"output"}:
+        return found
+    why = None if file is not None else f"{claim['path']}; `--of FILE` reads the value in it"
+    content = texts.take(claim["sha256"], why)
+    if file is not None:
+        content = file.read_bytes()
+    if content is not None:
+        found["value"] = relation.value_of(content, proof.claim)
+    return found
 
 
-def _shown(proof: Proof, events: Events) -> dict[str, Any]:
-    found = dict(events)
-    first = events[0][1]
-    shown: dict[str, Any] = {
-        "version": first["version"],
-        "type": first["type"],
-        "recorded_at": first["recorded_at"],
-        "stage": first["data"].get("stage"),
-        "consent": [_consent(e) for role, e in events if role == "consent"],
-        "not_shown": [step.role for step in proof.steps if step.text is None],
-    }
-    if "result" in found:
-        shown["outputs"] = first["data"].get("outputs")
-        shown["command"] = _command(str(shown["stage"]), events)
-    if "attempt" in found:
-        data = found["attempt"]["data"]
-        names = ("attempt", "host", "submission_sha256", "inputs", "scripts")
-        shown["attempt"] = {name: data.get(name) for name in names}
-    return shown
-
-
-def _consent(event: dict[str, Any]) -> dict[str, Any]:
-    data = event["data"]
-    proof = data.get("proof")
-    policy = proof.get("policy") if isinstance(proof, dict) else None
-    who = {"approved_by": data.get("approved_by"), "policy": policy}
-    return {"amendment": data.get("amendment"), **who, "version": event["version"]}
-
-
-def _command(stage: str, events: Events) -> str | None:
-    """Return the stage's command as defined and then amended; None where it is not shown."""
-    command = None
-    for role, event in sorted(events, key=lambda one: one[1]["version"]):
-        data = event["data"]
-        if role == "definition":
-            stages = (data.get("document") or {}).get("stages", [])
-            command = _of_stage(next((s for s in stages if s.get("id") == stage), None), command)
-        elif role == "proposal":
-            changed = (data.get("changes") or {}).get("parameters", {})
-            command = changed.get("command", {}).get("new", command)
-            command = _of_stage(data.get("insert"), command)
-    return command
-
-
-def _of_stage(stage: dict[str, Any] | None, otherwise: str | None) -> str | None:
-    return (stage.get("parameters") or {}).get("command", otherwise) if stage else otherwise
+def _require(claim: dict[str, Any], path: Path) -> None:
+    """Raise `ProofRejected` where a file is not the one that the proof claims."""
+    digest = sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    if digest.hexdigest() != claim["sha256"]:
+        raise ProofRejected(
+            f"expected the SHA-256 {claim['sha256']} of {claim['path']}, found "
+            f"{digest.hexdigest()} of {path}",
+            expected=claim["sha256"],
+            found=digest.hexdigest(),
+        )

@@ -1,138 +1,204 @@
-"""What a proof is to show: the event that recorded a thing, and the events that it rests on."""
+"""What a proof is to show: the event that recorded a thing, and the texts that it rests on."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
 
-from eventstore.event import RecordedEvent
-from lifecycle.state.workflow import PLAN, Workflow
+from lifecycle.rules.grounds import definition_text
+from lifecycle.state.workflow import PLAN
 from service.errors import NotFound
-from service.reading.log import WorkflowLog
+from service.proofs.relation import APPROVED, RESULTS
 
-_OUTPUT = re.compile(r"(?P<stage>[^/]+)\.outputs/(?P<file>.+)")
+if TYPE_CHECKING:
+    from eventstore.event import RecordedEvent
+    from lifecycle.state.workflow import Workflow
+    from service.reading.log import WorkflowLog
+
+_PART = re.compile(
+    r"(?P<stage>[^/]+)\.(?:outputs/(?P<file>.+)|metrics/(?P<task>.+)/(?P<metric>[^/]+))"
+)
 _VERSION = re.compile(r"v?([1-9][0-9]{0,18})", re.ASCII)
-_RESULTS = frozenset({"stage.completed", "results.adopted"})
 _COMPLETED = "completed"
-_UNDECIDED = frozenset({"proposed", "rejected"})
+#: A file that is longer is not put into a proof, not even whole.
+_MOST_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """Roles and versions of events, that of what is proven first; and the file that is claimed."""
+    """The version of the event that is proven, what is claimed of it, and what it rests on.
 
-    events: tuple[tuple[str, int], ...]
-    claim: dict[str, Any] | None = None
+    ``texts`` are in the order in which they are left out where a proof would be too long: the
+    last first.
+    """
+
+    version: int
+    claim: dict[str, str] = field(default_factory=dict)
+    texts: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """The event that recorded what a stage found, and the attempt that computed it."""
+    """The event that recorded what a stage found, and the definition that was in force then."""
 
-    version: int
-    stage: str
-    attempt: str | None
-    outputs: list[dict[str, Any]]
+    event: RecordedEvent
+    definition: bytes
+
+    @property
+    def stage(self) -> str:
+        return str(self.event.data["stage"])
+
+    @property
+    def rests_on(self) -> dict[str, Any]:
+        return self.event.data.get("rests_on") or {}
 
 
 @dataclass(slots=True)
 class _Seen:
-    """Where the events stand that a proof may show."""
+    """Where the events stand that a proof may show: by hash, and by what they are of."""
 
+    versions: dict[str, int] = field(default_factory=dict)
     results: dict[str, _Result] = field(default_factory=dict)
-    attempts: dict[tuple[str, str], int] = field(default_factory=dict)
     proposals: dict[str, int] = field(default_factory=dict)
-    approvals: dict[str, int] = field(default_factory=dict)
-    touched: dict[str, set[str]] = field(default_factory=dict)
 
-    def take(self, event: RecordedEvent) -> None:
-        data = event.data
-        if event.type in _RESULTS:
-            before = self.results.get(data["stage"])
-            attempt = data.get("attempt") or (before.attempt if before is not None else None)
-            self.results[data["stage"]] = _Result(
-                event.version, data["stage"], attempt, list(data["outputs"])
-            )
-        elif event.type == "attempt.started":
-            self.attempts[data["stage"], data["attempt"]] = event.version
+    def take(self, event: RecordedEvent, state: Workflow) -> None:
+        if event.type in RESULTS:
+            text = definition_text(state.stage(event.data["stage"]))
+            self.results[event.data["stage"]] = _Result(event, text)
+        elif event.type in ("attempt.started", APPROVED):
+            self.versions[event.hash] = event.version
         elif event.type == "amendment.proposed":
-            self.proposals[data["amendment"]] = event.version
-            self.touched[data["amendment"]] = {
-                str(data.get("stage")),
-                *data["rewired"],
-                str((data.get("insert") or {}).get("id")),
-            }
-        elif event.type == "amendment.approved":
-            self.approvals[data["amendment"]] = event.version
+            self.proposals.setdefault(event.data["amendment"], event.version)
 
 
 def grounds_of(log: WorkflowLog, what: str, upto: int) -> Grounds:
     """Return what proves ``what`` among the first ``upto`` events; raises `NotFound`.
 
-    ``what`` is ``stage-3.outputs/FILE``, an output's path, a stage, an amendment, or a version.
+    ``what`` is ``stage-3.outputs/FILE``, with ``#/POINTER`` for a value in it, an output's path,
+    ``stage-3.metrics/TASK/NAME``, a stage, an amendment, or a version.
     """
     version = _VERSION.fullmatch(what)
     if version is not None:
         log.require(int(version[1]))
-        return Grounds((("event", int(version[1])),))
+        return Grounds(int(version[1]))
     seen, state = _Seen(), None
-    for event, state in log.steps(upto=upto):  # noqa: B007 - the last state is looked at
-        seen.take(event)
+    for event, state in log.steps(upto=upto):
+        seen.take(event, state)
     if state is None:
         raise NotFound("the log holds no workflow, of which something could be proven")
     if what in seen.proposals or (what == PLAN and state.plan is not None):
-        return Grounds(_of_amendment(seen, state, what))
-    return _of_result(seen, state, what)
+        return _of_amendment(log, seen, state, what)
+    return _of_result(log, seen, state, what)
 
 
-def _of_amendment(seen: _Seen, state: Workflow, id_: str) -> tuple[tuple[str, int], ...]:
-    proposal = ("definition", 1) if id_ == PLAN else ("proposal", seen.proposals[id_])
-    if state.amendments[id_].status in _UNDECIDED or id_ not in seen.approvals:
-        return (proposal,)
-    return (("consent", seen.approvals[id_]), proposal)
+def _of_amendment(log: WorkflowLog, seen: _Seen, state: Workflow, id_: str) -> Grounds:
+    version = seen.versions.get(state.amendments[id_].approval)
+    if version is None:
+        return Grounds(1 if id_ == PLAN else seen.proposals[id_])
+    return Grounds(version, texts=(_statement(log, version),))
 
 
-def _of_result(seen: _Seen, state: Workflow, what: str) -> Grounds:
+def _of_result(log: WorkflowLog, seen: _Seen, state: Workflow, what: str) -> Grounds:
     result, claim = _named(seen, what)
     status = state.stage(result.stage).status
     if status != _COMPLETED:
         raise NotFound(
             f"{result.stage} is {status}: its result counts no longer. `wfctl prove "
-            f"{result.version}` proves that it was recorded.",
+            f"{result.event.version}` proves that it was recorded.",
             stage=result.stage,
             status=status,
         )
-    events = [("result", result.version)]
-    started = seen.attempts.get((result.stage, result.attempt or ""))
-    if started is not None:
-        events.append(("attempt", started))
-    counting = [id_ for id_, stages in seen.touched.items() if result.stage in stages]
-    for id_ in counting:
-        before = (started or result.version) > seen.approvals.get(id_, result.version)
-        if before and state.amendments[id_].status not in _UNDECIDED:
-            events += _of_amendment(seen, state, id_)
-    if state.is_plan_agreed:
-        events.append(("consent", seen.approvals[PLAN]))
-    return Grounds((*events, ("definition", 1)), claim)
+    texts = tuple(_texts(log, seen, state, result, claim)) if result.rests_on else ()
+    return Grounds(result.event.version, claim, texts)
 
 
-def _named(seen: _Seen, what: str) -> tuple[_Result, dict[str, Any] | None]:
-    """Return the result that holds the file, and the file; a stage alone has no file."""
+def _texts(
+    log: WorkflowLog, seen: _Seen, state: Workflow, result: _Result, claim: dict[str, str]
+) -> Iterator[bytes]:
+    """Yield what a result rests on, the dearest last: the statement of the plan has every stage."""
+    rests_on = result.rests_on
+    yield from _content(log, state, result, claim)
+    if rests_on.get("attempt") in seen.versions:
+        yield _text(log, seen.versions[rests_on["attempt"]])
+    yield result.definition
+    agreed = [seen.versions[one] for one in rests_on["approvals"].values() if one in seen.versions]
+    for version in agreed:
+        yield _text(log, version)
+    for version in reversed(agreed):
+        yield _statement(log, version)
+
+
+def _content(
+    log: WorkflowLog, state: Workflow, result: _Result, claim: dict[str, str]
+) -> Iterator[bytes]:
+    """Yield the content of the file that a value is claimed in, if it is as it was recorded."""
+    named = _file_named(state, result, claim)
+    root = log.approvals.root
+    if named is None or root is None:
+        return
+    place = root / named["path"]
+    if place.is_file() and place.stat().st_size <= _MOST_BYTES:
+        content = place.read_bytes()
+        if sha256(content).hexdigest() == named["sha256"]:
+            yield content
+
+
+def _file_named(state: Workflow, result: _Result, claim: dict[str, str]) -> dict[str, Any] | None:
+    """Return path and digest of the file that a value is claimed in, None for another claim."""
+    if "pointer" in claim:
+        outputs = result.event.data["outputs"]
+        return next(dict(one) for one in outputs if one["path"] == claim["output"])
+    source = state.stage(result.stage).source if "metric" in claim else None
+    return (source.tasks or {}).get("record") if source is not None else None
+
+
+def _text(log: WorkflowLog, version: int) -> bytes:
+    raw = next(iter(log.store.raw(log.stream, after=version - 1, upto=version)))
+    return raw.text.encode("utf-8", "surrogateescape")
+
+
+def _statement(log: WorkflowLog, version: int) -> bytes:
+    """Return what a person agreed to by the approval at a version."""
+    from service.consent.proof import agreed_to
+
+    before = log.state(version - 1)
+    if before is None:
+        raise NotFound(f"version {version} is an approval of no workflow", version=version)
+    event = next(iter(log.store.read(log.stream, after=version - 1)))
+    return agreed_to(before, before.amendments[event.data["amendment"]], event)
+
+
+def _named(seen: _Seen, what: str) -> tuple[_Result, dict[str, str]]:
+    """Return the result that holds what is named, and what the proof claims of it."""
     if what in seen.results:
-        return seen.results[what], None
-    asked = _OUTPUT.fullmatch(what)
-    paths = (f"{asked['stage']}/{asked['file']}", asked["file"]) if asked is not None else (what,)
-    for path in paths:
-        for result in seen.results.values():
-            if asked is not None and asked["stage"] != result.stage:
-                continue
-            found = [one for one in result.outputs if one["path"] == path]
-            if found:
-                return result, found[0]
-    known = ", ".join(one["path"] for result in seen.results.values() for one in result.outputs)
+        return seen.results[what], {}
+    asked = _PART.fullmatch(what)
+    if asked is not None and asked["task"] is not None:
+        return _metric(seen, asked)
+    path, sharp, pointer = (asked["file"] if asked is not None else what).partition("#")
+    paths = (f"{asked['stage']}/{path}", path) if asked is not None else (path,)
+    for result in seen.results.values():
+        if asked is None or asked["stage"] == result.stage:
+            known = {one["path"] for one in result.event.data["outputs"]}
+            for one in paths:
+                if one in known:
+                    return result, {"output": one, **({"pointer": pointer} if sharp else {})}
+    every = [one["path"] for r in seen.results.values() for one in r.event.data["outputs"]]
     raise NotFound(
-        f"expected an output of a completed stage ({known or 'none yet'}), a stage, an amendment "
-        f"or a version, found {what!r}",
+        f"expected an output of a completed stage ({', '.join(every) or 'none yet'}), a stage, an "
+        f"amendment or a version, found {what!r}",
         what=what,
     )
+
+
+def _metric(seen: _Seen, asked: re.Match[str]) -> tuple[_Result, dict[str, str]]:
+    result = seen.results.get(asked["stage"])
+    if result is None or not result.rests_on.get("tasks"):
+        raise NotFound(
+            f"expected a completed stage of tasks with a record of them, found {asked['stage']}",
+            stage=asked["stage"],
+        )
+    return result, {"task": asked["task"], "metric": asked["metric"]}

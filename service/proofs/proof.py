@@ -1,7 +1,8 @@
 """A proof by the text https://c2sp.org/tlog-proof, and what wfctl puts into its extra data.
 
-The leaf is the event that recorded what is proven. The extra data is JSON behind zlib: that event's
-text and those of the events that it rests on, each with its own way to the root of the checkpoint.
+The leaf is the event that recorded what is proven. The extra data, behind zlib with a dictionary,
+is a line of JSON and the bytes of texts: the leaf's, and those of what it rests on. Nothing says
+what a text is: each is known by its SHA-256, which the leaf, or a text that it leads to, holds.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ import json
 import re
 import zlib
 from base64 import b64encode
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from service.proofs.dictionary import WORDS
 from service.proofs.errors import UnreadableNote
 from service.proofs.note import Note, decoded, read_note
 
 FIRST_LINE = "c2sp.org/tlog-proof@v1"
-FORM = 1
+FORM = 2
+#: The names of what a proof may claim beside its leaf: texts all of them.
+CLAIMS = frozenset({"output", "pointer", "task", "metric"})
 _INDEX = re.compile(r"index (0|[1-9][0-9]{0,18})", re.ASCII)
 _EXTRA = "extra "
 _MOST_BYTES = 1_000_000
@@ -28,60 +32,37 @@ _HASH_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """An event that a proof shows: its role there, its leaf number, and its way to the root.
-
-    ``text`` is None where it would make the proof too long; then ``leaf`` is its hash alone.
-    """
-
-    role: str
-    index: int
-    text: str | None
-    leaf: bytes
-    path: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Proof:
-    """What is claimed, the events it rests on (the leaf first), and the checkpoint they are in.
+    """The leaf with its way to the root, the texts that it rests on, and the checkpoint.
 
-    ``claim`` is a file as the result records it: ``path``, ``sha256``, ``size``; else None.
+    ``claim`` names what of the leaf is proven: an ``output`` by its path, and a ``pointer`` into
+    it; or a ``metric`` of a ``task``. It is empty if the leaf itself is. ``index`` counts from 0.
     """
 
-    what: str
-    claim: dict[str, Any] | None
-    steps: tuple[Step, ...]
+    index: int
+    path: tuple[bytes, ...]
+    leaf: bytes
     note: Note
+    texts: tuple[bytes, ...] = ()
+    claim: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        extra = {
-            "wfctl-proof": FORM,
-            "what": self.what,
-            "claim": self.claim,
-            "events": [_written(step, n > 0) for n, step in enumerate(self.steps)],
-        }
-        packed = zlib.compress(
-            json.dumps(extra, ensure_ascii=False, separators=(",", ":")).encode(
-                "utf-8", "surrogateescape"
-            ),
-            9,
-        )
-        path = "".join(f"{_base64(one)}\n" for one in self.steps[0].path)
-        return (
-            f"{FIRST_LINE}\n{_EXTRA}{_base64(packed)}\nindex {self.steps[0].index}\n{path}\n"
-            f"{self.note}"
-        )
+        head = {"wfctl-proof": FORM, "lengths": [len(one) for one in (self.leaf, *self.texts)]}
+        head |= {"claim": self.claim} if self.claim else {}
+        said = json.dumps(head, ensure_ascii=False, separators=(",", ":"))
+        content = b"".join((said.encode("utf-8", "surrogateescape"), b"\n", self.leaf, *self.texts))
+        path = "".join(f"{_base64(one)}\n" for one in self.path)
+        extra = _base64(_packed(content))
+        return f"{FIRST_LINE}\n{_EXTRA}{extra}\nindex {self.index}\n{path}\n{self.note}"
+
+
+def _packed(content: bytes) -> bytes:
+    packing = zlib.compressobj(9, zdict=WORDS)
+    return packing.compress(content) + packing.flush()
 
 
 def _base64(content: bytes) -> str:
     return b64encode(content).decode()
-
-
-def _written(step: Step, with_path: bool) -> dict[str, Any]:
-    """Return a step as the extra data has it; the path of the first stands in the proof itself."""
-    shown = {"text": step.text} if step.text is not None else {"leaf": _base64(step.leaf)}
-    path = {"path": [_base64(one) for one in step.path]} if with_path else {}
-    return {"role": step.role, "index": step.index, **shown, **path}
 
 
 def read_proof(content: bytes) -> Proof:
@@ -95,30 +76,16 @@ def read_proof(content: bytes) -> Proof:
     if not lines or not lines[0].startswith(_EXTRA):
         raise UnreadableNote("expected a line of extra data, which holds the events, found none")
     index, path = _place(lines[1:])
-    extra = _unpacked(decoded(lines[0].removeprefix(_EXTRA)))
-    try:
-        first, *others = extra["events"]
-        steps = (_step(first, path), *(_step(one, _hashes(one["path"])) for one in others))
-        claim = extra["claim"]
-        if extra["wfctl-proof"] != FORM or not (claim is None or _is_claim(claim)):
-            raise ValueError("not the extra data of a proof that wfctl wrote")
-        proof = Proof(str(extra["what"]), claim, steps, read_note(note))
-    except (KeyError, TypeError, ValueError) as error:
-        raise UnreadableNote(f"expected the extra data of a proof: {error}") from error
-    if proof.steps[0].index != index:
-        raise UnreadableNote("the index of the proof is not that of its first event")
-    return proof
+    said, texts = _unpacked(decoded(lines[0].removeprefix(_EXTRA)))
+    leaf, *others = texts
+    return Proof(index, path, leaf, read_note(note), tuple(others), said.get("claim", {}))
 
 
 def _place(lines: Sequence[str]) -> tuple[int, tuple[bytes, ...]]:
     index = _INDEX.fullmatch(lines[0]) if lines else None
     if index is None or len(lines) > _MOST_PATH:
         raise UnreadableNote(f"expected 'index N' and at most {_MOST_PATH} hashes")
-    return int(index[1]), _hashes(lines[1:])
-
-
-def _hashes(texts: Sequence[str]) -> tuple[bytes, ...]:
-    return tuple(map(_hash, texts))
+    return int(index[1]), tuple(map(_hash, lines[1:]))
 
 
 def _hash(text: str) -> bytes:
@@ -128,27 +95,46 @@ def _hash(text: str) -> bytes:
     return found
 
 
-def _unpacked(packed: bytes) -> dict[str, Any]:
-    unpacking = zlib.decompressobj()
+def _unpacked(packed: bytes) -> tuple[dict[str, Any], list[bytes]]:
+    """Return the line of JSON and the texts; raises `UnreadableNote`."""
+    unpacking = zlib.decompressobj(zdict=WORDS)
     try:
-        found = json.loads(unpacking.decompress(packed, _MOST_EXTRA))
-    except (zlib.error, ValueError) as error:
-        raise UnreadableNote(f"expected JSON behind zlib as extra data: {error}") from error
-    if unpacking.unconsumed_tail or not isinstance(found, dict):
-        raise UnreadableNote("expected an object of JSON as extra data")
-    return found
+        content = unpacking.decompress(packed, _MOST_EXTRA)
+    except zlib.error as error:
+        raise UnreadableNote(f"expected extra data behind zlib: {error}") from error
+    if not unpacking.eof or unpacking.unused_data:
+        raise UnreadableNote(f"expected at most {_MOST_EXTRA} bytes behind zlib as extra data")
+    line, _, texts = content.partition(b"\n")
+    try:
+        said = json.loads(line.decode("utf-8", "surrogateescape"))
+    except ValueError as error:
+        raise UnreadableNote(f"expected a line of JSON in the extra data: {error}") from error
+    if not _is_head(said, len(texts)):
+        raise UnreadableNote(
+            f"expected the extra data of a proof of form {FORM}, found another. A proof of form 1 "
+            "shows texts and not how they belong together; `wfctl prove` makes one of today."
+        )
+    return said, list(_cut(texts, said["lengths"]))
 
 
-def _step(entry: dict[str, Any], path: tuple[bytes, ...]) -> Step:
-    from eventstore.merkle import leaf_hash
+def _is_head(said: Any, size: int) -> bool:
+    """Whether a line of JSON tells of ``size`` bytes of texts, and claims nothing unknown."""
+    if not isinstance(said, dict) or not said.keys() <= {"wfctl-proof", "lengths", "claim"}:
+        return False
+    lengths, claim = said.get("lengths"), said.get("claim", {})
+    if said.get("wfctl-proof") != FORM or not isinstance(lengths, list) or not lengths:
+        return False
+    if not all(type(one) is int and one > 0 for one in lengths) or sum(lengths) != size:
+        return False
+    return isinstance(claim, dict) and claim.keys() <= CLAIMS and _are_texts(claim.values())
 
-    index, text = entry["index"], entry.get("text")
-    if type(index) is not int or not isinstance(text, str | None):
-        raise ValueError("an event without its number or text")
-    content = text.encode("utf-8", "surrogateescape") if text is not None else None
-    leaf = leaf_hash(content) if content is not None else _hash(entry["leaf"])
-    return Step(str(entry["role"]), index, text, leaf, path)
+
+def _are_texts(values: Any) -> bool:
+    return all(isinstance(one, str) for one in values)
 
 
-def _is_claim(claim: Any) -> bool:
-    return isinstance(claim, dict) and {"path", "sha256", "size"} <= set(claim)
+def _cut(texts: bytes, lengths: Sequence[int]) -> Iterator[bytes]:
+    begin = 0
+    for length in lengths:
+        yield texts[begin : begin + length]
+        begin += length

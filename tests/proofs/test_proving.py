@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
 import sys
-import zlib
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -113,8 +111,15 @@ def test_a_proof_leads_from_a_file_to_its_attempt_inputs_command_and_consent(
     assert found["attempt"]["attempt"] == "att-0001"
     assert [one["path"] for one in found["attempt"]["inputs"]] == ["in.txt"]
     assert len(found["attempt"]["submission_sha256"]) == 64
+    changes = {"parameters": {"seed": {"new": 7, "old": 1}}}
     assert found["consent"] == [
-        {"amendment": "amend-1", "approved_by": "user:ann", "policy": "trust", "version": 4}
+        {
+            "amendment": "amend-1",
+            "approved_by": "user:ann",
+            "policy": "trust",
+            "version": 4,
+            "changes": changes,
+        }
     ]
     assert found["type"] == "stage.completed"
     other = _checked(proven, "--of", str(proven.place.path / "stage-1" / "more.txt"))
@@ -122,16 +127,47 @@ def test_a_proof_leads_from_a_file_to_its_attempt_inputs_command_and_consent(
 
 
 @pytest.mark.slow
-def test_a_proof_has_at_most_four_kilobytes_whatever_the_plan_has(
-    computed: Place, tmp_path: Path
-) -> None:
-    """Above that the plan is there by its digest: of what was submitted there is one anyhow."""
+def test_a_proof_has_at_most_two_and_a_half_kilobytes(computed: Place, tmp_path: Path) -> None:
+    """It holds the attempt, the command and the consent; what does not fit is named."""
     file = tmp_path / "out.tlog-proof"
-    assert computed.done("prove", "stage-1", str(file))["bytes"] <= 4096
+    assert computed.done("prove", "stage-1", str(file))["bytes"] <= 2560
     key = computed.done("checkpoint", "--public-key")["public_key"]
     found = _checked(Proven(computed, file, key)).data
-    assert (found["not_shown"], found["command"]) == (["definition"], None)
+    assert found["command"] == PLAN["stages"][0]["parameters"]["command"]
     assert len(found["attempt"]["submission_sha256"]) == 64
+    assert [one["approved_by"] for one in found["consent"]] == ["user:ann"]
+    assert found["not_shown"] == []
+
+
+@pytest.mark.slow
+def test_a_number_is_proven_by_the_file_that_it_stands_in(tmp_path: Path) -> None:
+    """A value of an output, and one of a task; a file that is not in the proof is named by hand."""
+    need_programs("tmux", "flock")
+    root = tmp_path / "root"
+    root.mkdir()
+    sweep = {
+        "command": 'echo "{\\"m\\": $WFCTL_PARAM_T}" > fit.json',
+        "map": {"grid": {"T": [1, 2, 3]}},
+        "task_outputs": ["fit.json"],
+        "metrics": {"m": "fit.json#/m"},
+    }
+    stage = {"id": "stage-1", "name": "Sweep", "outputs": ["stage-1/tasks.json"]}
+    plan = {"workflow_id": "sweep", "stages": [{**stage, "parameters": sweep}]}
+    begin = ("init", str(write_plan(tmp_path, plan)), "--consent", "trust")
+    assert call("--root", str(root), *begin).code == 0
+    place = Place(root)
+    place.done("run")
+    key = place.done("checkpoint", "--public-key")["public_key"]
+    record = next(root.glob("stage-1/.attempts/*/**/record.jsonl"))
+    table = root / "stage-1" / "tasks.json"
+    for what, source in (("metrics/T=2/m", record), ("outputs/tasks.json#/tasks/1/key", table)):
+        file = tmp_path / source.name
+        place.done("prove", f"stage-1.{what}", str(file), "--whole")
+        proof = Proven(place, file, key)
+        value = _checked(proof).data["value"]
+        assert value == (2 if source is record else "T=2")
+        assert _checked(proof, "--of", str(source)).data["value"] == value
+        assert _checked(proof, "--of", str(root / "workflow-state.json")).code == 7
 
 
 @pytest.mark.slow
@@ -171,7 +207,7 @@ def test_a_result_that_counts_no_longer_is_proven_as_an_event_alone(computed: Pl
 
 @pytest.mark.slow
 def test_a_changed_proof_is_rejected_wherever_it_is_changed(proven: Proven) -> None:
-    """Every line of it, and every event in it."""
+    """Every line of it."""
     whole = proven.file.read_text("utf-8")
     lines = whole.split("\n")
     for number, line in enumerate(lines):
@@ -181,47 +217,20 @@ def test_a_changed_proof_is_rejected_wherever_it_is_changed(proven: Proven) -> N
         changed = line[:at] + ("A" if line[at] != "A" else "B") + line[at + 1 :]
         proven.file.write_text("\n".join([*lines[:number], changed, *lines[number + 1 :]]), "utf-8")
         assert _checked(proven).code in (1, 7), line
-    extra = json.loads(zlib.decompress(b64decode(lines[1].removeprefix("extra "))))
-    for event in extra["events"]:
-        kept = event["text"]
-        event["text"] = kept.replace('"data":{', '"data":{"x":1,', 1)
-        packed = b64encode(zlib.compress(json.dumps(extra).encode())).decode()
-        proven.file.write_text("\n".join([lines[0], f"extra {packed}", *lines[2:]]), "utf-8")
-        assert _checked(proven).error["code"] == "proof_rejected", event["role"]
-        event["text"] = kept
-
-
-@pytest.mark.slow
-def test_events_of_something_else_are_no_grounds(proven: Proven) -> None:
-    """Each is in the log, but not the attempt, amendment or definition of this result."""
-    lines = proven.file.read_text("utf-8").split("\n")
-    extra = json.loads(zlib.decompress(b64decode(lines[1].removeprefix("extra "))))
-    roles = [event["role"] for event in extra["events"]]
-    for number in range(1, len(roles)):
-        for role in {"result", "attempt", "proposal", "consent", "definition"} - {roles[number]}:
-            extra["events"][number]["role"] = role
-            packed = b64encode(zlib.compress(json.dumps(extra).encode())).decode()
-            proven.file.write_text("\n".join([lines[0], f"extra {packed}", *lines[2:]]), "utf-8")
-            assert _checked(proven).error["code"] == "proof_rejected", (roles[number], role)
-        extra["events"][number]["role"] = roles[number]
-    extra["claim"]["sha256"] = "0" * 64
-    packed = b64encode(zlib.compress(json.dumps(extra).encode())).decode()
-    proven.file.write_text("\n".join([lines[0], f"extra {packed}", *lines[2:]]), "utf-8")
-    assert _checked(proven).error["code"] == "proof_rejected"
 
 
 @pytest.mark.slow
 def test_the_script_of_the_page_checks_a_proof_with_the_standard_library(
     proven: Proven, tmp_path: Path
 ) -> None:
-    """At most 80 lines; it takes what holds and nothing that was changed."""
+    """At most 165 lines; it takes what holds and nothing that was changed."""
     found = re.search(
         r"```python\n(.*?)```",
         (HERE / "docs" / "trust" / "proofs.md").read_text("utf-8"),
         re.DOTALL,
     )
     assert found is not None
-    assert len(found[1].splitlines()) <= 80
+    assert len(found[1].splitlines()) <= 165
     script = tmp_path / "check.py"
     script.write_text(found[1], "utf-8")
 
@@ -232,9 +241,8 @@ def test_the_script_of_the_page_checks_a_proof_with_the_standard_library(
 
     done = run(proven.file)
     assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()] == [
-        step.role for step in read_proof(proven.file.read_bytes()).steps
-    ]
+    shown = len(read_proof(proven.file.read_bytes()).texts) + 1
+    assert done.stdout.count("  proven by ") == shown + 1, "each text, and the file"
     (proven.place.path / "stage-1" / "more.txt").write_text("another\n")
     assert run(proven.file, "more.txt").returncode != 0
     text = proven.file.read_text("utf-8")
@@ -258,16 +266,14 @@ def _checked_by_sigstore(proof: bytes, key: str) -> None:
     known = PublicKey(raw_bytes=b64encode(der), key_details=PublicKeyDetails.PKIX_ED25519)
     signed = SignedCheckpoint.from_text(proof.decode().split("\n\n", 1)[1])
     signed.signed_note.verify(Keyring([known]), public.key_id)  # type: ignore[arg-type]
-    for step in read.steps:
-        inclusion = SimpleNamespace(
-            log_index=step.index,
-            tree_size=signed.checkpoint.log_size,
-            hashes=list(step.path),
-            root_hash=bytes.fromhex(signed.checkpoint.log_hash),
-        )
-        body = (step.text or "").encode()
-        entry = SimpleNamespace(inclusion_proof=inclusion, canonicalized_body=body)
-        verify_merkle_inclusion(SimpleNamespace(_inner=entry))  # type: ignore[arg-type]
+    inclusion = SimpleNamespace(
+        log_index=read.index,
+        tree_size=signed.checkpoint.log_size,
+        hashes=list(read.path),
+        root_hash=bytes.fromhex(signed.checkpoint.log_hash),
+    )
+    entry = SimpleNamespace(inclusion_proof=inclusion, canonicalized_body=read.leaf)
+    verify_merkle_inclusion(SimpleNamespace(_inner=entry))  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
