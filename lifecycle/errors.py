@@ -336,3 +336,12 @@ class NeedsConsent(LifecycleError):
     """Only a person may decide this."""
 
     code = "needs_consent"
+
+
+def undecided(type_: str, way: str) -> NeedsConsent:
+    """Return the refusal of a person's decision that comes without a proof of consent."""
+    return NeedsConsent(
+        f"{type_} is a person's decision and takes a proof of consent, which `append` never does; "
+        f"`{way}` asks for it.",
+        type=type_,
+    )

@@ -18,7 +18,7 @@ from service.errors import InvalidOption, NotFound, UnreadablePlan
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
-_APPROVALS = ("amendment.approved", "claim.overruled")
+_APPROVALS = ("amendment.approved", "claim.overruled", "drift.reverted", "results.adopted")
 
 
 def append(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.frame.deciding import Decision, DecisionKey, decide, dismissal_of
 from cli.frame.exit_codes import FINDINGS
 from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
 from cli.frame.workspace import reading, writing
@@ -172,6 +173,7 @@ def revert(
     context: typer.Context,
     file: File = None,
     detected: Detected = None,
+    key: DecisionKey = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,
     expected_version: ExpectedVersion = None,
@@ -181,15 +183,17 @@ def revert(
     with writing(context, dry_run) as (service, output):
         if not dry_run:
             service.files.bring_up_to_date()
-        commands = [_dismissal(d) for d in service.state().drifts if _is_meant(d, file, detected)]
-        if detected is not None and not commands:
+        meant = [_dismissal(d) for d in service.state().drifts if _is_meant(d, file, detected)]
+        if detected is not None and not meant:
             raise _nothing(file or "any file", detected)
-        tell(output, service.handle(*commands, options=options), options)
+        line = f"wfctl drift revert{f' {file}' if file else ''}"
+        tell(output, decide(service, meant, line, key, options), options)
 
 
 def _is_meant(drift: Drift, file: str | None, detected: int | None) -> bool:
     return file in (None, drift.file) and detected in (None, drift.version)
 
 
-def _dismissal(drift: Drift) -> Payload:
-    return p.DriftReverted(file=drift.file, detected=drift.version)
+def _dismissal(drift: Drift) -> Decision:
+    command = p.DriftReverted(file=drift.file, detected=drift.version, kept_as=drift.kept_as)
+    return Decision(command, drift.file, dismissal_of(drift.file, drift.version, drift.kept_as))

@@ -23,6 +23,7 @@ from projections.words.account import stale
 from reconciler.context import Jobs
 from reconciler.control.ending_attempts import stop_all
 from reconciler.files.freshness import deviations
+from service.consent.proof import Consenter
 from service.errors import InvalidOption
 from service.writing import amendments as decisions
 from service.writing.stream_writer import WriteOptions
@@ -92,9 +93,7 @@ def _found(root: Path, state: Workflow, named: list[str]) -> str:
     return "; ".join(why)[:_REASON]
 
 
-def _decide(
-    jobs: Jobs, output: Output, id_: str, proposed: Outcome, consenter: decisions.Consenter
-) -> None:
+def _decide(jobs: Jobs, output: Output, id_: str, proposed: Outcome, consenter: Consenter) -> None:
     """Ask for consent to what was proposed, unless it is decided already."""
     options = WriteOptions()
     if jobs.service.state().amendments[id_].status != "proposed":

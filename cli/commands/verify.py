@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cli.frame.deciding import Decision, DecisionKey, decide
 from cli.frame.exit_codes import FINDINGS
 from cli.frame.options import CommandId, DryRun, write_options
 from cli.frame.workspace import reading, writing
+from lifecycle.payload import models as p
+from lifecycle.state.workflow import Stage
 from projections.words.account import stale
 from projections.words.deviations import Deviation
 from reconciler.files.freshness import deviations, told
@@ -29,15 +33,16 @@ def verify(
         bool, typer.Option("--adopt", help="Take changed results of the stages as they are now.")
     ] = False,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, with --adopt.")] = None,
+    key: DecisionKey = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,
 ) -> None:
     """Compare results and inputs of completed stages with the log (exit 7: they differ)."""
     if adopt:
-        _adopt(context, stages or [], reason, dry_run=dry_run, command_id=command_id)
+        _adopt(context, stages or [], reason, key, dry_run=dry_run, command_id=command_id)
         return
-    if reason is not None or dry_run or command_id is not None:
-        raise InvalidOption("--reason, --dry-run and --command-id go with --adopt")
+    if reason is not None or key is not None or dry_run or command_id is not None:
+        raise InvalidOption("--reason, --key, --dry-run and --command-id go with --adopt")
     from cli.frame.checkpoints import judged
 
     with reading(context) as workflow:
@@ -66,25 +71,42 @@ def _adopt(
     context: typer.Context,
     stages: list[str],
     reason: str | None,
+    key: Path | None,
     *,
     dry_run: bool,
     command_id: str | None,
 ) -> None:
     from cli.frame.writes import tell
     from lifecycle.payload import models as p
-    from reconciler.attempt.markers import digests
-    from reconciler.files.freshness import changed_results
 
     if not stages or not reason:
         raise InvalidOption("--adopt takes the stages whose results it is about, and a --reason")
     options = write_options(dry_run, command_id, None)
     with writing(context, dry_run) as (service, output):
-        root, state, commands = service.root.path, service.state(), []
-        for id_ in stages:
-            paths = [one.path for one in changed_results(root, state.stage(id_), deep=True)]
-            now = [
-                p.FileDigest(path=one.path, size=one.size, sha256=one.sha256)
-                for one in digests(root, paths)
-            ]
-            commands.append(p.ResultsAdopted(stage=id_, outputs=now, reason=reason))
-        tell(output, service.handle(*commands, options=options), options)
+        root, state = service.root.path, service.state()
+        found = [(id_, _changed(root, state.stage(id_))) for id_ in stages]
+        decisions = [
+            Decision(p.ResultsAdopted(stage=id_, outputs=now, reason=reason), id_, _asks(id_, now))
+            for id_, now in found
+            if now
+        ]
+        line = f"wfctl verify {' '.join(stages)} --adopt --reason TEXT"
+        tell(output, decide(service, decisions, line, key, options), options)
+
+
+def _changed(root: Path, stage: Stage) -> list[p.FileDigest]:
+    """Return the results of a stage that are no more as recorded, as they are now."""
+    from reconciler.attempt.markers import digests
+    from reconciler.files.freshness import changed_results
+
+    paths = [one.path for one in changed_results(root, stage, deep=True)]
+    return [
+        p.FileDigest(path=one.path, size=one.size, sha256=one.sha256)
+        for one in digests(root, paths)
+    ]
+
+
+def _asks(id_: str, now: list[p.FileDigest]) -> str:
+    """Say what a person agrees to."""
+    files = [f"  {one.path}, {one.size} bytes, SHA-256 {one.sha256}" for one in now]
+    return "\n".join([f"{id_}: results that were changed afterwards count as they are:", *files])

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lifecycle.errors import NeedsConsent
 from service.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from reconciler.context import Jobs
     from reconciler.control.claims import Claims
     from reconciler.control.finding import Finding
-    from service.writing.overruling import Question
     from service.writing.stream_writer import WriteOptions
 
 Overrule = Annotated[
@@ -56,30 +54,27 @@ def claims_of(jobs: Jobs, overruling: Overruling | None, options: WriteOptions) 
 
 
 def _upheld(
-    jobs: Jobs, overruling: Overruling, finding: Finding, claim: str, options: WriteOptions
+    jobs: Jobs, overruling: Overruling, finding: Finding, claim: Any, options: WriteOptions
 ) -> tuple[Payload, int]:
-    from cli.frame.consent import Wording, consenter_of
+    from cli.frame.deciding import NOBODY, Decision, agreed
     from lifecycle.payload import models as p
-    from service.writing.overruling import overruled
 
-    service, state = jobs.service, jobs.service.state()
-    words: dict[str, Any] = {
-        "stage": finding.stage,
-        "attempt": finding.attempt,
-        "claim": claim,
-        "verdict": finding.verdict.name,
-        "reason": overruling.reason,
-    }
+    service, found = jobs.service, finding.verdict
+    command = p.ClaimOverruled(
+        stage=finding.stage,
+        attempt=finding.attempt,
+        claim=claim,
+        verdict=found.name,
+        reason=overruling.reason,
+        proof=NOBODY if options.dry_run else {},
+    )
     if options.dry_run:
-        nobody: dict[str, Any] = {"policy": "none: a dry run"}
-        return p.ClaimOverruled(**words, proof=nobody), state.head
-    if state.consent == "signature" and overruling.key is None:
-        raise NeedsConsent(
-            f"{finding.stage} {finding.attempt}: to overrule the evidence is agreed to by a "
-            "signature here: give --key FILE.",
-            stage=finding.stage,
-        )
-    command = f"wfctl stage {'compute' if claim == 'computed' else 'complete'} {finding.stage}"
-    wording = Wording(lambda asked: cast("Question", asked).text, f"{command} --overrule TEXT")
-    consenter = consenter_of(state.consent, service.actor, overruling.key, None, wording)
-    return overruled(service, words, finding.verdict.reason, consenter)
+        return command, service.state().head
+    subject = f"{finding.stage} {finding.attempt}"
+    text = (
+        f"{subject}: the evidence says {found.name}: {found.reason}\n"
+        f"To be recorded against it: it is {claim} ({overruling.reason})."
+    )
+    line = f"wfctl stage {'compute' if claim == 'computed' else 'complete'} {finding.stage}"
+    decision = Decision(command, subject, text)
+    return agreed(service, decision, f"{line} --overrule TEXT", overruling.key)

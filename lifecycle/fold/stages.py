@@ -119,6 +119,7 @@ def completed(draft: Workflow, event: Event) -> None:
     stage.status = Status.COMPLETED
     stage.completed_at = event.occurred_at
     stage.results, stage.changed = event.data.get("outputs", []), []
+    stage.adopted = []
     stage.uncharged = True
     if stage.source is not None:
         stage.source.outcome = "completed"
@@ -264,6 +265,9 @@ def adopted(draft: Workflow, event: Event) -> None:
     new = {one["path"]: one for one in event.data["outputs"]}
     stage.results = [new.get(one["path"], one) for one in stage.results]
     stage.changed = [one for one in stage.changed if one["path"] not in new]
+    policy = (event.data.get("proof") or {}).get("policy")
+    agreed = {"paths": list(new), "by": event.data.get("approved_by"), "policy": policy}
+    stage.adopted = [*stage.adopted, agreed]
 
 
 def results_changed(draft: Workflow, event: Event) -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lifecycle.errors import NeedsConsent
+from lifecycle.errors import NeedsConsent, undecided
 from lifecycle.event import Fact
 from lifecycle.machines import payload as p
 from lifecycle.machines.decide_fields import check_fields, record, update
@@ -230,6 +230,8 @@ def _close(
             file=command.file,
             waiting={str(d.version): d.file for d in state.drifts},
         )
+    if isinstance(command, DriftReverted) and not command.proof:
+        raise undecided(command.type, f"wfctl machine drift {state.id} --revert")
     return [command.model_copy(update={"detected": chosen[-1].version})]
 
 

@@ -56,6 +56,10 @@ class DriftReverted(Payload):
     """A foreign change was dismissed: the file stays as the log says."""
 
     type: ClassVar[str] = "drift.reverted"
+    schema_version: ClassVar[int] = 2
     file: str
     detected: Whole | None = None  # decided, as above
     kept_as: KeptAs | None = None
+    #: Who agreed, and the proof of it; nothing in the events of a time that asked nobody.
+    approved_by: str | None = None
+    proof: Document = {}

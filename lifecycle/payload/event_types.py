@@ -49,7 +49,7 @@ STAGED: Mapping[str, EventType] = {
     "outputs.recorded": EventType("OutputsRecorded", 2),
     "outputs.reused": EventType("OutputsReused"),
     "outputs.archived": EventType("OutputsArchived"),
-    "results.adopted": EventType("ResultsAdopted"),
+    "results.adopted": EventType("ResultsAdopted", 2),
     "results.changed": EventType("ResultsChanged"),
     "checkpoint.recorded": EventType("CheckpointRecorded"),
     "note.logged": EventType("NoteLogged"),
@@ -61,7 +61,7 @@ STAGED: Mapping[str, EventType] = {
     "cost.charged": EventType("CostCharged"),
     "drift.detected": EventType("DriftDetected"),
     "drift.adopted": EventType("DriftAdopted"),
-    "drift.reverted": EventType("DriftReverted"),
+    "drift.reverted": EventType("DriftReverted", 2),
 }
 #: Those that are only of phase machines; their models are in `lifecycle.machines.payload`.
 OF_MACHINES: Mapping[str, EventType] = {
@@ -111,6 +111,7 @@ UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("attempt.started", 1): _with(scripts={}),
     ("attempt.started", 2): _with(taken_over=False, carried=[], carried_from=None),
     ("attempt.started", 3): _with(environment=None),
+    ("drift.reverted", 1): _with(approved_by=None, proof={}),
     ("machine.approved", 1): _with(files=None),
     ("machine.approved", 2): _with(fields=None),
     ("machine.cancelled", 1): _with(anew=False, earlier={}),
@@ -121,6 +122,7 @@ UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("machine.transitioned", 1): _with(earlier={}),
     ("machine.updated", 1): _with(removed=[]),
     ("outputs.recorded", 1): _with(found=False),
+    ("results.adopted", 1): _with(approved_by=None, proof={}, rests_on=None),
     ("session.started", 1): _with(driven=False, environment=None, report=None),
     ("stage.completed", 1): upcasters.checks_with_findings,
     ("stage.completed", 2): _with(rests_on=None),

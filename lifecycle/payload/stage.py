@@ -406,8 +406,13 @@ class ResultsAdopted(StagePayload):
     """Results of a completed stage that somebody changed afterwards count as they are now."""
 
     type: ClassVar[str] = "results.adopted"
+    schema_version: ClassVar[int] = 2
     outputs: list[FileDigest]
     reason: Text
+    #: Who agreed, and the proof of it; nothing in the events of a time that asked nobody.
+    approved_by: str | None = None
+    proof: Document = {}
+    rests_on: RestsOn | None = None  # decided
 
 
 class OutputsReused(AttemptPayload):

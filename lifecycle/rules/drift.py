@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from lifecycle.errors import NoCommand, Refused
+from lifecycle.errors import NoCommand, Refused, undecided
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Drift, Workflow
 from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS
@@ -39,6 +39,8 @@ def adopt(state: Workflow, command: p.DriftAdopted) -> Decision:
 def revert(state: Workflow, command: p.DriftReverted) -> Decision:
     """Close a drift that is open."""
     drift = _waiting(state, command.file, command.detected)
+    if not command.proof:
+        raise undecided(command.type, f"wfctl drift revert {command.file}")
     return [command.model_copy(update={"detected": drift.version, "kept_as": drift.kept_as})]
 
 

@@ -13,6 +13,7 @@ from lifecycle.errors import (
     NeedsConsent,
     NothingToBuildFrom,
     RetryLimitReached,
+    undecided,
 )
 from lifecycle.payload import models as p
 from lifecycle.rules.grounds import rests_on
@@ -370,12 +371,7 @@ def overrule(state: Workflow, command: p.ClaimOverruled) -> Decision:
     if command.attempt != newest:
         raise AttemptMismatch(stage.id, newest, command.attempt, "it is not the newest attempt")
     if not command.proof:
-        raise NeedsConsent(
-            f"{command.type} is a person's decision and takes a proof of consent, which `append` "
-            f"never does; `wfctl stage compute {stage.id} --overrule TEXT` asks for it.",
-            type=command.type,
-            stage=stage.id,
-        )
+        raise undecided(command.type, f"wfctl stage compute {stage.id} --overrule TEXT")
     return [command]
 
 
@@ -450,8 +446,12 @@ def record_outputs(state: Workflow, command: p.OutputsRecorded) -> Decision:
 
 def adopt_results(state: Workflow, command: p.ResultsAdopted) -> Decision:
     """Take results of a completed stage as they are now; others than its own are refused."""
-    _with_results(state, command.stage, [one.path for one in command.outputs])
-    return [command] if command.outputs else []
+    stage = _with_results(state, command.stage, [one.path for one in command.outputs])
+    if not command.outputs:
+        return []
+    if not command.proof:
+        raise undecided(command.type, f"wfctl verify {stage.id} --adopt --reason TEXT")
+    return [command.model_copy(update={"rests_on": rests_on(state, stage)})]
 
 
 def change_results(state: Workflow, command: p.ResultsChanged) -> Decision:

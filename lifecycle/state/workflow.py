@@ -162,6 +162,8 @@ class Stage:
     results: list[dict[str, Any]] = field(default_factory=list)
     #: Those of them that were seen to be no more so, as `ChangedFile` has them.
     changed: list[dict[str, Any]] = field(default_factory=list)
+    #: Each time that changed results were taken as they are: ``paths``, ``by``, ``policy``.
+    adopted: list[dict[str, Any]] = field(default_factory=list)
     #: Nobody declared its outputs: its newest attempt left them.
     found_outputs: bool = False
     #: The attempt whose kept outputs it has, instead of a computation.

@@ -26,6 +26,10 @@ def came_about(state: Workflow) -> Iterator[Item]:
     for stage in state.stages.values():
         if stage.status is not Status.COMPLETED:
             continue
+        for one in stage.adopted:
+            how = agreement(one["policy"], one["by"]) or "and nobody agreed to it"
+            text = f"{', '.join(one['paths'])}: changed by hand and taken as it is, {how}"
+            yield _item("adopted", stage, text)
         if stage.source is None:
             yield _item("taken over", stage, "completed by an imported record; nothing verified it")
             continue
@@ -41,9 +45,13 @@ def is_taken_over(stage: Stage) -> bool:
 def decided(amendment: Amendment) -> str:
     """Return how an amendment was decided: the status, and what is known of who did it."""
     by = amendment.approved_by
-    if by is None or amendment.policy not in _POLICIES:
-        return amendment.status + (f" by {by}" if by else "")
-    return f"{amendment.status} {_POLICIES[amendment.policy].format(by=by)}"
+    how = agreement(amendment.policy, by) or (f"by {by}" if by else "")
+    return f"{amendment.status} {how}".rstrip()
+
+
+def agreement(policy: str | None, by: str | None) -> str | None:
+    """Return how somebody agreed under a policy; None if nobody's agreement is recorded."""
+    return None if by is None or policy not in _POLICIES else _POLICIES[policy].format(by=by)
 
 
 def _failed_before(stage: Stage) -> Iterator[Attempt]:

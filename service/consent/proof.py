@@ -47,6 +47,16 @@ class Policy(Protocol):
         ...
 
 
+class Consenter(Protocol):
+    """A person's agreement under one policy."""
+
+    def ask(self, question: Any) -> bool:
+        """Say whether the person agrees; raises `NeedsConsent` where nobody can be asked."""
+
+    def prove(self, question: Any) -> dict[str, Any] | None:
+        """Return the proof for a question that was agreed to; None where it holds no longer."""
+
+
 class Approval(Protocol):
     """An approval as it stands in the log, or as it would."""
 

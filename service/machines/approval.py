@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Any, Protocol
+from typing import Any
 
 from eventstore.codec import canonical, digest
 from eventstore.errors import WrongExpectedVersion
@@ -16,6 +16,7 @@ from lifecycle.machines.machine import Bound, Machine
 from lifecycle.machines.payload import MachineApproved, MachineWithdrawn
 from projections.words.signs import spelled
 from service.consent import proof as proofs
+from service.consent.proof import Consenter
 from service.machines.consent import objection, statement_of, withdrawal_of
 from service.machines.errors import VersionConflict
 from service.machines.evidence import look
@@ -98,16 +99,6 @@ def _shown(value: Any) -> str:
     text = canonical(value).decode()
     more = f"… ({len(text)} letters of JSON, SHA-256 {digest(text.encode())})"
     return text if len(text) <= _LONG else text[:_LONG] + more
-
-
-class Consenter(Protocol):
-    """A person's agreement under one policy."""
-
-    def ask(self, question: Question) -> bool:
-        """Say whether the person agrees; raises `NeedsConsent` where nobody can be asked."""
-
-    def prove(self, question: Question) -> dict[str, Any] | None:
-        """Return the proof for a question that was agreed to; None where it holds no longer."""
 
 
 def question_of(

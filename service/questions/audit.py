@@ -24,6 +24,8 @@ from service.reading.log import At, WorkflowLog
 from service.root.root import Root
 from service.root.sync import read_sync
 
+#: What a person decides beside amendments.
+DECISIONS = frozenset({"claim.overruled", "drift.reverted", "results.adopted"})
 #: Refusals that say somebody asked for what only a person may decide, or for what is not so now.
 _BY_CONSENT = frozenset(
     {"needs_consent", "impact_changed", "stale_amendment"}
@@ -176,8 +178,8 @@ def _of_log(log: WorkflowLog, at: At = None) -> Iterator[Bypass]:
     known: set[str] = set()
     for event, state in _sound_steps(log, at):
         why = _ineffective(log, event, state, known)
-        if event.type == "claim.overruled" and why is None:
-            yield _of_overruling(event, state)
+        if event.type in DECISIONS and why is None:
+            yield from _of_decision(event, state)
         elif why is not None:
             what = event.data["type"] if event.type == SET_ASIDE else event.type
             yield Bypass("ineffective", event.recorded_at, _who(event), what, why, event.version)
@@ -210,14 +212,18 @@ def _ineffective(
     return None
 
 
-def _of_overruling(event: RecordedEvent, state: Workflow) -> Bypass:
-    from service.consent.overruling import objection  # loads the rules of consent
+def _of_decision(event: RecordedEvent, state: Workflow) -> Iterator[Bypass]:
+    """Yield a decision that no valid proof stands behind, and each one against the evidence."""
+    from service.consent.decisions import objection  # loads the rules of consent
 
-    data = event.data
-    what = f"{data['stage']} {data['attempt']}: {data['verdict']} called {data['claim']}"
-    against = objection(state, event)
-    why = f"{data['approved_by']}: {data['reason']}" if against is None else against
-    return Bypass("overruled", event.recorded_at, _who(event), what, why, event.version)
+    data, against = event.data, objection(state, event)
+    if event.type == "claim.overruled":
+        what = f"{data['stage']} {data['attempt']}: {data['verdict']} called {data['claim']}"
+        why = f"{data['approved_by']}: {data['reason']}" if against is None else against
+        yield Bypass("overruled", event.recorded_at, _who(event), what, why, event.version)
+    elif against is not None and state.consent != "trust":
+        what = f"{event.type} of {data.get('stage') or data['file']}"
+        yield Bypass("unagreed", event.recorded_at, _who(event), what, against, event.version)
 
 
 def _of_drift(event: RecordedEvent) -> Iterator[Bypass]:

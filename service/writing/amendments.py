@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from eventstore.errors import WrongExpectedVersion
 from eventstore.event import Actor
@@ -17,6 +17,7 @@ from lifecycle.rules.amendments import check_fits, pending
 from lifecycle.rules.impact import Impact, impact_of
 from lifecycle.state.workflow import Amendment, Workflow
 from service.consent import proof as consent
+from service.consent.proof import Consenter
 from service.consent.scripts import scripts_after
 from service.errors import FilesBehind
 from service.root.clock import utc_text
@@ -60,16 +61,6 @@ class Question:
         return consent.statement_of(
             self.state, self.amendment, self.impact, self.head, self.scripts
         )
-
-
-class Consenter(Protocol):
-    """A person's agreement under one policy."""
-
-    def ask(self, question: Question) -> bool:
-        """Say whether the person agrees; raises `NeedsConsent` where nobody can be asked."""
-
-    def prove(self, question: Question) -> dict[str, Any] | None:
-        """Return the proof for a question that was agreed to; None where it holds no longer."""
 
 
 def question_of(service: Service, id_: str) -> Question:

@@ -164,9 +164,7 @@ class Service:
 
     def _decided(self, commands: Sequence[Payload], claim: Claim, options: WriteOptions) -> Outcome:
         def plan(before: Workflow | None) -> Outcome:
-            outcome = self._placed(plan_writes(before, commands, options, self.clock))
-            self._check_person(before, outcome.planned)
-            return outcome
+            return self._placed(plan_writes(before, commands, options, self.clock))
 
         def append(before: Workflow | None, outcome: Outcome) -> Outcome:
             return self._append(before, outcome.planned, claim, options)
@@ -188,19 +186,6 @@ class Service:
         from service.writing import report  # only a completed workflow has one
 
         return payload.model_copy(update={"report": report.free_place(self.root, asked)})
-
-    def _check_person(self, before: Workflow | None, planned: Planned) -> None:
-        """Raise `NeedsConsent` where an agent would decide what is a person's to decide."""
-        adopted = next((one for one, _ in planned if one.type == "results.adopted"), None)
-        is_trusted = before is not None and before.consent == "trust"
-        if adopted is None or is_trusted or self.actor.kind != "agent":
-            return
-        stage = cast("p.ResultsAdopted", adopted).stage
-        raise NeedsConsent(
-            f"{stage}: whether changed results count is a person's decision, and agent:"
-            f"{self.actor.name} is none; expected a user (--actor user:NAME off a terminal).",
-            stage=stage,
-        )
 
     def _append(
         self, before: Workflow | None, planned: Planned, claim: Claim, options: WriteOptions

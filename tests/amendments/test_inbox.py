@@ -160,7 +160,8 @@ def test_a_hand_edit_of_a_machine_waits_until_it_is_decided(tmp_path: Path) -> N
     """The inbox names it as the machine's own next command does, and dismisses it by number."""
     place = Place(tmp_path / "b")
     place.path.mkdir()
-    assert place.call("machine", "init", "fix", "--type", "debug").code == 0
+    begin = ("machine", "init", "fix", "--type", "debug", "--consent", "trust")
+    assert place.call(*begin).code == 0
     file = place.path / "fix.state.json"
     file.write_text(file.read_text().replace('"triage"', '"completed"', 1))
     assert place.call("machine", "checkpoint", "fix", "--summary", "a", "--next", "b").code == 0

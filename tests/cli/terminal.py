@@ -82,3 +82,10 @@ def _until(terminal: int, end: str | None, *, anywhere: bool = False) -> str:
             break
         shown += content.decode(errors="replace")
     return shown
+
+
+def agreed_to(root: Path, *words: str) -> str:
+    """Call a command as a person does who says y to its question; return what was shown."""
+    code, shown = answered("y\n", "--root", str(root), *words)
+    assert code == 0, shown
+    return shown

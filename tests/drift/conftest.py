@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.support import Place, agree, call, write_plan
+from tests.cli.support import Place, call, write_plan
 from tests.drift.support import PLAN
 
 
@@ -22,7 +22,7 @@ def place(tmp_path: Path) -> Place:
     """Make a workflow of three stages with a field that nobody specified."""
     root = tmp_path / "root"
     root.mkdir()
-    answer = call("--root", str(root), "init", str(write_plan(tmp_path, PLAN)))
+    begin = ("init", str(write_plan(tmp_path, PLAN)), "--consent", "trust")
+    answer = call("--root", str(root), *begin)
     assert answer.code == 0, answer
-    agree(root)
     return Place(root)

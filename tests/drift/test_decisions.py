@@ -294,9 +294,9 @@ def test_a_change_of_what_has_moved_on_is_judged_as_it_is_now(place: Place) -> N
 
 def test_a_policy_of_consent_that_was_typed_into_the_file_is_only_proposed(place: Place) -> None:
     """It is no field of the file, and no field that nobody specified either."""
-    write_state(place, state_of(place) | {"consent": "trust"})
+    write_state(place, state_of(place) | {"consent": "terminal"})
     place.done("drift", "adopt")
-    assert proposals(place)[0]["changes"] == {"consent": {"old": "terminal", "new": "trust"}}
+    assert proposals(place)[0]["changes"] == {"consent": {"old": "trust", "new": "terminal"}}
     assert "consent" not in state_of(place)
 
 

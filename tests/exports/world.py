@@ -145,7 +145,7 @@ HALF_WAY: list[tuple[Actor, Payload | str]] = [
 ]
 REST: list[tuple[Actor, Payload | str]] = [
     (ADA, "amend-3"),
-    (ADA, p.DriftReverted(file="workflow-state.json")),
+    (ADA, p.DriftReverted(file="workflow-state.json", proof={"policy": "terminal"})),
     (RECONCILER, computed("stage-2", 4)),
     (BOT, p.StageCompleted(stage="stage-2", attempt="att-0004", evidence="The drift is small.")),
     *((BOT, command) for command in done("stage-4", 1)),

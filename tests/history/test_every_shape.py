@@ -65,7 +65,7 @@ DEEDS: list[Deed] = [
     EDIT,
     p.DriftAdopted(file="workflow-state.json"),
     EDIT,
-    p.DriftReverted(file="workflow-state.json"),
+    p.DriftReverted(file="workflow-state.json", proof={"policy": "trust"}),
 ]
 #: Recorded by the service as it finds them, and never by a command.
 FOUND = frozenset({"drift.detected"})

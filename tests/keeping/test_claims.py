@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.support import Place, agree, write_plan
+from tests.cli.terminal import agreed_to
 from tests.keeping.support import made, stage
 from tests.reconciler.support import until
 
@@ -148,7 +149,7 @@ def test_a_hand_edit_that_was_dismissed_holds_nothing_up(tmp_path: Path) -> None
     place = tolerant(tmp_path)
     edit(place, set_tolerance)
     assert place.call("run").code == 6
-    place.done("drift", "revert")
+    agreed_to(place.path, "drift", "revert")
     assert place.call("run").code == 0
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.cli.support import Place, tree
+from tests.cli.terminal import agreed_to
 from tests.keeping.support import made, stage
 
 pytestmark = pytest.mark.slow
-ME = ("--actor", "user:me")
 
 
 def chain(folder: Path, *more: dict[str, Any], **plan: Any) -> Place:
@@ -116,7 +116,7 @@ def test_nothing_is_built_on_a_changed_result_until_somebody_decides(tmp_path: P
     assert (answer.code, answer.error["code"]) == (6, "changed_result")
     run = place.json("run")
     assert (run.code, "stage-2/b.txt changed" in run.data["message"]) == (6, True)
-    place.done("verify", "stage-2", "--adopt", "--reason", "rounded for the paper", *ME)
+    agreed_to(place.path, "verify", "stage-2", "--adopt", "--reason", "rounded for the paper")
     assert "changed by hand and adopted: stage-2/b.txt (rounded for the paper)" in place.log()
     assert place.call("run").code == 0
     assert place.done("verify")["found"] == []
@@ -221,7 +221,7 @@ def test_audit_and_report_tell_of_a_changed_result(tmp_path: Path) -> None:
     told = [(one["what"], one["kind"], one["file"]) for one in answer.data]
     assert told == [("detected", "changed result", "stage-1/a.txt")]
     assert "- changed result stage-1/a.txt: stage-1/a.txt changed " in place.call("report", "-").out
-    place.done("verify", "stage-1", "--adopt", "--reason", "rounded", *ME)
+    agreed_to(place.path, "verify", "stage-1", "--adopt", "--reason", "rounded")
     answer = place.json("audit", "drift")
     assert (answer.code, [one["what"] for one in answer.data]) == (0, ["detected", "adopted"])
     assert "adopted: stage-1/a.txt, changed by hand: rounded" in place.call("report", "-").out
@@ -257,7 +257,7 @@ def test_a_changed_result_is_adopted_by_a_person(tmp_path: Path) -> None:
     data = json.dumps({"stage": "stage-1", "outputs": [output], "reason": "so"})
     answer = place.json("append", "results.adopted", "--data", data, *agent)
     assert (answer.code, answer.error["code"]) == (6, "needs_consent")
-    place.done("verify", "stage-1", "--adopt", "--reason", "fine", *ME)
+    agreed_to(place.path, "verify", "stage-1", "--adopt", "--reason", "fine")
 
 
 def test_only_results_of_completed_stages_are_adopted(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from reconciler.attempt.paths import Attempt
 from reconciler.verdict.diagnosis import diagnose
 from tests.cli.support import Place, attempt_data, tree, write_plan
+from tests.cli.terminal import agreed_to
 from tests.reconciler.support import JOB, submitted
 
 CATEGORIES = {
@@ -207,7 +208,7 @@ def test_parameters_that_were_changed_by_hand_wait_for_their_amendment(place: Pl
     answer = place.json("stage", "retry", "stage-1", "--fix", "a smaller step")
     assert answer.code == 6
     assert answer.error["data"]["fields"] == ["stage-1.parameters.dt"]
-    assert place.call("drift", "revert").code == 0
+    agreed_to(place.path, "drift", "revert")
     assert place.json("stage", "retry", "stage-1", "--fix", "none needed").code == 0
 
 

@@ -9,11 +9,13 @@ import typer
 
 from cli.commands.machine.arguments import MachineId
 from cli.commands.machine.workspace import acting, looking
+from cli.frame.deciding import Decision, DecisionKey, decide, dismissal_of
 from cli.frame.exit_codes import FINDINGS
 from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
 from lifecycle.payload.drift import DriftReverted
+from lifecycle.state.workflow import Drift
 from projections.machines.history import message
 from service.machines.adoption import adoption, undecided, waiting
 from service.machines.foreign import told
@@ -38,6 +40,7 @@ def drift(
     detected: Annotated[
         int | None, typer.Option(metavar="VERSION", help="The edit detected there.")
     ] = None,
+    key: DecisionKey = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,
     expected_version: ExpectedVersion = None,
@@ -47,6 +50,8 @@ def drift(
         raise InvalidInput("--adopt and --revert exclude each other")
     if field and not adopt:
         raise InvalidInput("--field says what to take over: expected it with --adopt")
+    if key is not None and not revert:
+        raise InvalidInput("--key signs that an edit is dismissed: expected it with --revert")
     if not (adopt or revert):
         _show(context, machine, file)
         return
@@ -56,9 +61,18 @@ def drift(
             service.files.bring_up_to_date()
         state = service.state()
         edit = waiting(state, file, detected)
-        closing = [DriftReverted(file=edit.file, detected=edit.version, kept_as=edit.kept_as)]
-        commands = adoption(service, state, edit, field or ()) if adopt else closing
-        output.told(service, service.handle(*commands, options=options), options)
+        if adopt:
+            commands = adoption(service, state, edit, field or ())
+            outcome = service.handle(*commands, options=options)
+        else:
+            line = f"wfctl machine drift {machine} --revert"
+            outcome = decide(service, [_dismissal(edit)], line, key, options)
+        output.told(service, outcome, options)
+
+
+def _dismissal(edit: Drift) -> Decision:
+    command = DriftReverted(file=edit.file, detected=edit.version, kept_as=edit.kept_as)
+    return Decision(command, edit.file, dismissal_of(edit.file, edit.version, edit.kept_as))
 
 
 def _show(context: typer.Context, machine: str, file: str | None) -> None:
