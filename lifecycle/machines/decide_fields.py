@@ -13,7 +13,8 @@ from lifecycle.machines.errors import (
     InvalidTransition,
     ReservedField,
 )
-from lifecycle.machines.guard import FileFact, HasFile, parts, touches, unmet
+from lifecycle.machines.guard import FileFact, HasFile, parts, unmet
+from lifecycle.machines.items import covers, said
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.path import (
     PAST_THE_END,
@@ -57,7 +58,8 @@ def update(state: Machine, command: p.MachineUpdated) -> list[Payload]:
     _check_names(state, command)
     _check_tasks(state, trial)
     same = layout_of(trial.document) == layout_of(state.document)
-    is_said = all(touches(state.visit.written, parse(change.path)) for change in command.changes)
+    paths = [one for change in command.changes for one in said(parse(change.path), change.value)]
+    is_said = all(covers(state.visit.written, one) for one in paths)
     if same and trial.document == state.document and _are_known(state, command.digests) and is_said:
         return []
     return [command]

@@ -302,6 +302,12 @@ class Machine:
         """Return a task, None where there is none of this id."""
         return next((task for task in self.tasks if task.get("id") == id_), None)
 
+    def steps_to(self, task: Document) -> Steps:
+        """Return the path of a task that the state holds."""
+        path = self.definition.tasks.path if self.definition.tasks is not None else ""
+        listed = self.document[path]
+        return (path, next(index for index, one in enumerate(listed) if one is task))
+
 
 def texts(value: Any) -> Iterator[str]:
     """Yield the texts that a value holds."""

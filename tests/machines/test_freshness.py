@@ -1,0 +1,91 @@
+"""What each round must bring anew is asked of each item, and of each file that is taken over."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.machines.place import MachinePlace
+from tests.machines.support import small_data
+from tests.machines.test_known_faults import at_delegate
+
+DONE = '{"tasks": [{"id": "T-1", "status": "complete"}, {"id": "T-2", "status": "complete"}]}'
+PASSED = '{"reviews": {"spec-review": {"status": "pass"}, "quality-review": {"status": "pass"}}}'
+
+
+def in_second_round(place: MachinePlace) -> None:
+    """Come back to the tasks, as a review found something."""
+    place.init("login")
+    at_delegate(place)
+    place.done("update", "login", "--data", DONE)
+    place.done("transition", "login", "review")
+    place.done("update", "login", "--data", PASSED)
+    place.done("update", "login", "reviews.spec-review.status=fail")
+    place.done("transition", "login", "delegate")
+
+
+def found(place: MachinePlace, to: str) -> Any:
+    """Return what a way lacks."""
+    return place.refused("GUARD_FAILED", 5, "transition", "login", to)["unmet"][0]["found"]
+
+
+def test_a_task_that_is_renamed_is_not_done_anew(place: MachinePlace) -> None:
+    """Given another title, then the review stays shut; each task is said to be done, or it is."""
+    in_second_round(place)
+    place.done("task", "login", "T-1", "--title", "another")
+    assert found(place, "review") == "not written since the phase began"
+    place.done("task", "login", "T-1", "--status", "complete")
+    assert found(place, "review") == {"T-2": "complete, not written since the phase began"}
+    head = place.head("login")
+    place.done("task", "login", "T-1", "--status", "complete")
+    assert place.head("login") == head
+    place.done("task", "login", "T-2", "--status", "in_progress")
+    place.done("task", "login", "T-2", "--status", "complete")
+    assert place.done("transition", "login", "review")["phase"] == "review"
+
+
+def test_a_new_task_does_not_speak_for_the_others(place: MachinePlace) -> None:
+    """However it is added to the list."""
+    in_second_round(place)
+    place.done("update", "login", 'tasks[+]={"id": "T-3", "status": "complete"}')
+    assert list(found(place, "review")) == ["T-1", "T-2"]
+    seen = ("--expected-version", str(place.head("login")))
+    place.done("update", "login", "tasks[0].status=complete", "tasks[1].title=b", *seen)
+    assert list(found(place, "review")) == ["T-2"]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_old_review_does_not_carry_a_new_round(place: MachinePlace, whole: bool) -> None:
+    """Given one review of two anew, by its path or in an object that is merged, then one lacks."""
+    in_second_round(place)
+    place.done("update", "login", "--data", DONE)
+    place.done("transition", "login", "review")
+    anew = {"spec-review": {"status": "pass"}}
+    value = f"reviews={json.dumps(anew)}" if whole else "reviews.spec-review.status=pass"
+    place.done("update", "login", value, "reviews.quality-review.by=ada")
+    assert list(found(place, "synthesize")) == ["quality-review"]
+    place.done("update", "login", "reviews.quality-review.status=pass")
+    place.done("transition", "login", "synthesize")
+
+
+def test_a_failed_item_of_an_earlier_round_is_none_of_this(place: MachinePlace) -> None:
+    """Given a list with `some`, then an old failure leads nowhere although another item is new."""
+    ways = [
+        {"from": "a", "to": "b", "guard": {"field": "go", "equals": True}},
+        {
+            "from": "b",
+            "to": "c",
+            "guard": {"some": "runs", "status": ["bad"], "newer_than": "phase"},
+        },
+    ]
+    phases: dict[str, Any] = {"a": {}, "b": {}, "c": {"final": True}}
+    fields = {"go": "flag", "runs": [{"id": "text", "status": "good|bad"}]}
+    place.write("own.json", small_data(phases=phases, transitions=ways, fields=fields))
+    path = str(place.path / "own.json")
+    place.done("init", "login", "--definition", path, "--consent", "trust")
+    place.done("update", "login", 'runs=[{"id": "1", "status": "bad"}]', "go=true")
+    place.done("transition", "login", "b")
+    place.done("update", "login", 'runs[+]={"id": "2", "status": "good"}')
+    assert found(place, "c") == {"2": "good"}
