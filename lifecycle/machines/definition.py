@@ -267,15 +267,20 @@ class Definition(_Part):
         options = self.phases[phase].options if phase in self.phases else None
         return self.files_looked_at(phase) | ({options} if options is not None else set())
 
-    def marks_on_entry(self, phase: str, files: Mapping[str, FileFact]) -> dict[str, str]:
-        """Return the marks of the files that count in the phase only once they are written anew."""
+    def marks_on_entry(
+        self, phase: str, files: Mapping[str, FileFact], *, options: bool = True
+    ) -> dict[str, str]:
+        """Return the marks of the files that count in the phase only once they are written anew.
+
+        Without ``options`` those that a person chooses among are left out.
+        """
         is_bound = any(
             isinstance(part, HasFile) and part.newer_than == "phase"
             for way in self.ways(phase)
             for part in parts(way.guard)
         )
-        patterns = sorted(self._all_files_of(phase)) if is_bound else []
-        known = [files[pattern] for pattern in patterns if pattern in files]
+        patterns = self._all_files_of(phase) if options else self.files_looked_at(phase)
+        known = [files[one] for one in sorted(patterns) if is_bound and one in files]
         return {name: mark for fact in known for name, mark in fact.marks.items()}
 
     def limit_of(self, loop: str, document: Mapping[str, Any]) -> int:

@@ -136,6 +136,8 @@ def _take_over(machine: Machine, event: Event) -> None:
         machine.visits.pop(visit["phase"], None)
         machine.visits[visit["phase"]] = Visit(**visit)
     machine.status = machine.visit.status = data["status"]
+    machine.visit.earlier = dict(data["earlier"])
+    machine.task_earlier = {task: dict(marks) for task, marks in data["task_earlier"].items()}
     machine.visit.written.add(())
     machine.counts = dict(data["counts"])
     machine.findings = list(data["findings"])

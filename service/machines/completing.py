@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lifecycle.machines.machine import Machine
-from lifecycle.machines.payload import MachineRecorded, MachineTaskChanged, MachineUpdated
+from lifecycle.machines.definition import trusted
+from lifecycle.machines.machine import Machine, tasks_in
+from lifecycle.machines.payload import (
+    MachineImported,
+    MachineRecorded,
+    MachineTaskChanged,
+    MachineUpdated,
+)
 from lifecycle.payload.base import Payload
 from service.machines import artifacts
 from service.machines.evidence import output_at
@@ -16,6 +22,8 @@ def completed(root: Path, agent: str, command: Payload, state: Machine | None) -
     if isinstance(command, MachineUpdated):
         found = artifacts.digests(root, command)
         return command.model_copy(update={"digests": found}) if found else command
+    if isinstance(command, MachineImported):
+        return command.model_copy(update={"task_earlier": _outputs_there(root, command)})
     if isinstance(command, MachineRecorded) and state is not None:
         return _with_agent(command, state, agent)
     if isinstance(command, MachineTaskChanged) and state is not None:
@@ -33,6 +41,20 @@ def _with_earlier_output(
     named = command.changes.get("output", (state.task(command.task) or {}).get("output"))
     marks = output_at(root, named).marks
     return command.model_copy(update={"earlier": dict(marks)})
+
+
+def _outputs_there(root: Path, command: MachineImported) -> dict[str, dict[str, str]]:
+    """Return what lies at the outputs of tasks that are taken over at work."""
+    tasks = trusted(command.definition, command.machine).tasks
+    if tasks is None:
+        return {}
+    listed = tasks_in(command.document, tasks)
+    found = {
+        str(one.get("id")): dict(output_at(root, one.get("output")).marks)
+        for one in listed
+        if one.get("status") == tasks.running
+    }
+    return {task: marks for task, marks in found.items() if marks}
 
 
 def _with_agent(command: MachineRecorded, state: Machine, agent: str) -> MachineRecorded:

@@ -89,3 +89,59 @@ def test_a_failed_item_of_an_earlier_round_is_none_of_this(place: MachinePlace) 
     place.done("transition", "login", "b")
     place.done("update", "login", 'runs[+]={"id": "2", "status": "good"}')
     assert found(place, "c") == {"2": "good"}
+
+
+PHASE, EXECUTION = "memory/state/phase.json", "memory/state/execution.json"
+REPORT = "memory/reports/verification.json"
+
+
+def taken_over(place: MachinePlace, phase: str, tasks: list[dict[str, Any]]) -> None:
+    """Take over phased development that was kept by hand."""
+    state = {
+        "workflow_id": "wf",
+        "started_at": "2026-11-01T10:00:00Z",
+        "current_phase": phase,
+        "phase_status": "in_progress",
+        "completed_phases": [],
+        "user_checkpoints": [],
+        "interruption_safe": True,
+    }
+    place.write(PHASE, state)
+    place.write(EXECUTION, {"tasks": tasks})
+    place.done("import", str(place.path / PHASE))
+
+
+def test_an_old_output_is_no_evidence_of_a_phase_taken_over(place: MachinePlace) -> None:
+    """Given a report that lay there, then it opens nothing until it is written again."""
+    place.write(REPORT, {"ok": True})
+    taken_over(place, "VERIFICATION", [])
+    for line in (("append", "wf", "phase.completed"), ("transition", "wf", "REFLECTION")):
+        place.refused("GUARD_FAILED", 5, *line)
+    place.done("rehydrate", "wf", "--go-on")
+    assert place.done("get", "wf", "--query", "current_phase") == "VERIFICATION"
+    place.write(REPORT, {"ok": True})
+    assert place.done("transition", "wf", "REFLECTION")["phase"] == "REFLECTION"
+
+
+def test_an_old_output_is_no_evidence_of_a_task_taken_over(place: MachinePlace) -> None:
+    """Given a running task with an output that lay there, then only what it writes now counts."""
+    tasks = [
+        {"id": name, "status": "running", "attempts": 0, "output": f"memory/tasks/{name}.json"}
+        for name in ("task-001", "task-002")
+    ]
+    for name in ("task-001", "task-002"):
+        place.write(f"memory/tasks/{name}.json", {"status": "verified"})
+    taken_over(place, "IMPLEMENTATION", tasks)
+    place.write("memory/tasks/task-002.json", {"status": "verified"})
+    place.done("rehydrate", "wf", "--go-on")
+    found = {one["id"]: one["status"] for one in place.done("get", "wf", "--query", "tasks")}
+    assert found == {"task-001": "pending", "task-002": "verified"}
+
+
+def test_the_designs_of_a_phase_taken_over_are_still_chosen_among(place: MachinePlace) -> None:
+    """A person says which; the old final design is none."""
+    place.write("memory/reports/final_design.json", {"style": "old"})
+    place.write("memory/reports/designs/a.json", {"style": "a"})
+    taken_over(place, "ARCHITECTURE", [])
+    resume = place.done("rehydrate", "wf", "--go-on")["resume"]
+    assert "do not run the architects" in resume["todo"][0]
