@@ -9,8 +9,17 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails
 
+from lifecycle.machines.commits import COMMITS
 from lifecycle.machines.errors import InvalidDefinition
-from lifecycle.machines.guard import Approved, FileFact, Guard, HasFile, parts, path_of
+from lifecycle.machines.guard import (
+    Approved,
+    FileFact,
+    Guard,
+    HasCommit,
+    HasFile,
+    parts,
+    path_of,
+)
 from lifecycle.machines.path import look, parse
 from lifecycle.machines.shape import meant
 from lifecycle.words.misfit import problem
@@ -228,13 +237,10 @@ class Definition(_Part):
         return next((name for name, one in self.approvals.items() if one.phase == phase), None)
 
     def files_looked_at(self, phase: str) -> set[str]:
-        """Return the patterns of the files that guards of a phase look at."""
-        return {
-            part.file
-            for way in self.ways(phase)
-            for part in parts(way.guard)
-            if isinstance(part, HasFile)
-        }
+        """Return the patterns of the files that guards of a phase look at; `COMMITS` for git."""
+        looking = [part for way in self.ways(phase) for part in parts(way.guard)]
+        of_git = {COMMITS for part in looking if isinstance(part, HasCommit) and part.newer_than}
+        return of_git | {part.file for part in looking if isinstance(part, HasFile)}
 
     def ways_of(self, approval: str) -> list[Transition]:
         """Return the ways that ask for an approval."""
@@ -275,7 +281,7 @@ class Definition(_Part):
         Without ``options`` those that a person chooses among are left out.
         """
         is_bound = any(
-            isinstance(part, HasFile) and part.newer_than == "phase"
+            isinstance(part, HasFile | HasCommit) and part.newer_than == "phase"
             for way in self.ways(phase)
             for part in parts(way.guard)
         )

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag
 
+from lifecycle.machines.commits import place_of_commit
 from lifecycle.machines.errors import Unmet
 from lifecycle.machines.items import items_of, touches
 from lifecycle.machines.path import Steps, look, parse
@@ -45,7 +46,10 @@ class Equals(_OfField):
 
 
 class HasCommit(_OfField):
-    """A field names a commit, by its id, that the repository of the root has."""
+    """A field names a commit, by its id, that the repository of the root has.
+
+    ``newer_than``: ``phase`` wants one that was made since the phase was entered.
+    """
 
     commit: str
 
@@ -187,6 +191,7 @@ for _nested in (All, AnyOf, Not):
 class FileFact(NamedTuple):
     """What was found at a path or pattern: the files with content, and those that are JSON.
 
+    Of a commit: itself, where it is there, and where it was made since the phase was entered.
     ``marks``: file → the mark of what it holds, which is another one whenever it was written.
     """
 
@@ -282,16 +287,14 @@ def _equals(guard: Equals, facts: Facts) -> list[Unmet]:
     return [] if same else _one(guard, value, guard.field)
 
 
-def place_of_commit(id_: str) -> str:
-    """Return where, among what was found of files, a commit stands; no file is named so."""
-    return f"\0commit {id_}"
-
-
 def _has_commit(guard: HasCommit, facts: Facts) -> list[Unmet]:
     value = facts.value(guard.commit)
     fact = facts.files.get(place_of_commit(str(value)), FileFact())
-    found = value if is_empty(value) else f"{value!s:.80}: git has no such commit here"
-    return [] if fact.found else _one(guard, found, guard.commit)
+    if fact.valid if guard.newer_than == "phase" else fact.found:
+        return []
+    why = "it was there before the phase" if fact.found else "git has no such commit here"
+    found = value if is_empty(value) else f"{value!s:.80}: {why}"
+    return _one(guard, found, guard.commit)
 
 
 def _counter(guard: Counter, facts: Facts) -> list[Unmet]:
@@ -408,8 +411,8 @@ def _text_of_every(guard: Every) -> str:
     return f"{each}{also}{_since(guard)}"
 
 
-def _since(guard: _OfField) -> str:
-    return ", written since the phase began" if guard.newer_than == "phase" else ""
+def _since(guard: _OfField, how: str = "written") -> str:
+    return f", {how} since the phase began" if guard.newer_than == "phase" else ""
 
 
 def _text_of_file(guard: HasFile) -> str:
@@ -425,7 +428,7 @@ def _value(value: Any) -> str:
 _TEXTS: dict[type[_Condition], Callable[[Any], str]] = {
     Present: lambda g: f"{g.present} is present{_since(g)}",
     Equals: lambda g: f"{g.field} is {_value(g.equals)}{_since(g)}",
-    HasCommit: lambda g: f"{g.commit} is a commit that git has{_since(g)}",
+    HasCommit: lambda g: f"{g.commit} is a commit that git has{_since(g, 'made')}",
     Counter: _text_of_counter,
     Every: _text_of_every,
     Some: lambda g: f"one of {g.some} is {' or '.join(g.status)}{_since(g)}",

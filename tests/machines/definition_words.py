@@ -83,7 +83,10 @@ WORDS: dict[type[Any], dict[str, str]] = {
     d.Blocker: {"when": "a guard", "says": "what it means"},
     g.Present: {"present": "a field that has a value", "newer_than": _NEW},
     g.Equals: {"field": "a field", "equals": "its value, of its shape", "newer_than": _NEW},
-    g.HasCommit: {"commit": "a field that holds the id of a commit", "newer_than": _NEW},
+    g.HasCommit: {
+        "commit": "a field that holds the id of a commit",
+        "newer_than": "`phase`: it must have been made since the phase was entered",
+    },
     g.Counter: {"counter": "a loop", "at_least": "taken so often", "below": "and less often"},
     g.Every: {
         "every": "a list or object with at least one item",
