@@ -16,6 +16,7 @@ from lifecycle.machines.errors import (
 from lifecycle.machines.guard import FileFact, HasFile, parts, unmet
 from lifecycle.machines.items import covers, said
 from lifecycle.machines.machine import Machine
+from lifecycle.machines.names import misplaced
 from lifecycle.machines.path import (
     PAST_THE_END,
     Steps,
@@ -119,6 +120,17 @@ def refuse_reserved(definition: Definition, path: Steps, machine: str) -> None:
         raise ReservedField(written(path), rule, _without_dashes(definition, path, machine))
 
 
+def refuse_misplaced(definition: Definition, path: Steps, machine: str) -> None:
+    """Raise `ReservedField` for a known name that is written among free data."""
+    found = misplaced(definition, path)
+    if found is None:
+        return
+    place, instead = found
+    rule = f"{place} is its place, and a known name is no free data"
+    way = instead or f"wfctl machine update {{id}} {place}=…"
+    raise ReservedField(written(path), rule, way.replace("{id}", machine))
+
+
 def _without_dashes(definition: Definition, path: Steps, machine: str) -> str:
     """Return how to write a field whose name begins with _: by a name that is not refused."""
     plain = tuple(step.lstrip("_") or "x" if isinstance(step, str) else step for step in path)
@@ -152,20 +164,22 @@ def _check_shape(definition: Definition, document: dict[str, Any], before: dict[
 
 
 def _check_names(state: Machine, command: p.MachineUpdated) -> None:
-    """Refuse a new field whose name is almost that of one that the definition names."""
+    """Refuse a new field with a name, or almost the name, of one that has another place."""
     problems: list[str] = []
-    for change in command.changes:
-        steps = parse(change.path)
-        for path in (steps, *leaves(change.value, steps)):
-            nearest = nearest_name(state.definition.fields, path)
-            if nearest is not None and look(state.document, path) is None:
-                problems.append(f"{written(path)}: is {nearest} meant?")
+    places = [(steps, one.value) for one in command.changes if (steps := parse(one.path))]
+    paths = [path for steps, value in places for path in (steps, *leaves(value, steps))]
+    for path in paths:
+        nearest = nearest_name(state.definition.fields, path)
+        if nearest is not None and look(state.document, path) is None:
+            problems.append(f"{written(path)}: is {nearest} meant?")
     if problems:
         raise InvalidInput(
             f"there are no such fields: {'; '.join(problems)}. Fields of your own have names "
             "that differ more.",
             problems=problems,
         )
+    for path in paths:
+        refuse_misplaced(state.definition, path, state.id)
 
 
 def _check_tasks(state: Machine, trial: Machine) -> None:
@@ -232,6 +246,7 @@ def check_fields(definition: Definition, document: dict[str, Any]) -> None:
     """Raise where a first state holds reserved fields or values that do not fit."""
     for path in leaves(document):
         refuse_reserved(definition, path, "ID")
+        refuse_misplaced(definition, path, "ID")
     _check_shape(definition, document, {})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lifecycle.machines.decide_fields import refuse_reserved
+from lifecycle.machines.decide_fields import refuse_misplaced, refuse_reserved
 from lifecycle.machines.definition import Tasks
 from lifecycle.machines.errors import CircuitOpen, InvalidInput
 from lifecycle.machines.items import covers
@@ -60,7 +60,8 @@ def _check(state: Machine, tasks: Tasks, command: MachineTaskChanged) -> None:
             path=tasks.path,
         )
     for path in leaves(command.changes):
-        refuse_reserved(state.definition, (tasks.path, 0, *path), state.id)
+        for refuse in (refuse_reserved, refuse_misplaced):
+            refuse(state.definition, (tasks.path, 0, *path), state.id)
     status = command.changes.get("status")
     problems = misfits(below(state.definition.fields, (tasks.path, 0)), command.changes, "")
     if "status" in command.changes and status not in tasks.statuses:

@@ -221,7 +221,7 @@ class Definition(_Part):
 
     def data_that_fits(self, kind: EventKind, name: str) -> bool:
         """Whether an event may hold data of this name."""
-        own = _OF_VISIT.get(self.protocol, frozenset())
+        own = {*_OF_VISIT.get(self.protocol, ()), *(parse(one)[-1] for one in self.all_reserved())}
         return name in kind.data or (kind.open and name not in own and not name.startswith("_"))
 
     def ways(self, phase: str) -> list[Transition]:
