@@ -69,6 +69,10 @@ _OF_VISIT: dict[str, frozenset[str]] = {
 }
 
 
+#: Where a task's output lies where the task names no other place.
+_OUTPUT_OF_TASK = {"dotagent": "memory/tasks/{id}/output.json"}
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
 
@@ -223,6 +227,12 @@ class Definition(_Part):
         """Whether an event may hold data of this name."""
         own = {*_OF_VISIT.get(self.protocol, ()), *(parse(one)[-1] for one in self.all_reserved())}
         return name in kind.data or (kind.open and name not in own and not name.startswith("_"))
+
+    def outputs_of(self, task: Mapping[str, Any]) -> list[str]:
+        """Return where a task's output may lie: where the task says, and the protocol's place."""
+        named, place = task.get("output"), _OUTPUT_OF_TASK.get(self.protocol)
+        published = [place.format(id=task.get("id"))] if place is not None else []
+        return [*([str(named)] if named else []), *published]
 
     def ways(self, phase: str) -> list[Transition]:
         """Return the transitions from a phase, in the order they are written."""

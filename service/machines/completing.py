@@ -14,7 +14,7 @@ from lifecycle.machines.payload import (
 )
 from lifecycle.payload.base import Payload
 from service.machines import artifacts
-from service.machines.evidence import output_at
+from service.machines.evidence import outputs_of
 
 
 def completed(root: Path, agent: str, command: Payload, state: Machine | None) -> Payload:
@@ -38,21 +38,20 @@ def _with_earlier_output(
     tasks = state.definition.tasks
     if tasks is None or command.changes.get("status") != tasks.running:
         return command
-    named = command.changes.get("output", (state.task(command.task) or {}).get("output"))
-    marks = output_at(root, named).marks
+    task = {**(state.task(command.task) or {}), "id": command.task, **command.changes}
+    marks = outputs_of(root, state.definition, task, {}).marks
     return command.model_copy(update={"earlier": dict(marks)})
 
 
 def _outputs_there(root: Path, command: MachineImported) -> dict[str, dict[str, str]]:
     """Return what lies at the outputs of tasks that are taken over at work."""
-    tasks = trusted(command.definition, command.machine).tasks
-    if tasks is None:
+    known = trusted(command.definition, command.machine)
+    if known.tasks is None:
         return {}
-    listed = tasks_in(command.document, tasks)
     found = {
-        str(one.get("id")): dict(output_at(root, one.get("output")).marks)
-        for one in listed
-        if one.get("status") == tasks.running
+        str(one.get("id")): dict(outputs_of(root, known, one, {}).marks)
+        for one in tasks_in(command.document, known.tasks)
+        if one.get("status") == known.tasks.running
     }
     return {task: marks for task, marks in found.items() if marks}
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from glob import escape
 from pathlib import Path
 from typing import Any
 
 from eventstore.regular import TooLarge, read_regular
 from lifecycle.machines.commits import COMMITS, marks_of_tips, place_of_commit, tips_in
+from lifecycle.machines.definition import Definition
 from lifecycle.machines.guard import FileFact, is_inside
 from lifecycle.machines.machine import Machine
 from service.machines.git import commit_of, is_made_since, tips_of
@@ -51,6 +52,15 @@ def output_at(root: Path, named: Any) -> FileFact:
     """Return what is there of a file that a field names; agents name it by its whole path too."""
     own = escape(os.path.normpath(str(named or "").removeprefix(f"{root}/")))
     return look(root, [own])[own]
+
+
+def outputs_of(
+    root: Path, definition: Definition, task: Mapping[str, Any], earlier: Mapping[str, str]
+) -> FileFact:
+    """Return what is new of a task's output since the marks of ``earlier``, and all marks now."""
+    facts = [output_at(root, place) for place in definition.outputs_of(task)]
+    new = next((one for fact in facts if (one := fact.since(earlier)).found), FileFact())
+    return new._replace(marks={file: mark for fact in facts for file, mark in fact.marks.items()})
 
 
 def _fact(root: Path, pattern: str) -> FileFact:

@@ -145,3 +145,37 @@ def test_the_designs_of_a_phase_taken_over_are_still_chosen_among(place: Machine
     taken_over(place, "ARCHITECTURE", [])
     resume = place.done("rehydrate", "wf", "--go-on")["resume"]
     assert "do not run the architects" in resume["todo"][0]
+
+
+PUBLISHED = "memory/tasks/task-001/output.json"
+
+
+@pytest.mark.parametrize("named", [None, "memory/elsewhere.json"])
+def test_the_published_place_of_an_output_is_looked_at(
+    place: MachinePlace, named: str | None
+) -> None:
+    """Given a task that names no output, or one that is not there, then it tells by the place."""
+    place.init("wf", "dotagent")
+    place.write("memory/reports/demand.json", {"wants": "a shop"})
+    place.done("approve", "wf", "requirements")
+    place.done("transition", "wf", "ARCHITECTURE")
+    place.write("memory/reports/final_design.json", {"style": "a"})
+    place.done("approve", "wf", "architecture")
+    place.done("transition", "wf", "IMPLEMENTATION")
+    place.write(PUBLISHED, {"status": "verified"})
+    output = () if named is None else (f"output={named}",)
+    place.done("task", "wf", "task-001", "--status", "running", *output)
+    place.done("rehydrate", "wf")
+    assert place.done("get", "wf", "--query", "tasks")[0]["status"] == "pending"
+    place.done("task", "wf", "task-001", "--status", "running")
+    place.write(PUBLISHED, {"status": "verified"})
+    place.done("rehydrate", "wf")
+    assert place.done("get", "wf", "--query", "tasks")[0]["status"] == "verified"
+
+
+def test_the_published_place_of_a_task_taken_over_is_marked(place: MachinePlace) -> None:
+    """Given an old output there, then it says nothing."""
+    place.write(PUBLISHED, {"status": "verified"})
+    taken_over(place, "IMPLEMENTATION", [{"id": "task-001", "status": "running", "attempts": 0}])
+    place.done("rehydrate", "wf", "--go-on")
+    assert place.done("get", "wf", "--query", "tasks")[0]["status"] == "pending"
