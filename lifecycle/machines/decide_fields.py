@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lifecycle.machines import payload as p
-from lifecycle.machines.definition import Definition, EventKind
+from lifecycle.machines.definition import MOST_ROUNDS, Definition, EventKind
 from lifecycle.machines.errors import (
     GuardFailed,
     InvalidInput,
@@ -244,10 +244,23 @@ def _unseen(state: Machine, path: str, steps: Steps, number: int) -> InvalidInpu
 
 def check_fields(definition: Definition, document: dict[str, Any]) -> None:
     """Raise where a first state holds reserved fields or values that do not fit."""
+    limits = [parse(one.limit_from) for one in definition.loops.values() if one.limit_from]
     for path in leaves(document):
+        if path in limits:
+            check_limit(written(path), look(document, path))
+            continue
         refuse_reserved(definition, path, "ID")
         refuse_misplaced(definition, path, "ID")
     _check_shape(definition, document, {})
+
+
+def check_limit(place: str, value: Any) -> None:
+    """Raise `InvalidInput` for what can be no limit of a loop."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_ROUNDS:
+        raise InvalidInput(
+            f"{place}: a limit is a whole number from 1 to {MOST_ROUNDS}, found {value!r:.40}",
+            path=place,
+        )
 
 
 def record(

@@ -38,7 +38,7 @@ _KEEPS = "a machine keeps it; wfctl machine init ID begins another"
 _WRITES = "the engine writes it"
 _MOVES = "wfctl machine transition {id} PHASE"
 _STANDS = "wfctl machine append {id} TYPE"
-_LIMITS = "an import takes it over; a limit is not changed on the way"
+_LIMITS = "the machine begins with it; a limit is not changed on the way"
 #: The fields of a protocol's files that nobody else writes, and what is done instead.
 _ENGINE: dict[str, dict[str, str]] = {
     "exarchos": {
@@ -69,6 +69,8 @@ _OF_VISIT: dict[str, frozenset[str]] = {
 }
 
 
+#: The highest limit that a loop may have.
+MOST_ROUNDS = 1_000
 #: Where a task's output lies where the task names no other place.
 _OUTPUT_OF_TASK = {"dotagent": "memory/tasks/{id}/output.json"}
 
@@ -128,7 +130,7 @@ class Loop(_Part):
     ``limit_from`` is a field that holds another limit for one machine.
     """
 
-    limit: Annotated[int, Field(ge=1, le=1_000)]
+    limit: Annotated[int, Field(ge=1, le=MOST_ROUNDS)]
     on_limit: Name
     limit_from: str | None = None
 
@@ -298,6 +300,14 @@ class Definition(_Part):
         patterns = self._all_files_of(phase) if options else self.files_looked_at(phase)
         known = [files[one] for one in sorted(patterns) if is_bound and one in files]
         return {name: mark for fact in known for name, mark in fact.marks.items()}
+
+    def with_limits(self, limits: Mapping[str, int]) -> Definition:
+        """Return the definition with other limits of its loops."""
+        loops = {
+            name: loop.model_copy(update={"limit": limits.get(name, loop.limit)})
+            for name, loop in self.loops.items()
+        }
+        return self.model_copy(update={"loops": loops})
 
     def limit_of(self, loop: str, document: Mapping[str, Any]) -> int:
         """Return how often a loop may be taken."""
