@@ -107,8 +107,10 @@ def after(state: Machine | None, events: Sequence[Payload], at: str) -> Machine:
 
 def _begin(command: Payload, files: Files) -> Decision:
     if isinstance(command, p.MachineImported):
-        trusted(command.definition, command.machine)
-        return [_in_order(command)]
+        known = trusted(command.definition, command.machine)
+        # The options go on to be options: a person chooses among them.
+        earlier = known.marks_on_entry(command.phase, files, options=False)
+        return [_in_order(command.model_copy(update={"earlier": earlier}))]
     if not isinstance(command, p.MachineCreated):
         raise StateNotFound(getattr(command, "machine", "?"), [])
     from lifecycle.machines.soundness import load

@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from lifecycle.machines import payload as p
-from lifecycle.machines.definition import Definition, EventKind
+from lifecycle.machines.definition import MOST_ROUNDS, Definition, EventKind
 from lifecycle.machines.errors import (
     GuardFailed,
     InvalidInput,
     InvalidTransition,
     ReservedField,
 )
-from lifecycle.machines.guard import FileFact, HasFile, parts, touches, unmet
+from lifecycle.machines.guard import FileFact, HasFile, parts, unmet
+from lifecycle.machines.items import covers, said
 from lifecycle.machines.machine import Machine
+from lifecycle.machines.names import misplaced
 from lifecycle.machines.path import (
     PAST_THE_END,
     Steps,
@@ -57,7 +59,8 @@ def update(state: Machine, command: p.MachineUpdated) -> list[Payload]:
     _check_names(state, command)
     _check_tasks(state, trial)
     same = layout_of(trial.document) == layout_of(state.document)
-    is_said = all(touches(state.visit.written, parse(change.path)) for change in command.changes)
+    paths = [one for change in command.changes for one in said(parse(change.path), change.value)]
+    is_said = all(covers(state.visit.written, one) for one in paths)
     if same and trial.document == state.document and _are_known(state, command.digests) and is_said:
         return []
     return [command]
@@ -117,6 +120,17 @@ def refuse_reserved(definition: Definition, path: Steps, machine: str) -> None:
         raise ReservedField(written(path), rule, _without_dashes(definition, path, machine))
 
 
+def refuse_misplaced(definition: Definition, path: Steps, machine: str) -> None:
+    """Raise `ReservedField` for a known name that is written among free data."""
+    found = misplaced(definition, path)
+    if found is None:
+        return
+    place, instead = found
+    rule = f"{place} is its place, and a known name is no free data"
+    way = instead or f"wfctl machine update {{id}} {place}=…"
+    raise ReservedField(written(path), rule, way.replace("{id}", machine))
+
+
 def _without_dashes(definition: Definition, path: Steps, machine: str) -> str:
     """Return how to write a field whose name begins with _: by a name that is not refused."""
     plain = tuple(step.lstrip("_") or "x" if isinstance(step, str) else step for step in path)
@@ -150,20 +164,22 @@ def _check_shape(definition: Definition, document: dict[str, Any], before: dict[
 
 
 def _check_names(state: Machine, command: p.MachineUpdated) -> None:
-    """Refuse a new field whose name is almost that of one that the definition names."""
+    """Refuse a new field with a name, or almost the name, of one that has another place."""
     problems: list[str] = []
-    for change in command.changes:
-        steps = parse(change.path)
-        for path in (steps, *leaves(change.value, steps)):
-            nearest = nearest_name(state.definition.fields, path)
-            if nearest is not None and look(state.document, path) is None:
-                problems.append(f"{written(path)}: is {nearest} meant?")
+    places = [(steps, one.value) for one in command.changes if (steps := parse(one.path))]
+    paths = [path for steps, value in places for path in (steps, *leaves(value, steps))]
+    for path in paths:
+        nearest = nearest_name(state.definition.fields, path)
+        if nearest is not None and look(state.document, path) is None:
+            problems.append(f"{written(path)}: is {nearest} meant?")
     if problems:
         raise InvalidInput(
             f"there are no such fields: {'; '.join(problems)}. Fields of your own have names "
             "that differ more.",
             problems=problems,
         )
+    for path in paths:
+        refuse_misplaced(state.definition, path, state.id)
 
 
 def _check_tasks(state: Machine, trial: Machine) -> None:
@@ -228,9 +244,23 @@ def _unseen(state: Machine, path: str, steps: Steps, number: int) -> InvalidInpu
 
 def check_fields(definition: Definition, document: dict[str, Any]) -> None:
     """Raise where a first state holds reserved fields or values that do not fit."""
+    limits = [parse(one.limit_from) for one in definition.loops.values() if one.limit_from]
     for path in leaves(document):
+        if path in limits:
+            check_limit(written(path), look(document, path))
+            continue
         refuse_reserved(definition, path, "ID")
+        refuse_misplaced(definition, path, "ID")
     _check_shape(definition, document, {})
+
+
+def check_limit(place: str, value: Any) -> None:
+    """Raise `InvalidInput` for what can be no limit of a loop."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_ROUNDS:
+        raise InvalidInput(
+            f"{place}: a limit is a whole number from 1 to {MOST_ROUNDS}, found {value!r:.40}",
+            path=place,
+        )
 
 
 def record(

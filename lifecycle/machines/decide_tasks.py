@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lifecycle.machines.decide_fields import refuse_reserved
+from lifecycle.machines.decide_fields import refuse_misplaced, refuse_reserved
 from lifecycle.machines.definition import Tasks
 from lifecycle.machines.errors import CircuitOpen, InvalidInput
+from lifecycle.machines.items import covers
 from lifecycle.machines.machine import Document, Machine
 from lifecycle.machines.path import leaves, merged
 from lifecycle.machines.payload import MachineTaskChanged
@@ -23,9 +24,17 @@ def change_task(state: Machine, command: MachineTaskChanged, at: str) -> list[Pa
     if before is None:
         changes = {"status": tasks.statuses[0], **changes}
     changes |= _following(state, tasks, command.task, before or {}, changes, at)
-    if before is not None and merged(before, changes) == before:
+    if before is not None and _is_known(state, before, changes):
         return []
     return [command.model_copy(update={"changes": changes})]
+
+
+def _is_known(state: Machine, task: Document, changes: Document) -> bool:
+    """Whether a task is as it is said to be; its status counts once it is said in this stay."""
+    if merged(task, changes) != task:
+        return False
+    is_said = covers(state.visit.written, (*state.steps_to(task), "status"))
+    return state.is_final or is_said or "status" not in changes
 
 
 def _tasks_of(state: Machine) -> Tasks:
@@ -51,7 +60,8 @@ def _check(state: Machine, tasks: Tasks, command: MachineTaskChanged) -> None:
             path=tasks.path,
         )
     for path in leaves(command.changes):
-        refuse_reserved(state.definition, (tasks.path, 0, *path), state.id)
+        for refuse in (refuse_reserved, refuse_misplaced):
+            refuse(state.definition, (tasks.path, 0, *path), state.id)
     status = command.changes.get("status")
     problems = misfits(below(state.definition.fields, (tasks.path, 0)), command.changes, "")
     if "status" in command.changes and status not in tasks.statuses:

@@ -9,8 +9,17 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails
 
+from lifecycle.machines.commits import COMMITS
 from lifecycle.machines.errors import InvalidDefinition
-from lifecycle.machines.guard import Approved, FileFact, Guard, HasFile, parts, path_of
+from lifecycle.machines.guard import (
+    Approved,
+    FileFact,
+    Guard,
+    HasCommit,
+    HasFile,
+    parts,
+    path_of,
+)
 from lifecycle.machines.path import look, parse
 from lifecycle.machines.shape import meant
 from lifecycle.words.misfit import problem
@@ -29,7 +38,7 @@ _KEEPS = "a machine keeps it; wfctl machine init ID begins another"
 _WRITES = "the engine writes it"
 _MOVES = "wfctl machine transition {id} PHASE"
 _STANDS = "wfctl machine append {id} TYPE"
-_LIMITS = "an import takes it over; a limit is not changed on the way"
+_LIMITS = "the machine begins with it; a limit is not changed on the way"
 #: The fields of a protocol's files that nobody else writes, and what is done instead.
 _ENGINE: dict[str, dict[str, str]] = {
     "exarchos": {
@@ -58,6 +67,12 @@ _ENGINE: dict[str, dict[str, str]] = {
 _OF_VISIT: dict[str, frozenset[str]] = {
     "conductor": frozenset({"status", "started_at", "completed_at", "last_updated", "history"})
 }
+
+
+#: The highest limit that a loop may have.
+MOST_ROUNDS = 1_000
+#: Where a task's output lies where the task names no other place.
+_OUTPUT_OF_TASK = {"dotagent": "memory/tasks/{id}/output.json"}
 
 
 class _Part(BaseModel):
@@ -115,7 +130,7 @@ class Loop(_Part):
     ``limit_from`` is a field that holds another limit for one machine.
     """
 
-    limit: Annotated[int, Field(ge=1, le=1_000)]
+    limit: Annotated[int, Field(ge=1, le=MOST_ROUNDS)]
     on_limit: Name
     limit_from: str | None = None
 
@@ -212,8 +227,14 @@ class Definition(_Part):
 
     def data_that_fits(self, kind: EventKind, name: str) -> bool:
         """Whether an event may hold data of this name."""
-        own = _OF_VISIT.get(self.protocol, frozenset())
+        own = {*_OF_VISIT.get(self.protocol, ()), *(parse(one)[-1] for one in self.all_reserved())}
         return name in kind.data or (kind.open and name not in own and not name.startswith("_"))
+
+    def outputs_of(self, task: Mapping[str, Any]) -> list[str]:
+        """Return where a task's output may lie: where the task says, and the protocol's place."""
+        named, place = task.get("output"), _OUTPUT_OF_TASK.get(self.protocol)
+        published = [place.format(id=task.get("id"))] if place is not None else []
+        return [*([str(named)] if named else []), *published]
 
     def ways(self, phase: str) -> list[Transition]:
         """Return the transitions from a phase, in the order they are written."""
@@ -228,13 +249,10 @@ class Definition(_Part):
         return next((name for name, one in self.approvals.items() if one.phase == phase), None)
 
     def files_looked_at(self, phase: str) -> set[str]:
-        """Return the patterns of the files that guards of a phase look at."""
-        return {
-            part.file
-            for way in self.ways(phase)
-            for part in parts(way.guard)
-            if isinstance(part, HasFile)
-        }
+        """Return the patterns of the files that guards of a phase look at; `COMMITS` for git."""
+        looking = [part for way in self.ways(phase) for part in parts(way.guard)]
+        of_git = {COMMITS for part in looking if isinstance(part, HasCommit) and part.newer_than}
+        return of_git | {part.file for part in looking if isinstance(part, HasFile)}
 
     def ways_of(self, approval: str) -> list[Transition]:
         """Return the ways that ask for an approval."""
@@ -267,16 +285,29 @@ class Definition(_Part):
         options = self.phases[phase].options if phase in self.phases else None
         return self.files_looked_at(phase) | ({options} if options is not None else set())
 
-    def marks_on_entry(self, phase: str, files: Mapping[str, FileFact]) -> dict[str, str]:
-        """Return the marks of the files that count in the phase only once they are written anew."""
+    def marks_on_entry(
+        self, phase: str, files: Mapping[str, FileFact], *, options: bool = True
+    ) -> dict[str, str]:
+        """Return the marks of the files that count in the phase only once they are written anew.
+
+        Without ``options`` those that a person chooses among are left out.
+        """
         is_bound = any(
-            isinstance(part, HasFile) and part.newer_than == "phase"
+            isinstance(part, HasFile | HasCommit) and part.newer_than == "phase"
             for way in self.ways(phase)
             for part in parts(way.guard)
         )
-        patterns = sorted(self._all_files_of(phase)) if is_bound else []
-        known = [files[pattern] for pattern in patterns if pattern in files]
+        patterns = self._all_files_of(phase) if options else self.files_looked_at(phase)
+        known = [files[one] for one in sorted(patterns) if is_bound and one in files]
         return {name: mark for fact in known for name, mark in fact.marks.items()}
+
+    def with_limits(self, limits: Mapping[str, int]) -> Definition:
+        """Return the definition with other limits of its loops."""
+        loops = {
+            name: loop.model_copy(update={"limit": limits.get(name, loop.limit)})
+            for name, loop in self.loops.items()
+        }
+        return self.model_copy(update={"loops": loops})
 
     def limit_of(self, loop: str, document: Mapping[str, Any]) -> int:
         """Return how often a loop may be taken."""

@@ -10,6 +10,7 @@ from lifecycle.event import Event
 from lifecycle.fold.foldable import SET_ASIDE, UNFOLDABLE, put_aside
 from lifecycle.machines.definition import CANCELLED, Definition, trusted
 from lifecycle.machines.gate import closed_to
+from lifecycle.machines.items import placed, said
 from lifecycle.machines.machine import Bound, Given, Handoff, Lease, Machine, Move, Visit
 from lifecycle.machines.path import merged, parse, put, take_away
 from lifecycle.state.workflow import Drift
@@ -135,6 +136,8 @@ def _take_over(machine: Machine, event: Event) -> None:
         machine.visits.pop(visit["phase"], None)
         machine.visits[visit["phase"]] = Visit(**visit)
     machine.status = machine.visit.status = data["status"]
+    machine.visit.earlier = dict(data["earlier"])
+    machine.task_earlier = {task: dict(marks) for task, marks in data["task_earlier"].items()}
     machine.visit.written.add(())
     machine.counts = dict(data["counts"])
     machine.findings = list(data["findings"])
@@ -163,7 +166,8 @@ def _leave(draft: Machine, at: str) -> None:
 def _updated(draft: Machine, event: Event) -> None:
     for change in restore(event.data["changes"], event.data["layout"]):
         put(draft.document, parse(change["path"]), change["value"])
-        draft.visit.written.add(parse(change["path"]))
+        steps = placed(draft.document, parse(change["path"]))
+        draft.visit.written.update(said(steps, change["value"]))
     for path in event.data["removed"]:
         take_away(draft.document, parse(path))
     draft.digests.update(event.data["digests"])
@@ -229,16 +233,18 @@ def _task_changed(draft: Machine, event: Event) -> None:
     tasks = draft.definition.tasks
     if tasks is None:  # set aside before
         return
-    draft.visit.written.add((tasks.path,))
     found = draft.task(event.data["task"])
-    if event.data["changes"].get("status") == tasks.running:
+    begins = event.data["changes"].get("status") == tasks.running
+    if begins and (found is None or found.get("status") != tasks.running):
         draft.task_earlier[event.data["task"]] = dict(event.data["earlier"])
     if found is None:
         listed = draft.document.get(tasks.path)
         items = listed if isinstance(listed, list) else []
-        draft.document[tasks.path] = [*items, {"id": event.data["task"], **event.data["changes"]}]
+        found = {"id": event.data["task"], **event.data["changes"]}
+        draft.document[tasks.path] = [*items, found]
     else:
         found.update(merged(found, event.data["changes"]))
+    draft.visit.written.update(said(draft.steps_to(found), event.data["changes"]))
     if event.data["changes"].get("status") == tasks.done:
         draft.leases.pop(event.data["task"], None)
 

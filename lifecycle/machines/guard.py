@@ -13,8 +13,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag
 
+from lifecycle.machines.commits import place_of_commit
 from lifecycle.machines.errors import Unmet
+from lifecycle.machines.items import items_of, touches
 from lifecycle.machines.path import Steps, look, parse
+
+#: What is found of a field that counts only where it is written anew.
+_OLD = "not written since the phase began"
 
 
 class _Condition(BaseModel):
@@ -41,7 +46,10 @@ class Equals(_OfField):
 
 
 class HasCommit(_OfField):
-    """A field names a commit, by its id, that the repository of the root has."""
+    """A field names a commit, by its id, that the repository of the root has.
+
+    ``newer_than``: ``phase`` wants one that was made since the phase was entered.
+    """
 
     commit: str
 
@@ -57,7 +65,8 @@ class Counter(_Condition):
 class Every(_OfField):
     """Every item of a list or object has one of these statuses, and there is at least one.
 
-    ``including`` names items (keys of an object) that must be among them.
+    ``including`` names items (keys of an object) that must be among them. ``newer_than`` asks for
+    the status of each.
     """
 
     every: str
@@ -66,7 +75,10 @@ class Every(_OfField):
 
 
 class Some(_OfField):
-    """At least one item of a list or object has one of these statuses."""
+    """At least one item of a list or object has one of these statuses.
+
+    ``newer_than`` looks at those items alone whose status is new.
+    """
 
     some: str
     status: list[str]
@@ -179,6 +191,7 @@ for _nested in (All, AnyOf, Not):
 class FileFact(NamedTuple):
     """What was found at a path or pattern: the files with content, and those that are JSON.
 
+    Of a commit: itself, where it is there, and where it was made since the phase was entered.
     ``marks``: file → the mark of what it holds, which is another one whenever it was written.
     """
 
@@ -239,11 +252,6 @@ class Facts(NamedTuple):
         return look(self.defaults, steps) if found is None else found
 
 
-def touches(written: Collection[Steps], steps: Steps) -> bool:
-    """Whether one of the paths written leads to a field, to a part of it, or to what holds it."""
-    return any(all(a == b for a, b in zip(path, steps, strict=False)) for path in written)
-
-
 def unmet(guard: Guard | None, facts: Facts) -> list[Unmet]:
     """Return every condition that is not met, each with what was expected and found."""
     if guard is None:
@@ -254,7 +262,7 @@ def unmet(guard: Guard | None, facts: Facts) -> list[Unmet]:
     path = path_of(guard)
     if path is None or facts.is_new(path):
         return []
-    return _one(guard, "not written since the phase began", path)
+    return _one(guard, _OLD, path)
 
 
 def _one(guard: Guard, found: Any, path: str | None = None) -> list[Unmet]:
@@ -279,16 +287,14 @@ def _equals(guard: Equals, facts: Facts) -> list[Unmet]:
     return [] if same else _one(guard, value, guard.field)
 
 
-def place_of_commit(id_: str) -> str:
-    """Return where, among what was found of files, a commit stands; no file is named so."""
-    return f"\0commit {id_}"
-
-
 def _has_commit(guard: HasCommit, facts: Facts) -> list[Unmet]:
     value = facts.value(guard.commit)
     fact = facts.files.get(place_of_commit(str(value)), FileFact())
-    found = value if is_empty(value) else f"{value!s:.80}: git has no such commit here"
-    return [] if fact.found else _one(guard, found, guard.commit)
+    if fact.valid if guard.newer_than == "phase" else fact.found:
+        return []
+    why = "it was there before the phase" if fact.found else "git has no such commit here"
+    found = value if is_empty(value) else f"{value!s:.80}: {why}"
+    return _one(guard, found, guard.commit)
 
 
 def _counter(guard: Counter, facts: Facts) -> list[Unmet]:
@@ -297,43 +303,31 @@ def _counter(guard: Counter, facts: Facts) -> list[Unmet]:
     return [] if met else _one(guard, count)
 
 
-def items(value: Any) -> list[tuple[str, Any]]:
-    """Return the items of a list (by ``id`` or place) or of an object, with their statuses.
-
-    Items of a list may share an id; each of them counts.
-    """
-    if isinstance(value, dict):
-        return [(key, _status(item)) for key, item in value.items()]
-    if isinstance(value, list):
-        return [(_name(item, index), _status(item)) for index, item in enumerate(value)]
-    return []
-
-
-def _name(item: Any, index: int) -> str:
-    return str(item["id"]) if isinstance(item, dict) and "id" in item else f"[{index}]"
-
-
-def _status(item: Any) -> Any:
-    return item.get("status") if isinstance(item, dict) else item
-
-
 def _every(guard: Every, facts: Facts) -> list[Unmet]:
-    found = items(facts.value(guard.every))
-    missing = [name for name in guard.including if name not in dict(found)]
-    wrong = {name: status for name, status in found if status not in guard.status}
-    if found and not missing and not wrong:
+    found = items_of(facts.value(guard.every), guard.every, _written(guard, facts))
+    missing = [name for name in guard.including if name not in {one.name for one in found}]
+    wrong = {one.name: one.status for one in found if one.status not in guard.status}
+    old = {one.name: f"{one.status}, {_OLD}" for one in found if not one.is_new}
+    if found and not missing and not wrong and not old:
         return []
-    return _one(guard, {**wrong, **dict.fromkeys(missing)} or "none at all", guard.every)
+    if old and not missing and not wrong and not any(one.is_new for one in found):
+        return _one(guard, _OLD, guard.every)
+    lacks = {**old, **wrong, **dict.fromkeys(missing)}
+    return _one(guard, lacks or "none at all", guard.every)
 
 
 def _some(guard: Some, facts: Facts) -> list[Unmet]:
-    value = facts.value(guard.some)
-    found = items(value)
-    if guard.newer_than == "phase" and isinstance(value, dict):
-        above = parse(guard.some)
-        found = [one for one in found if touches(facts.written, (*above, one[0]))]
-    met = any(status in guard.status for _, status in found)
-    return [] if met else _one(guard, dict(found) or "none at all", guard.some)
+    every = items_of(facts.value(guard.some), guard.some, _written(guard, facts))
+    found = [one for one in every if one.is_new]
+    met = any(one.status in guard.status for one in found)
+    return (
+        [] if met else _one(guard, {o.name: o.status for o in found} or "none at all", guard.some)
+    )
+
+
+def _written(guard: _OfField, facts: Facts) -> Collection[Steps]:
+    """Return the paths that count as new for a guard; ``()`` stands for all."""
+    return facts.written if guard.newer_than == "phase" else ((),)
 
 
 def _recorded(guard: Recorded, facts: Facts) -> list[Unmet]:
@@ -417,8 +411,8 @@ def _text_of_every(guard: Every) -> str:
     return f"{each}{also}{_since(guard)}"
 
 
-def _since(guard: _OfField) -> str:
-    return ", written since the phase began" if guard.newer_than == "phase" else ""
+def _since(guard: _OfField, how: str = "written") -> str:
+    return f", {how} since the phase began" if guard.newer_than == "phase" else ""
 
 
 def _text_of_file(guard: HasFile) -> str:
@@ -434,7 +428,7 @@ def _value(value: Any) -> str:
 _TEXTS: dict[type[_Condition], Callable[[Any], str]] = {
     Present: lambda g: f"{g.present} is present{_since(g)}",
     Equals: lambda g: f"{g.field} is {_value(g.equals)}{_since(g)}",
-    HasCommit: lambda g: f"{g.commit} is a commit that git has{_since(g)}",
+    HasCommit: lambda g: f"{g.commit} is a commit that git has{_since(g, 'made')}",
     Counter: _text_of_counter,
     Every: _text_of_every,
     Some: lambda g: f"one of {g.some} is {' or '.join(g.status)}{_since(g)}",

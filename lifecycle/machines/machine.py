@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from glob import escape
 from typing import Any, NamedTuple
 
-from lifecycle.machines.definition import Definition
+from lifecycle.machines.definition import Definition, Tasks
 from lifecycle.machines.guard import Facts, FileFact, HasCommit, parts
 from lifecycle.machines.path import Steps, look, parse
 from lifecycle.state.workflow import Drift
@@ -295,12 +295,23 @@ class Machine:
         """The tasks, those that are objects."""
         if self.definition.tasks is None:
             return []
-        found = self.document.get(self.definition.tasks.path)
-        return [task for task in found if isinstance(task, dict)] if isinstance(found, list) else []
+        return tasks_in(self.document, self.definition.tasks)
 
     def task(self, id_: str) -> Document | None:
         """Return a task, None where there is none of this id."""
         return next((task for task in self.tasks if task.get("id") == id_), None)
+
+    def steps_to(self, task: Document) -> Steps:
+        """Return the path of a task that the state holds."""
+        path = self.definition.tasks.path if self.definition.tasks is not None else ""
+        listed = self.document[path]
+        return (path, next(index for index, one in enumerate(listed) if one is task))
+
+
+def tasks_in(document: Mapping[str, Any], kept: Tasks) -> list[Document]:
+    """Return the tasks of a document, those that are objects."""
+    found = document.get(kept.path)
+    return [task for task in found if isinstance(task, dict)] if isinstance(found, list) else []
 
 
 def texts(value: Any) -> Iterator[str]:

@@ -45,7 +45,7 @@ class MachineImported(Payload):
     """A machine that was kept by hand is taken over as it was; no rule decided on it."""
 
     type: ClassVar[str] = "machine.imported"
-    schema_version: ClassVar[int] = 2
+    schema_version: ClassVar[int] = 3
     machine: MachineId
     definition: Document
     #: As ``layout``, of the definition: its phases have an order. Decided.
@@ -67,6 +67,10 @@ class MachineImported(Payload):
     #: Whether the signers wait for a person's word at a terminal.
     proposed: bool = False
     root: Document = Field(default_factory=dict)
+    #: File that a guard of the phase looks at → its mark as it was then. Decided.
+    earlier: dict[str, str] = Field(default_factory=dict)
+    #: Task that is at work → its output that is there already: file → mark.
+    task_earlier: dict[str, dict[str, str]] = Field(default_factory=dict)
 
 
 class Change(BaseModel):

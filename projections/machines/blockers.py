@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lifecycle.machines import guard as g
-from lifecycle.machines.guard import FileFact, Guard, items, unmet
+from lifecycle.machines.guard import FileFact, Guard, unmet
+from lifecycle.machines.items import items
 from lifecycle.machines.machine import Machine
 from projections.words.times import passed, utc_seconds
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lifecycle.machines.machine import Machine
-from lifecycle.machines.payload import MachineRecorded, MachineTaskChanged, MachineUpdated
+from lifecycle.machines.definition import trusted
+from lifecycle.machines.machine import Machine, tasks_in
+from lifecycle.machines.payload import (
+    MachineImported,
+    MachineRecorded,
+    MachineTaskChanged,
+    MachineUpdated,
+)
 from lifecycle.payload.base import Payload
 from service.machines import artifacts
-from service.machines.evidence import output_at
+from service.machines.evidence import outputs_of
 
 
 def completed(root: Path, agent: str, command: Payload, state: Machine | None) -> Payload:
@@ -16,6 +22,8 @@ def completed(root: Path, agent: str, command: Payload, state: Machine | None) -
     if isinstance(command, MachineUpdated):
         found = artifacts.digests(root, command)
         return command.model_copy(update={"digests": found}) if found else command
+    if isinstance(command, MachineImported):
+        return command.model_copy(update={"task_earlier": _outputs_there(root, command)})
     if isinstance(command, MachineRecorded) and state is not None:
         return _with_agent(command, state, agent)
     if isinstance(command, MachineTaskChanged) and state is not None:
@@ -30,9 +38,22 @@ def _with_earlier_output(
     tasks = state.definition.tasks
     if tasks is None or command.changes.get("status") != tasks.running:
         return command
-    named = command.changes.get("output", (state.task(command.task) or {}).get("output"))
-    marks = output_at(root, named).marks
+    task = {**(state.task(command.task) or {}), "id": command.task, **command.changes}
+    marks = outputs_of(root, state.definition, task, {}).marks
     return command.model_copy(update={"earlier": dict(marks)})
+
+
+def _outputs_there(root: Path, command: MachineImported) -> dict[str, dict[str, str]]:
+    """Return what lies at the outputs of tasks that are taken over at work."""
+    known = trusted(command.definition, command.machine)
+    if known.tasks is None:
+        return {}
+    found = {
+        str(one.get("id")): dict(outputs_of(root, known, one, {}).marks)
+        for one in tasks_in(command.document, known.tasks)
+        if one.get("status") == known.tasks.running
+    }
+    return {task: marks for task, marks in found.items() if marks}
 
 
 def _with_agent(command: MachineRecorded, state: Machine, agent: str) -> MachineRecorded:

@@ -6,7 +6,7 @@ import json
 from importlib.resources import files
 from pathlib import Path
 
-from lifecycle.machines.definition import Definition
+from lifecycle.machines.definition import MOST_ROUNDS, Definition
 from lifecycle.machines.errors import InvalidDefinition, InvalidInput
 from lifecycle.machines.soundness import load
 from service.root.below import OutsideRoot
@@ -39,11 +39,8 @@ def limited(definition: Definition, root: Path) -> Definition:
     own = _own_limit(root) if definition.protocol == "conductor" else None
     if own is None:
         return definition
-    loops = {
-        name: loop.model_copy(update={"limit": own}) if loop.limit_from == _LIMIT else loop
-        for name, loop in definition.loops.items()
-    }
-    return definition.model_copy(update={"loops": loops})
+    from_there = [name for name, loop in definition.loops.items() if loop.limit_from == _LIMIT]
+    return definition.with_limits(dict.fromkeys(from_there, own))
 
 
 def _own_limit(root: Path) -> int | None:
@@ -52,7 +49,7 @@ def _own_limit(root: Path) -> int | None:
     except (OSError, ValueError, RecursionError, OutsideRoot):
         return None
     limit = found.get("max_fix_cycles") if isinstance(found, dict) else None
-    usable = isinstance(limit, int) and not isinstance(limit, bool) and 1 <= limit <= 1_000
+    usable = isinstance(limit, int) and not isinstance(limit, bool) and 1 <= limit <= MOST_ROUNDS
     return limit if usable else None
 
 

@@ -18,7 +18,7 @@ from lifecycle.machines.transition import open_ways
 from lifecycle.payload.base import Payload
 from projections.machines.dotagent import phase as phase_document
 from projections.words.times import passed, utc_seconds
-from service.machines.evidence import look, output_at, status_of_output
+from service.machines.evidence import look, outputs_of, status_of_output
 from service.machines.foreign import decoded
 
 _WEEK = 7 * 86_400
@@ -212,7 +212,7 @@ def _tasks(root: Path, state: Machine, found: Resumption) -> None:
             message = f"{id_} is claimed by {held.by} until {held.until}: it is left as it is"
             found.findings.append(_finding("task_claimed", message))
             continue
-        fact = output_at(root, task.get("output")).since(state.task_earlier.get(id_, {}))
+        fact = outputs_of(root, state.definition, task, state.task_earlier.get(id_, {}))
         status = status_of_output(root, fact, known.statuses)
         if status is None and fact.found:
             message = f"{id_}: {fact.found[0]} was not written to its end; it does not count"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from glob import escape
 from pathlib import Path
 from typing import Any
 
 from eventstore.regular import TooLarge, read_regular
-from lifecycle.machines.guard import FileFact, is_inside, place_of_commit
+from lifecycle.machines.commits import COMMITS, marks_of_tips, place_of_commit, tips_in
+from lifecycle.machines.definition import Definition
+from lifecycle.machines.guard import FileFact, is_inside
 from lifecycle.machines.machine import Machine
-from service.machines.git import has_commit
+from service.machines.git import commit_of, is_made_since, tips_of
 from service.root.sync import digest
 
 #: Longer texts are no paths.
@@ -28,12 +30,17 @@ def evidence(root: Path, state: Machine) -> dict[str, FileFact]:
         return {}
     named = [text for text in state.named_files() if len(text) <= _LONGEST and text.isprintable()]
     found = {escape(text): output_at(root, text) for text in named}
-    commits = {place_of_commit(id_): _commit(root, id_) for id_ in state.named_commits()}
+    commits = {place_of_commit(id_): _commit(root, state, id_) for id_ in state.named_commits()}
     return found | commits | look(root, state.definition.files_from_here(state.phase))
 
 
-def _commit(root: Path, id_: str) -> FileFact:
-    return FileFact((id_,)) if has_commit(root, id_) else FileFact()
+def _commit(root: Path, state: Machine, id_: str) -> FileFact:
+    """Return whether a commit is there, and valid where it was made in the present stay."""
+    whole = commit_of(root, id_)
+    if whole is None:
+        return FileFact()
+    since, tips = state.visit.entered_at, tips_in(state.visit.earlier)
+    return FileFact((id_,), (id_,) if is_made_since(root, whole, since, tips) else ())
 
 
 def look(root: Path, patterns: Iterable[str]) -> dict[str, FileFact]:
@@ -47,7 +54,18 @@ def output_at(root: Path, named: Any) -> FileFact:
     return look(root, [own])[own]
 
 
+def outputs_of(
+    root: Path, definition: Definition, task: Mapping[str, Any], earlier: Mapping[str, str]
+) -> FileFact:
+    """Return what is new of a task's output since the marks of ``earlier``, and all marks now."""
+    facts = [output_at(root, place) for place in definition.outputs_of(task)]
+    new = next((one for fact in facts if (one := fact.since(earlier)).found), FileFact())
+    return new._replace(marks={file: mark for fact in facts for file, mark in fact.marks.items()})
+
+
 def _fact(root: Path, pattern: str) -> FileFact:
+    if pattern == COMMITS:
+        return FileFact(marks=marks_of_tips(tips_of(root)))
     if not is_inside(pattern):
         return FileFact()
     filled = [path for path in sorted(root.glob(pattern)) if _has_content(path)]

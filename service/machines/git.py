@@ -10,6 +10,7 @@ from typing import Any
 
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.path import look
+from projections.words.times import passed
 from service.root.git import git
 
 #: Worktrees that are done with may be gone.
@@ -18,6 +19,7 @@ _DONE = frozenset({"merged", "removed"})
 
 #: An id of a commit, short or whole.
 _ID_OF_COMMIT = re.compile("[0-9a-fA-F]{7,64}")
+_EPOCH = "1970-01-01T00:00:00.000000Z"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +57,34 @@ def _worktrees(listed: str) -> dict[str, str | None]:
     return found
 
 
-def _said(folder: Path, *arguments: str) -> str | None:
-    done = git(folder, *arguments)
+def _said(folder: Path, *arguments: str, text: str = "") -> str | None:
+    done = git(folder, *arguments, text=text)
     return None if done is None or done.returncode != 0 else os.fsdecode(done.stdout)
 
 
-def has_commit(folder: Path, id_: str) -> bool:
-    """Whether the repository that holds a folder has a commit of this id; a name is none."""
+def commit_of(folder: Path, id_: str) -> str | None:
+    """Return the whole id of a commit that the repository of a folder has; a name is none."""
     if _ID_OF_COMMIT.fullmatch(id_) is None:
+        return None
+    whole = (_said(folder, "rev-parse", "--verify", "--quiet", f"{id_}^{{commit}}") or "").strip()
+    return whole if whole.startswith(id_.lower()) else None
+
+
+def tips_of(folder: Path) -> list[str]:
+    """Return the commits that all branches, tags and worktrees of a repository lead to."""
+    return sorted((_said(folder, "rev-list", "--no-walk", "--all") or "").split())
+
+
+def is_made_since(folder: Path, commit: str, began: str, tips: list[str]) -> bool:
+    """Whether a commit is of no time before ``began``, and none of ``tips`` leads to it."""
+    asked = "\n".join([commit, *(f"^{tip}" for tip in tips)])
+    words = ("--max-count=1", "--ignore-missing", "--format=%ct", "--stdin")
+    found = (_said(folder, "rev-list", *words, text=asked) or "").split()
+    if not found:
         return False
-    return _said(folder, "cat-file", "-e", f"{id_}^{{commit}}") is not None
+    before = passed(began, _EPOCH)
+    # Git knows no parts of a second.
+    return before is None or int(found[-1]) + 1 > -before
 
 
 def drift_of(root: Path, machine: Machine) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from lifecycle.machines.definition import trusted
 from lifecycle.machines.errors import MachineError, StateNotFound
 from lifecycle.machines.guard import FileFact
 from lifecycle.machines.machine import Machine
-from lifecycle.machines.payload import MachineCancelled, MachineCreated
+from lifecycle.machines.payload import MachineCancelled, MachineCreated, MachineImported
 from lifecycle.payload.base import Payload
 from lifecycle.rules.recordable import require_recordable
 from projections.machines.next_actions import machine_actions
@@ -88,10 +88,11 @@ class MachineService:
         if isinstance(command, MachineCancelled) and command.anew and state is not None:
             again = state.definition
             return look(self.root.path, again.files_from_here(again.initial))
-        if not isinstance(command, MachineCreated):
+        if not isinstance(command, MachineCreated | MachineImported):
             return self.evidence(state)
         definition = trusted(command.definition, command.machine)
-        return look(self.root.path, definition.files_from_here(definition.initial))
+        phase = command.phase if isinstance(command, MachineImported) else definition.initial
+        return look(self.root.path, definition.files_from_here(phase))
 
     def settle_place(self, how: RootIs | None) -> None:
         """See that the root is where it was, or take down ``how`` it came here.

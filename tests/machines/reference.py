@@ -77,7 +77,9 @@ is begun, a machine of your own has all that the [shipped ones](machines.md) hav
 SHAPES = """## Shapes
 
 A shape says what a field may hold. Every field may be missing or null; fields that no shape names
-are kept, but no guard may look at them.
+are kept, but no guard may look at them. A name that `fields`, `reserved` or the protocol knows has
+one place: elsewhere it is refused (`RESERVED_FIELD`). Words that any object has (`id`, `name`,
+`title`, `type`, `status`, `version`, times) are free.
 
 | shape | holds |
 |---|---|

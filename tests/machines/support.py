@@ -9,6 +9,7 @@ from typing import Any
 
 from lifecycle.machines import guard as g
 from lifecycle.machines import payload as p
+from lifecycle.machines.commits import place_of_commit
 from lifecycle.machines.decide import after, decide
 from lifecycle.machines.definition import Definition
 from lifecycle.machines.guard import FileFact
@@ -133,7 +134,7 @@ def meet(guard: g.Guard | None, world: World) -> None:  # noqa: C901 - one case 
             world.write(path, value)
         case g.HasCommit(commit=path):
             world.write(path, COMMIT)
-            world.files[g.place_of_commit(COMMIT)] = FileFact((COMMIT,))
+            world.files[place_of_commit(COMMIT)] = FileFact((COMMIT,), (COMMIT,))
         case g.Every(every=path, status=statuses, including=names):
             world.write(path, _items(world, path, statuses[0], names))
         case g.Some(some=path, status=statuses):

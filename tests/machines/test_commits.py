@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 import pytest
@@ -12,11 +13,15 @@ from tests.machines.support import small_data
 from tests.need import need_programs
 
 
-def git(place: MachinePlace, *words: str) -> str:
-    """Run git in the root."""
+def git(place: MachinePlace, *words: str, **more: str) -> str:
+    """Run git in the root, with more environment."""
     own = ("-c", "user.name=ada", "-c", "user.email=ada@example.org")
     done = subprocess.run(
-        ["git", "-C", str(place.path), *own, *words], check=True, capture_output=True, text=True
+        ["git", "-C", str(place.path), *own, *words],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **more},
     )
     return done.stdout.strip()
 
@@ -54,11 +59,89 @@ def test_no_commit_counts_where_there_is_no_repository(place: MachinePlace) -> N
     place.refused("GUARD_FAILED", 5, "transition", "bug", "completed")
 
 
+def mended(place: MachinePlace, **times: str) -> str:
+    """Commit something, and return its id."""
+    git(place, "commit", "-q", "--allow-empty", "-m", "another", **times)
+    return git(place, "rev-parse", "HEAD")
+
+
+def said(place: MachinePlace, commit: str) -> None:
+    """Say that the fix is this commit."""
+    place.done("update", "bug", f'resolution.commitSha="{commit}"')
+
+
 @pytest.mark.parametrize("letters", [40, 10])
-def test_a_commit_that_git_has_ends_it(place: MachinePlace, commit: str, letters: int) -> None:
+def test_a_commit_that_was_made_since_ends_it(
+    place: MachinePlace, commit: str, letters: int
+) -> None:
     """By its whole id, and by a short one."""
-    pushed(place, commit[:letters])
+    pushed(place, commit)
+    said(place, mended(place)[:letters])
     assert place.done("transition", "bug", "completed")["phase"] == "completed"
+
+
+def found(place: MachinePlace) -> str:
+    """Return what the last way lacks."""
+    (unmet,) = place.refused("GUARD_FAILED", 5, "transition", "bug", "completed")["unmet"]
+    return str(unmet["found"])
+
+
+@pytest.mark.parametrize("letters", [40, 10])
+def test_a_commit_from_before_ends_nothing(place: MachinePlace, commit: str, letters: int) -> None:
+    """Given one that was there as the search began, on any branch, then it is no fix of this."""
+    git(place, "switch", "-q", "-c", "other")
+    other = mended(place, GIT_COMMITTER_DATE="2090-01-01T00:00:00Z")
+    git(place, "switch", "-q", "-")
+    pushed(place, commit)
+    mended(place)
+    for old in (commit, other):
+        said(place, old[:letters])
+        assert found(place).endswith("it was there before the phase")
+
+
+def test_an_old_commit_that_is_fetched_ends_nothing(place: MachinePlace, commit: str) -> None:
+    """Given one that no branch had, but whose time is before the phase, then it is refused too."""
+    pushed(place, commit)
+    said(place, mended(place, GIT_COMMITTER_DATE="2020-01-01T00:00:00Z"))
+    assert found(place).endswith("it was there before the phase")
+
+
+def test_a_branch_that_is_named_as_an_id_is_no_commit(place: MachinePlace, commit: str) -> None:
+    """An id is an id."""
+    pushed(place, commit)
+    mended(place)
+    git(place, "branch", "abcdef12")
+    said(place, "abcdef12")
+    assert found(place).endswith("git has no such commit here")
+
+
+def test_a_commit_from_before_an_import_ends_nothing(place: MachinePlace, commit: str) -> None:
+    """Given a search that is taken over with its commit, then only one that is made now counts."""
+    state = {
+        "featureId": "bug",
+        "workflowType": "debug",
+        "phase": "investigate",
+        "createdAt": "2020-01-01T00:00:00Z",
+        "resolution": {"directPush": True, "commitSha": commit},
+    }
+    place.write("bug.state.json", state)
+    place.done("import", str(place.path / "bug.state.json"))
+    assert found(place).endswith("it was there before the phase")
+    said(place, mended(place))
+    place.done("transition", "bug", "completed")
+
+
+def test_a_commit_before_a_machine_begins_ends_nothing(place: MachinePlace, commit: str) -> None:
+    """Given a phase that a machine begins in, and begins again in, then it is the same."""
+    guard = {"commit": "fix", "newer_than": "phase"}
+    ways = [{"from": "a", "to": "b", "guard": guard}]
+    place.write("mine.json", small_data(fields={"fix": "text"}, transitions=ways))
+    place.done("init", "bug", "--definition", str(place.path / "mine.json"))
+    place.done("update", "bug", f'fix="{commit}"')
+    (unmet,) = place.refused("GUARD_FAILED", 5, "transition", "bug", "b")["unmet"]
+    assert unmet["found"].endswith("it was there before the phase")
+    place.done("update", "bug", f'fix="{mended(place)}"')
+    place.done("transition", "bug", "b")
 
 
 def test_a_commit_in_a_flag_is_told_when_the_definition_is_loaded(place: MachinePlace) -> None:

@@ -367,8 +367,10 @@ def test_attempts_count_however_they_come_to_nothing(flow: MachinePlace) -> None
 
 
 def test_no_field_passes_for_the_tasks(flow: MachinePlace) -> None:
-    """What else is in execution.json does not hide them."""
-    flow.done("update", "wf-1", 'execution={"tasks": [{"id": "task-009"}], "note": "n"}')
+    """What else is in execution.json is kept beside them."""
+    hiding = 'execution={"tasks": [{"id": "task-009"}], "note": "n"}'
+    flow.refused("RESERVED_FIELD", 5, "update", "wf-1", hiding)
+    flow.done("update", "wf-1", 'execution={"note": "n"}')
     assert flow.json(EXECUTION) == {"tasks": [], "note": "n"}
 
 

@@ -19,7 +19,8 @@ from cli.frame.options import CommandId, DryRun, write_options
 from cli.frame.workspace import settings_of
 from cli.settings import actor_of
 from lifecycle.machines.decide import after, decide
-from lifecycle.machines.definition import Definition
+from lifecycle.machines.decide_fields import check_limit
+from lifecycle.machines.definition import MOST_ROUNDS, Definition
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.path import put, writable
@@ -47,6 +48,10 @@ def init(
         str | None, typer.Option(metavar="FILE", help="A definition of your own; - is stdin.")
     ] = None,
     data: Data = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option("--limit", metavar="LOOP=N", help="How often a loop may go; repeatable."),
+    ] = None,
     consent: Annotated[
         Consent, typer.Option(help="How approvals are agreed to.")
     ] = Consent.TERMINAL,
@@ -61,6 +66,7 @@ def init(
     known = definition_of(type_, definition)
     root, is_there = root_for(settings.start, settings.database_url, settings.journal)
     known = limited(known, root.path)
+    known = known.with_limits(_limits(known, limit or []))
     document = _document(values, data)
     command = made(
         MachineCreated,
@@ -82,6 +88,20 @@ def definition_of(type_: str | None, file: str | None) -> Definition:
     if (type_ is None) == (file is None):
         raise InvalidInput("expected either --type TYPE or --definition FILE")
     return shipped(type_) if type_ is not None else from_file(file or "")
+
+
+def _limits(known: Definition, words: list[str]) -> dict[str, int]:
+    """Return the limits that the options give: loop → how often it may be taken."""
+    found: dict[str, int] = {}
+    for word in words:
+        loop, _, number = word.partition("=")
+        if loop not in known.loops:
+            names = ", ".join(known.loops) or "none"
+            raise InvalidInput(f"--limit: expected LOOP=N, a loop of {names}; found {word!r}")
+        usable = number.isascii() and number.isdigit() and len(number) <= len(str(MOST_ROUNDS))
+        found[loop] = int(number) if usable else 0
+        check_limit(f"--limit {word}", found[loop])
+    return found
 
 
 def _document(values: list[str] | None, data: str | None) -> dict[str, object]:

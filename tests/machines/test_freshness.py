@@ -1,0 +1,181 @@
+"""What each round must bring anew is asked of each item, and of each file that is taken over."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.machines.place import MachinePlace
+from tests.machines.support import small_data
+from tests.machines.test_known_faults import at_delegate
+
+DONE = '{"tasks": [{"id": "T-1", "status": "complete"}, {"id": "T-2", "status": "complete"}]}'
+PASSED = '{"reviews": {"spec-review": {"status": "pass"}, "quality-review": {"status": "pass"}}}'
+
+
+def in_second_round(place: MachinePlace) -> None:
+    """Come back to the tasks, as a review found something."""
+    place.init("login")
+    at_delegate(place)
+    place.done("update", "login", "--data", DONE)
+    place.done("transition", "login", "review")
+    place.done("update", "login", "--data", PASSED)
+    place.done("update", "login", "reviews.spec-review.status=fail")
+    place.done("transition", "login", "delegate")
+
+
+def found(place: MachinePlace, to: str) -> Any:
+    """Return what a way lacks."""
+    return place.refused("GUARD_FAILED", 5, "transition", "login", to)["unmet"][0]["found"]
+
+
+def test_a_task_that_is_renamed_is_not_done_anew(place: MachinePlace) -> None:
+    """Given another title, then the review stays shut; each task is said to be done, or it is."""
+    in_second_round(place)
+    place.done("task", "login", "T-1", "--title", "another")
+    assert found(place, "review") == "not written since the phase began"
+    place.done("task", "login", "T-1", "--status", "complete")
+    assert found(place, "review") == {"T-2": "complete, not written since the phase began"}
+    head = place.head("login")
+    place.done("task", "login", "T-1", "--status", "complete")
+    assert place.head("login") == head
+    place.done("task", "login", "T-2", "--status", "in_progress")
+    place.done("task", "login", "T-2", "--status", "complete")
+    assert place.done("transition", "login", "review")["phase"] == "review"
+
+
+def test_a_new_task_does_not_speak_for_the_others(place: MachinePlace) -> None:
+    """However it is added to the list."""
+    in_second_round(place)
+    place.done("update", "login", 'tasks[+]={"id": "T-3", "status": "complete"}')
+    assert list(found(place, "review")) == ["T-1", "T-2"]
+    seen = ("--expected-version", str(place.head("login")))
+    place.done("update", "login", "tasks[0].status=complete", "tasks[1].title=b", *seen)
+    assert list(found(place, "review")) == ["T-2"]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_old_review_does_not_carry_a_new_round(place: MachinePlace, whole: bool) -> None:
+    """Given one review of two anew, by its path or in an object that is merged, then one lacks."""
+    in_second_round(place)
+    place.done("update", "login", "--data", DONE)
+    place.done("transition", "login", "review")
+    anew = {"spec-review": {"status": "pass"}}
+    value = f"reviews={json.dumps(anew)}" if whole else "reviews.spec-review.status=pass"
+    place.done("update", "login", value, "reviews.quality-review.by=ada")
+    assert list(found(place, "synthesize")) == ["quality-review"]
+    place.done("update", "login", "reviews.quality-review.status=pass")
+    place.done("transition", "login", "synthesize")
+
+
+def test_a_failed_item_of_an_earlier_round_is_none_of_this(place: MachinePlace) -> None:
+    """Given a list with `some`, then an old failure leads nowhere although another item is new."""
+    ways = [
+        {"from": "a", "to": "b", "guard": {"field": "go", "equals": True}},
+        {
+            "from": "b",
+            "to": "c",
+            "guard": {"some": "runs", "status": ["bad"], "newer_than": "phase"},
+        },
+    ]
+    phases: dict[str, Any] = {"a": {}, "b": {}, "c": {"final": True}}
+    fields = {"go": "flag", "runs": [{"id": "text", "status": "good|bad"}]}
+    place.write("own.json", small_data(phases=phases, transitions=ways, fields=fields))
+    path = str(place.path / "own.json")
+    place.done("init", "login", "--definition", path, "--consent", "trust")
+    place.done("update", "login", 'runs=[{"id": "1", "status": "bad"}]', "go=true")
+    place.done("transition", "login", "b")
+    place.done("update", "login", 'runs[+]={"id": "2", "status": "good"}')
+    assert found(place, "c") == {"2": "good"}
+
+
+PHASE, EXECUTION = "memory/state/phase.json", "memory/state/execution.json"
+REPORT = "memory/reports/verification.json"
+
+
+def taken_over(place: MachinePlace, phase: str, tasks: list[dict[str, Any]]) -> None:
+    """Take over phased development that was kept by hand."""
+    state = {
+        "workflow_id": "wf",
+        "started_at": "2026-11-01T10:00:00Z",
+        "current_phase": phase,
+        "phase_status": "in_progress",
+        "completed_phases": [],
+        "user_checkpoints": [],
+        "interruption_safe": True,
+    }
+    place.write(PHASE, state)
+    place.write(EXECUTION, {"tasks": tasks})
+    place.done("import", str(place.path / PHASE))
+
+
+def test_an_old_output_is_no_evidence_of_a_phase_taken_over(place: MachinePlace) -> None:
+    """Given a report that lay there, then it opens nothing until it is written again."""
+    place.write(REPORT, {"ok": True})
+    taken_over(place, "VERIFICATION", [])
+    for line in (("append", "wf", "phase.completed"), ("transition", "wf", "REFLECTION")):
+        place.refused("GUARD_FAILED", 5, *line)
+    place.done("rehydrate", "wf", "--go-on")
+    assert place.done("get", "wf", "--query", "current_phase") == "VERIFICATION"
+    place.write(REPORT, {"ok": True})
+    assert place.done("transition", "wf", "REFLECTION")["phase"] == "REFLECTION"
+
+
+def test_an_old_output_is_no_evidence_of_a_task_taken_over(place: MachinePlace) -> None:
+    """Given a running task with an output that lay there, then only what it writes now counts."""
+    tasks = [
+        {"id": name, "status": "running", "attempts": 0, "output": f"memory/tasks/{name}.json"}
+        for name in ("task-001", "task-002")
+    ]
+    for name in ("task-001", "task-002"):
+        place.write(f"memory/tasks/{name}.json", {"status": "verified"})
+    taken_over(place, "IMPLEMENTATION", tasks)
+    place.write("memory/tasks/task-002.json", {"status": "verified"})
+    place.done("rehydrate", "wf", "--go-on")
+    found = {one["id"]: one["status"] for one in place.done("get", "wf", "--query", "tasks")}
+    assert found == {"task-001": "pending", "task-002": "verified"}
+
+
+def test_the_designs_of_a_phase_taken_over_are_still_chosen_among(place: MachinePlace) -> None:
+    """A person says which; the old final design is none."""
+    place.write("memory/reports/final_design.json", {"style": "old"})
+    place.write("memory/reports/designs/a.json", {"style": "a"})
+    taken_over(place, "ARCHITECTURE", [])
+    resume = place.done("rehydrate", "wf", "--go-on")["resume"]
+    assert "do not run the architects" in resume["todo"][0]
+
+
+PUBLISHED = "memory/tasks/task-001/output.json"
+
+
+@pytest.mark.parametrize("named", [None, "memory/elsewhere.json"])
+def test_the_published_place_of_an_output_is_looked_at(
+    place: MachinePlace, named: str | None
+) -> None:
+    """Given a task that names no output, or one that is not there, then it tells by the place."""
+    place.init("wf", "dotagent")
+    place.write("memory/reports/demand.json", {"wants": "a shop"})
+    place.done("approve", "wf", "requirements")
+    place.done("transition", "wf", "ARCHITECTURE")
+    place.write("memory/reports/final_design.json", {"style": "a"})
+    place.done("approve", "wf", "architecture")
+    place.done("transition", "wf", "IMPLEMENTATION")
+    place.write(PUBLISHED, {"status": "verified"})
+    output = () if named is None else (f"output={named}",)
+    place.done("task", "wf", "task-001", "--status", "running", *output)
+    place.done("rehydrate", "wf")
+    assert place.done("get", "wf", "--query", "tasks")[0]["status"] == "pending"
+    place.done("task", "wf", "task-001", "--status", "running")
+    place.write(PUBLISHED, {"status": "verified"})
+    place.done("rehydrate", "wf")
+    assert place.done("get", "wf", "--query", "tasks")[0]["status"] == "verified"
+
+
+def test_the_published_place_of_a_task_taken_over_is_marked(place: MachinePlace) -> None:
+    """Given an old output there, then it says nothing."""
+    place.write(PUBLISHED, {"status": "verified"})
+    taken_over(place, "IMPLEMENTATION", [{"id": "task-001", "status": "running", "attempts": 0}])
+    place.done("rehydrate", "wf", "--go-on")
+    assert place.done("get", "wf", "--query", "tasks")[0]["status"] == "pending"

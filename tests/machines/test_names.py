@@ -1,0 +1,82 @@
+"""A name that a definition or its protocol knows is never free data: it has one place."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.machines.place import MachinePlace
+
+WRONG = [
+    ("oneshot", "extra.synthesisPolicy", "oneshot.synthesisPolicy"),
+    ("oneshot", "synthesisPolicy", "oneshot.synthesisPolicy"),
+    ("oneshot", "oneshot.extra.synthesisPolicy", "oneshot.synthesisPolicy"),
+    ("feature", "extra.synthesisPolicy", "oneshot.synthesisPolicy"),
+    ("feature", "extra.gapsFound", "planReview.gapsFound"),
+    ("feature", "reviews.one.testsPass", "validation.testsPass"),
+    ("feature", "extra.phase", "machine transition one PHASE"),
+    ("debug", "x.y.commitSha", "resolution.commitSha"),
+    ("refactor", "x.scopeAssessment", "explore.scopeAssessment"),
+    ("dotagent", "extra.user_checkpoints", "machine approve one APPROVAL"),
+    ("dotagent", "execution.phase_status", "machine append one phase.started"),
+    ("conductor", "extra.fix_cycle_count", "the engine counts"),
+    ("conductor", "max_fix_cycles", "limit"),
+]
+
+
+@pytest.mark.parametrize(("type_", "path", "instead"), WRONG)
+def test_a_known_name_has_one_place(
+    place: MachinePlace, type_: str, path: str, instead: str
+) -> None:
+    """By a path, in an object, and in the first state; the refusal names the place."""
+    place.init("one", type_)
+    above, _, name = path.rpartition(".")
+    lines = [(f"{path}=1",), ("--data", json.dumps({path: 1}))]
+    if above:
+        lines.append((f"{above}={json.dumps({'deep': [{name: 1}]})}",))
+    for line in lines:
+        data = place.refused("RESERVED_FIELD", 5, "update", "one", *line)
+        assert instead in data["alternateWritePath"]
+    assert place.head("one") == 1
+    place.done("cancel", "one")
+    place.refused("RESERVED_FIELD", 5, "init", "two", "--type", type_, f"{path}=1")
+
+
+def test_a_task_takes_no_known_name_of_another_place(place: MachinePlace) -> None:
+    """Nor does an event that takes other data."""
+    place.init("one", "oneshot")
+    place.refused("RESERVED_FIELD", 5, "task", "one", "T-1", "synthesisPolicy=always")
+    place.init("track", "conductor")
+    place.done("append", "track", "step.started")
+    data = json.dumps({"current_step": "COMPLETE"})
+    place.refused("INVALID_INPUT", 2, "append", "track", "step.progressed", "--data", data)
+
+
+@pytest.mark.parametrize(
+    ("type_", "path"),
+    [
+        ("feature", "oneshot.synthesisPolicy"),
+        ("feature", "brief.plan"),
+        ("feature", "deploy.status"),
+        ("debug", "investigation.plan"),
+        ("conductor", "enrich.started_at"),
+        ("oneshot", "tasks[+].note"),
+    ],
+)
+def test_a_place_of_the_protocol_and_names_of_ones_own_stay_free(
+    place: MachinePlace, type_: str, path: str
+) -> None:
+    """Given a field of another type at its own place, or words that any object has."""
+    place.init("one", type_)
+    value = '{"id": "T-1", "note": "always"}' if path.startswith("tasks") else "always"
+    place.done("update", "one", f"{path.removesuffix('.note')}={value}")
+
+
+def test_a_hand_edit_with_a_known_name_is_not_adopted(place: MachinePlace) -> None:
+    """It goes through the same rules."""
+    place.init("one", "oneshot")
+    edited = place.json("one.state.json")
+    place.write("one.state.json", {**edited, "extra": {"synthesisPolicy": "always"}})
+    place.done("checkpoint", "one", "--summary", "went on")
+    place.refused("RESERVED_FIELD", 5, "drift", "one", "--adopt")
