@@ -270,26 +270,32 @@ WRITING = (
     ),
     Tool(
         "task",
-        "Add a task of a machine, or change one. claim: take it for a time (30m), so that no other "
-        "agent changes it; renew goes on with yours. release gives it back.",
+        "Add a task of a machine, or change one. claim: take it for a time (30m), so that only "
+        "who shows its handle changes it (under); renew goes on with yours. release gives it back.",
         {
             None: (
                 Route(
                     ("machine", "task", "claim"),
                     ("machine", "task"),
-                    {"claim": "--for", "renew": "--renew", **_WRITE},
+                    {"claim": "--for", "renew": "--renew", "under": "--under", **_WRITE},
                     ("machine", "task", "claim"),
                 ),
                 Route(
                     ("machine", "task", "release"),
                     ("machine", "task"),
-                    {"release": "--reason", **_WRITE},
+                    {"release": "--reason", "under": "--under", **_WRITE},
                     ("machine", "task", "release"),
                 ),
                 Route(
                     ("machine", "task"),
                     ("machine", "task"),
-                    {"status": "--status", "title": "--title", "reason": "--reason", **_WRITE},
+                    {
+                        "status": "--status",
+                        "title": "--title",
+                        "reason": "--reason",
+                        "under": "--under",
+                        **_WRITE,
+                    },
                     ("machine", "task"),
                 ),
             )
@@ -301,6 +307,7 @@ WRITING = (
             "claim": _said(TEXT, "How long"),
             "renew": FLAG,
             "release": _said(TEXT, "Why"),
+            "under": _said(TEXT, "Your claim's handle"),
         },
         ("machine", "task"),
         writes=True,

@@ -27,7 +27,7 @@ from lifecycle.machines.errors import (
 )
 from lifecycle.machines.evolve import evolve
 from lifecycle.machines.guard import FileFact
-from lifecycle.machines.machine import Machine
+from lifecycle.machines.machine import Caller, Machine
 from lifecycle.machines.transition import Files, transition
 from lifecycle.payload.base import Payload
 from lifecycle.payload.drift import DriftAdopted, DriftReverted
@@ -56,32 +56,32 @@ def decide(
     command: Payload,
     at: str,
     files: Files | None = None,
-    by: str = "",
+    caller: Caller = Caller(),  # noqa: B008 - it is frozen
 ) -> Decision:
     """Return the events that ``command`` yields in ``state``; an empty list changes nothing.
 
     ``at`` is when it is so (UTC, ISO 8601); ``files`` is what was found for the patterns that
-    guards look at, ``by`` who asks, as kind:name. Raises a `MachineError`, or `NeedsConsent`; the
+    guards look at, ``caller`` who asks. Raises a `MachineError`, or `NeedsConsent`; the
     state is never changed.
     """
     if state is None:
         return _begin(command, files or {})
-    decided = _decided(state, command, at, files or {}, by)
+    decided = _decided(state, command, at, files or {}, caller)
     if decided and state.is_final and command.type in _CHANGES:
         raise _ended(state)
     return decided
 
 
-def _decided(state: Machine, command: Payload, at: str, files: Files, by: str) -> Decision:
+def _decided(state: Machine, command: Payload, at: str, files: Files, caller: Caller) -> Decision:
     of_lease = _OF_LEASES.get(command.type)
     if of_lease is not None:
-        return of_lease(state, command, at, by)
+        return of_lease(state, command, at, caller)
     rule = _RULES.get(command.type)
     if rule is None:
         raise InvalidInput(f"{command.type} is no command of a machine", type=command.type)
     decided = rule(state, command, at, files)
     if decided and state.leases and command.type in _OF_TASKS:
-        check_held(state, after(state, decided, at), at, by)
+        check_held(state, after(state, decided, at), at, caller)
     return decided
 
 
@@ -242,7 +242,7 @@ Rule = Callable[[Machine, Any, str, Mapping[str, FileFact]], Decision]
 #: What changes tasks; the claims of others are held against it.
 _OF_TASKS = frozenset({"machine.updated", "machine.task_changed"})
 
-_OF_LEASES: dict[str, Callable[[Machine, Any, str, str], Decision]] = {
+_OF_LEASES: dict[str, Callable[[Machine, Any, str, Caller], Decision]] = {
     "machine.task_claimed": claim,
     "machine.task_released": release,
 }

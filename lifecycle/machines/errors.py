@@ -138,11 +138,11 @@ class TaskHeld(MachineError):
     ) -> None:
         claim = f"wfctl machine task claim {machine} {task}"
         instead = (
-            f"If that is you, `{claim} --renew` goes on with it; if you are several, give each an "
-            "--actor of its own."
+            f"It is yours: `{claim} --renew --under CLAIM` goes on with it."
             if is_own
-            else "Take another task, or claim it once that time has passed; --despite-claim TEXT "
-            "says why it cannot wait."
+            else "If it is yours, say --under CLAIM, which `task claim` gave. Else take another "
+            "task, or claim it once that time has passed; --despite-claim TEXT says why it cannot "
+            "wait."
         )
         super().__init__(
             f"{task} is claimed by {by} until {until[:19]}Z. {instead}",

@@ -11,7 +11,7 @@ from lifecycle.fold.foldable import SET_ASIDE, UNFOLDABLE, put_aside
 from lifecycle.machines.definition import CANCELLED, Definition, trusted
 from lifecycle.machines.gate import closed_to
 from lifecycle.machines.items import placed, said
-from lifecycle.machines.machine import Bound, Given, Handoff, Lease, Machine, Move, Visit
+from lifecycle.machines.machine import Bound, Caller, Given, Handoff, Lease, Machine, Move, Visit
 from lifecycle.machines.path import merged, parse, put, take_away
 from lifecycle.state.workflow import Drift
 from lifecycle.words.layout import restore
@@ -87,7 +87,9 @@ def _not_free(draft: Machine, event: Event) -> str | None:
     if not by or not until:
         return "a claim says by whom it is, and until when"
     held = draft.leases.get(task)
-    if held is not None and held.is_against(by, event.occurred_at):
+    if held is not None and held.is_against(
+        Caller(by, event.data.get("handle")), event.occurred_at
+    ):
         return f"{task!r:.80} is claimed by {held.by} until {held.until}"
     return None
 
@@ -250,7 +252,9 @@ def _task_changed(draft: Machine, event: Event) -> None:
 
 
 def _task_claimed(draft: Machine, event: Event) -> None:
-    draft.leases[event.data["task"]] = Lease(event.data["by"], event.data["until"])
+    draft.leases[event.data["task"]] = Lease(
+        event.data["by"], event.data["until"], event.data.get("handle")
+    )
 
 
 def _task_released(draft: Machine, event: Event) -> None:

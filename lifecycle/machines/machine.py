@@ -92,20 +92,33 @@ class Bound(NamedTuple):
     fields: Document | None = None
 
 
+class Caller(NamedTuple):
+    """Who asks, as kind:name, and the handle of the claim that is shown."""
+
+    name: str = ""
+    claim: str | None = None
+
+
 @dataclass(slots=True)
 class Lease:
-    """Who has claimed a task, as kind:name, and until when (UTC)."""
+    """Who has claimed a task, as kind:name, and until when (UTC).
+
+    Whoever shows the ``handle`` is the claimer: many sessions have one name. A claim of a time that
+    gave none is its name's.
+    """
 
     by: str
     until: str
+    handle: str | None = None
 
     def is_live(self, at: str) -> bool:
         """Whether it has not run out by then."""
         return at < self.until
 
-    def is_against(self, by: str, at: str) -> bool:
+    def is_against(self, caller: Caller, at: str) -> bool:
         """Whether it keeps somebody from the task then: it is live, and of somebody else."""
-        return self.by != by and self.is_live(at)
+        own = self.by == caller.name if self.handle is None else self.handle == caller.claim
+        return not own and self.is_live(at)
 
 
 @dataclass(slots=True)

@@ -148,11 +148,13 @@ class MachineTaskClaimed(Payload):
     """A task is somebody's for a time: nobody else claims or changes it until then."""
 
     type: ClassVar[str] = "machine.task_claimed"
+    schema_version: ClassVar[int] = 2
     task: Text
     #: How long, at most 30 days.
     seconds: Annotated[int, Field(ge=1, le=2_592_000)] = 1_800
     renew: bool = False  # decided: the claim of who asks goes on
     by: str | None = None  # decided: who asks, as kind:name
+    handle: str | None = None  # decided: whoever shows it holds the task
     until: str | None = None  # decided: UTC
     before: str | None = None  # decided: whose claim had run out
 

@@ -16,7 +16,7 @@ from lifecycle.machines.decide_fields import check_places
 from lifecycle.machines.definition import trusted
 from lifecycle.machines.errors import MachineError, StateNotFound
 from lifecycle.machines.guard import FileFact
-from lifecycle.machines.machine import Machine
+from lifecycle.machines.machine import Caller, Machine
 from lifecycle.machines.payload import MachineCancelled, MachineCreated, MachineImported
 from lifecycle.payload.base import Payload
 from lifecycle.rules.recordable import require_recordable
@@ -66,11 +66,17 @@ class MachineService:
     """The only writer of one machine."""
 
     def __init__(
-        self, root: Root, log: MachineLog, actor: Actor, clock: Clock = system_clock
+        self,
+        root: Root,
+        log: MachineLog,
+        actor: Actor,
+        clock: Clock = system_clock,
+        claim: str | None = None,
     ) -> None:
         self.root = root
         self.log = log
         self.actor = actor
+        self._caller = Caller(f"{actor.kind}:{actor.name}", claim)
         self.clock = clock
         self._writer = StreamWriter(log.store, log.stream, actor, clock)
         self.approvals = Approvals(log.store, log.stream, root.path)
@@ -189,17 +195,13 @@ class MachineService:
                 raise StateNotFound(self.log.machine, list(machines_in(self.log.store)))
             files = self._evidence_for(state, command)
             whole = completed(self.root.path, self.actor.name, command, state)
-            decided = decide(state, whole, at, files, self._who)
+            decided = decide(state, whole, at, files, self._caller)
             state = after(state, decided, at) if decided else state
             planned += decided
         if state is None:
             raise StateNotFound(self.log.machine, [])
         require_recordable(planned, before, state)
         return tuple(planned), state
-
-    @property
-    def _who(self) -> str:
-        return f"{self.actor.kind}:{self.actor.name}"
 
     def _append(
         self, head: int, events: list[NewEvent], due: MachineOutcome, claim: Claim

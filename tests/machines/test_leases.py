@@ -9,16 +9,23 @@ import pytest
 
 from lifecycle.machines import payload as p
 from lifecycle.machines.decide import after, decide
+from lifecycle.machines.machine import Caller
 from tests.cli.support import Answer, call
 from tests.machines.place import MachinePlace
 from tests.machines.support import AT, begun, when
 
 TASK = ("login", "T-1")
+A = Caller("agent:a")
 LATER = "2030-01-01T00:00:00.000000Z"
 
 
 def _as(place: MachinePlace, who: str, *words: str) -> Answer:
     return call("--root", str(place.path), "-o", "json", "--actor", who, "machine", *words)
+
+
+def _claimed(place: MachinePlace, who: str, *words: str) -> tuple[str, str]:
+    """Claim the task; return the option that shows the claim."""
+    return ("--under", _as(place, who, "task", "claim", *TASK, *words).data["claim"]["handle"])
 
 
 def _begun(place: MachinePlace) -> None:
@@ -48,10 +55,14 @@ def test_of_eight_processes_that_claim_a_task_one_has_it(place: MachinePlace, ac
     assert place.wfctl("fsck").code == 0
 
 
-def test_only_the_claimer_changes_a_task(place: MachinePlace) -> None:
-    """Given a claim, then every way to write the task is refused to others, and done by one."""
+@pytest.mark.parametrize("other", ["agent:b", "agent:a"])
+def test_only_the_claimer_changes_a_task(place: MachinePlace, other: str) -> None:
+    """Given a claim, then every way to write the task is refused to others, and done by one.
+
+    Another session of the same client is another one: it does not have the handle.
+    """
     _begun(place)
-    assert _as(place, "agent:a", "task", "claim", *TASK).code == 0
+    under = _claimed(place, "agent:a")
     seen = str(place.head("login"))
     for words in (
         ("task", *TASK, "--status", "complete"),
@@ -63,13 +74,16 @@ def test_only_the_claimer_changes_a_task(place: MachinePlace) -> None:
         ("update", "login", "tasks=[]"),
         ("task", *TASK, "--status", "complete", "--dry-run"),
     ):
-        refused = _as(place, "agent:b", *words)
+        refused = _as(place, other, *words)
         assert (refused.code, refused.error["code"]) == (4, "TASK_HELD"), words
         assert refused.error["data"]["by"] == "agent:a"
     assert place.head("login") == int(seen)
     assert _as(place, "agent:b", "task", "login", "T-2", "--title", "Another").code == 0
     assert _as(place, "agent:b", "update", "login", "note=free").code == 0
-    assert _as(place, "agent:a", "task", *TASK, "--status", "complete").code == 0
+    stale = ("--under", "claim-1")
+    assert _as(place, other, "task", *TASK, "--status", "complete", *stale).code == 4
+    shell = ("task", *TASK, "--status", "complete", *under)
+    assert _as(place, "user:shell", *shell).code == 0, "the claim is a handle, whoever shows it"
     assert _as(place, "agent:b", "task", *TASK, "title=again").code == 0
 
 
@@ -77,14 +91,19 @@ def test_a_claim_is_renewed_and_given_up_by_its_claimer(place: MachinePlace) -> 
     """Given a claim, when it is renewed, then it lasts longer; released, another has the task."""
     _begun(place)
     first = _as(place, "agent:a", "task", "claim", *TASK, "--for", "1m").data["claim"]
-    again = _as(place, "agent:a", "task", "claim", *TASK)
+    under = ("--under", first["handle"])
+    again = _as(place, "agent:a", "task", "claim", *TASK, *under)
     assert (again.code, again.error["code"]) == (4, "TASK_HELD")
     assert "--renew" in again.error["message"]
-    renewed = _as(place, "agent:a", "task", "claim", *TASK, "--renew", "--for", "2h").data["claim"]
-    assert renewed["renew"]
+    longer = ("task", "claim", *TASK, "--renew", "--for", "2h")
+    assert _as(place, "agent:a", *longer).code == 4
+    renewed = _as(place, "agent:a", *longer, *under).data["claim"]
+    assert (renewed["renew"], renewed["handle"]) == (True, first["handle"])
     assert renewed["until"] > first["until"]
     assert _as(place, "agent:b", "task", "claim", *TASK, "--renew").code == 4
-    assert _as(place, "agent:a", "task", "release", *TASK, "--reason", "not today").code == 0
+    assert _as(place, "agent:a", "task", "release", *TASK, "--reason", "not today").code == 4
+    given_up = ("task", "release", *TASK, "--reason", "not today", *under)
+    assert _as(place, "agent:a", *given_up).code == 0
     assert _as(place, "agent:a", "task", "release", *TASK).data["events"] == []
     assert _as(place, "agent:b", "task", "claim", *TASK).code == 0
 
@@ -185,7 +204,7 @@ def test_a_claim_that_was_written_past_the_rules_counts_for_nothing(
 ) -> None:
     """Given a living claim, when a row claims the task for another or for ever, then set aside."""
     state = when(begun("feature"), p.MachineTaskChanged(task="T-1", changes={"title": "one"}))
-    state = after(state, decide(state, p.MachineTaskClaimed(task="T-1"), AT, by="agent:a"), AT)
+    state = after(state, decide(state, p.MachineTaskClaimed(task="T-1"), AT, caller=A), AT)
     held = state.leases["T-1"]
     forged = p.MachineTaskClaimed(task="T-1", by=by or None, until=until)
     found = after(state, [forged], AT)

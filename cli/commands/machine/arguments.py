@@ -23,6 +23,10 @@ Data = Annotated[
 Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")]
 
 TaskId = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task.")]
+Under = Annotated[
+    str | None,
+    typer.Option(metavar="CLAIM", help="Your claim of the task, as `task claim` gave it."),
+]
 DespiteClaim = Annotated[
     str | None,
     typer.Option(metavar="TEXT", help="End somebody else's claim of the task, and say why."),

@@ -13,6 +13,7 @@ from cli.commands.machine.arguments import (
     MachineId,
     Reason,
     TaskId,
+    Under,
     Values,
     data_of,
     pairs_of,
@@ -32,13 +33,15 @@ def update(
     machine: MachineId,
     values: Values = None,
     data: Data = None,
+    under: Under = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,
     expected_version: ExpectedVersion = None,
 ) -> None:
     """Write fields of the state by dot paths; never the phase."""
     command = update_of(values, data)
-    carry_out(context, machine, write_options(dry_run, command_id, expected_version), command)
+    options = write_options(dry_run, command_id, expected_version)
+    carry_out(context, machine, options, command, under=under)
 
 
 def transition(
@@ -84,6 +87,7 @@ def task(
     status: Annotated[str | None, typer.Option(help="Its status.")] = None,
     title: Annotated[str | None, typer.Option(help="What it is.")] = None,
     reason: Reason = None,
+    under: Under = None,
     despite_claim: DespiteClaim = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,
@@ -97,7 +101,8 @@ def task(
         raise InvalidInput(f"{task_id} stands before the machine's id: {way}", task=task_id)
     command = made(p.MachineTaskChanged, task=task_id, changes=changes, reason=reason)
     options = write_options(dry_run, command_id, expected_version)
-    carry_out(context, machine, options, *ending_claim(task_id, despite_claim), command)
+    commands = [*ending_claim(task_id, despite_claim), command]
+    carry_out(context, machine, options, *commands, under=under)
 
 
 def checkpoint(
@@ -135,10 +140,14 @@ def cancel(
 
 
 def carry_out(
-    context: typer.Context, machine: str, options: WriteOptions, *commands: Payload
+    context: typer.Context,
+    machine: str,
+    options: WriteOptions,
+    *commands: Payload,
+    under: str | None = None,
 ) -> None:
-    """Carry out commands, all or none, and print what they did."""
-    with acting(context, machine, options.dry_run) as (service, output):
+    """Carry out commands, all or none, under a claim if one is shown; print what they did."""
+    with acting(context, machine, options.dry_run, under) as (service, output):
         output.told(service, service.handle(*commands, options=options), options)
 
 

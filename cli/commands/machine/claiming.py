@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.machine.arguments import DespiteClaim, MachineId, Reason, TaskId
+from cli.commands.machine.arguments import DespiteClaim, MachineId, Reason, TaskId, Under
 from cli.commands.machine.changes import carry_out, ending_claim, made
 from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
 from lifecycle.machines import payload as p
@@ -24,15 +24,17 @@ def claim(
     renew: Annotated[
         bool, typer.Option("--renew", help="Go on with a claim of one's own.")
     ] = False,
+    under: Under = None,
     despite_claim: DespiteClaim = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,
     expected_version: ExpectedVersion = None,
 ) -> None:
-    """Take a task for a time: nobody else changes it until then. Exit 4 where it is taken."""
+    """Take a task for a time: who shows its claim alone changes it. Exit 4 where it is taken."""
     command = made(p.MachineTaskClaimed, task=task_id, seconds=_seconds(for_), renew=renew)
     options = write_options(dry_run, command_id, expected_version)
-    carry_out(context, machine, options, *ending_claim(task_id, despite_claim), command)
+    commands = [*ending_claim(task_id, despite_claim), command]
+    carry_out(context, machine, options, *commands, under=under)
 
 
 def release(
@@ -40,6 +42,7 @@ def release(
     machine: MachineId,
     task_id: TaskId,
     reason: Reason = None,
+    under: Under = None,
     despite_claim: DespiteClaim = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,
@@ -51,7 +54,7 @@ def release(
     commands = ending_claim(task_id, despite_claim)
     commands = commands or [made(p.MachineTaskReleased, task=task_id, reason=reason)]
     options = write_options(dry_run, command_id, expected_version)
-    carry_out(context, machine, options, *commands)
+    carry_out(context, machine, options, *commands, under=under)
 
 
 def _seconds(text: str) -> int:

@@ -129,7 +129,7 @@ def _said(outcome: MachineOutcome) -> dict[str, Any]:
 def _lease(outcome: MachineOutcome) -> dict[str, Any]:
     """Return what a claim gave: the task, to whom, until when."""
     claims = [p for p in outcome.planned if isinstance(p, MachineTaskClaimed)]
-    keys = {"task", "by", "until", "renew", "before"}
+    keys = {"task", "handle", "by", "until", "renew", "before"}
     return {"claim": claims[-1].model_dump(mode="json", include=keys)} if claims else {}
 
 
@@ -144,6 +144,8 @@ def _lines(
     if outcome.repeated:
         lines.append("(this command was carried out before; nothing was appended)")
     lines = lines or ["nothing to append"]
+    held = _lease(outcome).get("claim")
+    lines += [f"the claim is {held['handle']}: change the task --under it"] if held else []
     return lines + next_lines(actions)
 
 

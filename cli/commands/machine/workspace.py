@@ -78,10 +78,11 @@ def looking(context: typer.Context, machine: str | None = None) -> Iterator[Mach
 
 @contextmanager
 def acting(
-    context: typer.Context, machine: str, dry_run: bool
+    context: typer.Context, machine: str, dry_run: bool, claim: str | None = None
 ) -> Iterator[tuple[MachineService, MachineOutput]]:
     """Open a machine for writing; for a dry run, as a command that only looks does.
 
+    ``claim`` is the handle of the claim that the caller shows.
     Raises `StateNotFound`, `AnotherLog`, and `RootElsewhere` where the root is not where it was.
     """
     settings = settings_of(context)
@@ -90,7 +91,7 @@ def acting(
     actor = actor_of(settings)
     store = opened(root, read_only=dry_run)
     try:
-        service = MachineService(root, MachineLog(store, machine, root.path), actor)
+        service = MachineService(root, MachineLog(store, machine, root.path), actor, claim=claim)
         if not dry_run:
             service.approvals.require_not_swapped()
             service.settle_place(settings.root_is)
