@@ -29,11 +29,13 @@ class Seen(NamedTuple):
 
     ``files``: a file that wfctl writes and that is not as the log says → what is said of it.
     ``verdicts``: a stage that would be judged by other scripts than those it failed by → why not.
+    ``times``: a result of which nothing was taken at the end of its job → when it was written.
     """
 
     deviations: Sequence[Deviation] = ()
     files: Mapping[str, str] = MappingProxyType({})
     verdicts: Mapping[str, str] = MappingProxyType({})
+    times: Mapping[str, float] = MappingProxyType({})
 
     @property
     def edited(self) -> list[str]:
@@ -51,7 +53,7 @@ def account(state: Workflow, seen: Seen | None = None) -> list[Item]:
         *_stale(state, found),
         *(Item("verdict", id_, why, id_) for id_, why in (seen or Seen()).verdicts.items()),
         *_of_stages(state),
-        *came_about(state),
+        *came_about(state, (seen or Seen()).times),
     ]
 
 

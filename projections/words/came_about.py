@@ -5,11 +5,12 @@ What one login does to itself cannot all be prevented; what the log has of it is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
 from projections.words.items import Item
+from projections.words.rewritten import rewritten
 
 #: What decides which program runs, by the beginnings of the names of variables.
 _INTERPRETER = ("PATH", "PYTHON", "python3", "LD_", "CONDA_", "VIRTUAL_ENV")
@@ -21,14 +22,18 @@ _POLICIES = {
 }
 
 
-def came_about(state: Workflow) -> Iterator[Item]:
-    """Yield what of each completed stage is not as its record alone would have it."""
+def came_about(state: Workflow, times: Mapping[str, float]) -> Iterator[Item]:
+    """Yield what of each completed stage is not as its record alone would have it.
+
+    ``times`` are those of results of which nothing was taken at the end of their job.
+    """
     for stage in state.stages.values():
         if stage.status is not Status.COMPLETED:
             continue
         if stage.source is None:
             yield _item("taken over", stage, "completed by an imported record; nothing verified it")
             continue
+        yield from (_item("rewritten", stage, text) for text in rewritten(stage, times))
         for failed in _failed_before(stage):
             yield from _since(state, stage, failed, stage.source)
 
