@@ -232,6 +232,8 @@ class Amendment:
     #: How consent was given; None of a record of another's keeping.
     policy: str | None = None
     invalidated_stages: list[str] = field(default_factory=list)
+    #: The files that the definition runs, as they were when it was approved.
+    scripts: dict[str, str] = field(default_factory=dict)
     #: As an imported file held it; a record of another's keeping is shown as it came.
     record: dict[str, Any] | None = None
 

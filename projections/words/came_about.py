@@ -65,16 +65,23 @@ def _since(state: Workflow, stage: Stage, failed: Attempt, now: Attempt) -> Iter
 
     for path in sorted(now.scripts.keys() | failed.scripts.keys()):
         old, new = failed.scripts.get(path), now.scripts.get(path)
-        if old != new and not _was_agreed_to(state, path, new, failed):
+        if old != new and not _was_agreed_to(state, path, new, failed, now):
             yield _item("script", stage, f"{path} was another file in {failed.id}, which failed")
     for line in changes(now.environment, failed.environment, failed.id):
         if line.startswith(_INTERPRETER):
             yield _item("environment", stage, f"{line}, which failed")
 
 
-def _was_agreed_to(state: Workflow, path: str, digest: str | None, failed: Attempt) -> bool:
-    decided_at = [one.decided_at or "" for one in state.amendments.values() if one.policy]
-    return state.scripts.get(path) == digest and max(decided_at, default="") > failed.started_at
+def _was_agreed_to(
+    state: Workflow, path: str, digest: str | None, failed: Attempt, now: Attempt
+) -> bool:
+    """Whether somebody approved the file as it is, between the two attempts."""
+    return any(
+        one.policy is not None
+        and failed.started_at < (one.decided_at or "") <= now.started_at
+        and one.scripts.get(path) == digest
+        for one in state.amendments.values()
+    )
 
 
 def _item(kind: str, stage: Stage, text: str) -> Item:

@@ -73,6 +73,21 @@ def test_a_script_that_a_person_agreed_to_in_between_is_not(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+def test_a_script_that_a_person_agreed_to_before_another_approval_is_not(tmp_path: Path) -> None:
+    """Each approval between the two attempts counts, and not the newest alone."""
+    place = failed(tmp_path)
+    script(place).write_text(CONSTANT)
+    place.done("amend", "propose", "--set", "workflow_plan=a.md", "--reason", "It had a fault.")
+    place.done("amend", "approve", "amend-1")
+    place.done("stage", "retry", "stage-1", "--fix", "The fault is mended.")
+    place.done("run")
+    script(place).write_text("echo 0.98 > out.txt\n")
+    place.done("amend", "propose", "--set", "workflow_plan=b.md", "--reason", "Time.")
+    place.done("amend", "approve", "amend-2")
+    assert "script" not in dict(told(place))
+
+
+@pytest.mark.slow
 def test_an_interpreter_that_changed_between_a_failure_and_a_pass_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
