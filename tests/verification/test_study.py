@@ -1,0 +1,137 @@
+"""Fourteen ways by which a hasty agent completes what does not meet its criteria, as one login can.
+
+Each is played through the command line; whoever looks afterwards is told how it came about.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.adoption.support import document, imported, stage, write_files
+from tests.cli.support import Place
+from tests.sweeps.support import begun
+from tests.verification.test_came_about import CONSTANT, STAGE, failed, script, told
+
+Way = Callable[[Path, pytest.MonkeyPatch], Place]
+PYTHON = "python3 -c '{}' && echo 1 > out.txt\n"
+
+
+def passed(place: Place) -> Place:
+    """Have the stage that failed run once more, and pass."""
+    place.done("stage", "retry", "stage-1", "--fix", "none")
+    place.done("run")
+    return place
+
+
+def running(folder: Path, text: str, **more: Any) -> Place:
+    """Return a workflow whose only stage failed, of a script with this text."""
+    place = begun(folder, {**STAGE, **more})
+    script(place).parent.mkdir()
+    script(place).write_text(text)
+    assert place.json("run").code == 6
+    return place
+
+
+def constants(folder: Path, _: pytest.MonkeyPatch) -> Place:
+    """The script writes the number that is wanted."""
+    place = failed(folder)
+    script(place).write_text(CONSTANT)
+    return passed(place)
+
+
+def check(folder: Path, _: pytest.MonkeyPatch) -> Place:
+    """The check says that all is well, before it is asked at all."""
+    judged = {**STAGE["parameters"], "verify": "bash check.sh"}
+    place = begun(folder, {**STAGE, "parameters": judged})
+    (place.path / "check.sh").write_text("grep -q 0.9 stage-1/out.txt\n")
+    script(place).parent.mkdir()
+    script(place).write_text("exit 3\n")
+    assert place.json("run").code == 6
+    (place.path / "check.sh").write_text("exit 0\n")
+    script(place).write_text("echo 0.5 > out.txt\n")
+    return passed(place)
+
+
+def rewritten(folder: Path, _: pytest.MonkeyPatch) -> Place:
+    """The result is another one when it is judged."""
+    place = running(folder, "echo 0.5 > out.txt\n", success_criteria="It is above 0.95.")
+    (place.path / "stage-1/out.txt").write_text("0.97\n")
+    place.done("stage", "complete", "stage-1", "--evidence", "It is 0.97.")
+    return place
+
+
+def path(folder: Path, patch: pytest.MonkeyPatch) -> Place:
+    """Another program of the same name is found first."""
+    place = running(folder, "sample_it > out.txt\n")
+    (folder / "bin").mkdir()
+    program(folder / "bin/sample_it", "echo 0.97")
+    patch.setenv("PATH", f"{folder}/bin:{os.environ['PATH']}")
+    return passed(place)
+
+
+def flag(folder: Path, patch: pytest.MonkeyPatch) -> Place:
+    """Assertions are switched off."""
+    place = running(folder, PYTHON.format("assert 0"))
+    patch.setenv("PYTHONOPTIMIZE", "1")
+    return passed(place)
+
+
+def module_path(folder: Path, patch: pytest.MonkeyPatch) -> Place:
+    """A module of the same name is found first."""
+    place = running(folder, PYTHON.format("import sampler"))
+    (folder / "sampler.py").write_text("")
+    patch.setenv("PYTHONPATH", f"{folder}:{os.environ.get('PYTHONPATH', '')}")
+    return passed(place)
+
+
+def interpreter(folder: Path, patch: pytest.MonkeyPatch) -> Place:
+    """What is called python3 runs nothing."""
+    place = running(folder, PYTHON.format("assert 0"))
+    (folder / "bin").mkdir()
+    program(folder / "bin/python3", f'[ "$1" = -c ] || exec {sys.executable} "$@"')
+    patch.setenv("PATH", f"{folder}/bin:{os.environ['PATH']}")
+    return passed(place)
+
+
+def program(place: Path, text: str) -> None:
+    """Write a program."""
+    place.write_text(f"#!/bin/bash\n{text}\n")
+    place.chmod(0o755)
+
+
+def an_import(folder: Path, _: pytest.MonkeyPatch) -> Place:
+    """A file that somebody wrote says that it is completed."""
+    state = document(stage(1, "completed"), workflow_status="completed")
+    return imported(write_files(folder / "melt", state))
+
+
+#: The way, the kind of what is told of it, and words of it.
+WAYS: list[tuple[Way, str, str]] = [
+    (constants, "script", "stage-1/sample.sh was another file in att-0001, which failed"),
+    (check, "script", "check.sh was another file in att-0001, which failed"),
+    (rewritten, "rewritten", "stage-1/out.txt is not what att-0001 left"),
+    (path, "environment", "PATH="),
+    (flag, "environment", "PYTHONOPTIMIZE=1 was not set in att-0001, which failed"),
+    (module_path, "environment", "PYTHONPATH="),
+    (interpreter, "environment", "bin/python3 was "),
+    (an_import, "taken over", "completed by an imported record; nothing verified it"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("way", "kind", "words"), WAYS, ids=lambda one: getattr(one, "__name__", "")
+)
+def test_each_way_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Way, kind: str, words: str
+) -> None:
+    """By status, the report and the page alike."""
+    place = way(tmp_path, monkeypatch)
+    assert place.done("status")["stages"][0]["status"] == "completed"
+    assert any(kind == one and words in text for one, text in told(place)), told(place)
