@@ -5,7 +5,7 @@ What one login does to itself cannot all be prevented; what the log has of it is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
@@ -14,6 +14,8 @@ from projections.words.rewritten import rewritten
 
 #: What decides which program runs, by the beginnings of the names of variables.
 _INTERPRETER = ("PATH", "PYTHON", "python3", "LD_", "CONDA_", "VIRTUAL_ENV")
+#: Missing outputs that are named.
+_NAMED = 5
 #: How each policy gives the name of the person who approved.
 _POLICIES = {
     "terminal": "at a terminal, as {by} by the caller's own word: this policy proves no person",
@@ -22,16 +24,19 @@ _POLICIES = {
 }
 
 
-def came_about(state: Workflow, times: Mapping[str, float]) -> Iterator[Item]:
+def came_about(
+    state: Workflow, times: Mapping[str, float], gone: Mapping[str, Sequence[str]]
+) -> Iterator[Item]:
     """Yield what of each completed stage is not as its record alone would have it.
 
-    ``times`` are those of results of which nothing was taken at the end of their job.
+    ``times`` are those of results of which nothing was taken at the end of their job, ``gone`` are
+    outputs of stages that were taken over, where they are not there.
     """
     for stage in state.stages.values():
         if stage.status is not Status.COMPLETED:
             continue
         if stage.source is None:
-            yield _item("taken over", stage, "completed by an imported record; nothing verified it")
+            yield _item("taken over", stage, _taken_over(gone.get(stage.id)))
             continue
         yield from (_item("rewritten", stage, text) for text in rewritten(stage, times))
         for failed in _failed_before(stage):
@@ -41,6 +46,18 @@ def came_about(state: Workflow, times: Mapping[str, float]) -> Iterator[Item]:
 def is_taken_over(stage: Stage) -> bool:
     """Whether a stage is completed by the word of an imported record alone: it has no attempt."""
     return stage.status is Status.COMPLETED and stage.source is None
+
+
+def _taken_over(gone: Sequence[str] | None) -> str:
+    if gone:
+        return f"{missing(gone)}; an imported record alone calls it completed"
+    return "completed by an imported record; nothing verified it"
+
+
+def missing(gone: Sequence[str]) -> str:
+    """Say which outputs are missing, the first of them by name."""
+    more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
+    return f"outputs missing: {', '.join(gone[:_NAMED])}{more}"
 
 
 def decided(amendment: Amendment) -> str:

@@ -19,6 +19,7 @@ from lifecycle.errors import NeedsConsent
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.words.account import Seen
+from projections.words.came_about import is_taken_over
 from projections.words.deviations import Deviation
 from projections.words.rewritten import without_record
 
@@ -87,7 +88,15 @@ def look(root: Root, log: WorkflowLog, state: Workflow) -> Seen:
 
     files = FilesInspection(root, log).looked()
     found = deviations(root.path, state)
-    return Seen(found, files, dict(_other_verdicts(root.path, state)), _times(root.path, state))
+    verdicts = dict(_other_verdicts(root.path, state))
+    return Seen(found, files, verdicts, _times(root.path, state), _gone(root.path, state))
+
+
+def _gone(root: Path, state: Workflow) -> dict[str, list[str]]:
+    """Return by stage the outputs that are not there, where an imported record alone has them."""
+    taken = (stage for stage in state.stages.values() if is_taken_over(stage))
+    found = {one.id: [p for p in one.outputs if not (root / p).exists()] for one in taken}
+    return {id_: paths for id_, paths in found.items() if paths}
 
 
 def _times(root: Path, state: Workflow) -> dict[str, float]:

@@ -111,6 +111,15 @@ def an_import(folder: Path, _: pytest.MonkeyPatch) -> Place:
     return imported(write_files(folder / "melt", state))
 
 
+def without_outputs(folder: Path, _: pytest.MonkeyPatch) -> Place:
+    """A file that somebody wrote says that it is completed, and nothing is there."""
+    state = document(stage(1, "completed", outputs=["stage-1/out.txt"]))
+    place = imported(write_files(folder / "melt", state))
+    report = place.call("report").out
+    assert "0 of 1 stages are completed; taken over, stage-1: outputs missing" in report
+    return place
+
+
 #: The way, the kind of what is told of it, and words of it.
 WAYS: list[tuple[Way, str, str]] = [
     (constants, "script", "stage-1/sample.sh was another file in att-0001, which failed"),
@@ -121,13 +130,12 @@ WAYS: list[tuple[Way, str, str]] = [
     (module_path, "environment", "PYTHONPATH="),
     (interpreter, "environment", "bin/python3 was "),
     (an_import, "taken over", "completed by an imported record; nothing verified it"),
+    (without_outputs, "taken over", "outputs missing: stage-1/out.txt"),
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("way", "kind", "words"), WAYS, ids=lambda one: getattr(one, "__name__", "")
-)
+@pytest.mark.parametrize(("way", "kind", "words"), WAYS, ids=[one[0].__name__ for one in WAYS])
 def test_each_way_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Way, kind: str, words: str
 ) -> None:
