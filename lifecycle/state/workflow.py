@@ -63,6 +63,9 @@ class Attempt:
     carried_from: str | None = None
     #: What its jobs were given, as `JobEnvironment` has it; None where nobody knows.
     environment: dict[str, Any] | None = None
+    #: Python files that a script would import by their place, as they were when it started; None
+    #: where nobody looked.
+    beside: dict[str, str] | None = None
     #: The amendment that changed what the attempt had been started from.
     outdated_by: str | None = None
     #: What it computes from, as `FileDigest` has it.

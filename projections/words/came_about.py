@@ -5,15 +5,20 @@ What one login does to itself cannot all be prevented; what the log has of it is
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
 from projections.words.items import Item
-from projections.words.rewritten import rewritten
+from projections.words.rewritten import edited_journals, rewritten
 
 #: What decides which program runs, by the beginnings of the names of variables.
 _INTERPRETER = ("PATH", "PYTHON", "python3", "LD_", "CONDA_", "VIRTUAL_ENV")
+#: Modules that come with Python, and those that it imports before any script.
+_OWN = sys.stdlib_module_names | {"sitecustomize", "usercustomize"}
+_LIES = "lies where a script imports from"
 #: Missing outputs that are named.
 _NAMED = 5
 #: How each policy gives the name of the person who approved.
@@ -39,6 +44,8 @@ def came_about(
             yield _item("taken over", stage, _taken_over(gone.get(stage.id)))
             continue
         yield from (_item("rewritten", stage, text) for text in rewritten(stage, times))
+        yield from (_item("journal", stage, text) for text in edited_journals(stage))
+        yield from (_item("module", stage, text) for text in _shadowing(stage.source))
         for failed in _failed_before(stage):
             yield from _since(state, stage, failed, stage.source)
 
@@ -84,9 +91,29 @@ def _since(state: Workflow, stage: Stage, failed: Attempt, now: Attempt) -> Iter
         old, new = failed.scripts.get(path), now.scripts.get(path)
         if old != new and not _was_agreed_to(state, path, new, failed, now):
             yield _item("script", stage, f"{path} was another file in {failed.id}, which failed")
+    if failed.beside is not None and now.beside is not None:
+        for path in sorted(now.beside.keys() | failed.beside.keys()):
+            yield from _of_module(stage, path, now.beside.get(path), failed)
     for line in changes(now.environment, failed.environment, failed.id):
         if line.startswith(_INTERPRETER):
             yield _item("environment", stage, f"{line}, which failed")
+
+
+def _of_module(stage: Stage, path: str, new: str | None, failed: Attempt) -> Iterator[Item]:
+    old = (failed.beside or {}).get(path)
+    if old is None:
+        yield _item("module", stage, f"{path} {_LIES}, and did not in {failed.id}, which failed")
+    elif old != new:
+        yield _item("module", stage, f"{path} was another file in {failed.id}, which failed")
+
+
+def _shadowing(attempt: Attempt) -> Iterator[str]:
+    """Yield the files that Python would take for its own modules, or run before any script."""
+    for path in attempt.beside or ():
+        file = PurePosixPath(path)
+        name = file.parent.name if file.name == "__init__.py" else file.name.partition(".")[0]
+        if name in _OWN:
+            yield f"{path} {_LIES}, and has the name of a module of Python's own"
 
 
 def _was_agreed_to(

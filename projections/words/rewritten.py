@@ -21,6 +21,9 @@ def rewritten(stage: Stage, times: Mapping[str, float]) -> Iterator[str]:
     attempt = stage.source
     if attempt is None:
         return
+    for one in stage.attempts:
+        for late in (one.tasks or {}).get("late", []):
+            yield f"{late['path']} was written {late['seconds']} s after its task ended"
     left, end = _left(attempt), _end(attempt)
     own = table_of(stage.id) if is_sweep(stage.parameters) else ()  # written by wfctl, later
     for result in attempt.results:
@@ -35,6 +38,13 @@ def rewritten(stage: Stage, times: Mapping[str, float]) -> Iterator[str]:
             written = max(written or 0.0, times.get(path, 0.0))
         if written is not None and end is not None and written > end + _MARGIN and path not in own:
             yield f"{path} was written {written - end:.0f} s after its job ended"
+
+
+def edited_journals(stage: Stage) -> Iterator[str]:
+    """Yield which files, by which the tasks of a sweep tell their ends, others have changed."""
+    for attempt in stage.attempts:
+        for path in (attempt.tasks or {}).get("edited", []):
+            yield f"{path} was edited; by it tasks of {attempt.id} tell how they ended"
 
 
 def without_record(stage: Stage) -> list[str]:

@@ -15,7 +15,8 @@ import pytest
 
 from tests.adoption.support import document, imported, stage, write_files
 from tests.cli.support import Place
-from tests.sweeps.support import begun
+from tests.reconciler.support import until
+from tests.sweeps.support import begun, sweep
 from tests.verification.test_came_about import CONSTANT, STAGE, failed, script, told
 
 Way = Callable[[Path, pytest.MonkeyPatch], Place]
@@ -105,6 +106,54 @@ def program(place: Path, text: str) -> None:
     place.chmod(0o755)
 
 
+def shadow(folder: Path, _: pytest.MonkeyPatch) -> Place:
+    """A module of the root is taken for one of Python's own by the check that imports it."""
+    judged = {**STAGE["parameters"], "verify": "python3 check.py"}
+    place = begun(folder, {**STAGE, "parameters": judged})
+    text = "import statistics\nassert statistics.mean([0.5]) > 0.95\n"
+    (place.path / "check.py").write_text(text)
+    script(place).parent.mkdir()
+    script(place).write_text("echo 0.5 > out.txt\n")
+    assert place.json("run").code == 6
+    (place.path / "statistics.py").write_text("mean = lambda _: 1\n")
+    return passed(place)
+
+
+def journal(folder: Path, _: pytest.MonkeyPatch) -> Place:
+    """A task that failed is written down as done, and its folder is put where those lie."""
+    wait = f"[ $WFCTL_PARAM_T = 1 ] || until [ -e {folder}/go ]; do sleep 0.05; done"
+    made = sweep(folder / "trace", {"grid": {"T": [1, 2]}}, wait, at_once=1)
+    fails = f"{made['parameters']['command']} && [ $WFCTL_PARAM_T = 2 ]"
+    made["parameters"]["command"] = fails
+    place = begun(folder, made)
+    place.done("dispatch", "stage-1")
+    attempts = place.path / "stage-1/.attempts"
+    until(lambda: list(attempts.glob("*/tasks/failed/*/e.json")))
+    (tasks,) = attempts.glob("*/tasks")
+    until(lambda: "failed" in "".join(one.read_text() for one in tasks.glob("journal.*")))
+    place.done("reconcile")
+    for one in tasks.glob("journal.*"):
+        one.write_text(one.read_text().replace("failed\t1", "done\t0").replace("exit 1", ""))
+    (task,) = tasks.glob("failed/*")
+    (place.path / "stage-1/tasks").mkdir(exist_ok=True)
+    task.rename(place.path / "stage-1/tasks" / task.name)
+    (folder / "go").touch()
+    place.done("run")
+    return place
+
+
+def task(folder: Path, _: pytest.MonkeyPatch) -> Place:
+    """The result of a task is another one before anybody looks at the sweep."""
+    place = begun(folder, sweep(folder / "trace", {"grid": {"T": [1, 2]}}))
+    place.done("dispatch", "stage-1")
+    until((place.path / "stage-1/DPDISP_DONE").exists)
+    out = next((place.path / "stage-1/tasks").glob("*/e.json"))
+    out.write_text('{"e": 0.97}\n')
+    os.utime(out, (out.stat().st_mtime + 40,) * 2)
+    place.done("run")
+    return place
+
+
 def an_import(folder: Path, _: pytest.MonkeyPatch) -> Place:
     """A file that somebody wrote says that it is completed."""
     state = document(stage(1, "completed"), workflow_status="completed")
@@ -129,6 +178,9 @@ WAYS: list[tuple[Way, str, str]] = [
     (flag, "environment", "PYTHONOPTIMIZE=1 was not set in att-0001, which failed"),
     (module_path, "environment", "PYTHONPATH="),
     (interpreter, "environment", "bin/python3 was "),
+    (shadow, "module", "statistics.py lies where a script imports from, and did not in att-0001"),
+    (journal, "journal", " was edited; by it tasks of att-0001 tell how they ended"),
+    (task, "rewritten", " s after its task ended"),
     (an_import, "taken over", "completed by an imported record; nothing verified it"),
     (without_outputs, "taken over", "outputs missing: stage-1/out.txt"),
 ]
