@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.adoption.support import document, imported, stage, write_files
+from tests.adversary.raw import append
 from tests.cli.support import Place
 from tests.reconciler.support import until
 from tests.sweeps.support import begun, sweep
@@ -195,3 +196,43 @@ def test_each_way_is_told(
     place = way(tmp_path, monkeypatch)
     assert place.done("status")["stages"][0]["status"] == "completed"
     assert any(kind == one and words in text for one, text in told(place)), told(place)
+    tried = place.json("audit", "bypasses")
+    assert tried.code == 7
+    assert any(kind == one["kind"] and words in one["why"] for one in tried.data), tried
+
+
+@pytest.mark.slow
+def test_a_changed_result_that_an_agent_adopts_is_told(tmp_path: Path) -> None:
+    """By the report and the audit."""
+    place = begun(tmp_path, STAGE)
+    script(place).parent.mkdir()
+    script(place).write_text("echo 0.5 > out.txt\n")
+    place.done("run")
+    (place.path / "stage-1/out.txt").write_text("0.97\n")
+    adopt = ("verify", "stage-1", "--adopt", "--reason", "It is better.")
+    place.done("--actor", "agent:hasty", *adopt)
+    assert "changed by hand: It is better" in place.call("report").out
+    tried = place.json("audit", "bypasses")
+    assert [(one["kind"], one["what"]) for one in tried.data] == [
+        ("agent", "adopted results of stage-1")
+    ]
+
+
+@pytest.mark.slow
+def test_a_name_that_an_agent_approves_by_is_told(tmp_path: Path) -> None:
+    """A policy that proves no person is said to prove none."""
+    place = begun(tmp_path, STAGE)
+    place.done("amend", "propose", "--set", "workflow_plan=plan.md", "--reason", "Time.")
+    place.done("--actor", "agent:hasty", "amend", "approve", "amend-1")
+    assert "this policy asks for no person" in " ".join(place.call("report").out.split())
+
+
+@pytest.mark.forged
+def test_an_event_that_no_command_wrote_is_told(tmp_path: Path) -> None:
+    """Whoever knows SQL has no command on record for it."""
+    place = begun(tmp_path, STAGE)
+    for text in ("All is well.", "It converged."):
+        append(place.path, "note.logged", {"text": text}, command_id="forged")
+    tried = place.json("audit", "bypasses")
+    assert tried.code == 7
+    assert any("unclaimed" in one["what"] for one in tried.data), tried
