@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -17,6 +17,7 @@ from lifecycle.state.workflow import Stage as StageState
 from lifecycle.state.workflow import Workflow
 from lifecycle.sweeps.definition import is_sweep
 from projections.words.account import Seen, account, stale, to_dicts, waits
+from projections.words.came_about import missing
 from projections.words.times import utc_seconds
 from service.consent.doubts import doubts_of
 from service.reading import set_aside
@@ -142,7 +143,7 @@ def _text(
         )
     ]
     lines += [_clip(state.purpose)] if state.purpose else []
-    lines += _stages(state, output, told)
+    lines += _stages(state, output, told, seen.gone if seen is not None else {})
     waiting = waits(state, seen)
     lines += ["waits for a person:"] if waiting else []
     lines += _few((f"  {_clip(str(one))}" for one in waiting), 4)
@@ -159,7 +160,12 @@ def _few(lines: Iterable[str], most: int) -> list[str]:
     return [*every[:most], f"  and {len(every) - most} more (`-o json` has all)"]
 
 
-def _stages(state: Workflow, output: Output, told: dict[str, dict[str, int]]) -> list[str]:
+def _stages(
+    state: Workflow,
+    output: Output,
+    told: dict[str, dict[str, int]],
+    gone: Mapping[str, Sequence[str]],
+) -> list[str]:
     """Return a line for each stage; of more than a screen holds, for those that want a look."""
     stages = list(state.stages.values())
     head = []
@@ -173,7 +179,7 @@ def _stages(state: Workflow, output: Output, told: dict[str, dict[str, int]]) ->
     for stage in shown:
         status = output.style(f"{stage.status.value:<15}", _COLORS.get(stage.status, "0"))
         name = f"{stage.name[:40]:<{wide}}"
-        line = f"  {stage.id:<{max(width, 9)}} {name}  {status} {_note(state, stage, told)}"
+        line = f"  {stage.id:<{max(width, 9)}} {name}  {status} {_note(state, stage, told, gone)}"
         lines.append(" ".join(line.splitlines()).rstrip())
     more = len(stages) - len(shown)
     return [*head, *lines, *([f"  and {more} more of these"] if more else [])]
@@ -191,7 +197,14 @@ def _counted(stages: list[StageState]) -> str:
     return f"{len(stages)} stages: {', '.join(known)}"
 
 
-def _note(state: Workflow, stage: StageState, told: dict[str, dict[str, int]]) -> str:
+def _note(
+    state: Workflow,
+    stage: StageState,
+    told: dict[str, dict[str, int]],
+    gone: Mapping[str, Sequence[str]],
+) -> str:
+    if stage.id in gone:
+        return f"taken over, {missing(gone[stage.id])}"
     if stage.id in told:
         from projections.words.sweeps import line_of
 

@@ -105,6 +105,7 @@ def approve(draft: Workflow, event: Event, accepted: Container[str]) -> None:
     amendment.version = draft.version
     amendment.decided_at = event.occurred_at
     draft.scripts = event.data.get("scripts", {})
+    amendment.scripts = dict(draft.scripts)
     amendment.approved_by = event.data.get("approved_by", "user")
     amendment.policy = (event.data.get("proof") or {}).get("policy")
     amendment.invalidated_stages = event.data.get("invalidated_stages", [])

@@ -63,6 +63,7 @@ def attempt_started(draft: Workflow, event: Event) -> None:
             carried=data.get("carried", []),
             carried_from=data.get("carried_from"),
             environment=data.get("environment"),
+            beside=data.get("beside"),
             basis=basis_of(draft, stage),
             event=event.hash,
         )
@@ -223,6 +224,9 @@ def tasks_observed(draft: Workflow, event: Event) -> None:
                 "ended": data.get("ended", 0),
                 "failures": data.get("failures", []),
                 "record": data.get("record"),
+                "journals": data.get("journals", []),
+                "edited": data.get("edited", []),
+                "late": data.get("late", []),
             }
 
 

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         FilesOfAttempt,
         FilesRecorded,
         JobEnvironment,
+        LateFile,
         LeftFile,
         LeftoversFreed,
         OutputsArchived,
@@ -94,8 +95,8 @@ _FAMILIES = {
     "drift": "DriftAdopted DriftDetected DriftKind DriftReverted UnknownField",
     "stage": (
         "AttemptObserved AttemptRelaunched AttemptStarted AttemptStopped AttemptLeft Category "
-        "ChangedFile Check CheckpointRecorded ClaimOverruled FailedTask FileDigest LeftFile "
-        "FilesOfAttempt FilesRecorded JobEnvironment LeftoversFreed "
+        "ChangedFile Check CheckpointRecorded ClaimOverruled FailedTask FileDigest LateFile "
+        "LeftFile FilesOfAttempt FilesRecorded JobEnvironment LeftoversFreed "
         "OutputsArchived OutputsRecorded OutputsReused RestsOn ResultsAdopted ResultsChanged "
         "StageBlocked "
         "StageCompleted StageComputed StageFailed StageInvalidated StageLaunched "

@@ -68,7 +68,7 @@ class AttemptStarted(StagePayload):
     """An attempt is about to be launched: committed before any process of it starts."""
 
     type: ClassVar[str] = "attempt.started"
-    schema_version: ClassVar[int] = 4
+    schema_version: ClassVar[int] = 5
     attempt: AttemptId | None = None  # decided: the next number of the stage
     mode: Literal["sync", "tmux", "setsid"]
     root: str
@@ -91,6 +91,8 @@ class AttemptStarted(StagePayload):
     carried_from: AttemptId | None = None
     #: What its jobs are given here; nothing where they run on another machine.
     environment: JobEnvironment | None = None
+    #: Python files that a script would import by their place: path → SHA-256 in hex.
+    beside: dict[str, str] | None = None
 
 
 class FilesOfAttempt(BaseModel):
@@ -299,16 +301,27 @@ class FailedTask(BaseModel):
     because: str = ""
 
 
+class LateFile(BaseModel):
+    """An output of a task that was written so many seconds after its task had ended."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    path: str
+    seconds: Whole
+
+
 class TasksObserved(AttemptPayload):
     """Where the tasks of a sweep stand at one look, each named by its place in the map, from 0.
 
     What earlier attempts have done of the same definition counts. ``points`` is the digest of the
     keys that the places are of. ``ended`` tasks came to an end in this attempt, well or not.
     ``failures`` are the first of those that failed in it.
-    ``record`` is the file that tells of every task of the attempt, once it is over.
+    ``record`` is the file that tells of every task of the attempt, once it is over. ``journals``
+    are the files in which its tasks tell their ends, ``edited`` those that no longer begin as they
+    were seen before.
     """
 
     type: ClassVar[str] = "tasks.observed"
+    schema_version: ClassVar[int] = 2
     total: Tasks
     points: str
     done: Ranges = ""
@@ -318,6 +331,9 @@ class TasksObserved(AttemptPayload):
     ended: Tasks = 0
     failures: list[FailedTask] = []
     record: FileDigest | None = None
+    journals: list[FileDigest] = []
+    edited: list[str] = []
+    late: list[LateFile] = []
 
     @model_validator(mode="after")
     def _of_its_tasks(self) -> Self:

@@ -63,6 +63,9 @@ class Attempt:
     carried_from: str | None = None
     #: What its jobs were given, as `JobEnvironment` has it; None where nobody knows.
     environment: dict[str, Any] | None = None
+    #: Python files that a script would import by their place, as they were when it started; None
+    #: where nobody looked.
+    beside: dict[str, str] | None = None
     #: The amendment that changed what the attempt had been started from.
     outdated_by: str | None = None
     #: What it computes from, as `FileDigest` has it.
@@ -238,6 +241,8 @@ class Amendment:
     invalidated_stages: list[str] = field(default_factory=list)
     #: The hash of the approval that put it in force.
     approval: str = ""
+    #: The files that the definition runs, as they were when it was approved.
+    scripts: dict[str, str] = field(default_factory=dict)
     #: As an imported file held it; a record of another's keeping is shown as it came.
     record: dict[str, Any] | None = None
 

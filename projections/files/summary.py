@@ -5,7 +5,7 @@ Facts alone, from the state and the log; the report as Markdown and the one as H
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -15,7 +15,7 @@ from lifecycle.state.workflow import Stage, Workflow
 from projections.files.results import Result
 from projections.words.account import Seen, account
 from projections.words.amendments import summary as changes_of
-from projections.words.came_about import decided, is_taken_over
+from projections.words.came_about import decided, is_taken_over, missing
 
 #: Suffix → type of a figure that browsers draw.
 FIGURES = {
@@ -42,10 +42,13 @@ class Outcome:
     judged_by: str | None
     checks: int
     outputs: list[dict[str, Any]]
+    gone: Sequence[str] = ()
 
     @property
     def trust(self) -> str:
         """On what it is called verified."""
+        if self.gone:
+            return f"taken over from an imported record, {missing(self.gone)}"
         if is_taken_over(self.stage):
             return "taken over from an imported record, and verified by nothing"
         if self.checks:
@@ -70,17 +73,24 @@ def summarised(state: Workflow, results: Mapping[str, Result], seen: Seen | None
     done = [stage for stage in state.stages.values() if stage.status is Status.COMPLETED]
     last = [stage for stage in done if stage.id not in needed]
     rest = [stage for stage in done if stage.id in needed]
+    gone = (seen or Seen()).gone
     return Summary(
         asked=state.purpose or "not said",
-        standing=_standing(state, len(done)),
-        outcomes=[_outcome(stage, results.get(stage.id, Result())) for stage in [*last, *rest]],
+        standing=_standing(state, len(done), gone),
+        outcomes=[
+            _outcome(stage, results.get(stage.id, Result()), gone.get(stage.id, ()))
+            for stage in [*last, *rest]
+        ],
         doubts=[*map(str, account(state, seen)), *_doubts(state, results)],
         decisions=list(_decisions(state)),
     )
 
 
-def _standing(state: Workflow, done: int) -> str:
+def _standing(state: Workflow, done: int, gone: Mapping[str, Sequence[str]]) -> str:
     every = len(state.stages)
+    if gone:
+        lacking = "; ".join(f"{id_}: {missing(paths)}" for id_, paths in gone.items())
+        return f"{done - len(gone)} of {every} stages are completed; taken over, {lacking}."
     if state.is_finished:
         skipped = every - done
         left_out = f", {skipped} skipped" if skipped else ""
@@ -92,7 +102,7 @@ def _standing(state: Workflow, done: int) -> str:
     return f"Not finished: {done} of {every} stages are completed{told}."
 
 
-def _outcome(stage: Stage, result: Result) -> Outcome:
+def _outcome(stage: Stage, result: Result, gone: Sequence[str]) -> Outcome:
     found = result.completed or {}
     return Outcome(
         stage,
@@ -100,6 +110,7 @@ def _outcome(stage: Stage, result: Result) -> Outcome:
         found.get("judged_by") or result.completed_by,
         len([check for check in found.get("checks", []) if check.get("passed", True)]),
         stage.results or found.get("outputs", []),
+        gone,
     )
 
 

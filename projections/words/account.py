@@ -29,11 +29,15 @@ class Seen(NamedTuple):
 
     ``files``: a file that wfctl writes and that is not as the log says → what is said of it.
     ``verdicts``: a stage that would be judged by other scripts than those it failed by → why not.
+    ``gone``: a stage that was taken over → outputs that are not there.
+    ``times``: a result of which nothing was taken at the end of its job → when it was written.
     """
 
     deviations: Sequence[Deviation] = ()
     files: Mapping[str, str] = MappingProxyType({})
     verdicts: Mapping[str, str] = MappingProxyType({})
+    times: Mapping[str, float] = MappingProxyType({})
+    gone: Mapping[str, Sequence[str]] = MappingProxyType({})
 
     @property
     def edited(self) -> list[str]:
@@ -44,14 +48,14 @@ class Seen(NamedTuple):
 def account(state: Workflow, seen: Seen | None = None) -> list[Item]:
     """Return all of it, decisions first; without a look, as far as the log tells it."""
     found = recorded(state) if seen is None else seen.deviations
-    edited = () if seen is None else seen.edited
+    seen = seen or Seen()
     return [
-        *_decisions(state, edited),
+        *_decisions(state, seen.edited),
         *_changed(found),
         *_stale(state, found),
-        *(Item("verdict", id_, why, id_) for id_, why in (seen or Seen()).verdicts.items()),
+        *(Item("verdict", id_, why, id_) for id_, why in seen.verdicts.items()),
         *_of_stages(state),
-        *came_about(state),
+        *came_about(state, seen.times, seen.gone),
     ]
 
 

@@ -5,14 +5,22 @@ What one login does to itself cannot all be prevented; what the log has of it is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
 from projections.words.items import Item
+from projections.words.rewritten import edited_journals, rewritten
 
 #: What decides which program runs, by the beginnings of the names of variables.
 _INTERPRETER = ("PATH", "PYTHON", "python3", "LD_", "CONDA_", "VIRTUAL_ENV")
+#: Modules that come with Python, and those that it imports before any script.
+_OWN = sys.stdlib_module_names | {"sitecustomize", "usercustomize"}
+_LIES = "lies where a script imports from"
+#: Missing outputs that are named.
+_NAMED = 5
 #: How each policy gives the name of the person who approved.
 _POLICIES = {
     "terminal": "at a terminal, as {by} by the caller's own word: this policy proves no person",
@@ -21,8 +29,14 @@ _POLICIES = {
 }
 
 
-def came_about(state: Workflow) -> Iterator[Item]:
-    """Yield what of each completed stage is not as its record alone would have it."""
+def came_about(
+    state: Workflow, times: Mapping[str, float], gone: Mapping[str, Sequence[str]]
+) -> Iterator[Item]:
+    """Yield what of each completed stage is not as its record alone would have it.
+
+    ``times`` are those of results of which nothing was taken at the end of their job, ``gone`` are
+    outputs of stages that were taken over, where they are not there.
+    """
     for stage in state.stages.values():
         if stage.status is not Status.COMPLETED:
             continue
@@ -31,8 +45,11 @@ def came_about(state: Workflow) -> Iterator[Item]:
             text = f"{', '.join(one['paths'])}: changed by hand and taken as it is, {how}"
             yield _item("adopted", stage, text)
         if stage.source is None:
-            yield _item("taken over", stage, "completed by an imported record; nothing verified it")
+            yield _item("taken over", stage, _taken_over(gone.get(stage.id)))
             continue
+        yield from (_item("rewritten", stage, text) for text in rewritten(stage, times))
+        yield from (_item("journal", stage, text) for text in edited_journals(stage))
+        yield from (_item("module", stage, text) for text in _shadowing(stage.source))
         for failed in _failed_before(stage):
             yield from _since(state, stage, failed, stage.source)
 
@@ -40,6 +57,18 @@ def came_about(state: Workflow) -> Iterator[Item]:
 def is_taken_over(stage: Stage) -> bool:
     """Whether a stage is completed by the word of an imported record alone: it has no attempt."""
     return stage.status is Status.COMPLETED and stage.source is None
+
+
+def _taken_over(gone: Sequence[str] | None) -> str:
+    if gone:
+        return f"{missing(gone)}; an imported record alone calls it completed"
+    return "completed by an imported record; nothing verified it"
+
+
+def missing(gone: Sequence[str]) -> str:
+    """Say which outputs are missing, the first of them by name."""
+    more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
+    return f"outputs missing: {', '.join(gone[:_NAMED])}{more}"
 
 
 def decided(amendment: Amendment) -> str:
@@ -68,16 +97,43 @@ def _since(state: Workflow, stage: Stage, failed: Attempt, now: Attempt) -> Iter
 
     for path in sorted(now.scripts.keys() | failed.scripts.keys()):
         old, new = failed.scripts.get(path), now.scripts.get(path)
-        if old != new and not _was_agreed_to(state, path, new, failed):
+        if old != new and not _was_agreed_to(state, path, new, failed, now):
             yield _item("script", stage, f"{path} was another file in {failed.id}, which failed")
+    if failed.beside is not None and now.beside is not None:
+        for path in sorted(now.beside.keys() | failed.beside.keys()):
+            yield from _of_module(stage, path, now.beside.get(path), failed)
     for line in changes(now.environment, failed.environment, failed.id):
         if line.startswith(_INTERPRETER):
             yield _item("environment", stage, f"{line}, which failed")
 
 
-def _was_agreed_to(state: Workflow, path: str, digest: str | None, failed: Attempt) -> bool:
-    decided_at = [one.decided_at or "" for one in state.amendments.values() if one.policy]
-    return state.scripts.get(path) == digest and max(decided_at, default="") > failed.started_at
+def _of_module(stage: Stage, path: str, new: str | None, failed: Attempt) -> Iterator[Item]:
+    old = (failed.beside or {}).get(path)
+    if old is None:
+        yield _item("module", stage, f"{path} {_LIES}, and did not in {failed.id}, which failed")
+    elif old != new:
+        yield _item("module", stage, f"{path} was another file in {failed.id}, which failed")
+
+
+def _shadowing(attempt: Attempt) -> Iterator[str]:
+    """Yield the files that Python would take for its own modules, or run before any script."""
+    for path in attempt.beside or ():
+        file = PurePosixPath(path)
+        name = file.parent.name if file.name == "__init__.py" else file.name.partition(".")[0]
+        if name in _OWN:
+            yield f"{path} {_LIES}, and has the name of a module of Python's own"
+
+
+def _was_agreed_to(
+    state: Workflow, path: str, digest: str | None, failed: Attempt, now: Attempt
+) -> bool:
+    """Whether somebody approved the file as it is, between the two attempts."""
+    return any(
+        one.policy is not None
+        and failed.started_at < (one.decided_at or "") <= now.started_at
+        and one.scripts.get(path) == digest
+        for one in state.amendments.values()
+    )
 
 
 def _item(kind: str, stage: Stage, text: str) -> Item:

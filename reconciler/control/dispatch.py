@@ -31,6 +31,7 @@ from reconciler.port import Facts, Mode
 from reconciler.records.traces import forward
 from reconciler.submission.agreed import check_recorded
 from reconciler.submission.diagnostic import diagnostic_of, kept_diagnostic
+from service.consent.scripts import beside
 from service.root.below import OutsideRoot, below
 from service.writing.stream_writer import WriteOptions
 from service.writing.undecided import check_edits
@@ -271,7 +272,7 @@ def prepare(
     paths = [path for path in forward(attempt) if path not in needed and not path.startswith(own)]
     sent = digests(jobs.root, paths)
     known = {**used_by(jobs.root, state, stage, inputs, sent), "recovers": recovers}
-    known["diagnostic"] = diagnostic
+    known |= {"diagnostic": diagnostic, "beside": beside(jobs.root, state, stage)}
     if not execution_host.of(attempt).is_far:
         known["environment"] = job_environment.told(attempt)
     if carried is not None:

@@ -33,6 +33,7 @@ from reconciler.control.finding import (
 from reconciler.control.stop import stop
 from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.evidence import outlived as alone
+from reconciler.evidence.collect import with_digests
 from reconciler.files import by_hand
 from reconciler.files.bring_back import bring_back
 from reconciler.files.leftovers import left_by
@@ -204,6 +205,8 @@ def _asked(jobs: Jobs, state: Workflow, finding: Finding) -> list[tuple[Payload,
     unrecorded = lacks_launch(stage, finding.evidence, finding.verdict)
     facts = jobs.runner.facts(attempt) if unrecorded else Facts()
     left = _left(state, stage, finding, attempt)
+    if finding.verdict.action is Action.SUCCEEDED:
+        finding = replace(finding, evidence=with_digests(jobs.root, finding.evidence))
     planned = following(stage, finding, facts, attempt, partial(why, finding.evidence), versions)
     ends = [_diagnosed(c, finding, attempt) for c in planned]
     # What was left comes before the end, which may make it the outputs.

@@ -7,15 +7,17 @@ what was recorded. A source that gave no answer is None, which is never the same
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reconciler.attempt import markers
 from reconciler.attempt.markers import Marker, Seen
 from reconciler.attempt.observed import Far, Job
 from reconciler.attempt.paths import Attempt
+from reconciler.errors import ReconcilerError
 from reconciler.evidence.collectors import here, there
 from reconciler.evidence.survey import Survey, surveyed
 from reconciler.host import processes, tmux
@@ -39,13 +41,17 @@ class Presence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An output of the stage; ``new`` says whether it was put in place after the launch."""
+    """An output of the stage; ``new`` says whether it was put in place after the launch.
+
+    ``sha256`` is taken where its job is seen to have ended well.
+    """
 
     path: str
     presence: Presence
     new: bool | None = None
     size: int | None = None
     mtime: int | None = None
+    sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +212,20 @@ def collect(
         far=found.far,
         awaited=found.awaited,
     )
+
+
+def with_digests(root: Path, evidence: Evidence) -> Evidence:
+    """Return the evidence with what its outputs are by their digest; of a folder by all files."""
+    return replace(evidence, outputs=tuple(_digested(root, one) for one in evidence.outputs))
+
+
+def _digested(root: Path, output: Output) -> Output:
+    try:
+        (found,) = markers.digests(root, [output.path])
+        times = [file.stat().st_mtime_ns for file in (root / output.path).rglob("*")]
+    except (OSError, ReconcilerError):
+        return output
+    return replace(output, sha256=found.sha256, mtime=max([*times, output.mtime or 0]))
 
 
 def _watcher(attempt: Attempt) -> Process | None:

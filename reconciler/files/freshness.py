@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from stat import S_IFDIR
@@ -18,7 +19,9 @@ from lifecycle.errors import NeedsConsent
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.words.account import Seen
+from projections.words.came_about import is_taken_over
 from projections.words.deviations import Deviation
+from projections.words.rewritten import without_record
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -84,7 +87,34 @@ def look(root: Root, log: WorkflowLog, state: Workflow) -> Seen:
     from service.files.inspection import FilesInspection
 
     files = FilesInspection(root, log).looked()
-    return Seen(deviations(root.path, state), files, dict(_other_verdicts(root.path, state)))
+    found = deviations(root.path, state)
+    verdicts = dict(_other_verdicts(root.path, state))
+    return Seen(found, files, verdicts, _times(root.path, state), _gone(root.path, state))
+
+
+def _gone(root: Path, state: Workflow) -> dict[str, list[str]]:
+    """Return by stage the outputs that are not there, where an imported record alone has them."""
+    taken = (stage for stage in state.stages.values() if is_taken_over(stage))
+    found = {one.id: [p for p in one.outputs if not (root / p).exists()] for one in taken}
+    return {id_: paths for id_, paths in found.items() if paths}
+
+
+def _times(root: Path, state: Workflow) -> dict[str, float]:
+    """Return when results were written of which nothing was taken at the end of their job.
+
+    One that was written after its stage was completed is a deviation.
+    """
+    found = {}
+    for stage in state.stages.values():
+        if stage.status is not Status.COMPLETED or stage.completed_at is None:
+            continue
+        last = datetime.fromisoformat(stage.completed_at).timestamp()
+        for path in without_record(stage):
+            with suppress(OSError):
+                written = (root / path).stat().st_mtime
+                if written <= last:
+                    found[path] = written
+    return found
 
 
 def _other_verdicts(root: Path, state: Workflow) -> Iterator[tuple[str, str]]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
+from lifecycle.payload import models as p
 from reconciler.attempt.paths import Attempt
 from reconciler.host import small_files as plain
 from reconciler.sweep.marks import micros
@@ -30,13 +33,40 @@ class Ran:
 
 def of(attempt: Attempt) -> dict[int, Ran]:
     """Return the runs by the task's number; a line that was cut off says nothing."""
-    place, found = place_of(attempt), dict[int, Ran]()
-    for journal in sorted(place.folder.glob("journal.*")):
+    found = dict[int, Ran]()
+    for journal in _journals(attempt):
         job = None
         for cells in _lines(journal):
             job = cells[1] if cells[0] == "j" else job
             _fold(found, cells, job)
     return found
+
+
+def told(attempt: Attempt) -> list[p.FileDigest]:
+    """Return what the journals are now."""
+    return [_told(attempt, path, plain.content(path) or b"") for path in _journals(attempt)]
+
+
+def _told(attempt: Attempt, path: Path, text: bytes) -> p.FileDigest:
+    own = str(path.relative_to(attempt.root))
+    return p.FileDigest(path=own, size=len(text), sha256=sha256(text).hexdigest())
+
+
+def edited(attempt: Attempt, seen: Mapping[str, Any]) -> list[str]:
+    """Return the journals that do not begin as an earlier look at the tasks saw them.
+
+    A worker writes behind the end alone.
+    """
+    known = set(seen.get("edited", []))
+    for one in seen.get("journals", []):
+        text = plain.content(attempt.root / one["path"]) or b""
+        if sha256(text[: one["size"]]).hexdigest() != one["sha256"]:
+            known.add(one["path"])
+    return sorted(known)
+
+
+def _journals(attempt: Attempt) -> list[Path]:
+    return sorted(place_of(attempt).folder.glob("journal.*"))
 
 
 def listed(attempt: Attempt) -> Iterator[tuple[str, str, str]]:

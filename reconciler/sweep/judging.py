@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep, sweep_of
 from lifecycle.sweeps.ranges import text_of
+from reconciler.attempt import execution_host
 from reconciler.attempt.paths import Attempt, of_recorded
 from reconciler.sweep import journal, outlived, record, table
 from reconciler.sweep.place import place_of
@@ -23,6 +26,8 @@ from reconciler.verdict.table import Action, Verdict
 _NAMED = 100
 #: The share of all tasks that must have come to an end before it is recorded once more.
 _STEP = 0.02
+#: Seconds after the end of a task in which its files may still get their times.
+_MARGIN = 2.0
 #: Verdicts on an attempt of which no task was begun.
 _NEVER_BEGAN = frozenset({Name.REJECTED, Name.ORPHAN_DIR_DELETED})
 
@@ -110,6 +115,7 @@ def observation(
     tasks = tasks_of(root, state, stage)
     tasks = [_closed(task) for task in tasks] if kept is not None else tasks
     named = [t for t in tasks if t.state == "failed" and t.attempt == attempt.id]
+    seen = next((one.tasks or {} for one in stage.attempts if one.id == attempt.id), {})
     ended = sum(ran.ended is not None for ran in journal.of(attempt).values())
     return p.TasksObserved(
         stage=stage.id,
@@ -123,7 +129,22 @@ def observation(
         ended=ended,
         failures=[_failure(task) for task in named[:_NAMED]],
         record=kept,
+        journals=journal.told(attempt),
+        edited=journal.edited(attempt, seen),
+        late=list(islice(_late(root, attempt, tasks), _NAMED)) if kept is not None else [],
     )
+
+
+def _late(root: Path, attempt: Attempt, tasks: Iterable[Task]) -> Iterator[p.LateFile]:
+    """Yield the outputs that were written after their task had ended; of other clocks nothing."""
+    if execution_host.of(attempt).is_far:
+        return
+    for task in (one for one in tasks if one.attempt == attempt.id):
+        for path in (f"{task.folder}/{one['path']}" for one in task.outputs):
+            with suppress(OSError):
+                after = (root / path).stat().st_mtime - (task.ended or 0) / 1e6
+                if task.ended and after > _MARGIN:
+                    yield p.LateFile(path=path, seconds=int(after))
 
 
 def _at(tasks: Sequence[Task], state: str) -> str:

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterator
 from hashlib import file_digest
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from lifecycle.fold.amendments import apply
@@ -19,6 +20,8 @@ from lifecycle.sweeps.definition import DONE, MAP, is_sweep
 
 #: What a session runs before it touches a stage.
 INIT = "init.sh"
+#: What Python imports by its name, and how many such files are recorded of an attempt.
+_IMPORTED, _MODULES = (".py", ".pyc", ".so"), 200
 #: Words of a command line that may be paths; ``--script=check.py`` is two.
 _WORDS = re.compile(r"[^\s=;|&<>()$`'\"*?\[\]{}\\]+")
 _ENDINGS = frozenset(
@@ -50,6 +53,35 @@ def scripts_after(root: Path, state: Workflow, amendment: Amendment) -> dict[str
     changed = state.draft()
     apply(changed, amendment)
     return scripts_of(root, changed)
+
+
+def beside(root: Path, state: Workflow, stage: Stage) -> dict[str, str]:
+    """Return the Python files that a script would import by their place: path → SHA-256 in hex.
+
+    They lie beside a script, in the stage's folder, or in the root where it is judged there. Of so
+    many that nobody would read them those are left out that come last.
+    """
+    own = scripts_of(root, state, stage)
+    folders = {stage.id, *(str(PurePosixPath(path).parent) for path in own)}
+    folders |= {"."} if stage.parameters.get("verify") else set()
+    made = {path for one in state.stages.values() for path in one.outputs}
+    found = sorted({path for folder in folders for path in _modules(root, folder)} - made)
+    digests = ((path, digest_of(root, path)) for path in found if path not in own)
+    return dict(islice(((path, one) for path, one in digests if one is not None), _MODULES))
+
+
+def _modules(root: Path, folder: str) -> Iterator[str]:
+    """Yield the modules and packages that lie in a folder, each by its file."""
+    try:
+        entries = list(os.scandir(root / folder))
+    except OSError:
+        return
+    for entry in entries:
+        path = os.path.normpath(os.path.join(folder, entry.name))  # noqa: PTH118 - names
+        if entry.name.endswith(_IMPORTED):
+            yield path
+        elif entry.is_dir() and not entry.name.startswith("."):
+            yield f"{path}/__init__.py"
 
 
 def digest_of(root: Path, path: str) -> str | None:

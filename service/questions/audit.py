@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eventstore.errors import UnsoundLog
 from eventstore.event import RecordedEvent
@@ -26,11 +26,24 @@ from service.root.sync import read_sync
 
 #: What a person decides beside amendments.
 DECISIONS = frozenset({"claim.overruled", "drift.reverted", "results.adopted"})
+if TYPE_CHECKING:
+    from lifecycle.machines.machine import Machine
+    from projections.words.items import Item
+
 #: Refusals that say somebody asked for what only a person may decide, or for what is not so now.
 _BY_CONSENT = frozenset(
     {"needs_consent", "impact_changed", "stale_amendment"}
     | {"submission_drift", "submission_changed"}
 )
+
+
+#: What a person would be asked → what it is called where it was done.
+_DECIDED = {
+    "machine.approved": "approved",
+    "drift.adopted": "adopted",
+    "drift.reverted": "reverted",
+    "results.adopted": "adopted results of",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +77,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Bypass:
-    """An attempt to get round consent, and why it came to nothing.
+    """An attempt to get round consent, and what came of it.
 
     ``kind``: refused, ineffective (recorded, and counts for nothing), edited (a file), altered
-    (the log), pinned (another log than this login knows). ``version`` is the event's.
+    (the log), pinned (another log than this login knows), agent (decided by one), or that of an
+    item of the account of how results came about. ``version`` is the event's.
     """
 
     kind: str
@@ -185,6 +199,45 @@ def _of_log(log: WorkflowLog, at: At = None) -> Iterator[Bypass]:
             yield Bypass("ineffective", event.recorded_at, _who(event), what, why, event.version)
         elif event.type == "drift.detected":
             yield from _of_drift(event)
+        else:
+            yield from _by_agent(event)
+
+
+def of_machine(
+    steps: Iterable[tuple[RecordedEvent, Machine]], ineffective: Container[int]
+) -> Iterator[Bypass]:
+    """Yield what agents decided of a machine, and the phases that an imported record completed.
+
+    ``ineffective`` are the versions of the events that count for nothing.
+    """
+    with suppress(UnsoundLog):
+        for event, state in steps:
+            if event.version not in ineffective:
+                decided = event.type in DECISIONS
+                yield from _of_decision(event, state) if decided else _by_agent(event)
+            done = [one.phase for one in state.visits.values() if one.completed_at]
+            if event.type == "machine.imported" and done:
+                what = f"{state.id}: {', '.join(done)}"
+                why = "completed by an imported record; nothing verified it"
+                yield Bypass("taken over", event.recorded_at, _who(event), what, why, event.version)
+
+
+def of_account(items: Iterable[Item]) -> list[Bypass]:
+    """Return what the account of a workflow tells of how its results came about."""
+    return [Bypass(one.kind, None, None, one.subject, one.text) for one in items]
+
+
+def _by_agent(event: RecordedEvent) -> Iterator[Bypass]:
+    """Yield what an agent decided by its own word, where a person would be asked."""
+    verb = _DECIDED.get(event.type)
+    data = event.data
+    signed = (data.get("proof") or {}).get("policy") == "signature"
+    if verb is None or event.actor.kind != "agent" or signed:
+        return
+    named = (data.get(name) for name in ("file", "stage", "approval"))
+    what = f"{verb} {next((str(one) for one in named if one), '')}".rstrip()
+    why = data.get("reason") or "decided by an agent, whatever a person would have said"
+    yield Bypass("agent", event.recorded_at, _who(event), what, why, event.version)
 
 
 def _sound_steps(log: WorkflowLog, at: At) -> Iterator[tuple[RecordedEvent, Workflow]]:
@@ -212,7 +265,7 @@ def _ineffective(
     return None
 
 
-def _of_decision(event: RecordedEvent, state: Workflow) -> Iterator[Bypass]:
+def _of_decision(event: RecordedEvent, state: Workflow | Machine) -> Iterator[Bypass]:
     """Yield a decision that no valid proof stands behind, and each one against the evidence."""
     from service.consent.decisions import objection  # loads the rules of consent
 
@@ -221,7 +274,9 @@ def _of_decision(event: RecordedEvent, state: Workflow) -> Iterator[Bypass]:
         what = f"{data['stage']} {data['attempt']}: {data['verdict']} called {data['claim']}"
         why = f"{data['approved_by']}: {data['reason']}" if against is None else against
         yield Bypass("overruled", event.recorded_at, _who(event), what, why, event.version)
-    elif against is not None and state.consent != "trust":
+    elif state.consent == "trust":
+        yield from _by_agent(event)
+    elif against is not None:
         what = f"{event.type} of {data.get('stage') or data['file']}"
         yield Bypass("unagreed", event.recorded_at, _who(event), what, against, event.version)
 

@@ -381,6 +381,17 @@ def test_every_audit_of_a_root_without_a_staged_workflow_finds_nothing(
     assert (answer.code, answer.data) == (0, [])
 
 
+def test_an_edit_that_an_agent_dismisses_is_told_by_the_audit(place: MachinePlace) -> None:
+    """With its machine's file."""
+    place.init("login")
+    (file,) = place.path.rglob("login*.state.json")
+    file.write_text(file.read_text().replace('"ideate"', '"done"'))
+    place.done("update", "login", "artifacts.design=d.md")
+    place.wfctl("--actor", "agent:hasty", "machine", "drift", "login", "--revert")
+    found = [one for one in place.wfctl("audit", "bypasses").data if one["kind"] == "agent"]
+    assert [one["what"].split()[0] for one in found] == ["reverted"]
+
+
 def test_the_events_of_a_machine_are_those_of_no_workflow(place: MachinePlace) -> None:
     """Their ``_meta`` has the version and the position of its own stream."""
     place.init("login")

@@ -73,6 +73,17 @@ def test_a_track_is_taken_over_with_every_field(place: MachinePlace) -> None:
     assert place.done("append", "auth", "step.passed")["status"] == "PASSED"
 
 
+def test_a_phase_that_was_completed_before_its_import_is_told_as_taken_over(
+    place: MachinePlace,
+) -> None:
+    """By the audit: the record alone says so."""
+    imported(place, TRACK)
+    tried = place.wfctl("audit", "bypasses")
+    assert tried.code == 7
+    (one,) = [one for one in tried.data if one["kind"] == "taken over"]
+    assert one["what"].startswith("auth: PLAN")
+
+
 def looked(place: MachinePlace, machine: str) -> None:
     """Record something, so that the files are written."""
     place.done("checkpoint", machine, "--summary", "went on")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from tests.adoption.support import document, imported, stage, write_files
 from tests.cli.support import Place
 from tests.exports.support import text_of
-from tests.sweeps.support import begun
+from tests.pages.support import served
+from tests.reconciler.support import until
+from tests.sweeps.support import begun, sweep
 
 STAGE: dict[str, Any] = {
     "id": "stage-1",
@@ -36,10 +39,16 @@ def script(place: Place) -> Path:
 
 
 def told(place: Place) -> list[tuple[str, str]]:
-    """Return what the account has beside what waits for a person; the report must have it too."""
+    """Return what the account has beside what waits for a person; the report must have it too.
+
+    What a look at the files finds stands on the page that is served; an export is of the log alone.
+    """
     found = [one for one in place.done("status")["account"] if not one["person"]]
     report = place.call("report").out
     page = text_of(place, "report")
+    if any(one["text"].replace("'", "&#39;") not in page for one in found):
+        with served(place.path.parent, "--root", str(place.path)) as pages:
+            page = pages.get(f"/w/{place.done('status')['workflow']}/").text
     for one in found:
         assert one["text"].replace("'", "&#39;") in page, page
         assert one["text"] in " ".join(report.split())
@@ -71,6 +80,21 @@ def test_a_script_that_a_person_agreed_to_in_between_is_not(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+def test_a_script_that_a_person_agreed_to_before_another_approval_is_not(tmp_path: Path) -> None:
+    """Each approval between the two attempts counts, and not the newest alone."""
+    place = failed(tmp_path)
+    script(place).write_text(CONSTANT)
+    place.done("amend", "propose", "--set", "workflow_plan=a.md", "--reason", "It had a fault.")
+    place.done("amend", "approve", "amend-1")
+    place.done("stage", "retry", "stage-1", "--fix", "The fault is mended.")
+    place.done("run")
+    script(place).write_text("echo 0.98 > out.txt\n")
+    place.done("amend", "propose", "--set", "workflow_plan=b.md", "--reason", "Time.")
+    place.done("amend", "approve", "amend-2")
+    assert "script" not in dict(told(place))
+
+
+@pytest.mark.slow
 def test_an_interpreter_that_changed_between_a_failure_and_a_pass_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,6 +108,48 @@ def test_an_interpreter_that_changed_between_a_failure_and_a_pass_is_told(
     place.done("run")
     said = "PYTHONOPTIMIZE=1 was not set in att-0001, which failed"
     assert ("environment", said) in told(place)
+
+
+@pytest.mark.slow
+def test_a_result_that_was_rewritten_after_its_job_is_told(tmp_path: Path) -> None:
+    """Its digest is taken when its job is seen to have ended, before anybody judges it."""
+    place = begun(tmp_path, {**STAGE, "success_criteria": "It is above 0.95."})
+    script(place).parent.mkdir()
+    script(place).write_text("echo 0.5 > out.txt\n")
+    assert place.json("run").code == 6
+    (place.path / "stage-1/out.txt").write_text("0.97\n")
+    place.done("stage", "complete", "stage-1", "--evidence", "It is 0.97.")
+    expected = "stage-1/out.txt is not what att-0001 left: it was rewritten after its job ended"
+    assert ("rewritten", expected) in told(place)
+
+
+@pytest.mark.slow
+def test_a_result_that_was_rewritten_before_anybody_looked_at_its_job_is_told(
+    tmp_path: Path,
+) -> None:
+    """By the times of the file and of the end of its job."""
+    place = begun(tmp_path, {**STAGE, "success_criteria": "It is above 0.95."})
+    script(place).parent.mkdir()
+    script(place).write_text("echo 0.5 > out.txt\n")
+    place.done("dispatch", "stage-1")
+    out = place.path / "stage-1/out.txt"
+    until((place.path / "stage-1/DPDISP_DONE").exists)
+    out.write_text("0.97\n")
+    later = out.stat().st_mtime + 40
+    os.utime(out, (later, later))
+    place.done("reconcile")
+    place.done("stage", "complete", "stage-1", "--evidence", "It is 0.97.")
+    kinds = dict(told(place))
+    assert kinds["rewritten"].startswith("stage-1/out.txt was written 4")
+    assert kinds["rewritten"].endswith(" s after its job ended")
+
+
+@pytest.mark.slow
+def test_a_result_that_its_job_left_is_not(tmp_path: Path) -> None:
+    """Nor is the table of a sweep, which is written once its tasks are over."""
+    place = begun(tmp_path, sweep(tmp_path / "trace", {"grid": {"T": [1, 2]}}))
+    place.done("run")
+    assert told(place) == []
 
 
 def test_an_imported_stage_is_taken_over_and_never_called_verified(tmp_path: Path) -> None:

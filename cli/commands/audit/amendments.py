@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Annotated, Any
 
@@ -11,9 +11,13 @@ import typer
 from cli.commands.audit.history import text
 from cli.frame.exit_codes import FINDINGS
 from cli.frame.options import At, KnownAt
-from cli.frame.workspace import moment, reading
+from cli.frame.workspace import Reading, moment, reading
 from cli.terminal.table import Column, present
-from service.questions.audit import Bypass, Record, bypasses, records
+from eventstore.errors import EventStoreError
+from lifecycle.errors import LifecycleError
+from service.errors import ServiceError
+from service.questions.audit import Bypass, Record, bypasses, of_account, of_machine, records
+from service.reading.moment import Moment
 
 
 def amendments(
@@ -71,10 +75,36 @@ def attempts(context: typer.Context, at: At = None, known_at: KnownAt = None) ->
     """Every attempt to get round consent, and why it came to nothing (exit 7 if any)."""
     view = moment(at, known_at)
     with reading(context) as workflow:
-        found = [b.to_dict() for b in bypasses(workflow.root, workflow.log, view)]
+        every = bypasses(workflow.root, workflow.log, view)
+        every += [*_of_account(workflow, view), *_of_machines(workflow, view)]
+        found = [one.to_dict() for one in every]
         present(workflow.output, found, _BYPASSES, tuple(f.name for f in fields(Bypass)), view)
     if found:
         raise typer.Exit(FINDINGS)
+
+
+def _of_account(workflow: Reading, view: Moment | None) -> list[Bypass]:
+    """Return what status, report and page tell too; as of a moment, as far as the log has it."""
+    from projections.words.account import Seen
+    from projections.words.came_about import came_about
+    from reconciler.files.freshness import look
+
+    try:
+        state = workflow.log.current(view)
+        seen = look(workflow.root, workflow.log, state) if view is None else Seen()
+    except (EventStoreError, LifecycleError, ServiceError):
+        return []  # there is no workflow, or its log is altered, which is told already
+    return of_account(came_about(state, seen.times, seen.gone))
+
+
+def _of_machines(workflow: Reading, view: Moment | None) -> Iterator[Bypass]:
+    from service.machines import place
+    from service.machines.log import MachineLog
+
+    store = workflow.log.store
+    for id_ in place.ids(workflow.root, store):
+        log = MachineLog(store, id_, workflow.root.path)
+        yield from of_machine(log.steps(upto=view), log.ineffective())
 
 
 _BYPASSES = (
