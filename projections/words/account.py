@@ -34,6 +34,8 @@ class Seen(NamedTuple):
     deviations: Sequence[Deviation] = ()
     files: Mapping[str, str] = MappingProxyType({})
     verdicts: Mapping[str, str] = MappingProxyType({})
+    #: What speaks against the log itself.
+    log: Sequence[Item] = ()
 
     @property
     def edited(self) -> list[str]:
@@ -46,6 +48,7 @@ def account(state: Workflow, seen: Seen | None = None) -> list[Item]:
     found = recorded(state) if seen is None else seen.deviations
     edited = () if seen is None else seen.edited
     return [
+        *((seen or Seen()).log),
         *_decisions(state, edited),
         *_changed(found),
         *_stale(state, found),

@@ -8,9 +8,9 @@ from typing import NamedTuple
 class Item(NamedTuple):
     """One thing of the account.
 
-    ``kind``: amendment, drift, verdict, judgement, stop, failure, stale, script, environment, taken
-    over, or changed, missing or touched result. ``person``: it waits for somebody. ``stage`` is the
-    one that it is about, if one is.
+    ``kind``: log, amendment, drift, verdict, judgement, stop, failure, stale, script, environment,
+    taken over, or changed, missing or touched result. ``person``: it waits for somebody. ``stage``
+    is the one that it is about, if one is.
     """
 
     kind: str

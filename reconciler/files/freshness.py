@@ -82,9 +82,12 @@ def deviations(
 def look(root: Root, log: WorkflowLog, state: Workflow) -> Seen:
     """Return what differs of completed stages, and which files are not as the log says."""
     from service.files.inspection import FilesInspection
+    from service.reading.trust_marks import marks_of
 
     files = FilesInspection(root, log).looked()
-    return Seen(deviations(root.path, state), files, dict(_other_verdicts(root.path, state)))
+    marks = [one.to_item() for one in marks_of(root, log.store, log.stream)]
+    verdicts = dict(_other_verdicts(root.path, state))
+    return Seen(deviations(root.path, state), files, verdicts, marks)
 
 
 def _other_verdicts(root: Path, state: Workflow) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,153 @@
+"""What is known against a log beside the log itself, kept until a person says that it is well.
+
+The anchor is the head of a log as wfctl left it, in ``sync.json`` or in a machine's file. Each
+write moves it on. Before that the log is held to the old one, and a contradiction is kept in
+``.wfctl/marks.json``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from eventstore.regular import read_regular
+from eventstore.store import EventStore
+from projections.words.items import Item
+from projections.words.times import utc_seconds
+from service.root.clock import system_clock, utc_text
+from service.root.disk import locked, write_whole
+from service.root.root import Root
+from service.root.sync import Sync, read_sync, write_sync
+
+if TYPE_CHECKING:
+    from eventstore.verification import Finding
+
+ANCHOR = "anchor"
+_REMEDY = "where it is as it should be, a person runs `wfctl pin --replace`"
+_MACHINE = "machine-"
+
+
+@dataclass(frozen=True, slots=True)
+class TrustMark:
+    """One thing that speaks against a log: its kind, which version it is about, when it was seen.
+
+    ``expected`` and ``found`` are hashes; ``found`` is None where the log ends before.
+    """
+
+    kind: str
+    stream: str | None
+    version: int | None
+    at: str | None
+    expected: str | None = None
+    found: str | None = None
+
+    @property
+    def text(self) -> str:
+        """What is said of it."""
+        if self.kind != ANCHOR:
+            return "expected marks that wfctl wrote, found something else; put the file back"
+        found = f"found {self.found}" if self.found else "the log ended before it"
+        seen = f", seen {utc_seconds(self.at)}" if self.at else ""
+        return (
+            f"the log is not the one that wfctl left here: expected hash {self.expected}, "
+            f"{found}{seen}; {_REMEDY}"
+        )
+
+    def to_item(self) -> Item:
+        """Return it as an item of the account."""
+        subject = f"version {self.version}" if self.version is not None else "marks.json"
+        return Item("log", subject, self.text, person=False)
+
+    def to_finding(self) -> Finding:
+        """Return it as a finding of a check."""
+        from eventstore.verification import Finding  # only a check loads it
+
+        return Finding(self.stream, self.version, None, self.kind, self.text)
+
+
+def marks_of(root: Root, store: EventStore, stream: str) -> list[TrustMark]:
+    """Return what speaks against a log: what is kept, and what its anchor says now."""
+    anchor = read_sync(anchor_file(root, stream)).head
+    return [*kept(root, stream), *_contradicted(store, stream, anchor)]
+
+
+def kept(root: Root, stream: str) -> list[TrustMark]:
+    """Return the marks that are kept of a log."""
+    return [one for one in _read(root) if one.stream in (stream, None)]
+
+
+def anchor_file(root: Root, stream: str) -> Path:
+    """Return the file that keeps the anchor of a log."""
+    if stream.startswith(_MACHINE):
+        return root.folder / "machines" / f"{stream.removeprefix(_MACHINE)}.json"
+    return root.sync_file
+
+
+def move_anchor(root: Root, store: EventStore, stream: str, before: Sync, sync: Sync) -> None:
+    """Write what is known of the files, with the log's head as the anchor, in place of ``before``.
+
+    What the anchor of before contradicts is kept first. The root's lock is held.
+    """
+    head = store.head(stream)
+    keep_contradiction(root, store, stream, before)
+    anchor = {"stream": stream, "version": head.version, "hash": head.hash} if head else {}
+    new = replace(sync, head=anchor)
+    if new != before:
+        path = anchor_file(root, stream)
+        path.parent.mkdir(exist_ok=True)
+        write_sync(path, new)
+
+
+def keep_contradiction(root: Root, store: EventStore, stream: str, before: Sync) -> None:
+    """Keep what of a log its anchor contradicts, if anything; the root's lock is held."""
+    for one in _contradicted(store, stream, before.head):
+        known = _read(root)
+        if all(replace(one, at=old.at) != old for old in known):
+            _write(root, [*known, replace(one, at=utc_text(system_clock()))])
+
+
+def agree(root: Root, store: EventStore, stream: str) -> None:
+    """Take a log for the right one, as a person said: its marks go, its anchor is its head."""
+    with locked(root.lock):
+        marks = _read(root)
+        left = [one for one in marks if one.kind == ANCHOR and one.stream != stream]
+        if left != marks:
+            _write(root, left)
+        path, head = anchor_file(root, stream), store.head(stream)
+        sync = read_sync(path)
+        if sync.head and head is not None:
+            anchor = {"stream": stream, "version": head.version, "hash": head.hash}
+            write_sync(path, replace(sync, head=anchor))
+
+
+def _contradicted(store: EventStore, stream: str, anchor: dict[str, Any]) -> Iterator[TrustMark]:
+    if anchor.get("stream") != stream:
+        return
+    version, expected = anchor["version"], anchor["hash"]
+    row = next(store.raw(stream, after=version - 1, upto=version), None)
+    found = row.hash if row is not None else None
+    if found != expected:
+        yield TrustMark(ANCHOR, stream, version, None, expected, found)
+
+
+def _place(root: Root) -> Path:
+    return root.folder / "marks.json"
+
+
+def _read(root: Root) -> list[TrustMark]:
+    try:
+        return [TrustMark(**one) for one in orjson.loads(read_regular(_place(root)))["marks"]]
+    except FileNotFoundError:
+        return []
+    except (ValueError, KeyError, TypeError):
+        return [TrustMark("unreadable_marks", None, None, None)]
+
+
+def _write(root: Root, marks: Iterable[TrustMark]) -> None:
+    content = json.dumps({"format": 1, "marks": [asdict(one) for one in marks]}, indent=1)
+    write_whole(_place(root), content.encode() + b"\n")
