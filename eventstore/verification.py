@@ -1,6 +1,7 @@
 """A log checked row by row, whatever engine keeps it."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import orjson
@@ -77,6 +78,7 @@ def findings(
     source: Source, schema: Schema, stream: str | None, anchors: Mapping[str, Link]
 ) -> Iterator[Finding]:
     """What is wrong with one stream, or with all of them and their positions."""
+    schema = replace(schema, unknown=None)
     names = [stream] if stream is not None else sorted({*source.streams(), *anchors})
     for name in names:
         yield from _of_stream(name, source, schema, anchors.get(name, START))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from eventstore.codec import Schema
 from eventstore.errors import UnsoundLog
 from eventstore.store import EventStore
 from eventstore.transfer.copy import Chains, Copied, copy
@@ -32,9 +33,9 @@ class Salvaged:
     kept: Path | None
 
 
-def survey(store: EventStore) -> dict[str, int]:
+def survey(store: EventStore, schema: Schema) -> dict[str, int]:
     """Return each stream of which something is not sound, with the first version that is not."""
-    sound = {**dict.fromkeys(store.streams(), 0), **_ends(store)}
+    sound = {**dict.fromkeys(store.streams(), 0), **_ends(store, schema)}
     return {stream: end + 1 for stream, end in sound.items() if _goes_on(store, stream, end)}
 
 
@@ -47,21 +48,25 @@ def _goes_on(store: EventStore, stream: str, end: int) -> bool:
     return head is not None and head.version > end
 
 
-def _ends(store: EventStore) -> dict[str, int]:
+def _ends(store: EventStore, schema: Schema) -> dict[str, int]:
     chains = Chains()
-    for raw in SoundPart(store).all_raw():
+    for raw in SoundPart(store, schema).all_raw():
         chains.added(raw)
     return {stream: link.version for stream, link in chains.heads.items()}
 
 
-def salvaged_into(store: EventStore, target: EventStore) -> Salvaged:
+def salvaged_into(store: EventStore, target: EventStore, schema: Schema) -> Salvaged:
     """Copy the sound part of a log into another, empty one."""
-    lost = survey(store)
-    return Salvaged(copy(SoundPart(store), target), lost, None)
+    lost = survey(store, schema)
+    return Salvaged(copy(SoundPart(store, schema), target), lost, None)
 
 
 def salvage(
-    root: Root, store: EventStore, made: Callable[[Path], EventStore], now: datetime
+    root: Root,
+    store: EventStore,
+    schema: Schema,
+    made: Callable[[Path], EventStore],
+    now: datetime,
 ) -> Salvaged:
     """Put a log with the sound part in place of a root's log in a file.
 
@@ -73,7 +78,7 @@ def salvage(
     kept.mkdir(mode=0o700)
     new = kept / "new.db"
     with closing(store), closing(made(new)) as target:
-        done = salvaged_into(store, target)
+        done = salvaged_into(store, target, schema)
     for name in (STATE, LOG):
         if (root.path / name).exists():
             shutil.copy2(root.path / name, kept / name)
