@@ -12,7 +12,7 @@ from cli.settings import actor_of
 from lifecycle.errors import NeedsConsent
 from service.consent.approvals import Approvals
 from service.consent.proof import Policy
-from service.reading.trust_marks import ANCHOR, TrustMark, agree, marks_of
+from service.reading.trust_marks import SALVAGED, TrustMark, agree, marks_of
 
 
 def pin(
@@ -61,7 +61,7 @@ def _described(workflow: Reading, approvals: Approvals) -> dict[str, Any]:
 def _against(workflow: Reading, approvals: Approvals) -> list[TrustMark]:
     """Return what a person may declare to be well."""
     marks = marks_of(workflow.root, approvals.store, approvals.stream)
-    return [one for one in marks if one.kind == ANCHOR]
+    return [one for one in marks if one.kind != SALVAGED]
 
 
 def _replace(

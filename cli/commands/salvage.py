@@ -67,7 +67,7 @@ def command(
 def _into(root: Root, url: str) -> Salvaged:
     address = address_of(url, root.path)
     with closing(opened(root, read_only=True)) as store, closing(made_at(address)) as target:
-        return salvaged_into(store, target, SCHEMA)
+        return salvaged_into(root, store, SCHEMA, target, system_clock())
 
 
 def _show_files(root: Root, config: Config, context: typer.Context) -> None:

@@ -8,8 +8,9 @@ write moves it on. Before that the log is held to the old one, and a contradicti
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from eventstore.verification import Finding
 
 ANCHOR = "anchor"
+SALVAGED = "salvaged"
 _REMEDY = "where it is as it should be, a person runs `wfctl pin --replace`"
 _MACHINE = "machine-"
 
@@ -36,7 +38,8 @@ _MACHINE = "machine-"
 class TrustMark:
     """One thing that speaks against a log: its kind, which version it is about, when it was seen.
 
-    ``expected`` and ``found`` are hashes; ``found`` is None where the log ends before.
+    ``expected`` and ``found`` are hashes; ``found`` is None where the log ends before. ``events``:
+    so many were dropped by a salvage.
     """
 
     kind: str
@@ -45,10 +48,18 @@ class TrustMark:
     at: str | None
     expected: str | None = None
     found: str | None = None
+    events: int | None = None
 
     @property
     def text(self) -> str:
         """What is said of it."""
+        if self.kind == SALVAGED:
+            number = "1 event" if self.events == 1 else f"{self.events or 'some'} events"
+            return (
+                f"the log was salvaged at {utc_seconds(self.at)}: {number} from version "
+                f"{self.version} on could not be read, or stood behind one that could not, and "
+                "did not come over"
+            )
         if self.kind != ANCHOR:
             return "expected marks that wfctl wrote, found something else; put the file back"
         found = f"found {self.found}" if self.found else "the log ended before it"
@@ -111,11 +122,31 @@ def keep_contradiction(root: Root, store: EventStore, stream: str, before: Sync)
             _write(root, [*known, replace(one, at=utc_text(system_clock()))])
 
 
+def keep_salvage(
+    root: Root, store: EventStore, lost: Mapping[str, tuple[int, int | None]], now: datetime
+) -> None:
+    """Keep of each stream that a salvage cut where and by how much; the log is as it was still.
+
+    What an anchor contradicts is kept too. The anchors are of the old log, and go.
+    """
+    with locked(root.lock):
+        for stream in {*store.streams(), *lost}:
+            path = anchor_file(root, stream)
+            sync = read_sync(path)
+            keep_contradiction(root, store, stream, sync)
+            if sync.head.get("stream") == stream:
+                write_sync(path, replace(sync, head={}))
+        at = utc_text(now)
+        new = [TrustMark(SALVAGED, s, v, at, events=number) for s, (v, number) in lost.items()]
+        if new:
+            _write(root, [*_read(root), *new])
+
+
 def agree(root: Root, store: EventStore, stream: str) -> None:
     """Take a log for the right one, as a person said: its marks go, its anchor is its head."""
     with locked(root.lock):
         marks = _read(root)
-        left = [one for one in marks if one.kind == ANCHOR and one.stream != stream]
+        left = [one for one in marks if one.kind == SALVAGED or one.stream not in (stream, None)]
         if left != marks:
             _write(root, left)
         path, head = anchor_file(root, stream), store.head(stream)
