@@ -131,14 +131,16 @@ def _of_claims(rows: Sequence[Row], source: Source) -> Iterator[Finding]:
     spans = source.spans(sorted({*commands}))
     for row, command in zip(rows, commands, strict=True):
         span = spans.get(command)
-        if span is None or not _covers(span, row):
+        if not covers(span, row.stream, row.version):
             message = f"expected a claim of command {command}, found {span or 'none'}"
             yield _finding(row, "unclaimed", message)
 
 
-def _covers(span: Span, row: Row) -> bool:
-    typed = all(map(isinstance, span, (str, int, int)))
-    return typed and span.stream == row.stream and span.first <= row.version <= span.last
+def covers(span: Span | None, stream: str, version: int) -> bool:
+    """Whether what a command claims, if it is claimed, holds a version of a stream."""
+    if span is None or not all(map(isinstance, span, (str, int, int))):
+        return False
+    return span.stream == stream and span.first <= version <= span.last
 
 
 def _well_typed(row: Row) -> bool:

@@ -11,13 +11,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from eventstore.regular import read_regular
-from eventstore.store import EventStore
+from eventstore.store import EventStore, Raw
 from projections.words.items import Item
 from projections.words.times import utc_seconds
 from service.root.clock import system_clock, utc_text
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 ANCHOR = "anchor"
 SALVAGED = "salvaged"
+UNCLAIMED = "unclaimed"
+#: Events whose claims are looked for at once.
+_AT_ONCE = 500
 _REMEDY = "where it is as it should be, a person runs `wfctl pin --replace`"
 _MACHINE = "machine-"
 
@@ -39,7 +43,7 @@ class TrustMark:
     """One thing that speaks against a log: its kind, which version it is about, when it was seen.
 
     ``expected`` and ``found`` are hashes; ``found`` is None where the log ends before. ``events``:
-    so many were dropped by a salvage.
+    so many were dropped by a salvage, or were not appended by wfctl.
     """
 
     kind: str
@@ -60,6 +64,12 @@ class TrustMark:
                 f"{self.version} on could not be read, or stood behind one that could not, and "
                 "did not come over"
             )
+        if self.kind == UNCLAIMED:
+            number = "1 event was" if self.events == 1 else f"{self.events} events were"
+            return (
+                f"{number} put into the log by something else than wfctl: no command claims "
+                f"{'it' if self.events == 1 else 'them'}; `wfctl fsck` names each; {_REMEDY}"
+            )
         if self.kind != ANCHOR:
             return "expected marks that wfctl wrote, found something else; put the file back"
         found = f"found {self.found}" if self.found else "the log ended before it"
@@ -68,6 +78,11 @@ class TrustMark:
             f"the log is not the one that wfctl left here: expected hash {self.expected}, "
             f"{found}{seen}; {_REMEDY}"
         )
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether a check would not see it in the log itself."""
+        return self.kind not in (SALVAGED, UNCLAIMED)
 
     def to_item(self) -> Item:
         """Return it as an item of the account."""
@@ -84,7 +99,7 @@ class TrustMark:
 def marks_of(root: Root, store: EventStore, stream: str) -> list[TrustMark]:
     """Return what speaks against a log: what is kept, and what its anchor says now."""
     anchor = read_sync(anchor_file(root, stream)).head
-    return [*kept(root, stream), *_contradicted(store, stream, anchor)]
+    return [*kept(root, stream), *_against(store, stream, anchor)]
 
 
 def kept(root: Root, stream: str) -> list[TrustMark]:
@@ -115,8 +130,8 @@ def move_anchor(root: Root, store: EventStore, stream: str, before: Sync, sync: 
 
 
 def keep_contradiction(root: Root, store: EventStore, stream: str, before: Sync) -> None:
-    """Keep what of a log its anchor contradicts, if anything; the root's lock is held."""
-    for one in _contradicted(store, stream, before.head):
+    """Keep what speaks against a log since its anchor, if anything; the root's lock is held."""
+    for one in _against(store, stream, before.head):
         known = _read(root)
         if all(replace(one, at=old.at) != old for old in known):
             _write(root, [*known, replace(one, at=utc_text(system_clock()))])
@@ -154,6 +169,39 @@ def agree(root: Root, store: EventStore, stream: str) -> None:
         if sync.head and head is not None:
             anchor = {"stream": stream, "version": head.version, "hash": head.hash}
             write_sync(path, replace(sync, head=anchor))
+
+
+def _against(store: EventStore, stream: str, anchor: dict[str, Any]) -> Iterator[TrustMark]:
+    """Yield what its anchor contradicts of a log, and what nobody of ours appended since.
+
+    What stands before the anchor was looked at when the anchor was moved there.
+    """
+    yield from _contradicted(store, stream, anchor)
+    after = anchor["version"] if anchor.get("stream") == stream else 0
+    versions = list(_unclaimed(store, stream, after))
+    if versions:
+        yield TrustMark(UNCLAIMED, stream, versions[0], None, events=len(versions))
+
+
+def _unclaimed(store: EventStore, stream: str, after: int) -> Iterator[int]:
+    rows = store.raw(stream, after=after)
+    while some := list(islice(rows, _AT_ONCE)):
+        from eventstore.verification import covers  # mostly nothing follows the anchor
+
+        commands = [named for named in map(_command, some) if named is not None]
+        spans = store.spans(sorted({command for command, _ in commands}))
+        for command, version in commands:
+            if not covers(spans.get(command), stream, version):
+                yield version
+
+
+def _command(row: Raw) -> tuple[str, int] | None:
+    """Return the command and the version of an event; None where its text is no envelope."""
+    try:
+        body = orjson.loads(row.text)
+        return str(body["command_id"]), int(body["version"])
+    except (ValueError, KeyError, TypeError):
+        return None  # whoever reads the log comes upon it
 
 
 def _contradicted(store: EventStore, stream: str, anchor: dict[str, Any]) -> Iterator[TrustMark]:

@@ -100,3 +100,50 @@ def test_marks_that_somebody_spoilt_are_told(trusted: Place) -> None:
     (trusted.path / ".wfctl/marks.json").write_text("{}")
     assert "unreadable_marks" in kinds(trusted)
     assert "marks" in account(trusted)
+
+
+UNCLAIMED = "put into the log by something else than wfctl"
+
+
+@pytest.mark.forged
+def test_an_event_that_nobody_of_ours_appended_is_told(trusted: Place) -> None:
+    """Before the next write, and after any number of them; once."""
+    for number in (1, 2):
+        body = raw.following(trusted.path, "note.logged", {"text": "forged"})
+        raw.insert(trusted.path, {**body, "command_id": f"of-nobody-{number}"})
+    version = trusted.version()
+    for _ in range(3):
+        assert account(trusted).count(UNCLAIMED) == 1
+        assert UNCLAIMED in trusted.call("status").out
+        assert UNCLAIMED in trusted.done("report")["text"]
+        trusted.done("note", "on")
+    items = [one for one in trusted.done("status")["account"] if one["kind"] == "log"]
+    assert [one["subject"] for one in items] == [f"version {version - 1}"]
+    assert {one["kind"] for one in trusted.json("fsck").data["findings"]} == {"unclaimed"}
+    assert {one["version"] for one in trusted.bypasses()} == {version - 1, version}
+
+
+@pytest.mark.forged
+def test_a_claim_of_other_versions_or_of_nonsense_is_none(trusted: Place) -> None:
+    """A row among the commands helps only where it names the event."""
+    body = raw.following(trusted.path, "note.logged", {"text": "forged"})
+    raw.insert(trusted.path, {**body, "command_id": "made-up"})
+    row = "INSERT INTO commands VALUES ('made-up', '{}', 'd', 'x', 99)"
+    raw.tamper(trusted.path, row.format(body["stream"]))
+    trusted.done("note", "on")
+    assert UNCLAIMED in account(trusted)
+
+
+@pytest.mark.forged
+def test_an_event_of_a_machine_that_nobody_appended_is_told(trusted: Place) -> None:
+    """As in the workflow, beside it."""
+    trusted.done("machine", "init", "ship", "--type", "feature")
+    last = [body for body in raw.bodies(trusted.path) if body["stream"] == "machine-ship"][-1]
+    own = {"stream": "machine-ship", "version": last["version"] + 1, "prev_hash": last["hash"]}
+    data = {"name": "lock.broken", "data": {}}
+    body = raw.following(trusted.path, "machine.recorded", data, **own)
+    raw.insert(trusted.path, {**body, "command_id": "of-nobody"})
+    for path in ("a.md", "b.md"):
+        assert UNCLAIMED in trusted.call("machine", "get", "ship").out
+        trusted.done("machine", "update", "ship", f"artifacts.plan={path}")
+    assert account(trusted) == ""
