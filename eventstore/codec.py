@@ -10,17 +10,21 @@ import orjson
 
 from eventstore.envelope import fault, set_aside
 from eventstore.errors import (
+    NOT_KNOWN,
+    TO_DO,
     DamagedEvent,
     InvalidData,
     MissingUpcaster,
     NewerEventSchema,
     OlderEventSchema,
+    SchemaError,
     UnknownEventType,
 )
 from eventstore.event import NewEvent, RecordedEvent
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 Misfit = Callable[[str, dict[str, Any]], str | None]
+Unknown = Callable[[SchemaError], None]
 
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
 
@@ -79,12 +83,14 @@ class Schema:
 
     `versions` gives the current schema version of each type; `upcasters` lifts `data` of
     (type, version) to version + 1; `misfit` says why the data of a type cannot be it, None where it
-    can.
+    can. `unknown` is told of an event that the program does not know, which is set aside then;
+    without it, such an event ends the reading.
     """
 
     versions: Mapping[str, int]
     upcasters: Mapping[tuple[str, int], Upcaster] = field(default_factory=dict)
     misfit: Misfit = _fits
+    unknown: Unknown | None = None
 
     def decode(self, position: int, hash_: str, text: str | bytes) -> RecordedEvent:
         """The recorded event of a text of ours, lifted. Raises SchemaError, DamagedEvent."""
@@ -115,6 +121,11 @@ class Schema:
             self._lift(body)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             return f"its data cannot be lifted ({type(error).__name__}: {error})"
+        except SchemaError as error:
+            if self.unknown is None:
+                raise
+            self.unknown(error)
+            return f"{NOT_KNOWN} {body['type']!r:.80}; {TO_DO}"
         return None
 
     def _lift(self, body: dict[str, Any]) -> None:

@@ -31,6 +31,10 @@ EventStoreError
 from pathlib import Path
 from typing import Any, ClassVar
 
+NOT_KNOWN = "this wfctl does not know an event of type"
+TO_DO = "a newer one wrote it, or somebody by hand: update wfctl, or `wfctl db salvage`"
+_NO_RULE = "Nothing is written behind it, as no rule can be checked there."
+
 
 class EventStoreError(Exception):
     """Base of all: `code` is stable, `message` is for people, `data` holds the values."""
@@ -149,8 +153,7 @@ class UnknownEventType(SchemaError):
 
     def __init__(self, type_: str, found: int, place: str) -> None:
         super().__init__(
-            f"{place}: expected an event type that this program knows, found {type_!r}; "
-            "use the program version that wrote it, or a newer one",
+            f"{place}: {NOT_KNOWN} {type_!r:.80}; {TO_DO}. {_NO_RULE}",
             type_,
             found,
             0,
@@ -165,8 +168,8 @@ class NewerEventSchema(SchemaError):
 
     def __init__(self, type_: str, found: int, known: int, place: str) -> None:
         super().__init__(
-            f"{place}: expected {type_} of schema version {known} or older, found {found}; "
-            "upgrade the program",
+            f"{place}: {NOT_KNOWN} {type_!r:.80} with the schema version {found} (expected {known} "
+            f"or older); {TO_DO}. {_NO_RULE}",
             type_,
             found,
             known,

@@ -11,7 +11,7 @@ from eventstore.event import NewEvent, RecordedEvent
 
 if TYPE_CHECKING:
     from eventstore.errors import StoreUnreachable
-    from eventstore.verification import Finding
+    from eventstore.verification import Finding, Span
 
 
 class Expected(Enum):
@@ -135,6 +135,10 @@ class EventStore(Protocol):
 
     def claim(self, command_id: str) -> Claim | None:
         """The claim under which a command was recorded, None where none was."""
+        ...
+
+    def spans(self, command_ids: Sequence[str]) -> Mapping[str, Span]:
+        """What each of these commands claims to have recorded, by its id; few at a time."""
         ...
 
     def read(

@@ -1,6 +1,7 @@
 """A log checked row by row, whatever engine keeps it."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import orjson
@@ -77,6 +78,7 @@ def findings(
     source: Source, schema: Schema, stream: str | None, anchors: Mapping[str, Link]
 ) -> Iterator[Finding]:
     """What is wrong with one stream, or with all of them and their positions."""
+    schema = replace(schema, unknown=None)
     names = [stream] if stream is not None else sorted({*source.streams(), *anchors})
     for name in names:
         yield from _of_stream(name, source, schema, anchors.get(name, START))
@@ -129,14 +131,16 @@ def _of_claims(rows: Sequence[Row], source: Source) -> Iterator[Finding]:
     spans = source.spans(sorted({*commands}))
     for row, command in zip(rows, commands, strict=True):
         span = spans.get(command)
-        if span is None or not _covers(span, row):
+        if not covers(span, row.stream, row.version):
             message = f"expected a claim of command {command}, found {span or 'none'}"
             yield _finding(row, "unclaimed", message)
 
 
-def _covers(span: Span, row: Row) -> bool:
-    typed = all(map(isinstance, span, (str, int, int)))
-    return typed and span.stream == row.stream and span.first <= row.version <= span.last
+def covers(span: Span | None, stream: str, version: int) -> bool:
+    """Whether what a command claims, if it is claimed, holds a version of a stream."""
+    if span is None or not all(map(isinstance, span, (str, int, int))):
+        return False
+    return span.stream == stream and span.first <= version <= span.last
 
 
 def _well_typed(row: Row) -> bool:

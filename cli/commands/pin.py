@@ -12,6 +12,7 @@ from cli.settings import actor_of
 from lifecycle.errors import NeedsConsent
 from service.consent.approvals import Approvals
 from service.consent.proof import Policy
+from service.reading.trust_marks import SALVAGED, TrustMark, agree, marks_of
 
 
 def pin(
@@ -24,8 +25,8 @@ def pin(
     with reading(context) as workflow:
         logs = _logs(workflow)
         if replace:
-            _replace(context, logs)
-        found = [_described(approvals) for approvals, _ in logs]
+            _replace(context, workflow, logs)
+        found = [_described(workflow, approvals) for approvals, _ in logs]
         text = "\n".join(f"{one['log']}: {one['says']}" for one in found)
         workflow.output.result(found, lambda: text or "no logs here")
 
@@ -43,10 +44,12 @@ def _logs(workflow: Reading) -> list[tuple[Approvals, Policy]]:
     return found
 
 
-def _described(approvals: Approvals) -> dict[str, Any]:
+def _described(workflow: Reading, approvals: Approvals) -> dict[str, Any]:
     objection = approvals.pin_objection()
+    marks = [str(one.to_item()) for one in _against(workflow, approvals)]
     here = approvals.pinned_here()
-    says = objection or ("pinned" if approvals.is_pinned() else "not pinned by this login")
+    pinned = "pinned" if approvals.is_pinned() else "not pinned by this login"
+    says = "; ".join([objection or pinned, *marks])
     return {
         "log": approvals.stream,
         "first": approvals.first_hash(),
@@ -55,13 +58,26 @@ def _described(approvals: Approvals) -> dict[str, Any]:
     }
 
 
-def _replace(context: typer.Context, logs: list[tuple[Approvals, Policy]]) -> None:
-    changed = [(a, state) for a, state in logs if a.pin_objection() or not a.is_pinned()]
+def _against(workflow: Reading, approvals: Approvals) -> list[TrustMark]:
+    """Return what a person may declare to be well."""
+    marks = marks_of(workflow.root, approvals.store, approvals.stream)
+    return [one for one in marks if one.kind != SALVAGED]
+
+
+def _replace(
+    context: typer.Context, workflow: Reading, logs: list[tuple[Approvals, Policy]]
+) -> None:
+    changed = [
+        (a, state)
+        for a, state in logs
+        if a.pin_objection() or not a.is_pinned() or _against(workflow, a)
+    ]
     if not changed:
         return
     lines = [
-        f"{a.stream}: {_described(a)['says']}\n  first event {a.first_hash()}, consent by "
-        f"{state.consent}, pinned here: {', '.join(p.first for p in a.pinned_here()) or 'nothing'}"
+        f"{a.stream}: {_described(workflow, a)['says']}\n  first event {a.first_hash()}, "
+        f"consent by {state.consent}, "
+        f"pinned here: {', '.join(p.first for p in a.pinned_here()) or 'nothing'}"
         for a, state in changed
     ]
     text = "\n".join(
@@ -72,3 +88,4 @@ def _replace(context: typer.Context, logs: list[tuple[Approvals, Policy]]) -> No
         raise NeedsConsent("the pins stay as they are: n was typed.")
     for approvals, state in changed:
         approvals.repin(state)
+        agree(workflow.root, approvals.store, approvals.stream)

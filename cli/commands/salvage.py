@@ -10,7 +10,7 @@ import typer
 
 from cli.commands.backup import made_at
 from cli.frame.options import DryRun
-from cli.frame.workspace import opened, settings_of
+from cli.frame.workspace import SCHEMA, opened, settings_of
 from cli.settings import actor_of
 from cli.terminal.output import Output
 from service.errors import InvalidOption
@@ -42,7 +42,7 @@ def command(
     store = opened(root, read_only=True)
     if dry_run:
         with closing(store):
-            lost = survey(store)
+            lost = survey(store, SCHEMA)
         _tell(context, {"dry_run": True, "lost": lost, "kept": None, "events": None})
         return
     if into is not None:
@@ -50,7 +50,7 @@ def command(
             done = _into(root, into)
     else:
         # Without a write-ahead log beside it, the new log is one file, which can be put in place.
-        done = salvage(root, store, partial(made_at, journal="truncate"), system_clock())
+        done = salvage(root, store, SCHEMA, partial(made_at, journal="truncate"), system_clock())
     if into is None:
         _show_files(root, config, context)
     _tell(
@@ -67,7 +67,7 @@ def command(
 def _into(root: Root, url: str) -> Salvaged:
     address = address_of(url, root.path)
     with closing(opened(root, read_only=True)) as store, closing(made_at(address)) as target:
-        return salvaged_into(store, target)
+        return salvaged_into(root, store, SCHEMA, target, system_clock())
 
 
 def _show_files(root: Root, config: Config, context: typer.Context) -> None:

@@ -62,8 +62,9 @@ def status(context: typer.Context, at: At = None, known_at: KnownAt = None) -> N
         original = original_of(workflow.root)
         copied = [f"this root is a copy of {original}"] if original else []
         slower = slower if journal and journal.mode != "wal" else []
-        noted = [str(one) for one in stands if not one.person]
-        notices = copied + files + doubts + set_aside.told(state) + noted + slower
+        marks = [str(one) for one in seen.log] if seen is not None else []
+        noted = [str(one) for one in stands if not one.person and str(one) not in marks]
+        notices = marks + copied + files + doubts + set_aside.told(state) + noted + slower
         data = {
             "workflow": state.id,
             "status": state.workflow_status or "active",

@@ -74,6 +74,8 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (proofs.ProofRejected, FINDINGS),
     (proofs.NotWitnessed, FINDINGS),
     (log.UnsoundLog, FINDINGS),
+    (log.UnknownEventType, FINDINGS),
+    (log.NewerEventSchema, FINDINGS),
     (log.ForeignRule, FINDINGS),
     (log.InvalidData, USAGE),
     (log.DatabaseMissing, NOT_FOUND),

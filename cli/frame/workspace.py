@@ -15,6 +15,7 @@ from cli.settings import Settings, actor_of
 from cli.terminal.output import Output, Standing, say
 from eventstore.address import has_password, is_server
 from eventstore.codec import Schema
+from eventstore.errors import NOT_KNOWN, TO_DO, SchemaError
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS
 from lifecycle.payload.shape import misfit
 from service.errors import InvalidOption, NoRoot
@@ -152,7 +153,7 @@ def writing(
     require_checked(settings)
     root, config = open_root(settings.start, settings.database_url, settings.journal)
     actor = actor_of(settings)
-    store = opened(root, read_only=dry_run)
+    store = opened(root, read_only=dry_run, strict=True)
     try:
         log = WorkflowLog(store, config.stream, root.path)
         service = Service(root, log, actor)
@@ -181,20 +182,40 @@ def require_checked(settings: Settings) -> None:
         raise InvalidOption("--as-is is for commands that only read: nothing is written by it")
 
 
-def opened(root: Root, *, read_only: bool, as_is: bool = False) -> EventStore:
-    """Open the root's log; ``as_is``: its rows are read unchecked, and that is said."""
+def opened(root: Root, *, read_only: bool, as_is: bool = False, strict: bool = False) -> EventStore:
+    """Open the root's log; ``as_is``: its rows are read unchecked, and that is said.
+
+    Whoever only reads is shown the log without the events that this program does not know, and
+    that is said; ``strict``: they end the command, as they do where something is written.
+    """
     from eventstore.engine import open_log
 
     if as_is:
         say("wfctl: the log is shown as it stands; nothing of it was checked")
     return open_log(
         root.address,
-        schema=SCHEMA,
+        schema=SCHEMA if strict or not read_only else replace(SCHEMA, unknown=_Unknown()),
         clock=system_instant,
         read_only=read_only,
         as_is=as_is,
         journal=root.journal,
     )
+
+
+class _Unknown:
+    """Says of each type that is not known that it is left out; once, whatever reads it again."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, str]] = set()
+
+    def __call__(self, error: SchemaError) -> None:
+        told = (error.place.split()[0], error.type)
+        if told not in self._told:
+            self._told.add(told)
+            say(
+                f"wfctl: {error.place}: {NOT_KNOWN} {error.type!r:.80}; it is left out, and what "
+                f"is shown may not be so; {TO_DO}"
+            )
 
 
 def journal_of(root: Root) -> Journal | None:

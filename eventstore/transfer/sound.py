@@ -4,16 +4,22 @@ from collections.abc import Iterator
 
 import orjson
 
-from eventstore.errors import DamagedEvent
+from eventstore.codec import Schema
+from eventstore.errors import DamagedEvent, SchemaError
 from eventstore.store import Claimed, EventStore, Raw, Refusal
 from eventstore.transfer.copy import Chains
 
 
 class SoundPart:
-    """What can be copied of a log that was altered; the log itself is only read."""
+    """What can be copied of a log that was altered; the log itself is only read.
 
-    def __init__(self, store: EventStore) -> None:
+    An event that the program of `schema` does not know is bad too: it can be shown, and nothing can
+    be written behind it.
+    """
+
+    def __init__(self, store: EventStore, schema: Schema) -> None:
         self._store = store
+        self._schema = schema
 
     def all_raw(self) -> Iterator[Raw]:
         """The events of all streams in order, of each up to its first bad one."""
@@ -23,9 +29,12 @@ class SoundPart:
             if stream is None or stream in ended:
                 continue
             try:
-                yield chains.added(raw).raw
-            except DamagedEvent:
+                added = chains.added(raw).raw
+                self._schema.event(raw.position, raw.hash, orjson.loads(raw.text))
+            except (DamagedEvent, SchemaError):
                 ended.add(stream)
+                continue
+            yield added
 
     def streams(self) -> Iterator[str]:
         """Names of the streams of which something is sound, sorted."""

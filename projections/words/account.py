@@ -38,6 +38,8 @@ class Seen(NamedTuple):
     verdicts: Mapping[str, str] = MappingProxyType({})
     times: Mapping[str, float] = MappingProxyType({})
     gone: Mapping[str, Sequence[str]] = MappingProxyType({})
+    #: What speaks against the log itself.
+    log: Sequence[Item] = ()
 
     @property
     def edited(self) -> list[str]:
@@ -50,6 +52,7 @@ def account(state: Workflow, seen: Seen | None = None) -> list[Item]:
     found = recorded(state) if seen is None else seen.deviations
     seen = seen or Seen()
     return [
+        *seen.log,
         *_decisions(state, seen.edited),
         *_changed(found),
         *_stale(state, found),

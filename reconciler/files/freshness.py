@@ -85,11 +85,14 @@ def deviations(
 def look(root: Root, log: WorkflowLog, state: Workflow) -> Seen:
     """Return what differs of completed stages, and which files are not as the log says."""
     from service.files.inspection import FilesInspection
+    from service.reading.trust_marks import marks_of
 
     files = FilesInspection(root, log).looked()
     found = deviations(root.path, state)
     verdicts = dict(_other_verdicts(root.path, state))
-    return Seen(found, files, verdicts, _times(root.path, state), _gone(root.path, state))
+    times, gone = _times(root.path, state), _gone(root.path, state)
+    marks = [one.to_item() for one in marks_of(root, log.store, log.stream)]
+    return Seen(found, files, verdicts, times, gone, marks)
 
 
 def _gone(root: Path, state: Workflow) -> dict[str, list[str]]:

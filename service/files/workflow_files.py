@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from errno import EBUSY
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from eventstore.errors import EventStoreError
 from lifecycle.payload import models as p
@@ -25,6 +25,7 @@ from service.files.external_lines import align, notes
 from service.files.log_file import LogView, joined_up, left_now, look
 from service.files.pending_lines import Trail, trail, was_written, whole
 from service.reading.log import WorkflowLog
+from service.reading.trust_marks import move_anchor
 from service.root.below import OutsideRoot
 from service.root.disk import append, locked, mark_of, restore, write_over, write_whole
 from service.root.root import Root
@@ -188,9 +189,7 @@ class WorkflowFiles:
             return False
         entry = Synced(self.log.stream, state.head, len(content), digest(content))
         new = sync.having(LOG, log).having(STATE, entry)
-        new = replace(new, head=self._anchor())
-        if new != sync:
-            write_sync(self.root.sync_file, new)
+        move_anchor(self.root, self.log.store, self.log.stream, sync, new)
         return True
 
     def _write_log(self, sync: Sync, state: Workflow, found: Findings) -> Synced | None:
@@ -210,12 +209,6 @@ class WorkflowFiles:
     def _write_state(self, content: bytes, found: bytes | None) -> bool:
         return found == content or write_over(self.state_path, content, found)
 
-    def _anchor(self) -> dict[str, Any]:
-        head = self.log.store.head(self.log.stream)
-        if head is None:
-            return {}
-        return {"stream": self.log.stream, "version": head.version, "hash": head.hash}
-
     def rebuild(self) -> list[str]:
         """Make every file what the log says, from its first event; return those that changed.
 
@@ -228,12 +221,12 @@ class WorkflowFiles:
         return [n for n, content in before.items() if content_within(self.root.path, n) != content]
 
     def _mend(self, all_: Trail, found: dict[str, bytes | None]) -> None:
-        """Overwrite what is not the log's, and forget what was remembered of the files."""
+        """Overwrite what is not the log's, and forget all that is remembered but the anchor."""
         self._mend_log(all_)
         if all_.state is not None and found[STATE] != state_document.render(all_.state):
             self._keep(STATE, found[STATE])
             write_whole(self.state_path, state_document.render(all_.state))
-        self.root.sync_file.unlink(missing_ok=True)
+        write_sync(self.root.sync_file, replace(read_sync(self.root.sync_file), files={}))
 
     def _mend_log(self, all_: Trail) -> None:
         left = read_sync(self.root.sync_file).files.get(LOG)

@@ -24,11 +24,12 @@ from service.machines.log import MachineLog
 from service.machines.metadata_lock import metadata_lock
 from service.machines.news import Left, Look, News, is_as_imported
 from service.machines.place import folder_of, is_writer
+from service.reading.trust_marks import move_anchor
 from service.root.below import OutsideRoot
 from service.root.clock import Clock, system_clock
 from service.root.disk import locked, write_over
 from service.root.root import Root
-from service.root.sync import Sync, Synced, digest, read_sync, write_sync
+from service.root.sync import Sync, Synced, digest, read_sync
 from service.root.within import content_within, place_within
 from service.writing.stream_writer import StreamWriter
 
@@ -139,14 +140,8 @@ class MachineFiles:
             return write_over(place, content, found)
 
     def _note(self, sync: Sync) -> None:
-        head = self.log.store.head(self.log.stream)
-        if head is None:
-            return
-        anchor = {"stream": self.log.stream, "version": head.version, "hash": head.hash}
-        new = Sync(anchor, sync.files)
-        if new != read_sync(self.sync_file):
-            self.sync_file.parent.mkdir(exist_ok=True)
-            write_sync(self.sync_file, new)
+        if self.log.store.head(self.log.stream) is not None:
+            move_anchor(self.root, self.log.store, self.log.stream, read_sync(self.sync_file), sync)
 
     def archive_place(self, state: Machine, at: str) -> str | None:
         """Return the folder that keeps what ends at a time, relative to the root, None for none."""

@@ -18,7 +18,7 @@ from service.machines.place import folder_of, rivals
 from service.machines.service import MachineOutcome, MachineService
 from service.root.disk import locked
 from service.root.root import Root, open_root
-from service.root.sync import Sync, Synced, digest, read_sync, write_sync
+from service.root.sync import Synced, digest, read_sync, write_sync
 from service.root.within import content_within, folder_within
 from service.writing.initialise import configure, prepare_folder, root_at
 
@@ -110,4 +110,4 @@ def _take_away(service: MachineService, ended: Machine) -> None:
             if found is not None and digest(found) == left.sha256:
                 with folder_within(service.root.path, path) as (folder, name):
                     os.unlink(name, dir_fd=folder)
-        write_sync(sync_file, replace(sync, files={}) if sync.files else Sync())
+        write_sync(sync_file, replace(sync, files={}))

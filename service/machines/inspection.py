@@ -13,6 +13,7 @@ from service.machines.news import is_as_imported
 from service.machines.place import folder_of, is_writer
 from service.reading.log import newest
 from service.reading.set_aside import told
+from service.reading.trust_marks import marks_of
 from service.root.root import Root
 from service.root.sync import caught_up, digest
 from service.root.within import content_within
@@ -72,7 +73,8 @@ def warnings(root: Root, log: MachineLog, state: Machine) -> list[str]:
         f"`wfctl machine drift {state.id}`, then adopt or revert it"
         for drift in state.drifts
     ]
-    return [*now, *told(state), *_of_consent(log, state), *kept]
+    marks = [str(one.to_item()) for one in marks_of(root, log.store, log.stream)]
+    return [*marks, *now, *told(state), *_of_consent(log, state), *kept]
 
 
 def _of_consent(log: MachineLog, state: Machine) -> list[str]:

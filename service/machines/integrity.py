@@ -11,6 +11,7 @@ from lifecycle.fold.foldable import newest_aside
 from service.machines.log import MachineLog
 from service.machines.place import folder_of, ids
 from service.questions.integrity import with_unfoldable
+from service.reading.trust_marks import kept
 from service.root.root import Root
 from service.root.sync import read_sync
 
@@ -34,7 +35,8 @@ def _of(root: Root, log: MachineLog) -> list[Finding]:
     head = read_sync(folder_of(root) / f"{log.machine}.json").head
     anchors = {log.stream: Link(head["version"], head["hash"])} if head else {}
     found = list(log.store.verify(log.stream, anchors=anchors))
-    return with_unfoldable(found, _unreadable(log))
+    marks = [one.to_finding() for one in kept(root, log.stream) if one.is_finding]
+    return [*with_unfoldable(found, _unreadable(log)), *marks]
 
 
 def _unreadable(log: MachineLog) -> list[Finding]:

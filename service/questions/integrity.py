@@ -11,6 +11,7 @@ from lifecycle.errors import LifecycleError
 from lifecycle.fold.foldable import newest_aside
 from projections.history.checkpoint import NAME, VERSION
 from service.reading.log import WorkflowLog
+from service.reading.trust_marks import kept
 from service.root.root import Root
 from service.root.sync import read_sync
 
@@ -27,7 +28,8 @@ def check_integrity(root: Root, log: WorkflowLog) -> list[Finding]:
     found = with_unfoldable(found, _unreadable(log))
     if all(one.kind in _SOUND for one in found):
         found += _of_tables(root, log)
-    return [*found, *_strays(log)]
+    marks = [one.to_finding() for one in kept(root, log.stream) if one.is_finding]
+    return [*found, *marks, *_strays(log)]
 
 
 def _strays(log: WorkflowLog) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ It is also the anchor outside the chain: the version and hash of the log's head.
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
@@ -106,6 +107,8 @@ def _synced(entry: dict[str, Any]) -> Synced:
 def _head(head: dict[str, Any]) -> dict[str, Any]:
     if head and not (type(head["version"]) is int and isinstance(head["hash"], str)):
         raise TypeError
+    if head and not 0 < head["version"] <= sys.maxsize:
+        raise ValueError
     return head
 
 

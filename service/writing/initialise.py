@@ -20,7 +20,7 @@ from service.reading.log import WorkflowLog
 from service.root.clock import Clock, utc_text
 from service.root.disk import sync_folder, write_whole
 from service.root.root import MARKER, Config, Root, config_text, kept, read_config
-from service.root.sync import Sync, Synced, digest, write_sync
+from service.root.sync import Synced, digest, read_sync, write_sync
 from service.root.trust import require_trusted, trust
 from service.writing.stream_writer import Planned, WriteOptions
 from service.writing.workflow_service import Outcome, Service, plan_writes, planned_state
@@ -110,7 +110,8 @@ def files_recorded(root: Path, state: Workflow, now: str, **known: Any) -> Plann
 def claim_state(service: Service, content: bytes) -> None:
     """Let ``workflow-state.json``, which holds this, be gone on with: it is none of drift."""
     entry = Synced(service.log.stream, 0, len(content), digest(content))
-    write_sync(service.root.sync_file, Sync().having(STATE, entry))
+    known = replace(read_sync(service.root.sync_file), files={})
+    write_sync(service.root.sync_file, known.having(STATE, entry))
 
 
 def make_root(

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from eventstore.codec import Schema
 from eventstore.errors import UnsoundLog
 from eventstore.store import EventStore
 from eventstore.transfer.copy import Chains, Copied, copy
 from eventstore.transfer.sound import SoundPart
 from service.files.workflow_files import LOG, STATE
+from service.reading.trust_marks import keep_salvage
 from service.root.disk import sync_folder
 from service.root.root import Root
 
@@ -32,36 +34,45 @@ class Salvaged:
     kept: Path | None
 
 
-def survey(store: EventStore) -> dict[str, int]:
+def survey(store: EventStore, schema: Schema) -> dict[str, int]:
     """Return each stream of which something is not sound, with the first version that is not."""
-    sound = {**dict.fromkeys(store.streams(), 0), **_ends(store)}
-    return {stream: end + 1 for stream, end in sound.items() if _goes_on(store, stream, end)}
+    sound = {**dict.fromkeys(store.streams(), 0), **_ends(store, schema)}
+    return {s: end + 1 for s, end in sound.items() if _beyond(store, s, end) != 0}
 
 
-def _goes_on(store: EventStore, stream: str, end: int) -> bool:
-    """Whether there is more of a stream than its sound part, be it no version that can be one."""
+def _beyond(store: EventStore, stream: str, end: int) -> int | None:
+    """Return how many versions follow the sound part; None where the last can be no version."""
     try:
         head = store.head(stream)
     except UnsoundLog:
-        return True
-    return head is not None and head.version > end
+        return None
+    return max(0, head.version - end) if head is not None else 0
 
 
-def _ends(store: EventStore) -> dict[str, int]:
+def _ends(store: EventStore, schema: Schema) -> dict[str, int]:
     chains = Chains()
-    for raw in SoundPart(store).all_raw():
+    for raw in SoundPart(store, schema).all_raw():
         chains.added(raw)
     return {stream: link.version for stream, link in chains.heads.items()}
 
 
-def salvaged_into(store: EventStore, target: EventStore) -> Salvaged:
-    """Copy the sound part of a log into another, empty one."""
-    lost = survey(store)
-    return Salvaged(copy(SoundPart(store), target), lost, None)
+def salvaged_into(
+    root: Root, store: EventStore, schema: Schema, target: EventStore, now: datetime
+) -> Salvaged:
+    """Copy the sound part of a root's log into another, empty one; the root keeps a mark of it."""
+    lost = survey(store, schema)
+    copied = copy(SoundPart(store, schema), target)
+    marked = {s: (first, _beyond(store, s, first - 1)) for s, first in lost.items()}
+    keep_salvage(root, store, marked, now)
+    return Salvaged(copied, lost, None)
 
 
 def salvage(
-    root: Root, store: EventStore, made: Callable[[Path], EventStore], now: datetime
+    root: Root,
+    store: EventStore,
+    schema: Schema,
+    made: Callable[[Path], EventStore],
+    now: datetime,
 ) -> Salvaged:
     """Put a log with the sound part in place of a root's log in a file.
 
@@ -73,7 +84,7 @@ def salvage(
     kept.mkdir(mode=0o700)
     new = kept / "new.db"
     with closing(store), closing(made(new)) as target:
-        done = salvaged_into(store, target)
+        done = salvaged_into(root, store, schema, target, now)
     for name in (STATE, LOG):
         if (root.path / name).exists():
             shutil.copy2(root.path / name, kept / name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -74,3 +75,20 @@ def tamper(root: Path, *statements: str) -> None:
         database.create_function("sha", 1, sha)
         for statement in statements:
             database.execute(statement)
+
+
+def rechained(root: Path, edit: Callable[[list[Body]], list[Body]]) -> None:
+    """Write all streams anew after an edit of their envelopes, each with a right hash chain."""
+    with connected(root) as database:
+        for verb in ("update", "delete"):
+            database.execute(f"DROP TRIGGER IF EXISTS events_no_{verb}")
+        rows = database.execute("SELECT position, body FROM events ORDER BY position").fetchall()
+        previous: dict[str, str] = {}
+        for (position, _), body in zip(rows, edit([json.loads(t) for _, t in rows]), strict=True):
+            body["prev_hash"] = previous.get(body["stream"], body["prev_hash"])
+            text = spelled(body)
+            previous[body["stream"]] = sha(text)
+            database.execute(
+                "UPDATE events SET body = ?, hash = ? WHERE position = ?",
+                (text, sha(text), position),
+            )

@@ -10,6 +10,13 @@ from tests.adversary import raw
 from tests.amendments.support import Place
 from tests.cli.support import call
 
+MARK = "the log was salvaged at 20"
+
+
+def told(place: Place) -> str:
+    """Return what status says of the log itself."""
+    return " ".join(one["text"] for one in place.done("status")["account"] if one["kind"] == "log")
+
 
 @pytest.mark.parametrize(
     "alteration",
@@ -38,6 +45,9 @@ def test_the_versions_before_the_first_bad_one_go_on(trusted: Place, alteration:
     kept = Path(found["kept"])
     assert {"events.db", "progress.log", "workflow-state.json"} <= {p.name for p in kept.iterdir()}
     trusted.done("note", "on we go")
+    # A column that said otherwise than its text costs no event.
+    shown = told(trusted), trusted.call("status").out, trusted.done("report")["text"]
+    assert [MARK in one for one in shown] == [bool(found["lost"])] * 3
     assert trusted.notes()[0] == "first"
     assert trusted.notes()[-1] == "on we go"
 
@@ -48,6 +58,7 @@ def test_a_sound_log_is_salvaged_whole(trusted: Place) -> None:
     before = [body["hash"] for body in raw.bodies(trusted.path)]
     assert trusted.done("db", "salvage", "--dry-run")["lost"] == {}
     trusted.done("db", "salvage")
+    assert told(trusted) == ""
     assert [body["hash"] for body in raw.bodies(trusted.path)] == before
 
 
@@ -62,3 +73,34 @@ def test_a_part_is_salvaged_into_another_database(trusted: Place, tmp_path: Path
     assert trusted.json("status").code == 7
     answer = call("--root", str(trusted.path), "--database-url", target, "-o", "json", "status")
     assert answer.code == 0
+    assert MARK in answer.out
+
+
+def test_the_mark_says_how_much_was_dropped_of_a_machine(trusted: Place) -> None:
+    """Of the log that was cut alone; it is no finding, and no person takes it away."""
+    trusted.done("machine", "init", "ship", "--type", "feature")
+    for path in ("a.md", "b.md", "c.md"):
+        trusted.done("machine", "update", "ship", f"artifacts.plan={path}")
+    raw.tamper(
+        trusted.path,
+        "UPDATE events SET hash = 'none' WHERE stream = 'machine-ship' AND version = 3",
+    )
+    trusted.done("db", "salvage")
+    answer = trusted.call("machine", "get", "ship")
+    assert MARK in answer.out
+    assert "2 events from version 3 on" in answer.out
+    assert told(trusted) == ""
+    assert trusted.json("fsck").code == 0
+
+
+def test_a_salvage_hides_no_log_that_was_written_anew(trusted: Place) -> None:
+    """What the anchor contradicts is kept before the anchor goes."""
+
+    def edit(bodies: list[raw.Body]) -> list[raw.Body]:
+        bodies[0]["actor"] = {**bodies[0]["actor"], "name": "somebody-else"}
+        return bodies
+
+    raw.rechained(trusted.path, edit)
+    trusted.done("db", "salvage")
+    assert "not the one that wfctl left here" in told(trusted)
+    assert {one["kind"] for one in trusted.json("fsck").data["findings"]} == {"anchor"}

@@ -48,9 +48,10 @@ OPENED: dict[str, dict[str, int]] = {
         "config.toml": 1,
         "events.db": 1,
         "events.db-wal": 1,
+        "marks.json": 1,
         "progress.log": 1,
         "root.json": 1,
-        "sync.json": 1,
+        "sync.json": 2,
         "workflow-state.json": 1,
     },
     # The second connection reads; closed last, it spares the copy of the log into the database.

@@ -10,6 +10,7 @@ import pytest
 from service.files import drift
 from service.files import workflow_files as files
 from service.files.workflow_files import WorkflowFiles
+from service.reading import trust_marks as marks
 from service.root import disk
 from service.root.disk import Mark, content_of
 
@@ -27,7 +28,7 @@ class Faults:
         self.steps = 0
         for module, name in (
             (files, "write_over"),
-            (files, "write_sync"),
+            (marks, "write_sync"),
             (drift, "write_whole"),
         ):
             monkeypatch.setattr(module, name, self._before(getattr(module, name)))

@@ -63,7 +63,7 @@ def test_a_gap_in_the_steps_names_type_version_and_place() -> None:
 
 def test_a_newer_version_asks_for_a_newer_program() -> None:
     """The error says both versions."""
-    with pytest.raises(NewerEventSchema, match="upgrade the program") as caught:
+    with pytest.raises(NewerEventSchema, match="update wfctl") as caught:
         LIFTING.decode(1, "h", stored("moved", 4))
     assert (caught.value.found, caught.value.known) == (4, 3)
 

@@ -89,7 +89,7 @@ def acting(
     require_checked(settings)
     root, _ = _found(settings, machine)
     actor = actor_of(settings)
-    store = opened(root, read_only=dry_run)
+    store = opened(root, read_only=dry_run, strict=True)
     try:
         service = MachineService(root, MachineLog(store, machine, root.path), actor, claim=claim)
         if not dry_run:
@@ -102,4 +102,4 @@ def acting(
 
 def connect(root: Root, is_there: bool, dry_run: bool) -> EventStore:
     """Open a root's log to begin a machine in; it is made where it is not there."""
-    return opened(root, read_only=dry_run) if is_there else create(root)
+    return opened(root, read_only=dry_run, strict=True) if is_there else create(root)

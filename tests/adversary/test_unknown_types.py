@@ -1,0 +1,101 @@
+"""An event that this wfctl does not know: reads go on and say so, writes are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.adversary import raw
+from tests.amendments.support import Place, make
+
+WORD = "this wfctl does not know an event of type"
+pytestmark = pytest.mark.forged
+
+#: A type of nobody's, and a form of a known one that is newer.
+UNKNOWN = [("stage.sung", 1), ("note.logged", 99)]
+READS = [
+    ("status",),
+    ("log",),
+    ("events",),
+    ("show", "stage-1"),
+    ("export", "mermaid", "out.md"),
+    ("report",),
+    ("replay",),
+    ("inbox",),
+]
+WRITES = [
+    ("note", "on"),
+    ("dispatch", "stage-1", "--sync"),
+    ("session", "start"),
+    ("append", "note.logged", "--data", '{"text": "x"}'),
+    ("append", "note.logged", "--data", '{"text": "x"}', "--dry-run"),
+    ("amend", "propose", "--stage", "stage-1", "--set", "parameters.n=2", "--reason", "r"),
+]
+
+
+def put(place: Place, type_: str, version: int, stream: str = "workflow-") -> int:
+    """Put an event behind the last one of a stream; return its version."""
+    last = [body for body in raw.bodies(place.path) if body["stream"].startswith(stream)][-1]
+    own: dict[str, Any] = {"stream": last["stream"], "version": last["version"] + 1}
+    own |= {"prev_hash": last["hash"], "schema_version": version, "session": None}
+    raw.append(place.path, type_, {"text": "la"}, **own)
+    return int(own["version"])
+
+
+@pytest.mark.parametrize(("type_", "form"), UNKNOWN)
+def test_reads_go_on_and_say_so(trusted: Place, type_: str, form: int) -> None:
+    """Each on stderr; status, report and the log on stdout too."""
+    trusted.done("note", "first")
+    version = put(trusted, type_, form)
+    for line in READS:
+        answer = trusted.call(*line)
+        assert (answer.code, WORD in answer.err) == (0, True), (line, answer)
+        assert f"version {version}: " in answer.err
+    for line in (("status",), ("report",), ("log",)):
+        assert f"{WORD} '{type_}'" in trusted.call(*line).out, line
+    assert any(WORD in one["why"] for one in trusted.bypasses())
+    assert trusted.json("fsck").code == 7
+    (found,) = trusted.json("fsck").data["findings"]
+    assert (found["version"], found["kind"]) == (version, "undecodable")
+
+
+@pytest.mark.parametrize("line", WRITES, ids=" ".join)
+@pytest.mark.parametrize(("type_", "form"), UNKNOWN)
+def test_writes_are_refused(trusted: Place, type_: str, form: int, line: tuple[str, ...]) -> None:
+    """No rule can be checked behind it; nothing is recorded."""
+    version = put(trusted, type_, form)
+    answer = trusted.json(*line)
+    assert answer.code == 7
+    assert WORD in answer.error["message"]
+    assert raw.bodies(trusted.path)[-1]["version"] == version
+
+
+@pytest.mark.parametrize(("type_", "form"), UNKNOWN)
+def test_salvage_takes_the_log_over_without_it(trusted: Place, type_: str, form: int) -> None:
+    """What stands before it goes on."""
+    trusted.done("note", "first")
+    version = put(trusted, type_, form)
+    lost = {"workflow-melt-2026-03-31": version}
+    assert trusted.done("db", "salvage", "--dry-run")["lost"] == lost
+    assert trusted.done("db", "salvage")["lost"] == lost
+    assert trusted.json("fsck").code == 0
+    trusted.done("note", "on we go")
+    assert trusted.notes() == ["first", "on we go"]
+
+
+def test_a_machine_likewise(tmp_path: Path) -> None:
+    """Reads, writes and salvage; the workflow beside it goes on all the while."""
+    place = make(tmp_path / "root", "--consent", "trust")
+    place.done("machine", "init", "ship", "--type", "feature")
+    version = put(place, "machine.sung", 1, "machine-")
+    answer = place.call("machine", "get", "ship")
+    assert (answer.code, WORD in answer.out, WORD in answer.err) == (0, True, True), answer
+    assert place.call("machine", "list").code == 0
+    assert place.json("machine", "update", "ship", "artifacts.plan=a.md").code == 7
+    assert {one["version"] for one in place.json("fsck").data["findings"]} == {version}
+    place.done("note", "beside")
+    place.done("db", "salvage")
+    assert place.json("fsck").code == 0
+    place.done("machine", "update", "ship", "artifacts.plan=a.md")
