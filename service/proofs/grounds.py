@@ -121,9 +121,9 @@ def _texts(
     """Yield what a result rests on, the dearest last: the statement of the plan has every stage."""
     rests_on = result.rests_on
     yield from _content(log, state, result, claim)
+    yield result.definition
     if rests_on.get("attempt") in seen.versions:
         yield _text(log, seen.versions[rests_on["attempt"]])
-    yield result.definition
     agreed = [seen.versions[one] for one in rests_on["approvals"].values() if one in seen.versions]
     for version in agreed:
         yield _text(log, version)

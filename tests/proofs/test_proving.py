@@ -223,14 +223,14 @@ def test_a_changed_proof_is_rejected_wherever_it_is_changed(proven: Proven) -> N
 def test_the_script_of_the_page_checks_a_proof_with_the_standard_library(
     proven: Proven, tmp_path: Path
 ) -> None:
-    """At most 175 lines; it takes what holds and nothing that was changed."""
+    """At most 190 lines; it takes what holds and nothing that was changed."""
     found = re.search(
         r"```python\n(.*?)```",
         (HERE / "docs" / "trust" / "proofs.md").read_text("utf-8"),
         re.DOTALL,
     )
     assert found is not None
-    assert len(found[1].splitlines()) <= 175
+    assert len(found[1].splitlines()) <= 190
     script = tmp_path / "check.py"
     script.write_text(found[1], "utf-8")
 
