@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from lifecycle.errors import NoWorkflow
 from lifecycle.event import Event
 from lifecycle.fold.foldable import SET_ASIDE, UNFOLDABLE, put_aside
-from lifecycle.machines.definition import CANCELLED, Definition, trusted
+from lifecycle.machines.definition import CANCELLED, DEFINITION, Definition, trusted
 from lifecycle.machines.gate import closed_to
 from lifecycle.machines.items import placed, said
 from lifecycle.machines.machine import Bound, Given, Handoff, Lease, Machine, Move, Visit
@@ -121,6 +121,7 @@ def _begun(event: Event) -> Machine:
         consent=data["consent"],
         signers=data["signers"],
         has_new_signers=data.get("proposed", False) and data["consent"] == "signature",
+        definition_agreed=False if data.get("own") and data["consent"] != "trust" else None,
     )
     _enter(machine, phase, event.occurred_at, data.get("earlier"))
     # What it begins with, or was taken over with, counts for the phase that it is in.
@@ -265,14 +266,28 @@ def _checkpointed(draft: Machine, event: Event) -> None:
 def _approved(draft: Machine, event: Event) -> None:
     data = event.data
     draft.has_new_signers = False  # it was accepted: somebody at a terminal saw who they are
+    if data["approval"] == DEFINITION and draft.definition_agreed is not None:
+        _agreed(draft, event)
+        return
     if data["approval"] not in draft.approvals:
         draft.approvals.append(data["approval"])
     elif data.get("files") is None:
         return
     draft.bound[data["approval"]] = Bound(data.get("files"), data.get("fields"))
-    draft.given.append(
-        Given(data["approval"], draft.phase, event.occurred_at, data["approved_by"], data["choice"])
-    )
+    draft.given.append(_given(draft, event))
+
+
+def _agreed(draft: Machine, event: Event) -> None:
+    """The definition is agreed to, once and for as long as the machine lives."""
+    if not draft.definition_agreed:
+        draft.definition_agreed = True
+        draft.given.append(_given(draft, event))
+
+
+def _given(draft: Machine, event: Event) -> Given:
+    data = event.data
+    at, by, choice = event.occurred_at, data["approved_by"], data["choice"]
+    return Given(data["approval"], draft.phase, at, by, choice)
 
 
 def _withdrawn(draft: Machine, event: Event) -> None:

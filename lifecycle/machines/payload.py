@@ -24,7 +24,7 @@ class MachineCreated(Payload):
     """A machine begins, by a definition that stays with it."""
 
     type: ClassVar[str] = "machine.created"
-    schema_version: ClassVar[int] = 3
+    schema_version: ClassVar[int] = 4
     machine: MachineId
     definition: Document
     #: As ``layout``, of the definition: its phases have an order. Decided.
@@ -36,6 +36,8 @@ class MachineCreated(Payload):
     signers: list[str] = Field(default_factory=list)
     #: Whether the signers wait for a person's word at a terminal.
     proposed: bool = False
+    #: Whether the definition is none of those that travel with wfctl.
+    own: bool = False
     root: Document = Field(default_factory=dict)
     #: File that a guard of the first phase looks at → its mark as it was then. Decided.
     earlier: dict[str, str] = Field(default_factory=dict)
@@ -45,7 +47,7 @@ class MachineImported(Payload):
     """A machine that was kept by hand is taken over as it was; no rule decided on it."""
 
     type: ClassVar[str] = "machine.imported"
-    schema_version: ClassVar[int] = 3
+    schema_version: ClassVar[int] = 4
     machine: MachineId
     definition: Document
     #: As ``layout``, of the definition: its phases have an order. Decided.
@@ -66,6 +68,8 @@ class MachineImported(Payload):
     signers: list[str] = Field(default_factory=list)
     #: Whether the signers wait for a person's word at a terminal.
     proposed: bool = False
+    #: Whether the definition is none of those that travel with wfctl.
+    own: bool = False
     root: Document = Field(default_factory=dict)
     #: File that a guard of the phase looks at → its mark as it was then. Decided.
     earlier: dict[str, str] = Field(default_factory=dict)

@@ -65,8 +65,8 @@ STAGED: Mapping[str, EventType] = {
 }
 #: Those that are only of phase machines; their models are in `lifecycle.machines.payload`.
 OF_MACHINES: Mapping[str, EventType] = {
-    "machine.created": EventType("MachineCreated", 3),
-    "machine.imported": EventType("MachineImported", 3),
+    "machine.created": EventType("MachineCreated", 4),
+    "machine.imported": EventType("MachineImported", 4),
     "machine.updated": EventType("MachineUpdated", 2),
     "machine.transitioned": EventType("MachineTransitioned", 2),
     "machine.recorded": EventType("MachineRecorded"),
@@ -117,8 +117,10 @@ UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("machine.cancelled", 1): _with(anew=False, earlier={}),
     ("machine.created", 1): _with(earlier={}),
     ("machine.created", 2): _with(proposed=False),
+    ("machine.created", 3): _with(own=False),
     ("machine.imported", 1): _with(proposed=False),
     ("machine.imported", 2): _with(earlier={}, task_earlier={}),
+    ("machine.imported", 3): _with(own=False),
     ("machine.task_changed", 1): _with(earlier={}),
     ("machine.transitioned", 1): _with(earlier={}),
     ("machine.updated", 1): _with(removed=[]),

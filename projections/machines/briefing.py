@@ -84,7 +84,7 @@ def _phase(machine: Machine, files: Mapping[str, FileFact]) -> Document:
     facts = machine.facts(files)
     ways = [
         {"to": way.to, "needs": [one["condition"] for one in unmet(way.guard, facts)]}
-        for way in machine.definition.ways(machine.phase)
+        for way in machine.ways
     ]
     return {"asks": phase.asks, "person": phase.person, "mayGoTo": ways}
 

@@ -12,6 +12,7 @@ from typing import Any
 from eventstore.codec import canonical, digest
 from eventstore.event import RecordedEvent
 from eventstore.store import EventStore
+from lifecycle.machines.definition import DEFINITION
 from lifecycle.machines.gate import closed_to
 from lifecycle.machines.machine import Bound, Machine
 from service.consent.approvals import Approvals
@@ -54,18 +55,30 @@ def withdrawal_of(state: Machine, approval: str, head: str) -> bytes:
 def _said(state: Machine, approval: str, head: str) -> dict[str, Any]:
     return {
         "approval": approval,
-        "asks": state.definition.approvals[approval].asks,
+        "asks": state.known_approvals[approval].asks,
         "head": head,
         "machine": state.id,
         "phase": state.phase,
         "policy": state.consent,
+        **(definition_of(state) if approval == DEFINITION else {}),
     }
+
+
+def definition_of(state: Machine) -> dict[str, Any]:
+    """Return what is agreed to with a definition of one's own: its text, and who may agree later.
+
+    Nothing where it is no matter of agreement: an approval may have had this name before.
+    """
+    if state.definition_agreed is None:
+        return {}
+    known = {"definition": state.definition.source(), "phases": list(state.definition.phases)}
+    return {**known, "sha256": digest(canonical(known)), "signers": state.signers}
 
 
 def objection(state: Machine, type_: str, given: Approval) -> str | None:
     """Return why an approval, or its withdrawal, does not count in ``state``; None: it does."""
     name, proof = given.data.get("approval"), given.data.get("proof")
-    known = state.definition.approvals.get(str(name))
+    known = state.known_approvals.get(str(name))
     if known is None or known.phase != state.phase:
         return f"no approval {name!r} is given in the phase {state.phase}"
     if not isinstance(proof, dict) or not proof:
