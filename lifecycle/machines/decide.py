@@ -216,6 +216,30 @@ def check_withdrawal(state: Machine, name: str) -> None:
         )
 
 
+def _limit(state: Machine, command: p.MachineLimited, at: str, files: Files) -> Decision:
+    now = limit_in_force(state, command.loop)
+    if command.to == now:
+        return []
+    if not command.proof:
+        line = f"wfctl machine limit {state.id} {command.loop} {command.to} --reason TEXT"
+        raise undecided(command.type, line)
+    return [command.model_copy(update={"before": now})]
+
+
+def limit_in_force(state: Machine, loop: str) -> int:
+    """Return how often a loop may go; raises for none of the machine's, and where it has ended."""
+    if state.is_final:
+        raise _ended(state)
+    if loop not in state.definition.loops:
+        names = ", ".join(state.definition.loops) or "none"
+        raise InvalidInput(
+            f"no loop {loop!r}; {state.definition.id} has: {names}",
+            loop=loop,
+            known=list(state.definition.loops),
+        )
+    return state.limit_of(loop)
+
+
 def _cancel(state: Machine, command: p.MachineCancelled, at: str, files: Files) -> Decision:
     if state.phase == CANCELLED:
         raise AlreadyCancelled(state.id, state.cancelled_at)
@@ -268,6 +292,7 @@ _RULES: dict[str, Rule] = {
     "machine.checkpointed": _checkpoint,
     "machine.approved": _approve,
     "machine.withdrawn": _withdraw,
+    "machine.limited": _limit,
     "machine.cancelled": _cancel,
     "drift.adopted": _close,
     "drift.reverted": _close,

@@ -25,7 +25,7 @@ def evolve(
 ) -> Machine | None:
     """Return the state after ``events``; ``state`` itself is left as it was.
 
-    ``accepted`` holds the hashes of the approvals whose proof of consent was verified.
+    ``accepted`` holds the hashes of the decisions whose proof of consent was verified.
     """
     result = state.draft() if state is not None else None
     for _, folded in steps(result, events, accepted):
@@ -66,6 +66,8 @@ def _unfit(draft: Machine, event: Event) -> str | None:
         return _no_task(draft, event)
     if event.type == "machine.task_claimed":
         return _not_free(draft, event)
+    if event.type == "machine.limited" and event.data["loop"] not in draft.definition.loops:
+        return f"no loop {event.data['loop']!r:.80}"
     to = event.data.get("to") if event.type == "machine.transitioned" else CANCELLED
     return None if to == CANCELLED or to in draft.definition.phases else f"no phase {to!r:.80}"
 
@@ -93,12 +95,14 @@ def _not_free(draft: Machine, event: Event) -> str | None:
 
 
 def _apply(draft: Machine, event: Event, accepted: Container[str]) -> None:
-    if event.type not in ("machine.approved", "machine.withdrawn"):
+    judged = _JUDGED.get(event.type)
+    if judged is None:
         apply = _APPLY.get(event.type)
         if apply is not None:
             apply(draft, event)
-    elif event.hash in accepted and event.data["phase"] == draft.phase:
-        (_approved if event.type == "machine.approved" else _withdrawn)(draft, event)
+    elif event.hash in accepted and event.data.get("phase", draft.phase) == draft.phase:
+        draft.has_new_signers = False  # it was accepted: somebody at a terminal saw who they are
+        judged(draft, event)
 
 
 def _begun(event: Event) -> Machine:
@@ -265,7 +269,6 @@ def _checkpointed(draft: Machine, event: Event) -> None:
 
 def _approved(draft: Machine, event: Event) -> None:
     data = event.data
-    draft.has_new_signers = False  # it was accepted: somebody at a terminal saw who they are
     if data["approval"] == DEFINITION and draft.definition_agreed is not None:
         _agreed(draft, event)
         return
@@ -297,6 +300,10 @@ def _withdrawn(draft: Machine, event: Event) -> None:
     draft.given = [one for one in draft.given if one.approval != name or one.at < since]
 
 
+def _limited(draft: Machine, event: Event) -> None:
+    draft.limits[event.data["loop"]] = event.data["to"]
+
+
 def _cancelled(draft: Machine, event: Event) -> None:
     at = event.occurred_at
     if event.data["anew"]:
@@ -312,7 +319,7 @@ def _begin_again(draft: Machine, event: Event) -> None:
     """Begin anew: what was is in the log and the archive; edits that wait go on waiting."""
     draft.created, draft.handoff = event.occurred_at, None
     kept: tuple[Any, ...] = (
-        *(draft.document, draft.counts, draft.events, draft.visits, draft.digests),
+        *(draft.document, draft.counts, draft.limits, draft.events, draft.visits, draft.digests),
         *(draft.task_earlier, draft.moves, draft.given, draft.notes, draft.findings, draft.leases),
     )
     for one in kept:
@@ -331,6 +338,12 @@ def _drift_closed(draft: Machine, event: Event) -> None:
     draft.drifts = [drift for drift in draft.drifts if drift.version != event.data["detected"]]
 
 
+#: What a person decides: it counts only where its proof was accepted.
+_JUDGED: dict[str, Apply] = {
+    "machine.approved": _approved,
+    "machine.withdrawn": _withdrawn,
+    "machine.limited": _limited,
+}
 _APPLY: dict[str, Apply] = {
     "machine.updated": _updated,
     "machine.transitioned": _transitioned,

@@ -131,6 +131,8 @@ class Machine:
     document: Document = field(default_factory=dict)
     head: int = 0
     counts: dict[str, int] = field(default_factory=dict)
+    #: Loop → the limit that a person gave it since.
+    limits: dict[str, int] = field(default_factory=dict)
     events: dict[str, int] = field(default_factory=dict)
     visits: dict[str, Visit] = field(default_factory=dict)
     moves: list[Move] = field(default_factory=list)
@@ -211,6 +213,10 @@ class Machine:
             way.model_copy(update={"guard": All(all=[agreed, *([way.guard] if way.guard else [])])})
             for way in ways
         ]
+
+    def limit_of(self, loop: str) -> int:
+        """Return how often a loop may be taken: as a person said last, else as it began."""
+        return self.limits.get(loop) or self.definition.limit_of(loop, self.document)
 
     @property
     def known_approvals(self) -> dict[str, Approval]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
 
+from lifecycle.machines.definition import MOST_ROUNDS
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.payload.base import Document, Payload, Text, Whole
 from lifecycle.words.misfit import misfit
@@ -205,6 +206,18 @@ class MachineWithdrawn(Payload):
     approval: Text
     phase: str | None = None  # decided
     approved_by: str = "user"
+    proof: Document = Field(default_factory=dict)
+
+
+class MachineLimited(Payload):
+    """A person changed how often a loop may go; takes effect only with an accepted proof."""
+
+    type: ClassVar[str] = "machine.limited"
+    loop: Text
+    before: Whole | None = None  # decided: the limit that was in force
+    to: Annotated[int, Field(ge=1, le=MOST_ROUNDS)]
+    reason: Text
+    approved_by: str | None = None
     proof: Document = Field(default_factory=dict)
 
 

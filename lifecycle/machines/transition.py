@@ -129,7 +129,7 @@ def _taken(
 def _counted(state: Machine, way: Transition, loop: str) -> dict[str, Any]:
     """Return the loop's count, and its exit where the limit was reached before."""
     count = state.counts.get(loop, 0)
-    limit = state.definition.limit_of(loop, state.document)
+    limit = state.limit_of(loop)
     if count < limit:
         return {"loop": loop, "count": count + 1, "limit": limit}
     exit_ = state.definition.loops[loop].on_limit

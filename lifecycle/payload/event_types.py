@@ -76,6 +76,7 @@ OF_MACHINES: Mapping[str, EventType] = {
     "machine.checkpointed": EventType("MachineCheckpointed"),
     "machine.approved": EventType("MachineApproved", 3),
     "machine.withdrawn": EventType("MachineWithdrawn"),
+    "machine.limited": EventType("MachineLimited"),
     "machine.cancelled": EventType("MachineCancelled", 2),
 }
 #: What only a look at the job itself can tell: no caller says it, not even a person.

@@ -59,7 +59,7 @@ def _open(machine: Machine, way: Transition) -> MachineAction:
     loop = ""
     if way.loop is not None:
         count = machine.counts.get(way.loop, 0)
-        limit = machine.definition.limit_of(way.loop, machine.document)
+        limit = machine.limit_of(way.loop)
         loop = f"; {way.loop} {count} of {limit} used"
         if count >= limit:
             loop += f", so it leads to {machine.definition.loops[way.loop].on_limit}"

@@ -15,11 +15,13 @@ from eventstore.store import EventStore
 from lifecycle.machines.definition import DEFINITION
 from lifecycle.machines.gate import closed_to
 from lifecycle.machines.machine import Bound, Machine
+from service.consent import decisions
 from service.consent.approvals import Approvals
 from service.consent.proof import Approval, as_of, by_policy
 
 APPROVED = "machine.approved"
 WITHDRAWN = "machine.withdrawn"
+LIMITED = "machine.limited"
 TRANSITIONED = "machine.transitioned"
 #: The form of the statements that are signed now. The second names no fields, and the first no
 #: files either; what was signed in any of them goes on to count.
@@ -77,6 +79,8 @@ def definition_of(state: Machine) -> dict[str, Any]:
 
 def objection(state: Machine, type_: str, given: Approval) -> str | None:
     """Return why an approval, or its withdrawal, does not count in ``state``; None: it does."""
+    if type_ == LIMITED:
+        return decisions.objection(state, type_, given)
     name, proof = given.data.get("approval"), given.data.get("proof")
     known = state.known_approvals.get(str(name))
     if known is None or known.phase != state.phase:
@@ -126,7 +130,7 @@ class Judge:
         for event in events:
             self.accepted.clear()
             self._latest = max(self._latest, event.recorded_at)
-            if event.type in (APPROVED, WITHDRAWN) and self.state is not None:
+            if event.type in (APPROVED, WITHDRAWN, LIMITED) and self.state is not None:
                 self._judge(event, self.state, self._latest)
             elif event.type == TRANSITIONED and self.state is not None:
                 self._judge_way(event, self.state)
