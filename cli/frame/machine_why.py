@@ -65,7 +65,7 @@ def _on(root: Reading, state: Machine) -> Record:
     facts = state.facts(files)
     ways = [
         {"to": way.to, "lacks": [one["condition"] for one in unmet(way.guard, facts)]}
-        for way in state.definition.ways(state.phase)
+        for way in state.ways
     ]
     return {"ways": ways, "blockers": [one["says"] for one in blockers(state, files, now)]}
 

@@ -106,6 +106,7 @@ EXAMPLES: dict[str, str] = {
     "machine task claim": "wfctl machine task claim login task-1 --for 30m",
     "machine task release": 'wfctl machine task release login task-1 --reason "not today"',
     "machine approve": "wfctl machine approve login plan",
+    "machine limit": "wfctl machine limit login fix-cycle 5 --reason 'the cause is known'",
     "machine checkpoint": 'wfctl machine checkpoint login --summary "the form works" --next tests',
     "machine rehydrate": "wfctl machine rehydrate login",
     "machine drift": "wfctl machine drift login",

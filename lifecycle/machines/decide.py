@@ -16,7 +16,7 @@ from lifecycle.machines import payload as p
 from lifecycle.machines.decide_fields import check_fields, record, update
 from lifecycle.machines.decide_leases import check_held, claim, release
 from lifecycle.machines.decide_tasks import change_task
-from lifecycle.machines.definition import CANCELLED, trusted
+from lifecycle.machines.definition import CANCELLED, DEFINITION, trusted
 from lifecycle.machines.errors import (
     AlreadyCancelled,
     InvalidInput,
@@ -175,7 +175,7 @@ def _approve(state: Machine, command: p.MachineApproved, at: str, files: Files) 
 
 
 def _withdraw(state: Machine, command: p.MachineWithdrawn, at: str, files: Files) -> Decision:
-    check_approval(state, command.approval)
+    check_withdrawal(state, command.approval)
     return _proven(state, command) if command.approval in state.approvals else []
 
 
@@ -192,7 +192,7 @@ def _proven(state: Machine, command: p.MachineApproved | p.MachineWithdrawn) -> 
 
 def check_approval(state: Machine, name: str) -> None:
     """Raise where the approval is none of the machine's, or not of its phase."""
-    known = state.definition.approvals
+    known = state.known_approvals
     if name not in known:
         raise InvalidInput(
             f"no approval {name!r}; {state.definition.id} has: {', '.join(known) or 'none'}",
@@ -203,6 +203,41 @@ def check_approval(state: Machine, name: str) -> None:
         raise InvalidTransition(
             state.phase, None, f"{name} is given in the phase {known[name].phase}", []
         )
+
+
+def check_withdrawal(state: Machine, name: str) -> None:
+    """Raise as `check_approval`, and for the definition: it is agreed to once and for all."""
+    check_approval(state, name)
+    if name == DEFINITION and state.definition_agreed is not None:
+        raise InvalidInput(
+            f"the definition of {state.id} is agreed to for as long as it lives; "
+            f"`wfctl machine cancel {state.id}` gives it up.",
+            approval=name,
+        )
+
+
+def _limit(state: Machine, command: p.MachineLimited, at: str, files: Files) -> Decision:
+    now = limit_in_force(state, command.loop)
+    if command.to == now:
+        return []
+    if not command.proof:
+        line = f"wfctl machine limit {state.id} {command.loop} {command.to} --reason TEXT"
+        raise undecided(command.type, line)
+    return [command.model_copy(update={"before": now})]
+
+
+def limit_in_force(state: Machine, loop: str) -> int:
+    """Return how often a loop may go; raises for none of the machine's, and where it has ended."""
+    if state.is_final:
+        raise _ended(state)
+    if loop not in state.definition.loops:
+        names = ", ".join(state.definition.loops) or "none"
+        raise InvalidInput(
+            f"no loop {loop!r}; {state.definition.id} has: {names}",
+            loop=loop,
+            known=list(state.definition.loops),
+        )
+    return state.limit_of(loop)
 
 
 def _cancel(state: Machine, command: p.MachineCancelled, at: str, files: Files) -> Decision:
@@ -257,6 +292,7 @@ _RULES: dict[str, Rule] = {
     "machine.checkpointed": _checkpoint,
     "machine.approved": _approve,
     "machine.withdrawn": _withdraw,
+    "machine.limited": _limit,
     "machine.cancelled": _cancel,
     "drift.adopted": _close,
     "drift.reverted": _close,

@@ -27,6 +27,8 @@ from lifecycle.words.span import span
 
 #: Every machine has this final phase; any phase that is not final leads to it.
 CANCELLED = "cancelled"
+#: The approval of a definition of one's own: a person agrees that a machine goes by it.
+DEFINITION = "definition"
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 #: A length of time: ``90s``, ``30m``, ``12h``, ``7d``, ``2w``.
@@ -315,6 +317,10 @@ class Definition(_Part):
         own = look(document, parse(known.limit_from)) if known.limit_from else None
         usable = isinstance(own, int) and not isinstance(own, bool) and own >= 1
         return own if usable and own is not None else known.limit
+
+    def source(self) -> dict[str, Any]:
+        """Return the definition as its file would hold it: without what is left to its default."""
+        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
     def dumped(self) -> dict[str, Any]:
         """Return the definition as data that `lifecycle.machines.soundness.load` reads."""

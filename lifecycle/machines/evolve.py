@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from lifecycle.errors import NoWorkflow
 from lifecycle.event import Event
 from lifecycle.fold.foldable import SET_ASIDE, UNFOLDABLE, put_aside
-from lifecycle.machines.definition import CANCELLED, Definition, trusted
+from lifecycle.machines.definition import CANCELLED, DEFINITION, Definition, trusted
 from lifecycle.machines.gate import closed_to
 from lifecycle.machines.items import placed, said
 from lifecycle.machines.machine import Bound, Caller, Given, Handoff, Lease, Machine, Move, Visit
@@ -25,7 +25,7 @@ def evolve(
 ) -> Machine | None:
     """Return the state after ``events``; ``state`` itself is left as it was.
 
-    ``accepted`` holds the hashes of the approvals whose proof of consent was verified.
+    ``accepted`` holds the hashes of the decisions whose proof of consent was verified.
     """
     result = state.draft() if state is not None else None
     for _, folded in steps(result, events, accepted):
@@ -66,6 +66,8 @@ def _unfit(draft: Machine, event: Event) -> str | None:
         return _no_task(draft, event)
     if event.type == "machine.task_claimed":
         return _not_free(draft, event)
+    if event.type == "machine.limited" and event.data["loop"] not in draft.definition.loops:
+        return f"no loop {event.data['loop']!r:.80}"
     to = event.data.get("to") if event.type == "machine.transitioned" else CANCELLED
     return None if to == CANCELLED or to in draft.definition.phases else f"no phase {to!r:.80}"
 
@@ -95,12 +97,14 @@ def _not_free(draft: Machine, event: Event) -> str | None:
 
 
 def _apply(draft: Machine, event: Event, accepted: Container[str]) -> None:
-    if event.type not in ("machine.approved", "machine.withdrawn"):
+    judged = _JUDGED.get(event.type)
+    if judged is None:
         apply = _APPLY.get(event.type)
         if apply is not None:
             apply(draft, event)
-    elif event.hash in accepted and event.data["phase"] == draft.phase:
-        (_approved if event.type == "machine.approved" else _withdrawn)(draft, event)
+    elif event.hash in accepted and event.data.get("phase", draft.phase) == draft.phase:
+        draft.has_new_signers = False  # it was accepted: somebody at a terminal saw who they are
+        judged(draft, event)
 
 
 def _begun(event: Event) -> Machine:
@@ -123,6 +127,7 @@ def _begun(event: Event) -> Machine:
         consent=data["consent"],
         signers=data["signers"],
         has_new_signers=data.get("proposed", False) and data["consent"] == "signature",
+        definition_agreed=False if data.get("own") and data["consent"] != "trust" else None,
     )
     _enter(machine, phase, event.occurred_at, data.get("earlier"))
     # What it begins with, or was taken over with, counts for the phase that it is in.
@@ -268,15 +273,28 @@ def _checkpointed(draft: Machine, event: Event) -> None:
 
 def _approved(draft: Machine, event: Event) -> None:
     data = event.data
-    draft.has_new_signers = False  # it was accepted: somebody at a terminal saw who they are
+    if data["approval"] == DEFINITION and draft.definition_agreed is not None:
+        _agreed(draft, event)
+        return
     if data["approval"] not in draft.approvals:
         draft.approvals.append(data["approval"])
     elif data.get("files") is None:
         return
     draft.bound[data["approval"]] = Bound(data.get("files"), data.get("fields"))
-    draft.given.append(
-        Given(data["approval"], draft.phase, event.occurred_at, data["approved_by"], data["choice"])
-    )
+    draft.given.append(_given(draft, event))
+
+
+def _agreed(draft: Machine, event: Event) -> None:
+    """The definition is agreed to, once and for as long as the machine lives."""
+    if not draft.definition_agreed:
+        draft.definition_agreed = True
+        draft.given.append(_given(draft, event))
+
+
+def _given(draft: Machine, event: Event) -> Given:
+    data = event.data
+    at, by, choice = event.occurred_at, data["approved_by"], data["choice"]
+    return Given(data["approval"], draft.phase, at, by, choice)
 
 
 def _withdrawn(draft: Machine, event: Event) -> None:
@@ -284,6 +302,10 @@ def _withdrawn(draft: Machine, event: Event) -> None:
     draft.approvals = [one for one in draft.approvals if one != name]
     draft.bound.pop(name, None)
     draft.given = [one for one in draft.given if one.approval != name or one.at < since]
+
+
+def _limited(draft: Machine, event: Event) -> None:
+    draft.limits[event.data["loop"]] = event.data["to"]
 
 
 def _cancelled(draft: Machine, event: Event) -> None:
@@ -301,7 +323,7 @@ def _begin_again(draft: Machine, event: Event) -> None:
     """Begin anew: what was is in the log and the archive; edits that wait go on waiting."""
     draft.created, draft.handoff = event.occurred_at, None
     kept: tuple[Any, ...] = (
-        *(draft.document, draft.counts, draft.events, draft.visits, draft.digests),
+        *(draft.document, draft.counts, draft.limits, draft.events, draft.visits, draft.digests),
         *(draft.task_earlier, draft.moves, draft.given, draft.notes, draft.findings, draft.leases),
     )
     for one in kept:
@@ -320,6 +342,12 @@ def _drift_closed(draft: Machine, event: Event) -> None:
     draft.drifts = [drift for drift in draft.drifts if drift.version != event.data["detected"]]
 
 
+#: What a person decides: it counts only where its proof was accepted.
+_JUDGED: dict[str, Apply] = {
+    "machine.approved": _approved,
+    "machine.withdrawn": _withdrawn,
+    "machine.limited": _limited,
+}
 _APPLY: dict[str, Apply] = {
     "machine.updated": _updated,
     "machine.transitioned": _transitioned,

@@ -20,7 +20,7 @@ def closed_to(state: Machine, data: Mapping[str, Any]) -> str | None:
     to, asked = data.get("to"), data.get("asked")
     if state.is_final:
         return f"nothing leaves the final phase {state.phase}"
-    ways = [way for way in state.definition.ways(state.phase) if way.to == (asked or to)]
+    ways = [way for way in state.ways if way.to == (asked or to)]
     if not ways or not any(_leads(state, way, to, asked) for way in ways):
         return f"there is no such way: {state.phase} -> {to}"
     standing = [one for one in state.approvals if not state.fields_departed(one)]

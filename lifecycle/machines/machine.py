@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from glob import escape
 from typing import Any, NamedTuple
 
-from lifecycle.machines.definition import Definition, Tasks
-from lifecycle.machines.guard import Facts, FileFact, HasCommit, parts
+from lifecycle.machines.definition import DEFINITION, Approval, Definition, Tasks, Transition
+from lifecycle.machines.guard import All, Approved, Facts, FileFact, HasCommit, parts
 from lifecycle.machines.path import Steps, look, parse
 from lifecycle.state.workflow import Drift
 
@@ -144,6 +144,8 @@ class Machine:
     document: Document = field(default_factory=dict)
     head: int = 0
     counts: dict[str, int] = field(default_factory=dict)
+    #: Loop → the limit that a person gave it since.
+    limits: dict[str, int] = field(default_factory=dict)
     events: dict[str, int] = field(default_factory=dict)
     visits: dict[str, Visit] = field(default_factory=dict)
     moves: list[Move] = field(default_factory=list)
@@ -160,6 +162,8 @@ class Machine:
     signers: list[str] = field(default_factory=list)
     #: Nobody at a terminal has agreed to the signers yet.
     has_new_signers: bool = False
+    #: Whether a person agreed to a definition of one's own; None where nobody was to be asked.
+    definition_agreed: bool | None = None
     drifts: list[Drift] = field(default_factory=list)
     #: Files that artifacts name → their SHA-256 when they were recorded.
     digests: dict[str, str] = field(default_factory=dict)
@@ -211,6 +215,30 @@ class Machine:
     def _is_exit(self, phase: str) -> bool:
         return any(loop.on_limit == phase for loop in self.definition.loops.values())
 
+    @property
+    def ways(self) -> list[Transition]:
+        """The ways out of the phase; while the definition waits each takes its approval too."""
+        ways = self.definition.ways(self.phase)
+        if self.definition_agreed is not False:
+            return ways
+        agreed = Approved(approved=DEFINITION)
+        return [
+            way.model_copy(update={"guard": All(all=[agreed, *([way.guard] if way.guard else [])])})
+            for way in ways
+        ]
+
+    def limit_of(self, loop: str) -> int:
+        """Return how often a loop may be taken: as a person said last, else as it began."""
+        return self.limits.get(loop) or self.definition.limit_of(loop, self.document)
+
+    @property
+    def known_approvals(self) -> dict[str, Approval]:
+        """All that a person approves of the machine: what its phases wait for, its definition."""
+        if self.definition_agreed is None:
+            return self.definition.approvals
+        asks = f"May {self.id} go by its own definition {self.definition.id}?"
+        return {DEFINITION: Approval(phase=self.phase, asks=asks), **self.definition.approvals}
+
     def facts(self, files: Mapping[str, FileFact]) -> Facts:
         """Return what guards look at."""
         return Facts(
@@ -229,6 +257,8 @@ class Machine:
 
     def stands(self, approval: str, files: Mapping[str, FileFact]) -> bool:
         """Whether an approval was given, for the fields and files that are there now."""
+        if approval == DEFINITION and self.definition_agreed is not None:
+            return self.definition_agreed
         return approval in self.approvals and self._departed(approval, files) is None
 
     def _departed(self, approval: str, files: Mapping[str, FileFact]) -> str | None:
@@ -273,7 +303,7 @@ class Machine:
 
     def named_commits(self) -> set[str]:
         """Return the ids of commits that the ways out of the phase ask for."""
-        guards = [part for way in self.definition.ways(self.phase) for part in parts(way.guard)]
+        guards = [part for way in self.ways for part in parts(way.guard)]
         asked = [look(self.document, parse(g.commit)) for g in guards if isinstance(g, HasCommit)]
         return {id_ for id_ in asked if isinstance(id_, str)}
 

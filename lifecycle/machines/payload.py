@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
 
+from lifecycle.machines.definition import MOST_ROUNDS
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.payload.base import Document, Payload, Text, Whole
 from lifecycle.words.misfit import misfit
@@ -24,7 +25,7 @@ class MachineCreated(Payload):
     """A machine begins, by a definition that stays with it."""
 
     type: ClassVar[str] = "machine.created"
-    schema_version: ClassVar[int] = 3
+    schema_version: ClassVar[int] = 4
     machine: MachineId
     definition: Document
     #: As ``layout``, of the definition: its phases have an order. Decided.
@@ -36,6 +37,8 @@ class MachineCreated(Payload):
     signers: list[str] = Field(default_factory=list)
     #: Whether the signers wait for a person's word at a terminal.
     proposed: bool = False
+    #: Whether the definition is none of those that travel with wfctl.
+    own: bool = False
     root: Document = Field(default_factory=dict)
     #: File that a guard of the first phase looks at → its mark as it was then. Decided.
     earlier: dict[str, str] = Field(default_factory=dict)
@@ -45,7 +48,7 @@ class MachineImported(Payload):
     """A machine that was kept by hand is taken over as it was; no rule decided on it."""
 
     type: ClassVar[str] = "machine.imported"
-    schema_version: ClassVar[int] = 3
+    schema_version: ClassVar[int] = 4
     machine: MachineId
     definition: Document
     #: As ``layout``, of the definition: its phases have an order. Decided.
@@ -66,6 +69,8 @@ class MachineImported(Payload):
     signers: list[str] = Field(default_factory=list)
     #: Whether the signers wait for a person's word at a terminal.
     proposed: bool = False
+    #: Whether the definition is none of those that travel with wfctl.
+    own: bool = False
     root: Document = Field(default_factory=dict)
     #: File that a guard of the phase looks at → its mark as it was then. Decided.
     earlier: dict[str, str] = Field(default_factory=dict)
@@ -203,6 +208,18 @@ class MachineWithdrawn(Payload):
     approval: Text
     phase: str | None = None  # decided
     approved_by: str = "user"
+    proof: Document = Field(default_factory=dict)
+
+
+class MachineLimited(Payload):
+    """A person changed how often a loop may go; takes effect only with an accepted proof."""
+
+    type: ClassVar[str] = "machine.limited"
+    loop: Text
+    before: Whole | None = None  # decided: the limit that was in force
+    to: Annotated[int, Field(ge=1, le=MOST_ROUNDS)]
+    reason: Text
+    approved_by: str | None = None
     proof: Document = Field(default_factory=dict)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lifecycle.machines import guard as g
-from lifecycle.machines.definition import CANCELLED, Definition, Transition, trusted
+from lifecycle.machines.definition import CANCELLED, DEFINITION, Definition, Transition, trusted
 from lifecycle.machines.errors import InvalidDefinition, InvalidInput
 from lifecycle.machines.guard_faults import never_met
 from lifecycle.machines.path import parse
@@ -67,6 +67,8 @@ def _names(definition: Definition) -> Iterator[str]:
             yield f"loops.{name}.on_limit: {_none(definition, 'phase', loop.on_limit)}"
         if all(way.loop != name for way in definition.transitions):
             yield f"loops.{name}: no transition counts it"
+    if DEFINITION in definition.approvals:
+        yield f"approvals.{DEFINITION}: the definition is approved by this name; choose another"
     for name, approval in definition.approvals.items():
         if approval.phase not in definition.phases:
             yield f"approvals.{name}.phase: {_none(definition, 'phase', approval.phase)}"

@@ -42,11 +42,11 @@ def targets(state: Machine) -> list[str]:
     """Return the phases that may come next, open or not."""
     if state.is_final:
         return []
-    return [*(way.to for way in state.definition.ways(state.phase)), CANCELLED]
+    return [*(way.to for way in state.ways), CANCELLED]
 
 
 def _way_to(state: Machine, target: str) -> Transition:
-    for way in state.definition.ways(state.phase):
+    for way in state.ways:
         if way.to == target:
             return way
     known = target in state.definition.phases or target == CANCELLED
@@ -59,14 +59,14 @@ def open_ways(state: Machine, files: Files) -> list[Transition]:
     if state.is_final:
         return []
     facts = state.facts(files)
-    return [way for way in state.definition.ways(state.phase) if not unmet(way.guard, facts)]
+    return [way for way in state.ways if not unmet(way.guard, facts)]
 
 
 def _open_way(state: Machine, files: Files) -> Transition:
     found = open_ways(state, files)
     if len(found) == 1:
         return found[0]
-    ways = state.definition.ways(state.phase)
+    ways = state.ways
     if found:
         names = [way.to for way in found]
         raise InvalidTransition(state.phase, None, "more than one way is open; name one", names)
@@ -129,7 +129,7 @@ def _taken(
 def _counted(state: Machine, way: Transition, loop: str) -> dict[str, Any]:
     """Return the loop's count, and its exit where the limit was reached before."""
     count = state.counts.get(loop, 0)
-    limit = state.definition.limit_of(loop, state.document)
+    limit = state.limit_of(loop)
     if count < limit:
         return {"loop": loop, "count": count + 1, "limit": limit}
     exit_ = state.definition.loops[loop].on_limit

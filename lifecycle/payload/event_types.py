@@ -65,8 +65,8 @@ STAGED: Mapping[str, EventType] = {
 }
 #: Those that are only of phase machines; their models are in `lifecycle.machines.payload`.
 OF_MACHINES: Mapping[str, EventType] = {
-    "machine.created": EventType("MachineCreated", 3),
-    "machine.imported": EventType("MachineImported", 3),
+    "machine.created": EventType("MachineCreated", 4),
+    "machine.imported": EventType("MachineImported", 4),
     "machine.updated": EventType("MachineUpdated", 2),
     "machine.transitioned": EventType("MachineTransitioned", 2),
     "machine.recorded": EventType("MachineRecorded"),
@@ -76,6 +76,7 @@ OF_MACHINES: Mapping[str, EventType] = {
     "machine.checkpointed": EventType("MachineCheckpointed"),
     "machine.approved": EventType("MachineApproved", 3),
     "machine.withdrawn": EventType("MachineWithdrawn"),
+    "machine.limited": EventType("MachineLimited"),
     "machine.cancelled": EventType("MachineCancelled", 2),
 }
 #: What only a look at the job itself can tell: no caller says it, not even a person.
@@ -118,8 +119,10 @@ UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("machine.cancelled", 1): _with(anew=False, earlier={}),
     ("machine.created", 1): _with(earlier={}),
     ("machine.created", 2): _with(proposed=False),
+    ("machine.created", 3): _with(own=False),
     ("machine.imported", 1): _with(proposed=False),
     ("machine.imported", 2): _with(earlier={}, task_earlier={}),
+    ("machine.imported", 3): _with(own=False),
     ("machine.task_changed", 1): _with(earlier={}),
     ("machine.task_claimed", 1): _with(handle=None),
     ("machine.transitioned", 1): _with(earlier={}),

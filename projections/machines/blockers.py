@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lifecycle.machines import guard as g
+from lifecycle.machines.definition import DEFINITION
 from lifecycle.machines.guard import FileFact, Guard, unmet
 from lifecycle.machines.items import items
 from lifecycle.machines.machine import Machine
@@ -27,7 +28,7 @@ def blockers(
         for blocker in machine.definition.blockers
         if not unmet(blocker.when, facts)
     ]
-    return [*_of_limit(machine), *_of_time(machine, now), *found]
+    return [*_of_definition(machine), *_of_limit(machine), *_of_time(machine, now), *found]
 
 
 def _of_time(machine: Machine, now: str | None) -> list[dict[str, Any]]:
@@ -62,6 +63,15 @@ def _reason(guard: Guard, machine: Machine) -> str:
         return ""
     said = machine.visit.data.get("notes") or machine.visit.data.get("error")
     return f": {said}" if isinstance(said, str) else ""
+
+
+def _of_definition(machine: Machine) -> list[dict[str, Any]]:
+    """A definition of one's own waits until a person agrees to it."""
+    if machine.definition_agreed is not False:
+        return []
+    line = f"wfctl machine approve {machine.id} {DEFINITION}"
+    text = f"the definition {machine.definition.id} waits for a person: `{line}`"
+    return [{"says": text, "items": []}]
 
 
 def _of_limit(machine: Machine) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lifecycle.machines.guard import FileFact, unmet
-from lifecycle.machines.machine import Machine
+from lifecycle.machines.machine import Given, Machine
 from projections.machines.blockers import blockers
 from projections.machines.next_actions import machine_actions
 from projections.words.times import utc_seconds
@@ -84,7 +84,7 @@ def _phase(machine: Machine, files: Mapping[str, FileFact]) -> Document:
     facts = machine.facts(files)
     ways = [
         {"to": way.to, "needs": [one["condition"] for one in unmet(way.guard, facts)]}
-        for way in machine.definition.ways(machine.phase)
+        for way in machine.ways
     ]
     return {"asks": phase.asks, "person": phase.person, "mayGoTo": ways}
 
@@ -119,16 +119,20 @@ def _decisions(machine: Machine) -> list[Document]:
         for note in machine.notes
         if note["name"] == "decision.recorded"
     ]
-    found += [
-        {"at": given.at, "what": f"approved: {given.approval or given.phase}", "by": given.by}
-        for given in machine.given
-    ]
+    found += [{"at": given.at, "what": _approval(given), "by": given.by} for given in machine.given]
     found += [
         {"at": move.at, "what": f"{move.source} -> {move.to}", "why": move.reason}
         for move in machine.moves
         if move.reason is not None or move.is_diverted
     ]
     return sorted(found, key=lambda one: str(one["at"]), reverse=True)
+
+
+def _approval(given: Given) -> str:
+    """Say that a person approved, or that only an imported file says so."""
+    if given.approval is None:
+        return f"the imported file says: {given.phase} approved"
+    return f"approved: {given.approval}"
 
 
 def _handoff(machine: Machine) -> Document | None:

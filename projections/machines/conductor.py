@@ -55,9 +55,7 @@ def _loop_state(machine: Machine, found: dict[str, Any]) -> dict[str, Any]:
         "step_status": _status(machine, visit),
         "step_started_at": utc_seconds(started),
         "fix_cycle_count": machine.counts.get(LOOP, 0),
-        "max_fix_cycles": machine.definition.limit_of(LOOP, machine.document)
-        if LOOP in machine.definition.loops
-        else None,
+        "max_fix_cycles": machine.limit_of(LOOP) if LOOP in machine.definition.loops else None,
         "checkpoints": _checkpoints(machine, _objects(found.get("checkpoints"))),
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lifecycle.machines.machine import Machine, Visit
+from lifecycle.machines.machine import Given, Machine, Visit
 from projections.words.times import utc_seconds
 
 #: A field of a machine's document that is no field of ``phase.json``.
@@ -26,7 +26,7 @@ def phase(machine: Machine) -> dict[str, Any]:
         "phase_status": _status(machine, current),
         "completed_phases": [_completed(machine, v) for v in _done(machine)],
         "user_checkpoints": [
-            {"phase": given.phase, "approved_at": utc_seconds(given.at)} for given in machine.given
+            {"phase": one.phase, "approved_at": utc_seconds(one.at)} for one in _approved(machine)
         ],
         "interruption_safe": True,
         **extra,
@@ -42,6 +42,25 @@ def execution(machine: Machine) -> dict[str, Any]:
     tasks = machine.document.get("tasks")
     tasks_first = {"tasks": [], **(extra if isinstance(extra, dict) else {})}
     return tasks_first | {"tasks": tasks or []}
+
+
+def _approved(machine: Machine) -> list[Given]:
+    """Return the approvals that let a phase be left, and that stand, each as it was given last.
+
+    A claim of an imported file is none: nobody gave it here. Whether files are other ones since is
+    no matter of the log; `Machine.stands` says it.
+    """
+    last = {one.approval: one for one in machine.given if _stands(machine, one)}
+    return list(last.values())
+
+
+def _stands(machine: Machine, given: Given) -> bool:
+    visit = machine.visits.get(given.phase)
+    if given.approval is None or not machine.definition.ways_of(given.approval) or visit is None:
+        return False
+    if given.phase != machine.phase:
+        return given.at >= visit.entered_at
+    return given.approval in machine.approvals and not machine.fields_departed(given.approval)
 
 
 def _current(machine: Machine) -> Visit:

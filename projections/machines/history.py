@@ -86,6 +86,12 @@ def _approved(data: Data) -> str:
     return f"{data['approval']} approved by {data['approved_by']}{choice}"
 
 
+def _limited(data: Data) -> str:
+    was = f" instead of {data['before']}" if data["before"] is not None else ""
+    by = f", by {data['approved_by']}" if data["approved_by"] else ""
+    return f"{data['loop']} may go {data['to']} times{was}{by}{_because(data)}"
+
+
 def _cancelled(data: Data) -> str:
     end = "given up to begin anew" if data.get("anew") else "cancelled"
     return f"{end} in {data['left']}{_because(data)}"
@@ -103,5 +109,6 @@ _SPELLED: dict[str, Callable[[Data], str]] = {
     "machine.checkpointed": _checkpointed,
     "machine.approved": _approved,
     "machine.withdrawn": lambda data: f"{data['approval']} withdrawn by {data['approved_by']}",
+    "machine.limited": _limited,
     "machine.cancelled": _cancelled,
 }

@@ -31,7 +31,7 @@ def machine_actions(
         reason = f"{machine.phase} is final; this shows what came of it"
         return [*found, MachineAction(f"wfctl machine get {machine.id}", reason, "get", machine.id)]
     facts = machine.facts(files)
-    ways = machine.definition.ways(machine.phase)
+    ways = machine.ways
     shut = {way.to: unmet(way.guard, facts) for way in ways}
     found += [_open(machine, way) for way in ways if not shut[way.to]]
     found += _approvals(machine, facts) + _events(machine)
@@ -59,7 +59,7 @@ def _open(machine: Machine, way: Transition) -> MachineAction:
     loop = ""
     if way.loop is not None:
         count = machine.counts.get(way.loop, 0)
-        limit = machine.definition.limit_of(way.loop, machine.document)
+        limit = machine.limit_of(way.loop)
         loop = f"; {way.loop} {count} of {limit} used"
         if count >= limit:
             loop += f", so it leads to {machine.definition.loops[way.loop].on_limit}"
@@ -80,8 +80,8 @@ def _approvals(machine: Machine, facts: Facts) -> list[MachineAction]:
             "approve",
             name,
         )
-        for name, approval in machine.definition.approvals.items()
-        if approval.phase == machine.phase and name not in facts.approvals
+        for name, approval in machine.known_approvals.items()
+        if approval.phase == machine.phase and not machine.stands(name, facts.files)
         if _is_wanted(machine, name)
     ]
 

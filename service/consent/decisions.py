@@ -1,19 +1,16 @@
 """What a person decides beside amendments and approvals: what is signed, and whether it holds.
 
-A claim against the evidence, results that somebody changed afterwards, an edit that is dismissed;
-of a workflow or of a machine.
+A claim against the evidence, results that somebody changed afterwards, an edit that is dismissed,
+the limit of a loop; of a workflow or of a machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from eventstore.codec import canonical, digest
 from service.consent import proof as consent
-
-if TYPE_CHECKING:
-    from eventstore.event import RecordedEvent
 
 #: The form of the statement; another one would be recorded with the decisions that it is of.
 _FORM = 1
@@ -23,6 +20,7 @@ _SIGNED = {
     _OVERRULED: ("stage", "attempt", "claim", "verdict", "reason"),
     "results.adopted": ("stage", "outputs", "reason"),
     "drift.reverted": ("file", "detected", "kept_as"),
+    "machine.limited": ("loop", "before", "to", "reason"),
 }
 
 
@@ -42,14 +40,14 @@ def statement_of(state: Decided, type_: str, data: Mapping[str, Any], head: str)
     return canonical(known)
 
 
-def objection(state: Decided, event: RecordedEvent) -> str | None:
+def objection(state: Decided, type_: str, event: consent.Approval) -> str | None:
     """Return why the proof of a recorded decision does not hold, None where it does."""
     proof = event.data.get("proof") or {}
     if not proof:
         return "it has no proof of consent"
     if proof.get("policy") != state.consent:
         return f"its proof is for the policy {proof.get('policy')}; in force is {state.consent}"
-    statement = statement_of(state, event.type, event.data, event.prev_hash)
+    statement = statement_of(state, type_, event.data, event.prev_hash)
     if proof.get("statement") != digest(statement):
         return "its proof was given for another decision or head"
     return consent.by_policy(state, event, proof, statement)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import PurePath
@@ -10,14 +11,15 @@ from typing import Any
 from eventstore.codec import canonical, digest
 from eventstore.errors import WrongExpectedVersion
 from lifecycle.errors import NeedsConsent
-from lifecycle.machines.decide import check_approval
+from lifecycle.machines.decide import check_approval, check_withdrawal
+from lifecycle.machines.definition import DEFINITION
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Bound, Machine
 from lifecycle.machines.payload import MachineApproved, MachineWithdrawn
 from projections.words.signs import spelled
 from service.consent import proof as proofs
 from service.consent.proof import Consenter
-from service.machines.consent import objection, statement_of, withdrawal_of
+from service.machines.consent import definition_of, objection, statement_of, withdrawal_of
 from service.machines.errors import VersionConflict
 from service.machines.evidence import look
 from service.machines.service import MachineOutcome, MachineService
@@ -70,7 +72,7 @@ class Question:
         lines = [
             f"{self.state.id} ({definition.title}), in {self.state.phase}",
             *self._limit(),
-            definition.approvals[self.approval].asks,
+            self.state.known_approvals[self.approval].asks,
             *(["this was approved: y takes that back"] if self.withdraws else self._of()),
         ]
         return "\n".join(map(spelled, lines))
@@ -83,7 +85,16 @@ class Question:
             *([f"chosen: {self.choice}"] if self.choice else []),
             *(f"of {name}: {_shown(value)}" for name, value in (self.bound.fields or {}).items()),
             *(f"of {path}, SHA-256 {sha256}" for path, sha256 in (self.bound.files or {}).items()),
+            *self._definition(),
         ]
+
+    def _definition(self) -> list[str]:
+        """Return the text of the definition, where that is what is approved."""
+        agreed = definition_of(self.state) if self.approval == DEFINITION else {}
+        if not agreed:
+            return []
+        text = json.dumps(agreed["definition"], indent=2, ensure_ascii=False)
+        return [f"the definition, SHA-256 {agreed['sha256']}:", *text.splitlines()]
 
     def _limit(self) -> list[str]:
         """Say which limit led here, and what was asked for then: that question is open still."""
@@ -106,11 +117,13 @@ def question_of(
 ) -> Question:
     """Return what is asked now; raises where the approval or the choice is none."""
     state = service.state()
-    check_approval(state, approval)
+    (check_withdrawal if withdraws else check_approval)(state, approval)
     events = service.log.store.read(service.log.stream, after=state.head - 1, upto=state.head)
     head = next(events).hash
     if withdraws:
         return Question(state, approval, None, head, Bound(), withdraws=True)
+    if approval == DEFINITION and state.definition_agreed is not None:
+        return Question(state, approval, None, head, Bound({}, {}))
     chosen = _chosen(service, state, choice)
     files = state.files_at_stake(approval, chosen, service.evidence(state))
     return Question(state, approval, chosen, head, Bound(files, state.values_at_stake(approval)))

@@ -7,6 +7,7 @@ from pathlib import Path
 from lifecycle.machines.definition import trusted
 from lifecycle.machines.machine import Machine, tasks_in
 from lifecycle.machines.payload import (
+    MachineCreated,
     MachineImported,
     MachineRecorded,
     MachineTaskChanged,
@@ -14,6 +15,7 @@ from lifecycle.machines.payload import (
 )
 from lifecycle.payload.base import Payload
 from service.machines import artifacts
+from service.machines.definitions import is_own
 from service.machines.evidence import outputs_of
 
 
@@ -22,8 +24,11 @@ def completed(root: Path, agent: str, command: Payload, state: Machine | None) -
     if isinstance(command, MachineUpdated):
         found = artifacts.digests(root, command)
         return command.model_copy(update={"digests": found}) if found else command
+    if isinstance(command, MachineCreated):
+        return command.model_copy(update={"own": is_own(command.definition)})
     if isinstance(command, MachineImported):
-        return command.model_copy(update={"task_earlier": _outputs_there(root, command)})
+        there = _outputs_there(root, command)
+        return command.model_copy(update={"own": is_own(command.definition), "task_earlier": there})
     if isinstance(command, MachineRecorded) and state is not None:
         return _with_agent(command, state, agent)
     if isinstance(command, MachineTaskChanged) and state is not None:

@@ -12,13 +12,16 @@ from typing import Any
 from eventstore.codec import canonical, digest
 from eventstore.event import RecordedEvent
 from eventstore.store import EventStore
+from lifecycle.machines.definition import DEFINITION
 from lifecycle.machines.gate import closed_to
 from lifecycle.machines.machine import Bound, Machine
+from service.consent import decisions
 from service.consent.approvals import Approvals
 from service.consent.proof import Approval, as_of, by_policy
 
 APPROVED = "machine.approved"
 WITHDRAWN = "machine.withdrawn"
+LIMITED = "machine.limited"
 TRANSITIONED = "machine.transitioned"
 #: The form of the statements that are signed now. The second names no fields, and the first no
 #: files either; what was signed in any of them goes on to count.
@@ -54,18 +57,32 @@ def withdrawal_of(state: Machine, approval: str, head: str) -> bytes:
 def _said(state: Machine, approval: str, head: str) -> dict[str, Any]:
     return {
         "approval": approval,
-        "asks": state.definition.approvals[approval].asks,
+        "asks": state.known_approvals[approval].asks,
         "head": head,
         "machine": state.id,
         "phase": state.phase,
         "policy": state.consent,
+        **(definition_of(state) if approval == DEFINITION else {}),
     }
+
+
+def definition_of(state: Machine) -> dict[str, Any]:
+    """Return what is agreed to with a definition of one's own: its text, and who may agree later.
+
+    Nothing where it is no matter of agreement: an approval may have had this name before.
+    """
+    if state.definition_agreed is None:
+        return {}
+    known = {"definition": state.definition.source(), "phases": list(state.definition.phases)}
+    return {**known, "sha256": digest(canonical(known)), "signers": state.signers}
 
 
 def objection(state: Machine, type_: str, given: Approval) -> str | None:
     """Return why an approval, or its withdrawal, does not count in ``state``; None: it does."""
+    if type_ == LIMITED:
+        return decisions.objection(state, type_, given)
     name, proof = given.data.get("approval"), given.data.get("proof")
-    known = state.definition.approvals.get(str(name))
+    known = state.known_approvals.get(str(name))
     if known is None or known.phase != state.phase:
         return f"no approval {name!r} is given in the phase {state.phase}"
     if not isinstance(proof, dict) or not proof:
@@ -113,7 +130,7 @@ class Judge:
         for event in events:
             self.accepted.clear()
             self._latest = max(self._latest, event.recorded_at)
-            if event.type in (APPROVED, WITHDRAWN) and self.state is not None:
+            if event.type in (APPROVED, WITHDRAWN, LIMITED) and self.state is not None:
                 self._judge(event, self.state, self._latest)
             elif event.type == TRANSITIONED and self.state is not None:
                 self._judge_way(event, self.state)

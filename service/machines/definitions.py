@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
-from lifecycle.machines.definition import MOST_ROUNDS, Definition
+from lifecycle.machines.definition import MOST_ROUNDS, Definition, trusted
 from lifecycle.machines.errors import InvalidDefinition, InvalidInput
 from lifecycle.machines.soundness import load
 from service.root.below import OutsideRoot
@@ -32,6 +34,15 @@ def shipped(name: str) -> Definition:
         )
     source = files("lifecycle.machines") / "definitions" / f"{name}.yaml"
     return load(decoded(source.read_text("utf-8")), name)
+
+
+def is_own(data: Mapping[str, Any]) -> bool:
+    """Whether a definition is none that travels with wfctl; how often its loops may go is free."""
+    if data.get("id") not in SHIPPED:
+        return True
+    known, there = trusted(data), shipped(str(data["id"]))
+    same = known.with_limits({name: loop.limit for name, loop in there.loops.items()})
+    return same != there or list(known.phases) != list(there.phases)
 
 
 def limited(definition: Definition, root: Path) -> Definition:

@@ -269,7 +269,7 @@ def _of_decision(event: RecordedEvent, state: Workflow | Machine) -> Iterator[By
     """Yield a decision that no valid proof stands behind, and each one against the evidence."""
     from service.consent.decisions import objection  # loads the rules of consent
 
-    data, against = event.data, objection(state, event)
+    data, against = event.data, objection(state, event.type, event)
     if event.type == "claim.overruled":
         what = f"{data['stage']} {data['attempt']}: {data['verdict']} called {data['claim']}"
         why = f"{data['approved_by']}: {data['reason']}" if against is None else against

@@ -67,7 +67,9 @@ JSON or TOML file with the keys below and no others. `wfctl machine check FILE` 
 that is wrong with it, each with its place, or draws it; `wfctl machine init ID --definition FILE`
 begins a machine from it, which keeps it for as long as it lives. `wfctl machine describe feature
 --source` prints a shipped one to start from, `wfctl schema definition` the JSON Schema. Once it
-is begun, a machine of your own has all that the [shipped ones](machines.md) have.
+is begun, a machine of your own has all that the [shipped ones](machines.md) have. Begun by an agent
+or a script it waits: no way is open before a person runs `wfctl machine approve ID definition`
+([consent.md](../trust/consent.md)).
 
 ## An example that runs
 

@@ -174,7 +174,7 @@ def test_a_definition_can_be_had_and_loads_again_as_it_is(place: MachinePlace, t
     source = place.done("describe", type_, "--source")
     assert load(source) == next(known for known in every() if known.id == type_)
     place.write("mine.json", source)
-    place.done("init", "one", "--definition", str(place.path / "mine.json"))
+    place.done("init", "one", "--definition", str(place.path / "mine.json"), "--consent", "trust")
     assert place.done("describe", "one", "--source") == source
 
 

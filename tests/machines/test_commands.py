@@ -241,7 +241,7 @@ def test_parts_of_the_state_can_be_had(place: MachinePlace) -> None:
 def test_a_definition_of_ones_own_works_the_same(place: MachinePlace) -> None:
     """Given a file, when a machine is begun from it, then it runs by it for ever."""
     place.write("mine.yaml", json.dumps(small_data()))
-    place.done("init", "one", "--definition", str(place.path / "mine.yaml"))
+    place.done("init", "one", "--definition", str(place.path / "mine.yaml"), "--consent", "trust")
     (place.path / "mine.yaml").unlink()
     place.refused("RESERVED_FIELD", 5, "update", "one", "phase=b")
     assert place.done("transition", "one", "b")["phase"] == "b"

@@ -136,7 +136,7 @@ def test_a_commit_before_a_machine_begins_ends_nothing(place: MachinePlace, comm
     guard = {"commit": "fix", "newer_than": "phase"}
     ways = [{"from": "a", "to": "b", "guard": guard}]
     place.write("mine.json", small_data(fields={"fix": "text"}, transitions=ways))
-    place.done("init", "bug", "--definition", str(place.path / "mine.json"))
+    place.done("init", "bug", "--definition", str(place.path / "mine.json"), "--consent", "trust")
     place.done("update", "bug", f'fix="{commit}"')
     (unmet,) = place.refused("GUARD_FAILED", 5, "transition", "bug", "b")["unmet"]
     assert unmet["found"].endswith("it was there before the phase")

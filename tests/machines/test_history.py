@@ -112,7 +112,8 @@ def test_a_phase_that_is_late_is_told_and_goes_nowhere(place: MachinePlace) -> N
         "files": {"state": "{id}.state.json"},
     }
     place.write("paper.json", definition)
-    place.done("init", "first", "--definition", str(place.path / "paper.json"))
+    path = str(place.path / "paper.json")
+    place.done("init", "first", "--definition", path, "--consent", "trust")
     while not (held := place.done("list")[0]["blockers"]):
         pass
     assert "review is late" in held[0]

@@ -151,7 +151,8 @@ def test_a_definition_of_ones_own_is_taken(place: MachinePlace) -> None:
     source = shipped("conductor").dumped()
     place.write("own.json", json.dumps(source).replace("BRAINSTORM", "ENRICH"))
     place.write(FILE, track(current_step="ENRICH"))
-    data = place.done("import", str(place.path / FILE), "--definition", f"{place.path}/own.json")
+    how = ("--definition", f"{place.path}/own.json", "--consent", "trust")
+    data = place.done("import", str(place.path / FILE), *how)
     assert data["phase"] == "ENRICH"
 
 

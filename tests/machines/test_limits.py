@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.adversary.test_machines import raw
+from tests.cli.support import call
+from tests.cli.terminal import answered
 from tests.machines.place import MachinePlace
 from tests.machines.support import small_data
 
@@ -88,3 +91,80 @@ def test_a_track_has_the_limit_that_it_begins_with(place: MachinePlace, how: str
     place.init("track", "conductor", *(("--limit", "fix-cycle=5") if how == "--limit" else (word,)))
     shown = place.json("conductor/tracks/track/metadata.json")["loop_state"]
     assert shown["max_fix_cycles"] == 5
+
+
+def used_up(place: MachinePlace, *how: str) -> None:
+    """Begin a fix whose cycles are used up but for the last of them."""
+    place.done("init", "bug", "--type", "debug", *how)
+    place.done("update", "bug", "triage.symptom=x", "track=hotfix")
+    for phase in ("investigate", "hotfix-implement", "hotfix-validate"):
+        place.done("transition", "bug", phase)
+
+
+def test_a_person_changes_a_limit_later(place: MachinePlace) -> None:
+    """Then the loop goes as often as was said, and the log says by whom, and why."""
+    used_up(place, "--consent", "trust")
+    line = ("limit", "bug", "fix-cycle", "4", "--reason", "The cause is known.")
+    place.done(*line)
+    said = place.events("bug")[-1]["data"]
+    assert {name: said[name] for name in ("loop", "before", "to", "reason")} == {
+        "loop": "fix-cycle",
+        "before": 2,
+        "to": 4,
+        "reason": "The cause is known.",
+    }
+    assert said["approved_by"] == "user:ada"
+    assert place.done(*line)["events"] == []
+    tries(place, 4)
+    place.refused("INVALID_INPUT", 2, "limit", "bug", "other", "4", "--reason", "x")
+    place.refused("INVALID_INPUT", 2, "limit", "bug", "fix-cycle", "0", "--reason", "x")
+    place.done("cancel", "bug")
+    place.refused("ALREADY_CANCELLED", 5, "limit", "bug", "fix-cycle", "9", "--reason", "x")
+    assert place.wfctl("fsck").data["findings"] == []
+
+
+def test_no_agent_changes_a_limit(place: MachinePlace) -> None:
+    """Under terminal it is refused, and kept as a refusal; nothing is recorded."""
+    used_up(place)
+    words = ("machine", "limit", "bug", "fix-cycle", "9", "--reason", "more")
+    refused = call("--root", str(place.path), "-o", "json", "--actor", "agent:bot", *words)
+    assert (refused.code, refused.error["code"]) == (6, "needs_consent")
+    assert "machine.limited" not in place.types("bug")
+    assert place.done("limit", "bug", "fix-cycle", "9", "--reason", "more", "--dry-run")["dry_run"]
+    line = ("--root", str(place.path), "-o", "json", "audit", "refused", "--machine", "bug")
+    (kept,) = call(*line).data
+    assert kept["command"] == "machine.limited"
+
+
+@pytest.mark.forged
+@pytest.mark.parametrize("proof", [{}, {"policy": "terminal", "statement": "0" * 64}])
+def test_a_limit_past_the_program_counts_for_nothing(
+    place: MachinePlace, proof: dict[str, Any]
+) -> None:
+    """No row without a proof of this decision at this head changes it."""
+    used_up(place)
+    data = {"loop": "fix-cycle", "before": 2, "to": 9, "reason": "x", "approved_by": "user:ada"}
+    raw(place, "machine.limited", {**data, "proof": proof}, form=1)
+    place.done("update", "bug", "validation.testsPass=false")
+    place.done("transition", "bug", "hotfix-implement")
+    assert "fix-cycle: 1 of 2" in call("--root", str(place.path), "machine", "get", "bug").out
+
+
+@pytest.mark.slow
+def test_a_person_types_the_answer(place: MachinePlace) -> None:
+    """Shown the loop, both limits and the reason."""
+    used_up(place)
+    line = ("--root", str(place.path), "--actor", "user:ada", "machine", "limit", "bug")
+    code, shown = answered("y\n", *line, "fix-cycle", "3", "--reason", "One more look.")
+    assert code == 0, shown
+    assert "the loop fix-cycle may go 3 times instead of 2" in shown
+    assert "0 are used; because: One more look." in shown
+    tries(place, 3)
+
+
+def test_a_track_shows_the_limit_that_a_person_gave(place: MachinePlace) -> None:
+    """In the file of its protocol."""
+    place.init("track", "conductor")
+    place.done("limit", "track", "fix-cycle", "5", "--reason", "A long one.")
+    shown = place.json("conductor/tracks/track/metadata.json")
+    assert shown["loop_state"]["max_fix_cycles"] == 5

@@ -69,7 +69,7 @@ def test_where_a_person_advises_nothing_waits(place: MachinePlace, person: objec
     """It is shown to whoever comes back, and holds nothing up."""
     phases = {"a": {"person": person}, "b": {"final": True}}
     place.write("mine.json", small_data(phases=phases))
-    place.done("init", "one", "--definition", str(place.path / "mine.json"))
+    place.done("init", "one", "--definition", str(place.path / "mine.json"), "--consent", "trust")
     assert place.done("rehydrate", "one")["phase"]["person"] == person
     assert place.done("transition", "one", "b")["phase"] == "b"
 

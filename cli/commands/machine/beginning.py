@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,25 +15,27 @@ from cli.commands.machine.arguments import Data, MachineId, Values, data_of, pai
 from cli.commands.machine.changes import made
 from cli.commands.machine.output import MachineOutput
 from cli.commands.machine.workspace import connect
-from cli.frame.beginning import names_signers
+from cli.frame.beginning import agrees_by_typing, names_signers, typed
 from cli.frame.options import CommandId, DryRun, write_options
 from cli.frame.workspace import settings_of
 from cli.settings import actor_of
 from lifecycle.machines.decide import after, decide
 from lifecycle.machines.decide_fields import check_limit
-from lifecycle.machines.definition import MOST_ROUNDS, Definition
+from lifecycle.machines.definition import DEFINITION, MOST_ROUNDS, Definition
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.path import put, writable
 from lifecycle.machines.payload import MachineCreated
 from lifecycle.payload.base import Payload
 from lifecycle.words.layout import layout_of
+from service.machines.approval import approve
+from service.machines.completing import completed
 from service.machines.definitions import from_file, limited, shipped
 from service.machines.initialise import begin, make_root, make_way, root_for
 from service.machines.log import MachineLog
 from service.machines.service import MachineOutcome, MachineService
 from service.root.clock import system_clock, utc_text
-from service.root.root import Root, RootIs
+from service.root.root import Root
 from service.writing.place import identity
 from service.writing.stream_writer import WriteOptions
 
@@ -127,18 +130,18 @@ def begin_machine(
     ``sources`` are the files that it is begun from, as they were read; ``notes`` are for people.
     """
     if options.dry_run and not is_there:
-        _tell_of_root(context, root, first_state(command), notes, more)
+        _tell_of_root(context, root, first_state(root, command), notes, more)
         return
     with beginning(context, root, is_there, machine, options) as service:
-        outcome = begun(service, command, options, sources or {}, settings_of(context).root_is)
+        outcome = begun(context, service, command, options, sources or {})
         output = MachineOutput(settings_of(context))
         output.told(service, outcome, options, notes=notes, **more)
 
 
-def first_state(command: Payload) -> Machine:
+def first_state(root: Root, command: Payload) -> Machine:
     """Return the state that a machine's first event makes; raises what the rules raise."""
     at = utc_text(system_clock())
-    return after(None, decide(None, command, at), at)
+    return after(None, decide(None, completed(root.path, "", command, None), at), at)
 
 
 @contextmanager
@@ -157,19 +160,37 @@ def beginning(
 
 
 def begun(
+    context: typer.Context,
     service: MachineService,
     command: Payload,
     options: WriteOptions,
     sources: Mapping[Path, bytes],
-    root_is: RootIs | None,
 ) -> MachineOutcome:
-    """Record a machine's first event, its files nobody else's; raises `StateAlreadyExists`."""
-    new = first_state(command)
+    """Record a machine's first event, its files nobody else's; raises `StateAlreadyExists`.
+
+    A definition of one's own is agreed to by the person who typed the command.
+    """
+    new = first_state(service.root, command)
     if service.log.state() is None and service.first_answer(options, command) is None:
         if not options.dry_run:
-            service.settle_place(root_is)
+            service.settle_place(settings_of(context).root_is)
         make_way(service, new, sources, options.dry_run)
-    return begin(service, service.handle(command, options=options))
+    outcome = begin(service, service.handle(command, options=options))
+    if options.dry_run or outcome.state.definition_agreed is not False:
+        return outcome
+    return _agreed(service, outcome, f"wfctl machine {context.info_name} {new.id}")
+
+
+def _agreed(service: MachineService, outcome: MachineOutcome, line: str) -> MachineOutcome:
+    """Return what was recorded, with the approval of the definition if a person typed it."""
+    id_, policy, actor = outcome.state.id, outcome.state.consent, service.actor
+    waits_for = f"wfctl machine approve {id_} {DEFINITION}"
+    if not agrees_by_typing(actor, policy, "definition", waits_for, None):
+        return outcome
+    agreed = approve(service, DEFINITION, None, lambda _: typed(actor, line, None), WriteOptions())
+    if agreed is None:
+        return outcome
+    return replace(agreed, events=(*outcome.events, *agreed.events), planned=outcome.planned)
 
 
 def _tell_of_root(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -41,20 +41,15 @@ def describe(
         rows = [listed(one) for one in found]
         output.result(rows, lambda: "\n".join(f"{row['id']:<12} {row['title']}" for row in rows))
         return
-    show = _source if source else described if full else outlined
+    show = Definition.source if source else described if full else outlined
     data = [show(one) for one in found]
     tell = _json if source else mermaid if diagram else page
     one = name is not None or definition is not None
     output.result(data[0] if one else data, lambda: "\n".join(map(tell, found)))
 
 
-def _source(definition: Definition) -> dict[str, Any]:
-    """Return a definition as its file would hold it: without what is left to its default."""
-    return definition.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-
-
 def _json(definition: Definition) -> str:
-    return json.dumps(_source(definition), indent=2, ensure_ascii=False)
+    return json.dumps(definition.source(), indent=2, ensure_ascii=False)
 
 
 def _found(context: typer.Context, name: str | None, file: str | None) -> list[Definition]:

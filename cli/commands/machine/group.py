@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "checkpoint": "cli.commands.machine.changes:checkpoint",
     "cancel": "cli.commands.machine.changes:cancel",
     "approve": "cli.commands.machine.approving:approve",
+    "limit": "cli.commands.machine.limiting:limit",
     "rehydrate": "cli.commands.machine.rehydrating:rehydrate",
     "drift": "cli.commands.machine.drift:drift",
 }

@@ -167,5 +167,5 @@ def _is_begun(
     with beginning(context, root, is_there, id_, options) as service:
         if service.log.state() is not None:
             return False
-        begun(service, command, options, sources, settings_of(context).root_is)
+        begun(context, service, command, options, sources)
     return True

@@ -75,8 +75,7 @@ def summary(state: Machine) -> list[str]:
     if not state.is_final:
         lines.append(f"  {state.definition.phases[state.phase].asks}")
     lines += [
-        f"  {loop}: {count} of {state.definition.limit_of(loop, state.document)}"
-        for loop, count in state.counts.items()
+        f"  {loop}: {count} of {state.limit_of(loop)}" for loop, count in state.counts.items()
     ]
     return lines + [
         f"  task {task.get('id')}: {task.get('status')}{_claimed(state, task)}"
