@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from hashlib import sha256
@@ -23,6 +23,7 @@ from service.errors import InvalidOption
 from service.reading.moment import Moment
 
 if TYPE_CHECKING:
+    from lifecycle.state.workflow import Workflow
     from service.handover.archive import Shown
     from service.handover.carried import Choice
 
@@ -46,20 +47,48 @@ def export(
             help="Of an archive: inputs, outputs, figures, scripts; none.",
         ),
     ] = None,
+    machine: Annotated[
+        str | None, typer.Option(metavar="ID", help="Of a phase machine; as mermaid.")
+    ] = None,
 ) -> None:
     """Write the workflow in another format."""
     with reading(context) as workflow:
+        if machine is not None:
+            options = {"--license": license_, "--with": with_}
+            _machine(workflow, machine, format_, file, moment(at, known_at), options)
+            return
         if format_ is ExportFormat.ARCHIVE:
             _archive(workflow, file, moment(at, known_at), license_, with_)
             return
         if with_ is not None:
             raise InvalidOption("--with goes with `wfctl export archive FILE`")
         source = replace(source_of(workflow, moment(at, known_at), format_), license=license_)
-        chunks = _chunks(format_.value, source)
-        if file is None or str(file) == "-":
-            _print(workflow, chunks)
-        else:
-            _tell(workflow, format_, file, _written(file, chunks))
+        _put(workflow, format_, file, _chunks(format_.value, source), workflow.state)
+
+
+def _machine(
+    root: Reading,
+    machine: str,
+    format_: ExportFormat,
+    file: Path | None,
+    when: Moment | None,
+    others: Mapping[str, object],
+) -> None:
+    """Write the diagram of a machine with its present phase; raises `StateNotFound`."""
+    from cli.commands.events import of_machine
+    from cli.frame.machine_history import log_of
+    from projections.machines.description import drawn
+
+    given = [name for name, value in others.items() if value is not None]
+    if format_ is not ExportFormat.MERMAID or given:
+        found = " ".join([format_.value, *given])
+        raise InvalidOption(
+            f"expected `wfctl export mermaid --machine {machine}`, found {found}; "
+            f"`wfctl events` and `log` with --machine {machine} have its history"
+        )
+    reader = of_machine(root, machine)
+    chunks = _encoded([drawn(log_of(root, machine).current(when))])
+    _put(reader, format_, file, chunks)
 
 
 def source_of(workflow: Reading, when: Moment | None, format_: ExportFormat) -> Source:
@@ -252,8 +281,18 @@ def _written(file: Path, chunks: Iterable[bytes]) -> dict[str, Any]:
     return {"bytes": size, "sha256": digest.hexdigest()}
 
 
-def _tell(workflow: Reading, format_: ExportFormat, file: Path, told: dict[str, Any]) -> None:
+def _put(
+    reader: Reading,
+    format_: ExportFormat,
+    file: Path | None,
+    chunks: Iterable[bytes],
+    state: Callable[[], Workflow | None] = lambda: None,
+) -> None:
+    """Print an export, or write it whole to its file and say so."""
+    if file is None or str(file) == "-":
+        _print(reader, chunks)
+        return
+    told = _written(file, chunks)
     data = {"format": format_.value, "file": str(file), **told}
-    workflow.output.result(
-        data, lambda: f"{file}: {format_.value}, {told['bytes']} bytes", state=workflow.state()
-    )
+    text = f"{file}: {format_.value}, {told['bytes']} bytes"
+    reader.output.result(data, lambda: text, state=state())

@@ -7,7 +7,9 @@ from typing import Any
 from lifecycle.machines.decide_fields import ELSEWHERE
 from lifecycle.machines.definition import CANCELLED, Definition, Phase, Transition
 from lifecycle.machines.guard import text_of
+from lifecycle.machines.machine import Machine
 from lifecycle.machines.shape import schema_of
+from projections.drawing import palette
 
 
 def described(definition: Definition) -> dict[str, Any]:
@@ -136,6 +138,18 @@ def mermaid(definition: Definition) -> str:
     lines += [f"    {a} --> {b}: limit" for a, b in sorted(_exits(definition))]
     lines += [f"    {_node(name)} --> [*]" for name, one in definition.phases.items() if one.final]
     return "\n".join(lines)
+
+
+def drawn(machine: Machine) -> str:
+    """Return the state diagram of a machine, with its limits and the phase that it is in."""
+    limits = {name: machine.limit_of(name) for name in machine.definition.loops}
+    lines = [mermaid(machine.definition.with_limits(limits))]
+    if machine.phase == CANCELLED:
+        left = machine.moves[-1].source
+        lines.append(f"    {_node(left)} --> {_node(CANCELLED)}")
+    color = palette.light("running")
+    lines.append(f"    classDef present fill:#ffffff,stroke:{color},color:{color}")
+    return "\n".join([*lines, f"    class {_node(machine.phase)} present", ""])
 
 
 def _arrow(definition: Definition, way: Transition) -> str:

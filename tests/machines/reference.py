@@ -111,6 +111,7 @@ one place: elsewhere it is refused (`RESERVED_FIELD`). Words that any object has
 | come back to it | `wfctl rehydrate` | `wfctl machine rehydrate ID` |
 | what may be done next | `next_actions` of each answer | the same |
 | a person agrees | `wfctl amend approve` | `wfctl machine approve ID APPROVAL` |
+| draw it | `wfctl export mermaid` | `wfctl export mermaid --machine ID` |
 | hand edits | `wfctl drift` | `wfctl machine drift ID` |
 | take over files kept by hand | `wfctl import` | `wfctl machine import` |
 | what happened | `wfctl log` | `wfctl log --machine ID`; all of them where there is no workflow |
