@@ -48,7 +48,7 @@ def export(
         ),
     ] = None,
     machine: Annotated[
-        str | None, typer.Option(metavar="ID", help="Of a phase machine; as mermaid.")
+        str | None, typer.Option(metavar="ID", help="Of a phase machine; as mermaid or report.")
     ] = None,
 ) -> None:
     """Write the workflow in another format."""
@@ -74,21 +74,31 @@ def _machine(
     when: Moment | None,
     others: Mapping[str, object],
 ) -> None:
-    """Write the diagram of a machine with its present phase; raises `StateNotFound`."""
+    """Write the diagram of a machine with its present phase, or its report.
+
+    Raises `StateNotFound`.
+    """
     from cli.commands.events import of_machine
     from cli.frame.machine_history import log_of
-    from projections.machines.description import drawn
 
     given = [name for name, value in others.items() if value is not None]
-    if format_ is not ExportFormat.MERMAID or given:
+    if format_ not in (ExportFormat.MERMAID, ExportFormat.REPORT) or given:
         found = " ".join([format_.value, *given])
         raise InvalidOption(
-            f"expected `wfctl export mermaid --machine {machine}`, found {found}; "
-            f"`wfctl events` and `log` with --machine {machine} have its history"
+            f"expected `wfctl export mermaid --machine {machine}` or `export report`, found "
+            f"{found}; `wfctl events` and `log` with --machine {machine} have its history"
         )
-    reader = of_machine(root, machine)
-    chunks = _encoded([drawn(log_of(root, machine).current(when))])
-    _put(reader, format_, file, chunks)
+    log = log_of(root, machine)
+    state = log.current(when)
+    if format_ is ExportFormat.REPORT:
+        from projections.exports.machine_report import export as page
+
+        found_chunks = page(log.steps(upto=when))
+    else:
+        from projections.machines.description import drawn
+
+        found_chunks = iter([drawn(state)])
+    _put(of_machine(root, machine), format_, file, _encoded(found_chunks))
 
 
 def source_of(workflow: Reading, when: Moment | None, format_: ExportFormat) -> Source:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from cli.commands.machine.following import MachineFollower
     from lifecycle.state.workflow import Workflow
     from projections.screens.watch_view import View
 
@@ -42,6 +43,9 @@ _PAGES = frozenset({" ", "b", "\x1b[6~", "\x1b[5~"})
 def watch(
     context: typer.Context,
     once: Annotated[bool, typer.Option("--once", help="Print one view and leave.")] = False,
+    machine: Annotated[
+        str | None, typer.Option(metavar="ID", help="A phase machine in place of the workflow.")
+    ] = None,
 ) -> None:
     """Show the graph, what runs, what waits for a person, and the log as it grows.
 
@@ -58,11 +62,19 @@ def watch(
         )
     with reading(context) as workflow:
         console = _console(settings)
-        follower = _Follower(workflow)
+        follower = _Follower(workflow) if machine is None else _machine(workflow, machine)
         if once:
             console.print(*follower.view((console.width, _TALL)).lines, sep="\n")
         else:
             _live(console, follower)
+
+
+def _machine(root: Reading, machine: str) -> MachineFollower:
+    """Return what follows a machine; raises `StateNotFound`."""
+    from cli.commands.machine.following import MachineFollower
+    from cli.frame.machine_history import log_of
+
+    return MachineFollower(log_of(root, machine), root.root.path, _BACK)
 
 
 def _console(settings: Settings) -> Console:
@@ -75,7 +87,7 @@ def _console(settings: Settings) -> Console:
     return Console(no_color=plain, force_terminal=forced, highlight=False, soft_wrap=True)
 
 
-def _live(console: Console, follower: _Follower) -> None:
+def _live(console: Console, follower: _Follower | MachineFollower) -> None:
     """Draw whenever what is shown has changed, until somebody leaves; keys scroll the stages."""
     from rich.console import Group
     from rich.live import Live
