@@ -101,7 +101,8 @@ def _since(state: Workflow, stage: Stage, failed: Attempt, now: Attempt) -> Iter
             yield _item("script", stage, f"{path} was another file in {failed.id}, which failed")
     if failed.beside is not None and now.beside is not None:
         for path in sorted(now.beside.keys() | failed.beside.keys()):
-            yield from _of_module(stage, path, now.beside.get(path), failed)
+            if not _was_agreed_to(state, path, now.beside.get(path), failed, now):
+                yield from _of_module(stage, path, now.beside.get(path), failed)
     for line in changes(now.environment, failed.environment, failed.id):
         if line.startswith(_INTERPRETER):
             yield _item("environment", stage, f"{line}, which failed")
