@@ -110,6 +110,11 @@ def _lines(shown: dict[str, Any]) -> list[str]:
     lines = [f"holds: {shown['what']}, version {shown['version']} of {shown['origin']}"]
     if claim is not None:
         lines.append(f"  file      {claim['path']} {claim['sha256']}")
+    if "adopted" in shown:
+        adopted = shown["adopted"]
+        by = f"by {adopted['approved_by']} ({adopted['policy']})"
+        how = by if adopted["approved_by"] else "and nobody agreed to it"
+        lines.append(f"  adopted   changed by hand and taken as it is, {how}: {adopted['reason']}")
     if "value" in shown:
         lines.append(f"  value     {shown['value']}")
     if shown.get("command"):

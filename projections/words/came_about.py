@@ -98,10 +98,12 @@ def _since(state: Workflow, stage: Stage, failed: Attempt, now: Attempt) -> Iter
     for path in sorted(now.scripts.keys() | failed.scripts.keys()):
         old, new = failed.scripts.get(path), now.scripts.get(path)
         if old != new and not _was_agreed_to(state, path, new, failed, now):
-            yield _item("script", stage, f"{path} was another file in {failed.id}, which failed")
+            yield _item("script", stage, _was_another(path, failed))
+    yield from (_item("input", stage, text) for text in _inputs(state, failed, now))
     if failed.beside is not None and now.beside is not None:
         for path in sorted(now.beside.keys() | failed.beside.keys()):
-            yield from _of_module(stage, path, now.beside.get(path), failed)
+            if not _was_agreed_to(state, path, now.beside.get(path), failed, now):
+                yield from _of_module(stage, path, now.beside.get(path), failed)
     for line in changes(now.environment, failed.environment, failed.id):
         if line.startswith(_INTERPRETER):
             yield _item("environment", stage, f"{line}, which failed")
@@ -112,7 +114,22 @@ def _of_module(stage: Stage, path: str, new: str | None, failed: Attempt) -> Ite
     if old is None:
         yield _item("module", stage, f"{path} {_LIES}, and did not in {failed.id}, which failed")
     elif old != new:
-        yield _item("module", stage, f"{path} was another file in {failed.id}, which failed")
+        yield _item("module", stage, _was_another(path, failed))
+
+
+def _inputs(state: Workflow, failed: Attempt, now: Attempt) -> Iterator[str]:
+    """Yield the inputs from outside that are other files than those of the failed attempt."""
+    made = {path for one in state.stages.values() for path in one.outputs}
+    before = {one["path"]: one["sha256"] for one in failed.inputs}
+    for one in now.inputs:
+        path = one["path"]
+        is_told = path not in made and path not in now.scripts  # a stage's result, or a script
+        if is_told and before.get(path, one["sha256"]) != one["sha256"]:
+            yield _was_another(path, failed)
+
+
+def _was_another(path: str, failed: Attempt) -> str:
+    return f"{path} was another file in {failed.id}, which failed"
 
 
 def _shadowing(attempt: Attempt) -> Iterator[str]:

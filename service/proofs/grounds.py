@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lifecycle.rules.grounds import definition_text
 from lifecycle.state.workflow import PLAN
 from service.errors import NotFound
-from service.proofs.relation import APPROVED, RESULTS
+from service.proofs.relation import ADOPTED, APPROVED, RESULTS
 
 if TYPE_CHECKING:
     from eventstore.event import RecordedEvent
@@ -61,13 +61,16 @@ class _Seen:
     """Where the events stand that a proof may show: by hash, and by what they are of."""
 
     versions: dict[str, int] = field(default_factory=dict)
-    results: dict[str, _Result] = field(default_factory=dict)
+    #: Of each stage its completion, and the adoptions since, each of some outputs: newest first.
+    results: dict[str, list[_Result]] = field(default_factory=dict)
     proposals: dict[str, int] = field(default_factory=dict)
 
     def take(self, event: RecordedEvent, state: Workflow) -> None:
         if event.type in RESULTS:
-            text = definition_text(state.stage(event.data["stage"]))
-            self.results[event.data["stage"]] = _Result(event, text)
+            stage = event.data["stage"]
+            before = self.results.get(stage, []) if event.type == ADOPTED else []
+            text = definition_text(state.stage(stage))
+            self.results[stage] = [_Result(event, text), *before]
         elif event.type in ("attempt.started", APPROVED):
             self.versions[event.hash] = event.version
         elif event.type == "amendment.proposed":
@@ -174,28 +177,29 @@ def _statement(log: WorkflowLog, version: int) -> bytes:
 def _named(seen: _Seen, what: str) -> tuple[_Result, dict[str, str]]:
     """Return the result that holds what is named, and what the proof claims of it."""
     if what in seen.results:
-        return seen.results[what], {}
+        return seen.results[what][0], {}
     asked = _PART.fullmatch(what)
     if asked is not None and asked["task"] is not None:
         return _metric(seen, asked)
     path, sharp, pointer = (asked["file"] if asked is not None else what).partition("#")
     paths = (f"{asked['stage']}/{path}", path) if asked is not None else (path,)
-    for result in seen.results.values():
+    every = [one for results in seen.results.values() for one in results]
+    for result in every:
         if asked is None or asked["stage"] == result.stage:
             known = {one["path"] for one in result.event.data["outputs"]}
             for one in paths:
                 if one in known:
                     return result, {"output": one, **({"pointer": pointer} if sharp else {})}
-    every = [one["path"] for r in seen.results.values() for one in r.event.data["outputs"]]
+    paths = tuple(dict.fromkeys(one["path"] for r in every for one in r.event.data["outputs"]))
     raise NotFound(
-        f"expected an output of a completed stage ({', '.join(every) or 'none yet'}), a stage, an "
+        f"expected an output of a completed stage ({', '.join(paths) or 'none yet'}), a stage, an "
         f"amendment or a version, found {what!r}",
         what=what,
     )
 
 
 def _metric(seen: _Seen, asked: re.Match[str]) -> tuple[_Result, dict[str, str]]:
-    result = seen.results.get(asked["stage"])
+    result = next(iter(seen.results.get(asked["stage"], [])), None)
     if result is None or not result.rests_on.get("tasks"):
         raise NotFound(
             f"expected a completed stage of tasks with a record of them, found {asked['stage']}",

@@ -15,7 +15,8 @@ from lifecycle.words.spelling import value_at
 from service.consent.signature import fingerprint
 from service.proofs.errors import ProofRejected
 
-RESULTS = ("stage.completed", "results.adopted")
+ADOPTED = "results.adopted"
+RESULTS = ("stage.completed", ADOPTED)
 APPROVED = "amendment.approved"
 
 
@@ -52,7 +53,7 @@ def shown(leaf: Mapping[str, Any], texts: Texts) -> dict[str, Any]:
     """
     try:
         if leaf["type"] in RESULTS:
-            return _result(leaf["data"], texts)
+            return _result(leaf["data"], texts) | _adopted(leaf)
         return {"consent": [_consent(leaf, texts)] if leaf["type"] == APPROVED else []}
     except (AttributeError, KeyError, TypeError) as error:
         raise ProofRejected(f"a text is none that wfctl records: {error!r:.120}") from error
@@ -76,6 +77,16 @@ def _result(data: Mapping[str, Any], texts: Texts) -> dict[str, Any]:
         found["success_criteria"] = definition.get("success_criteria")
     found["consent"] = list(_agreed(rests_on.get("approvals") or {}, texts))
     return found
+
+
+def _adopted(leaf: Mapping[str, Any]) -> dict[str, Any]:
+    """Return who took outputs as they are that no job left so; nothing for a completed stage."""
+    if leaf["type"] != ADOPTED:
+        return {}
+    data = leaf["data"]
+    policy = (data.get("proof") or {}).get("policy")
+    said = {"approved_by": data.get("approved_by"), "policy": policy, "reason": data.get("reason")}
+    return {"adopted": said}
 
 
 def _agreed(approvals: Mapping[str, str], texts: Texts) -> Iterator[dict[str, Any]]:

@@ -310,3 +310,21 @@ def test_a_proof_under_a_checkpoint_that_was_cosigned_asks_for_the_witness(
     alone = Proven(computed, tmp_path / "without", found["public_key"])
     assert _checked(alone).code == 0
     assert _checked(alone, *witness).error["code"] == "proof_rejected"
+
+
+@pytest.mark.slow
+def test_a_proof_of_an_adopted_result_says_that_no_job_left_it(
+    computed: Place, tmp_path: Path
+) -> None:
+    """Another output of the stage is proven by the completion, as before."""
+    (computed.path / "stage-1/out.txt").write_text("hi, by hand\n")
+    computed.done("--actor", "user:ann", "verify", "stage-1", "--adopt", "--reason", "a typo")
+    key = computed.done("checkpoint", "--public-key")["public_key"]
+    for name, type_ in (("out.txt", "results.adopted"), ("more.txt", "stage.completed")):
+        file = tmp_path / f"{name}.tlog-proof"
+        computed.done("prove", f"stage-1.outputs/{name}", str(file))
+        said = _checked(Proven(computed, file, key), "--of", str(computed.path / "stage-1" / name))
+        assert said.data["type"] == type_
+        text = call("prove", "--check", str(file), "--public-key", key).out
+        line = "changed by hand and taken as it is, by user:ann (trust): a typo"
+        assert (line in text) == (type_ == "results.adopted"), text

@@ -95,6 +95,28 @@ def test_a_script_that_a_person_agreed_to_before_another_approval_is_not(tmp_pat
 
 
 @pytest.mark.slow
+def test_another_stages_script_that_a_person_agreed_to_in_between_is_no_module(
+    tmp_path: Path,
+) -> None:
+    """It lies where a check would import from, and the approval holds its digest."""
+    first = {**STAGE, "parameters": {**STAGE["parameters"], "verify": "test -s stage-1/out.txt"}}
+    second = {"id": "stage-2", "name": "Plot", "parameters": {"command": "python3 ../plot.py"}}
+    place = begun(tmp_path, first, {**second, "depends_on": ["stage-1"], "inputs": ["plot.py"]})
+    (place.path / "plot.py").write_text("print(1)\n")
+    script(place).parent.mkdir()
+    script(place).write_text(f"test -e {place.path}/go && echo 1 > out.txt\n")
+    assert place.json("run").code == 6
+    (place.path / "plot.py").write_text("print(2)\n")
+    change = ["--set", "parameters.n=2", "--reason", "It plots another thing."]
+    place.done("amend", "propose", "--stage", "stage-2", *change)
+    place.done("amend", "approve", "amend-1")
+    (place.path / "go").touch()
+    place.done("stage", "retry", "stage-1", "--fix", "made go")
+    place.done("run")
+    assert told(place) == []
+
+
+@pytest.mark.slow
 def test_an_interpreter_that_changed_between_a_failure_and_a_pass_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

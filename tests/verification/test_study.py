@@ -1,4 +1,4 @@
-"""Fourteen ways by which a hasty agent completes what does not meet its criteria, as one login can.
+"""Fifteen ways by which a hasty agent completes what does not meet its criteria, as one login can.
 
 Each is played through the command line; whoever looks afterwards is told how it came about.
 """
@@ -44,6 +44,18 @@ def constants(folder: Path, _: pytest.MonkeyPatch) -> Place:
     """The script writes the number that is wanted."""
     place = failed(folder)
     script(place).write_text(CONSTANT)
+    return passed(place)
+
+
+def limits(folder: Path, _: pytest.MonkeyPatch) -> Place:
+    """What the result is held to, an input, is made wider."""
+    bounded = {**STAGE["parameters"], "verify": 'test "$(cat stage-1/out.txt)" -lt "$(cat limit)"'}
+    place = begun(folder, {**STAGE, "inputs": ["limit"], "parameters": bounded})
+    (place.path / "limit").write_text("4\n")
+    script(place).parent.mkdir()
+    script(place).write_text("echo 5 > out.txt\n")
+    assert place.json("run").code == 6
+    (place.path / "limit").write_text("6\n")
     return passed(place)
 
 
@@ -173,6 +185,7 @@ def without_outputs(folder: Path, _: pytest.MonkeyPatch) -> Place:
 #: The way, the kind of what is told of it, and words of it.
 WAYS: list[tuple[Way, str, str]] = [
     (constants, "script", "stage-1/sample.sh was another file in att-0001, which failed"),
+    (limits, "input", "limit was another file in att-0001, which failed"),
     (check, "script", "check.sh was another file in att-0001, which failed"),
     (rewritten, "rewritten", "stage-1/out.txt is not what att-0001 left"),
     (path, "environment", "PATH="),
