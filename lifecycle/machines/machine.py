@@ -161,6 +161,8 @@ class Machine:
     #: Nobody at a terminal has agreed to the signers yet.
     has_new_signers: bool = False
     drifts: list[Drift] = field(default_factory=list)
+    #: Hand edits that were decided: ``file``, ``how`` (adopted or reverted), ``by``, ``policy``.
+    edits: list[Document] = field(default_factory=list)
     #: Files that artifacts name → their SHA-256 when they were recorded.
     digests: dict[str, str] = field(default_factory=dict)
     findings: list[Document] = field(default_factory=list)

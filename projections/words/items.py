@@ -9,7 +9,7 @@ class Item(NamedTuple):
     """One thing of the account.
 
     ``kind``: log, amendment, drift, verdict, judgement, stop, failure, stale, script, environment,
-    taken over, adopted, rewritten, module, journal, or changed, missing or touched result.
+    taken over, adopted, edit, rewritten, module, journal, or changed, missing or touched result.
     ``person``: it waits for somebody. ``stage`` is the one that it is about, if one is.
     """
 
