@@ -17,7 +17,7 @@ from lifecycle.state.workflow import Stage as StageState
 from lifecycle.state.workflow import Workflow
 from lifecycle.sweeps.definition import is_sweep
 from projections.words.account import Seen, account, stale, to_dicts, waits
-from projections.words.came_about import missing
+from projections.words.came_about import decisions, missing
 from projections.words.times import utc_seconds
 from service.consent.doubts import doubts_of
 from service.reading import set_aside
@@ -80,7 +80,11 @@ def status(context: typer.Context, at: At = None, known_at: KnownAt = None) -> N
             "changed": [one.to_dict() for one in seen.deviations if one.what == "result"]
             if seen
             else [],
-            "consent": {"policy": state.consent, "warnings": doubts},
+            "consent": {
+                "policy": state.consent,
+                "warnings": doubts,
+                "decisions": decisions(state),
+            },
             "journal": journal._asdict() if journal else None,
         }
         workflow.output.result(
@@ -145,6 +149,8 @@ def _text(
     ]
     lines += [_clip(state.purpose)] if state.purpose else []
     lines += _stages(state, output, told, seen.gone if seen is not None else {})
+    agreed = (f"{', '.join(_few(ids, 4))} {how}" for how, ids in decisions(state).items())
+    lines += _few((f"decided: {one}" for one in agreed), 2)
     waiting = waits(state, seen)
     lines += ["waits for a person:"] if waiting else []
     lines += _few((f"  {_clip(str(one))}" for one in waiting), 4)

@@ -50,7 +50,16 @@ def reverted(draft: Workflow, event: Event) -> None:
 
 
 def _close(draft: Workflow, event: Event) -> None:
+    draft.edits = with_decision(draft.edits, event)
     draft.drifts = [drift for drift in draft.drifts if drift.version != event.data["detected"]]
+
+
+def with_decision(edits: list[dict[str, Any]], event: Event) -> list[dict[str, Any]]:
+    """Return the hand edits that were decided with one more; the same decision again is one."""
+    data, how = event.data, event.type.removeprefix("drift.")
+    policy = (data.get("proof") or {}).get("policy")
+    new = {"file": data["file"], "how": how, "by": data.get("approved_by"), "policy": policy}
+    return edits if new in edits else [*edits, new]
 
 
 def _take_over(draft: Workflow, change: dict[str, Any]) -> None:

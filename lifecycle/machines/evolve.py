@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from lifecycle.errors import NoWorkflow
 from lifecycle.event import Event
+from lifecycle.fold.drift import with_decision
 from lifecycle.fold.foldable import SET_ASIDE, UNFOLDABLE, put_aside
 from lifecycle.machines.definition import CANCELLED, DEFINITION, Definition, trusted
 from lifecycle.machines.gate import closed_to
@@ -339,6 +340,7 @@ def _drift_detected(draft: Machine, event: Event) -> None:
 
 
 def _drift_closed(draft: Machine, event: Event) -> None:
+    draft.edits = with_decision(draft.edits, event)
     draft.drifts = [drift for drift in draft.drifts if drift.version != event.data["detected"]]
 
 

@@ -165,6 +165,8 @@ class Machine:
     #: Whether a person agreed to a definition of one's own; None where nobody was to be asked.
     definition_agreed: bool | None = None
     drifts: list[Drift] = field(default_factory=list)
+    #: Hand edits that were decided: ``file``, ``how`` (adopted or reverted), ``by``, ``policy``.
+    edits: list[Document] = field(default_factory=list)
     #: Files that artifacts name → their SHA-256 when they were recorded.
     digests: dict[str, str] = field(default_factory=dict)
     findings: list[Document] = field(default_factory=list)

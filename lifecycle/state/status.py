@@ -56,7 +56,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(_I, _R, ("stage.readied",), "its dependencies are completed again"),
     Transition(_F, _R, ("stage.retried", "stage.readied"), "retry, or an approved stage_rerun"),
     *(
-        Transition(source, _S, ("stage.skipped",), "a person decided that it is not needed", True)
+        Transition(source, _S, ("stage.skipped",), "a stage_skip of it was approved", True)
         for source in Status
         if source is not _S
     ),

@@ -319,6 +319,8 @@ class Workflow:
     report: str | None = None
     root: dict[str, Any] = field(default_factory=dict)
     drifts: list[Drift] = field(default_factory=list)
+    #: Hand edits that were decided: ``file``, ``how`` (adopted or reverted), ``by``, ``policy``.
+    edits: list[dict[str, Any]] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
     #: Files that the definition runs, as they were when a person last approved a change.
     scripts: dict[str, str] = field(default_factory=dict)

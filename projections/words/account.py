@@ -14,7 +14,7 @@ from lifecycle.state.hindrance import reason
 from lifecycle.state.retry import retry_limit
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.words.came_about import came_about
+from projections.words.came_about import came_about, decided_edits
 from projections.words.deviations import Deviation
 from projections.words.items import Item
 
@@ -59,6 +59,7 @@ def account(state: Workflow, seen: Seen | None = None) -> list[Item]:
         *(Item("verdict", id_, why, id_) for id_, why in seen.verdicts.items()),
         *_of_stages(state),
         *came_about(state, seen.times, seen.gone),
+        *decided_edits(state.edits),
     ]
 
 

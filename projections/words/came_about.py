@@ -6,8 +6,9 @@ What one login does to itself cannot all be prevented; what the log has of it is
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
+from typing import Any
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
@@ -54,6 +55,16 @@ def came_about(
             yield from _since(state, stage, failed, stage.source)
 
 
+def decided_edits(edits: Iterable[Mapping[str, Any]]) -> Iterator[Item]:
+    """Yield the hand edits of files that were decided, and how anybody agreed to it."""
+    for one in edits:
+        how = agreement(one["policy"], one["by"]) or "and nobody agreed to it"
+        text = f"a hand edit was dismissed, {how}"
+        if one["how"] == "adopted":
+            text = "a hand edit was adopted as far as the rules allow; no person is asked for that"
+        yield Item("edit", one["file"], text, person=False)
+
+
 def is_taken_over(stage: Stage) -> bool:
     """Whether a stage is completed by the word of an imported record alone: it has no attempt."""
     return stage.status is Status.COMPLETED and stage.source is None
@@ -76,6 +87,15 @@ def decided(amendment: Amendment) -> str:
     by = amendment.approved_by
     how = agreement(amendment.policy, by) or (f"by {by}" if by else "")
     return f"{amendment.status} {how}".rstrip()
+
+
+def decisions(state: Workflow) -> dict[str, list[str]]:
+    """Return how the plan and the amendments were decided: the words → the amendments."""
+    found: dict[str, list[str]] = {}
+    for one in state.amendments.values():
+        if one.status != "proposed":
+            found.setdefault(decided(one), []).append(one.id)
+    return found
 
 
 def agreement(policy: str | None, by: str | None) -> str | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from eventstore.errors import EventStoreError
 from lifecycle.payload import models as p
+from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
 from projections.files import progress_log, state_document
 from projections.files.progress_log import joined
@@ -189,7 +190,7 @@ class WorkflowFiles:
             return False
         entry = Synced(self.log.stream, state.head, len(content), digest(content))
         new = sync.having(LOG, log).having(STATE, entry)
-        move_anchor(self.root, self.log.store, self.log.stream, sync, new)
+        move_anchor(self.root, self.log.store, self.log.stream, sync, new, _stood(state))
         return True
 
     def _write_log(self, sync: Sync, state: Workflow, found: Findings) -> Synced | None:
@@ -244,6 +245,12 @@ class WorkflowFiles:
         left = read_sync(self.root.sync_file).files.get(name)
         if found is not None and (left is None or left.sha256 != digest(found)):
             drift.keep(self.root, name, found)
+
+
+def _stood(state: Workflow) -> str:
+    """Say how the stages stood, those that nothing was done of yet left out."""
+    begun = (one for one in state.stages.values() if one.status is not Status.PENDING)
+    return ", ".join(f"{one.id} {one.status}" for one in begun) or "no stage begun"
 
 
 def _name(found: bytes | None) -> str | None:

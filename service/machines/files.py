@@ -132,16 +132,17 @@ class MachineFiles:
                 path, Synced(self.log.stream, state.head, len(content), digest(content))
             )
         self._archive(state)
-        self._note(sync)
+        self._note(sync, f"in {state.phase}")
         return True
 
     def _write_over(self, path: str, content: bytes, found: bytes | None) -> bool:
         with place_within(self.root.path, path, make=True) as place:
             return write_over(place, content, found)
 
-    def _note(self, sync: Sync) -> None:
-        if self.log.store.head(self.log.stream) is not None:
-            move_anchor(self.root, self.log.store, self.log.stream, read_sync(self.sync_file), sync)
+    def _note(self, sync: Sync, stood: str) -> None:
+        store, stream = self.log.store, self.log.stream
+        if store.head(stream) is not None:
+            move_anchor(self.root, store, stream, read_sync(self.sync_file), sync, stood)
 
     def archive_place(self, state: Machine, at: str) -> str | None:
         """Return the folder that keeps what ends at a time, relative to the root, None for none."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from lifecycle.machines.machine import Machine
 from projections.machines.documents import rendered
+from projections.words.came_about import decided_edits
 from service.consent.approvals import Approvals
 from service.consent.doubts import of_pins
 from service.machines.log import MachineLog
@@ -74,7 +75,8 @@ def warnings(root: Root, log: MachineLog, state: Machine) -> list[str]:
         for drift in state.drifts
     ]
     marks = [str(one.to_item()) for one in marks_of(root, log.store, log.stream)]
-    return [*marks, *now, *told(state), *_of_consent(log, state), *kept]
+    edits = map(str, decided_edits(state.edits))
+    return [*marks, *now, *told(state), *_of_consent(log, state), *kept, *edits]
 
 
 def _of_consent(log: MachineLog, state: Machine) -> list[str]:

@@ -21,12 +21,14 @@ from service.files.inspection import FilesInspection
 from service.questions.integrity import check_integrity
 from service.questions.refusals import refusals_by
 from service.reading.log import At, WorkflowLog
+from service.reading.trust_marks import begun_anew
 from service.root.root import Root
 from service.root.sync import read_sync
 
 #: What a person decides beside amendments.
 DECISIONS = frozenset({"claim.overruled", "drift.reverted", "results.adopted"})
 if TYPE_CHECKING:
+    from eventstore.store import EventStore
     from lifecycle.machines.machine import Machine
     from projections.words.items import Item
 
@@ -80,8 +82,9 @@ class Bypass:
     """An attempt to get round consent, and what came of it.
 
     ``kind``: refused, ineffective (recorded, and counts for nothing), edited (a file), altered
-    (the log), pinned (another log than this login knows), agent (decided by one), or that of an
-    item of the account of how results came about. ``version`` is the event's.
+    (the log), pinned (another log than this login knows), anew (a log was there before), agent
+    (decided by one), or that of an item of the account of how results came about. ``version`` is
+    the event's.
     """
 
     kind: str
@@ -159,13 +162,20 @@ def bypasses(root: Root, log: WorkflowLog, at: At = None) -> list[Bypass]:
     refused = (_of_refusal(r) for r in refusals_by(log, at) if _concerns(r))
     if at is not None:
         return [*refused, *_of_log(log, at)]
-    return [*_of_pin(log), *_of_chain(root, log), *refused, *_of_log(log), *_of_file(root, log)]
+    of_root = [*_of_pin(log), *of_memory(root, log.store, log.stream), *_of_chain(root, log)]
+    return [*of_root, *refused, *_of_log(log), *_of_file(root, log)]
 
 
 def _of_pin(log: WorkflowLog) -> Iterator[Bypass]:
     why = log.approvals.pin_objection()
     if why is not None:
         yield Bypass("pinned", None, None, "the log as a whole", why)
+
+
+def of_memory(root: Root, store: EventStore, stream: str) -> Iterator[Bypass]:
+    """Yield the logs that this login wrote in the root before the one that is there."""
+    for one in begun_anew(root, store, stream):
+        yield Bypass(one.kind, one.at, None, one.subject, one.text)
 
 
 def _of_chain(root: Root, log: WorkflowLog) -> Iterator[Bypass]:

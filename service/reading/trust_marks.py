@@ -21,6 +21,8 @@ from eventstore.regular import read_regular
 from eventstore.store import EventStore, Raw
 from projections.words.items import Item
 from projections.words.times import utc_seconds
+from service.consent.pins import place_of
+from service.root import known_logs
 from service.root.clock import system_clock, utc_text
 from service.root.disk import locked, write_whole
 from service.root.root import Root
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 ANCHOR = "anchor"
 SALVAGED = "salvaged"
 UNCLAIMED = "unclaimed"
+ANEW = "anew"
 #: Events whose claims are looked for at once.
 _AT_ONCE = 500
 _REMEDY = "where it is as it should be, a person runs `wfctl pin --replace`"
@@ -84,10 +87,14 @@ class TrustMark:
         """Whether a check would not see it in the log itself."""
         return self.kind not in (SALVAGED, UNCLAIMED)
 
+    @property
+    def subject(self) -> str:
+        """What it is about."""
+        return f"version {self.version}" if self.version is not None else "marks.json"
+
     def to_item(self) -> Item:
         """Return it as an item of the account."""
-        subject = f"version {self.version}" if self.version is not None else "marks.json"
-        return Item("log", subject, self.text, person=False)
+        return Item("log", self.subject, self.text, person=False)
 
     def to_finding(self) -> Finding:
         """Return it as a finding of a check."""
@@ -96,10 +103,55 @@ class TrustMark:
         return Finding(self.stream, self.version, None, self.kind, self.text)
 
 
+@dataclass(frozen=True, slots=True)
+class BegunAnew(TrustMark):
+    """Another log was in the root before this one: which, and how it stood; ``at``: this one began.
+
+    It is what this login remembers outside of the root.
+    """
+
+    was: known_logs.Known | None = None
+
+    @property
+    def text(self) -> str:
+        """What is said of it."""
+        if self.was is None:
+            return ""
+        old = self.was
+        return (
+            f"the log was begun anew at {utc_seconds(self.at)}: before it this login wrote "
+            f"{old.stream} here, begun at {utc_seconds(old.began)} and left at "
+            f"{utc_seconds(old.at)} with version {old.version}, hash {old.hash}, {old.stood}; "
+            f"{_REMEDY}"
+        )
+
+    @property
+    def subject(self) -> str:
+        """The log that was there before."""
+        return str(self.stream)
+
+
 def marks_of(root: Root, store: EventStore, stream: str) -> list[TrustMark]:
     """Return what speaks against a log: what is kept, and what its anchor says now."""
     anchor = read_sync(anchor_file(root, stream)).head
-    return [*kept(root, stream), *_against(store, stream, anchor)]
+    against = _against(store, stream, anchor)
+    return [*kept(root, stream), *begun_anew(root, store, stream), *against]
+
+
+def begun_anew(root: Root, store: EventStore, stream: str) -> Iterator[BegunAnew]:
+    """Yield the logs that this login wrote in the root before this one."""
+    first, began = _first(store, stream)
+    for old in known_logs.earlier(root.path, place_of(stream), first) if first else ():
+        yield BegunAnew(ANEW, old.stream, old.version, began, old.hash, was=old)
+
+
+def _first(store: EventStore, stream: str) -> tuple[str, str]:
+    """Return the hash and the time of a log's first event, empty where it has none."""
+    row = next(store.raw(stream, upto=1), None)
+    try:
+        return (row.hash, str(orjson.loads(row.text)["recorded_at"])) if row else ("", "")
+    except (ValueError, KeyError, TypeError):
+        return "", ""  # whoever reads the log comes upon it
 
 
 def kept(root: Root, stream: str) -> list[TrustMark]:
@@ -114,13 +166,21 @@ def anchor_file(root: Root, stream: str) -> Path:
     return root.sync_file
 
 
-def move_anchor(root: Root, store: EventStore, stream: str, before: Sync, sync: Sync) -> None:
+def move_anchor(
+    root: Root, store: EventStore, stream: str, before: Sync, sync: Sync, stood: str
+) -> None:
     """Write what is known of the files, with the log's head as the anchor, in place of ``before``.
 
-    What the anchor of before contradicts is kept first. The root's lock is held.
+    What the anchor of before contradicts is kept first; outside of the root, that the log stands
+    as ``stood`` says. The root's lock is held.
     """
     head = store.head(stream)
     keep_contradiction(root, store, stream, before)
+    first, began = _first(store, stream)
+    if head is not None and first:
+        at = utc_text(system_clock())
+        known = known_logs.Known(stream, first, began, head.version, head.hash, at, stood)
+        known_logs.keep(root.path, place_of(stream), known)
     anchor = {"stream": stream, "version": head.version, "hash": head.hash} if head else {}
     new = replace(sync, head=anchor)
     if new != before:
@@ -164,6 +224,8 @@ def agree(root: Root, store: EventStore, stream: str) -> None:
         left = [one for one in marks if one.kind == SALVAGED or one.stream not in (stream, None)]
         if left != marks:
             _write(root, left)
+        first, _ = _first(store, stream)
+        known_logs.forget_earlier(root.path, place_of(stream), first)
         path, head = anchor_file(root, stream), store.head(stream)
         sync = read_sync(path)
         if sync.head and head is not None:

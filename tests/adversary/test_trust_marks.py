@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.adversary import raw
-from tests.amendments.support import Place, make
+from tests.amendments.support import PLAN, Place, make
+from tests.cli.support import write_plan
 from tests.cli.terminal import answered
 
 WORD = "not the one that wfctl left here"
@@ -147,3 +149,56 @@ def test_an_event_of_a_machine_that_nobody_appended_is_told(trusted: Place) -> N
         assert UNCLAIMED in trusted.call("machine", "get", "ship").out
         trusted.done("machine", "update", "ship", f"artifacts.plan={path}")
     assert account(trusted) == ""
+
+
+def begun_anew(place: Place, *words: str) -> None:
+    """Remove all that wfctl has in the root, and begin there again, as a hasty agent does."""
+    shutil.rmtree(place.path / ".wfctl")
+    for name in ("workflow-state.json", "progress.log", "ship.state.json"):
+        (place.path / name).unlink(missing_ok=True)
+    source = write_plan(place.path.parent, {**PLAN, "workflow_id": "another"}, "other.json")
+    place.done("init", str(source), "--consent", "trust")
+
+
+def test_a_log_begun_anew_is_told_until_a_person_says_that_it_is_well(trusted: Place) -> None:
+    """When, what was there before, and how it stood; whatever the policy is."""
+    trusted.done("stage", "prepare", "stage-1")
+    before, seen = trusted.version(), account(trusted)
+    begun_anew(trusted)
+    for _ in range(2):
+        told = account(trusted)
+        assert "the log was begun anew at 20" in told
+        assert f"before it this login wrote workflow-{PLAN['workflow_id']} here" in told
+        assert f"with version {before}, hash " in told
+        assert "stage-1 preparing" in told
+        trusted.done("note", "on we go")
+    assert seen == ""
+    assert "begun anew" in trusted.call("status").out
+    assert "begun anew" in trusted.done("report")["text"]
+    assert [one["what"] for one in trusted.bypasses()] == [f"workflow-{PLAN['workflow_id']}"]
+    assert trusted.json("pin", "--replace", "--actor", "agent:bot").code == 6
+    code, shown = answered("y\n", "--root", str(trusted.path), "pin", "--replace")
+    assert (code, "begun anew" in shown) == (0, True), shown
+    assert (account(trusted), trusted.bypasses()) == ("", [])
+
+
+def test_a_machine_begun_anew_is_told_likewise(trusted: Place) -> None:
+    """By itself: the phase that it was in."""
+    trusted.done("machine", "init", "ship", "--type", "feature")
+    trusted.done("machine", "update", "ship", "artifacts.plan=a.md")
+    begun_anew(trusted)
+    trusted.done("machine", "init", "ship", "--type", "feature")
+    shown = trusted.call("machine", "get", "ship").out
+    assert "before it this login wrote machine-ship here" in " ".join(shown.split())
+    assert {one["what"] for one in trusted.bypasses()} == {
+        "machine-ship",
+        f"workflow-{PLAN['workflow_id']}",
+    }
+
+
+def test_a_root_that_is_moved_or_restored_is_not_begun_anew(trusted: Place) -> None:
+    """Its first event is the same."""
+    trusted.done("db", "backup", str(trusted.path.parent / "copy.db"))
+    shutil.rmtree(trusted.path / ".wfctl")
+    trusted.done("db", "restore", str(trusted.path.parent / "copy.db"))
+    assert "begun anew" not in account(trusted)

@@ -1,11 +1,18 @@
 """Fifteen ways by which a hasty agent completes what does not meet its criteria, as one login can.
 
 Each is played through the command line; whoever looks afterwards is told how it came about.
+
+Not told: a script that was made for the result from the first attempt on, which nothing is compared
+with, and a module beside it of a name that Python has not; an approval at a terminal that a program
+typed, by the audit, since it is the same event as a person's; the log that was there before, where
+the agent removed what the login remembers of it too. One login can do each of them to itself.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,13 +21,17 @@ from typing import Any
 import pytest
 
 from tests.adoption.support import document, imported, stage, write_files
-from tests.adversary.raw import append
+from tests.amendments.support import PLAN, make
 from tests.cli.support import Place
+from tests.cli.terminal import answered
+from tests.exports.support import text_of
 from tests.reconciler.support import until
 from tests.sweeps.support import begun, sweep
 from tests.verification.test_came_about import CONSTANT, STAGE, failed, script, told
 
 Way = Callable[[Path, pytest.MonkeyPatch], Place]
+HASTY = ("--actor", "agent:hasty")
+ADOPTED = "a hand edit was adopted as far as the rules allow"
 PYTHON = "python3 -c '{}' && echo 1 > out.txt\n"
 
 
@@ -78,15 +89,6 @@ def rewritten(folder: Path, _: pytest.MonkeyPatch) -> Place:
     (place.path / "stage-1/out.txt").write_text("0.97\n")
     place.done("stage", "complete", "stage-1", "--evidence", "It is 0.97.")
     return place
-
-
-def path(folder: Path, patch: pytest.MonkeyPatch) -> Place:
-    """Another program of the same name is found first."""
-    place = running(folder, "sample_it > out.txt\n")
-    (folder / "bin").mkdir()
-    program(folder / "bin/sample_it", "echo 0.97")
-    patch.setenv("PATH", f"{folder}/bin:{os.environ['PATH']}")
-    return passed(place)
 
 
 def flag(folder: Path, patch: pytest.MonkeyPatch) -> Place:
@@ -168,17 +170,55 @@ def task(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def an_import(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """A file that somebody wrote says that it is completed."""
-    state = document(stage(1, "completed"), workflow_status="completed")
-    return imported(write_files(folder / "melt", state))
-
-
-def without_outputs(folder: Path, _: pytest.MonkeyPatch) -> Place:
     """A file that somebody wrote says that it is completed, and nothing is there."""
     state = document(stage(1, "completed", outputs=["stage-1/out.txt"]))
     place = imported(write_files(folder / "melt", state))
     report = place.call("report").out
     assert "0 of 1 stages are completed; taken over, stage-1: outputs missing" in report
+    return place
+
+
+def adopted(folder: Path, _: pytest.MonkeyPatch) -> Place:
+    """A result is another one afterwards, and is taken as it is."""
+    place = begun(folder, STAGE)
+    script(place).parent.mkdir()
+    script(place).write_text("echo 0.5 > out.txt\n")
+    place.done("run")
+    (place.path / "stage-1/out.txt").write_text("0.97\n")
+    place.done(*HASTY, "verify", "stage-1", "--adopt", "--reason", "It is better.")
+    return place
+
+
+def edited(place: Place, **fields: Any) -> None:
+    """Edit the state file by hand, and let wfctl see it."""
+    path = place.path / "workflow-state.json"
+    state = json.loads(path.read_text())
+    state["stages"][0] |= fields
+    path.write_text(json.dumps(state))
+    place.done("note", "On we go.")
+
+
+def hand_edits(folder: Path, _: pytest.MonkeyPatch) -> Place:
+    """A person's hand edit of the criteria is dismissed, and one that says completed is adopted."""
+    place = running(folder, "echo 0.5 > out.txt\n", success_criteria="It is a number.")
+    edited(place, success_criteria="It is above 0.95.")
+    place.done(*HASTY, "drift", "revert")
+    edited(place, status="completed")
+    place.done(*HASTY, "drift", "adopt", "--evidence", "It is well.")
+    assert ("edit", f"{ADOPTED}; no person is asked for that") in told(place)
+    assert "on the word of agent:hasty" in place.call("report").out
+    return place
+
+
+def anew(folder: Path, _: pytest.MonkeyPatch) -> Place:
+    """The log of the failure is removed, and the workflow begun anew."""
+    place = failed(folder)
+    shutil.rmtree(place.path / ".wfctl")
+    for name in ("workflow-state.json", "progress.log"):
+        (place.path / name).unlink()
+    script(place).write_text(CONSTANT)
+    place.done("init", str(folder / "plan.json"), "--consent", "trust")
+    place.done("run")
     return place
 
 
@@ -188,16 +228,19 @@ WAYS: list[tuple[Way, str, str]] = [
     (limits, "input", "limit was another file in att-0001, which failed"),
     (check, "script", "check.sh was another file in att-0001, which failed"),
     (rewritten, "rewritten", "stage-1/out.txt is not what att-0001 left"),
-    (path, "environment", "PATH="),
     (flag, "environment", "PYTHONOPTIMIZE=1 was not set in att-0001, which failed"),
     (module_path, "environment", "PYTHONPATH="),
     (interpreter, "environment", "bin/python3 was "),
     (shadow, "module", "statistics.py lies where a script imports from, and did not in att-0001"),
     (journal, "journal", " was edited; by it tasks of att-0001 tell how they ended"),
     (task, "rewritten", " s after its task ended"),
-    (an_import, "taken over", "completed by an imported record; nothing verified it"),
-    (without_outputs, "taken over", "outputs missing: stage-1/out.txt"),
+    (an_import, "taken over", "outputs missing: stage-1/out.txt"),
+    (adopted, "adopted", "changed by hand and taken as it is, by agent:hasty, on trust"),
+    (hand_edits, "edit", "a hand edit was dismissed, by agent:hasty, on trust"),
+    (anew, "log", "before it this login wrote workflow-sweep-2026-11-23 here"),
 ]
+#: What the audit calls what the account calls otherwise, as it has it from the events.
+AUDITED = {"edit": ("agent", "decided by an agent"), "log": ("anew", "stage-1 failed")}
 
 
 @pytest.mark.slow
@@ -211,42 +254,20 @@ def test_each_way_is_told(
     assert any(kind == one and words in text for one, text in told(place)), told(place)
     tried = place.json("audit", "bypasses")
     assert tried.code == 7
+    kind, words = AUDITED.get(kind, (kind, words))
     assert any(kind == one["kind"] and words in one["why"] for one in tried.data), tried
 
 
 @pytest.mark.slow
-def test_a_changed_result_that_an_agent_adopts_is_told(tmp_path: Path) -> None:
-    """By the report and the audit."""
-    place = begun(tmp_path, STAGE)
-    script(place).parent.mkdir()
-    script(place).write_text("echo 0.5 > out.txt\n")
-    place.done("run")
-    (place.path / "stage-1/out.txt").write_text("0.97\n")
-    adopt = ("verify", "stage-1", "--adopt", "--reason", "It is better.")
-    place.done("--actor", "agent:hasty", *adopt)
-    assert "changed by hand: It is better" in place.call("report").out
-    tried = place.json("audit", "bypasses")
-    assert {(one["kind"], one["what"]) for one in tried.data} == {
-        ("adopted", "stage-1"),
-        ("agent", "adopted results of stage-1"),
-    }
-
-
-@pytest.mark.slow
-def test_a_name_that_an_agent_approves_by_is_told(tmp_path: Path) -> None:
-    """A policy that proves no person is said to prove none."""
-    place = begun(tmp_path, STAGE)
-    place.done("amend", "propose", "--set", "workflow_plan=plan.md", "--reason", "Time.")
-    place.done("--actor", "agent:hasty", "amend", "approve", "amend-1")
-    assert "this policy asks for no person" in " ".join(place.call("report").out.split())
-
-
-@pytest.mark.forged
-def test_an_event_that_no_command_wrote_is_told(tmp_path: Path) -> None:
-    """Whoever knows SQL has no command on record for it."""
-    place = begun(tmp_path, STAGE)
-    for text in ("All is well.", "It converged."):
-        append(place.path, "note.logged", {"text": text}, command_id="forged")
-    tried = place.json("audit", "bypasses")
-    assert tried.code == 7
-    assert any("unclaimed" in one["what"] for one in tried.data), tried
+def test_a_name_that_is_typed_at_a_terminal_is_told_to_prove_no_person(tmp_path: Path) -> None:
+    """The fourteenth way: the plan is approved by a program that opened a terminal of its own."""
+    place = make(tmp_path / "root", plan={**PLAN, "stages": [STAGE]}, agreed=False)
+    line = ("--actor", "user:pi", "amend", "approve", "plan")
+    code, shown = answered("y\n", "--root", str(place.path), *line)
+    assert code == 0, shown
+    said = "at a terminal, as user:pi by the caller's own word: this policy proves no person"
+    for told_by in ("status", "report"):
+        assert f"plan approved {said}" in " ".join(place.call(told_by).out.split())
+    assert place.done("status")["consent"]["decisions"] == {f"approved {said}": ["plan"]}
+    assert said in text_of(place, "report").replace("&#39;", "'")
+    assert place.json("audit", "bypasses").data == []

@@ -16,7 +16,15 @@ from cli.terminal.table import Column, present
 from eventstore.errors import EventStoreError
 from lifecycle.errors import LifecycleError
 from service.errors import ServiceError
-from service.questions.audit import Bypass, Record, bypasses, of_account, of_machine, records
+from service.questions.audit import (
+    Bypass,
+    Record,
+    bypasses,
+    of_account,
+    of_machine,
+    of_memory,
+    records,
+)
 from service.reading.moment import Moment
 
 
@@ -104,6 +112,8 @@ def _of_machines(workflow: Reading, view: Moment | None) -> Iterator[Bypass]:
     store = workflow.log.store
     for id_ in place.ids(workflow.root, store):
         log = MachineLog(store, id_, workflow.root.path)
+        if view is None:
+            yield from of_memory(workflow.root, store, log.stream)
         yield from of_machine(log.steps(upto=view), log.ineffective())
 
 
