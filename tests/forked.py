@@ -175,7 +175,7 @@ def run(
 
 def serve(connection: socket.socket) -> None:
     """Fork a command for each request, until nobody can ask any more."""
-    _warm_up()
+    warm_up()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         files = array.array("i")
@@ -199,7 +199,7 @@ def _whole(connection: socket.socket, size: int) -> bytes:
     return found
 
 
-def _warm_up() -> None:
+def warm_up() -> None:
     """Import what commands import, and carry out none."""
     import pkgutil
 

@@ -120,9 +120,8 @@ class BegunAnew(TrustMark):
         old = self.was
         return (
             f"the log was begun anew at {utc_seconds(self.at)}: before it this login wrote "
-            f"{old.stream} here, begun at {utc_seconds(old.began)} and left at "
-            f"{utc_seconds(old.at)} with version {old.version}, hash {old.hash}, {old.stood}; "
-            f"{_REMEDY}"
+            f"{old.stream} here, begun at {utc_seconds(old.began)}; from {utc_seconds(old.at)} on, "
+            f"version {old.version}, hash {old.hash}, it stood so: {old.stood}; {_REMEDY}"
         )
 
     @property

@@ -1,4 +1,4 @@
-"""The logs that this login wrote in a root, kept outside of it: how each stood when it last did.
+"""The logs that this login wrote in a root, kept outside of it: how each stood.
 
 One file a root and place in it. What is not the log that is there now was there before: the root's
 own folder was removed, and a log begun anew. Whoever can write as this login can remove this too.
@@ -22,7 +22,7 @@ from service.root.known_roots import folder
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A log as this login left it: hash and time of its first event and its head, how it stood."""
+    """A log: hash and time of its first event, how it stands, and its head when it came to."""
 
     stream: str
     first: str
@@ -39,8 +39,14 @@ def earlier(root: Path, place: str, first: str) -> list[Known]:
 
 
 def keep(root: Path, place: str, now: Known) -> None:
-    """Keep how a log stands; where nothing can be kept, wfctl works as well."""
-    _write(_file_of(root, place), [*earlier(root, place, now.first), now])
+    """Keep how a log stands, where that is another than before: a write costs no more else.
+
+    Where nothing can be kept, wfctl works as well.
+    """
+    path = _file_of(root, place)
+    known = _read(path)
+    if all((one.first, one.stood) != (now.first, now.stood) for one in known):
+        _write(path, [*(one for one in known if one.first != now.first), now])
 
 
 def forget_earlier(root: Path, place: str, first: str) -> None:

@@ -169,8 +169,8 @@ def test_a_log_begun_anew_is_told_until_a_person_says_that_it_is_well(trusted: P
         told = account(trusted)
         assert "the log was begun anew at 20" in told
         assert f"before it this login wrote workflow-{PLAN['workflow_id']} here" in told
-        assert f"with version {before}, hash " in told
-        assert "stage-1 preparing" in told
+        assert f"version {before}, hash " in told
+        assert "it stood so: stage-1 preparing" in told
         trusted.done("note", "on we go")
     assert seen == ""
     assert "begun anew" in trusted.call("status").out

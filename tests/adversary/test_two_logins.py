@@ -14,6 +14,7 @@ import pytest
 
 from tests.amendments.support import LONGER, PLAN, make_keys, sign
 from tests.cli.support import Answer, agree, wfctl, write_plan
+from tests.cli.terminal import answered_as
 from tests.forked import LOGIN
 from tests.need import need
 
@@ -56,12 +57,15 @@ class Host(NamedTuple):
         """Where the writer's login keeps its pins."""
         return self.path / "home"
 
+    @property
+    def environ(self) -> dict[str, str]:
+        """The writer's environment."""
+        return dict.fromkeys(("XDG_CONFIG_HOME", "XDG_STATE_HOME", "TMPDIR"), str(self.home))
+
     def call(self, login: int, *words: str, actor: str = "agent:a") -> Answer:
         """Call the program as a login, as `sudo -u` would."""
-        names = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "TMPDIR")
-        environ = dict.fromkeys(names, str(self.home))
         line = ("--root", str(self.root), "--actor", actor, "-o", "json", *words)
-        return wfctl(*line, cwd=self.path, environ={**environ, LOGIN: str(login)})
+        return wfctl(*line, cwd=self.path, environ={**self.environ, LOGIN: str(login)})
 
     def done(self, *words: str, actor: str = "agent:a") -> Any:
         """Call as the writer what must go well."""
@@ -166,3 +170,18 @@ def test_a_login_without_a_name_is_told_why_nothing_can_be_checked(host: Host) -
     assert host.call(WRITER, *line, actor="user:pi").code == 0
     host.give_to(NAMELESS)
     assert host.call(NAMELESS, "show", "stage-1").error["code"] == "signature_failed"
+
+
+def test_a_program_that_types_to_the_writers_wfctl_counts_under_terminal(host: Host) -> None:
+    """Two logins keep rows out, and tell no program from a person: `signature` is for that."""
+    other = host._replace(path=host.path / "under-terminal")
+    for folder in (other.path, other.root, other.home):
+        folder.mkdir(mode=0o755)
+    plan = str(host.path / "plan.json")
+    assert other.call(0, "init", plan, "--consent", "terminal").code == 0
+    other.give_to(WRITER)
+    assert other.call(WRITER, "amend", "approve", "plan", actor="user:pi").code == 6
+    line = ("--root", str(other.root), "--actor", "user:pi", "amend", "approve", "plan")
+    code, shown = answered_as(WRITER, other.environ, "y\n", *line)
+    assert code == 0, shown
+    assert other.call(WRITER, "status").data["consent"]["decisions"] != {}

@@ -8,7 +8,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,32 @@ def answered(answer: str, *line: str) -> tuple[int, str]:
     if child == 0:
         os.environ["PYTHONPATH"] = str(HERE)
         os.execv(sys.executable, [sys.executable, "-m", "cli.main", *line])
+    return _typed(child, terminal, answer)
+
+
+def answered_as(login: int, environ: Mapping[str, str], answer: str, *line: str) -> tuple[int, str]:
+    """Do so as another login, as by ``sudo -u``, which need not be able to read this program."""
+    child, terminal = pty.fork()
+    if child == 0:
+        from cli import main
+        from tests.forked import warm_up
+
+        warm_up()
+        os.environ.update(environ)
+        os.setgroups([])
+        os.setgid(login)
+        os.setuid(login)
+        sys.argv = ["wfctl", *line]
+        try:
+            main.main()
+        except SystemExit as end:
+            os._exit(int(end.code or 0))
+        finally:
+            os._exit(1)
+    return _typed(child, terminal, answer)
+
+
+def _typed(child: int, terminal: int, answer: str) -> tuple[int, str]:
     shown = _until(terminal, QUESTION)
     if shown.endswith(QUESTION):
         os.write(terminal, answer.encode())
