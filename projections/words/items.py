@@ -9,8 +9,8 @@ class Item(NamedTuple):
     """One thing of the account.
 
     ``kind``: log, amendment, drift, verdict, judgement, stop, failure, stale, script, input,
-    environment, taken over, adopted, rewritten, module, journal, or changed, missing or touched
-    result.
+    environment, unagreed, taken over, adopted, rewritten, module, journal, or changed, missing or
+    touched result.
     ``person``: it waits for somebody. ``stage`` is the one that it is about, if one is.
     """
 
