@@ -42,7 +42,7 @@ def _decisions(state: Workflow) -> Iterator[Hindrance]:
     for amendment in state.pending_amendments:
         id_, rejects = amendment.id, f" or `wfctl amend reject {amendment.id}`"
         if amendment.status == "rejected":
-            why, rejects = "a person rejected the plan, and it is as it was or amended", ""
+            why, rejects = "the plan was rejected, and it is as it was or amended", ""
         elif amendment.is_plan:
             why = "the plan waits for a person's approval"
         else:

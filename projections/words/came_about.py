@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from lifecycle.state.status import Status
-from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
+from lifecycle.state.workflow import PLAN, Amendment, Attempt, Stage, Workflow
 from projections.words.items import Item
 from projections.words.rewritten import edited_journals, rewritten
 
@@ -38,6 +38,9 @@ def came_about(
     ``times`` are those of results of which nothing was taken at the end of their job, ``gone`` are
     outputs of stages that were taken over, where they are not there.
     """
+    if state.plan is None and state.consent != "trust":  # which says it of itself
+        text = "nobody agreed to it: nobody was asked when the workflow began"
+        yield Item("unagreed", PLAN, text, person=False)
     for stage in state.stages.values():
         if stage.status is not Status.COMPLETED:
             continue

@@ -8,9 +8,9 @@ from typing import NamedTuple
 class Item(NamedTuple):
     """One thing of the account.
 
-    ``kind``: log, amendment, drift, verdict, judgement, stop, failure, stale, script, input,
-    environment, taken over, adopted, edit, rewritten, module, journal, or changed, missing or
-    touched result.
+    ``kind``: log, amendment, unagreed, drift, verdict, judgement, stop, failure, stale, script,
+    input, environment, taken over, adopted, edit, rewritten, module, journal, or changed, missing
+    or touched result.
     ``person``: it waits for somebody. ``stage`` is the one that it is about, if one is.
     """
 

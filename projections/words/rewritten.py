@@ -24,20 +24,29 @@ def rewritten(stage: Stage, times: Mapping[str, float]) -> Iterator[str]:
     for one in stage.attempts:
         for late in (one.tasks or {}).get("late", []):
             yield f"{late['path']} was written {late['seconds']} s after its task ended"
-    left, end = _left(attempt), _end(attempt)
     own = table_of(stage.id) if is_sweep(stage.parameters) else ()  # written by wfctl, later
+    left = _left(attempt)
     for result in attempt.results:
-        path = result["path"]
-        there = left.get(path, {})
-        digest = there.get("sha256")
-        written = there["mtime"] / 1e9 if there.get("mtime") else None
-        if digest not in (None, result["sha256"]):
-            yield f"{path} is not what {attempt.id} left: it was rewritten after its job ended"
-            continue
-        if digest is None:
-            written = max(written or 0.0, times.get(path, 0.0))
-        if written is not None and end is not None and written > end + _MARGIN and path not in own:
-            yield f"{path} was written {written - end:.0f} s after its job ended"
+        if result["path"] not in own:
+            yield from _of_result(attempt, result, left, times)
+
+
+def _of_result(
+    attempt: Attempt,
+    result: dict[str, Any],
+    left: Mapping[str, dict[str, Any]],
+    times: Mapping[str, float],
+) -> Iterator[str]:
+    path, end = result["path"], _end(attempt)
+    there = left.get(path, {})
+    if there.get("sha256") not in (None, result["sha256"]):
+        yield f"{path} is not what {attempt.id} left: it was rewritten after its job ended"
+        return
+    written = there["mtime"] / 1e9 if there.get("mtime") else 0.0
+    if there.get("sha256") is None:
+        written = max(written, times.get(path, 0.0))
+    if end is not None and written > end + _MARGIN:
+        yield f"{path} was written {written - end:.0f} s after its job ended"
 
 
 def edited_journals(stage: Stage) -> Iterator[str]:

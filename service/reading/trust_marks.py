@@ -281,11 +281,24 @@ def _place(root: Root) -> Path:
 
 def _read(root: Root) -> list[TrustMark]:
     try:
-        return [TrustMark(**one) for one in orjson.loads(read_regular(_place(root)))["marks"]]
+        return [_mark(one) for one in orjson.loads(read_regular(_place(root)))["marks"]]
     except FileNotFoundError:
         return []
-    except (ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         return [TrustMark("unreadable_marks", None, None, None)]
+
+
+def _mark(kept: dict[str, Any]) -> TrustMark:
+    """Return what is kept of a mark; raises TypeError where somebody wrote other things."""
+    found = TrustMark(**kept)
+    values = asdict(found)
+    numbers = {"version", "events"}
+    if not isinstance(values["kind"], str) or not all(
+        one is None or type(one) is (int if name in numbers else str)
+        for name, one in values.items()
+    ):
+        raise TypeError
+    return found
 
 
 def _write(root: Root, marks: Iterable[TrustMark]) -> None:

@@ -97,9 +97,12 @@ def test_a_machine_written_anew_is_told_likewise(tmp_path: Path) -> None:
 
 
 @pytest.mark.forged
-def test_marks_that_somebody_spoilt_are_told(trusted: Place) -> None:
+@pytest.mark.parametrize(
+    "content", ["{}", '{"marks":[{"kind":"anchor","stream":null,"version":[1],"at":5}]}']
+)
+def test_marks_that_somebody_spoilt_are_told(trusted: Place, content: str) -> None:
     """Nobody wipes them by writing something else into their file."""
-    (trusted.path / ".wfctl/marks.json").write_text("{}")
+    (trusted.path / ".wfctl/marks.json").write_text(content)
     assert "unreadable_marks" in kinds(trusted)
     assert "marks" in account(trusted)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.adversary import raw
 from tests.amendments.support import Keys, Place, make, sign
 from tests.cli.support import call, wfctl, write_plan
 from tests.cli.terminal import answered
@@ -229,3 +230,29 @@ def test_the_plan_that_was_shown_is_the_plan_that_is_agreed_to(tmp_path: Path) -
     (place.path / "stage-1/run.sh").write_text("echo ho\n")
     code, shown = at_a_terminal("y\n", place.path, "amend", "approve", "plan", "--impact", digest)
     assert code == 4, shown
+
+
+@pytest.mark.forged
+def test_a_plan_that_nobody_was_asked_about_is_told(tmp_path: Path) -> None:
+    """As an earlier wfctl began it, which whoever likes can still call: it goes on, and says so."""
+    place = begun(tmp_path, "init")
+
+    def edit(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        del bodies[0]["data"]["proposed"]
+        bodies[0]["schema_version"] -= 1
+        return bodies
+
+    raw.rechained(place.path, edit)
+    place.done("run")
+    word = "nobody agreed to it: nobody was asked when the workflow began"
+    assert ("unagreed", word) in [(one["kind"], one["text"]) for one in account(place)]
+    assert word in " ".join(place.call("report").out.split())
+    assert ("unagreed", word) in [
+        (one["kind"], one["why"]) for one in place.json("audit", "bypasses").data
+    ]
+
+
+def account(place: Place) -> list[dict[str, Any]]:
+    """Return the account of a workflow."""
+    found: list[dict[str, Any]] = place.done("status")["account"]
+    return found
