@@ -41,7 +41,19 @@ def adopted(draft: Workflow, event: Event) -> None:
     """Close the drift; take over the fields that nobody specified."""
     for change in event.data.get("unknown", []):
         _take_over(draft, change)
-    _close(draft, event)
+    rest = event.data.get("rest")
+    if not rest:
+        _close(draft, event)
+        return
+    for drift in draft.drifts:
+        if drift.version == event.data["detected"]:
+            drift.rest = rest
+            drift.touches = [one for one in drift.touches if _is_among(one, rest)]
+
+
+def _is_among(name: str, rest: list[str]) -> bool:
+    """Whether a field is one of those named, holds one of them, or is part of one."""
+    return any(f"{a}.".startswith(f"{b}.") for one in rest for a, b in ((one, name), (name, one)))
 
 
 def reverted(draft: Workflow, event: Event) -> None:

@@ -44,12 +44,15 @@ class DriftAdopted(Payload):
     """A foreign change was turned into events; fields that nobody specified come with it."""
 
     type: ClassVar[str] = "drift.adopted"
+    schema_version: ClassVar[int] = 2
     file: str
     #: The version of the ``drift.detected``. Decided: the newest of the file that waits.
     detected: Whole | None = None
     unknown: list[UnknownField] = []
-    #: The paths of the differences that were not taken over.
+    #: The paths of the differences that say nothing by themselves.
     left: list[str] = []
+    #: The paths of those that nobody decided about yet: the change goes on to wait for them.
+    rest: list[str] = []
 
 
 class DriftReverted(Payload):

@@ -60,7 +60,7 @@ STAGED: Mapping[str, EventType] = {
     "session.ended": EventType("SessionEnded"),
     "cost.charged": EventType("CostCharged"),
     "drift.detected": EventType("DriftDetected"),
-    "drift.adopted": EventType("DriftAdopted"),
+    "drift.adopted": EventType("DriftAdopted", 2),
     "drift.reverted": EventType("DriftReverted", 2),
 }
 #: Those that are only of phase machines; their models are in `lifecycle.machines.payload`.
@@ -113,6 +113,7 @@ UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("attempt.started", 2): _with(taken_over=False, carried=[], carried_from=None),
     ("attempt.started", 3): _with(environment=None),
     ("attempt.started", 4): _with(beside=None),
+    ("drift.adopted", 1): _with(rest=[]),
     ("drift.reverted", 1): _with(approved_by=None, proof={}),
     ("machine.approved", 1): _with(files=None),
     ("machine.approved", 2): _with(fields=None),

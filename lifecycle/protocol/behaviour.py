@@ -301,7 +301,9 @@ def _drift(log: Standing, event: Data) -> None:
     if event["type"] == "drift.detected":
         log.drifts[event["version"]] = data["file"]
         return
-    found = log.drifts.pop(data["detected"], None)
+    found = log.drifts.get(data["detected"])
+    if not data.get("rest"):
+        log.drifts.pop(data["detected"], None)
     hold(found == data["file"], "your files stay yours", "no such change of a file waits")
 
 

@@ -291,6 +291,8 @@ class Drift:
     kept_as: str
     #: The definitional fields of stages that it changes, as in ``stage-2.parameters.dt``.
     touches: list[str] = field(default_factory=list)
+    #: The differences that are still to be decided; None: all of them.
+    rest: list[str] | None = None
 
 
 @dataclass(slots=True)

@@ -62,6 +62,8 @@ class Adoption:
     unknown: list[p.UnknownField] = field(default_factory=list)
     impossible: dict[str, str] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
+    #: Differences that nobody asked for, and that go on to wait.
+    rest: list[str] = field(default_factory=list)
     #: When each command was so, None for now.
     at: list[str | None] = field(default_factory=list)
 

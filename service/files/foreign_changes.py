@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,8 @@ class Foreign:
     found: bytes | None
     detected: int | None = None
     kept_as: str | None = None
+    #: The differences that are still to be decided; None: all of them.
+    rest: tuple[str, ...] | None = None
 
 
 class ForeignChanges:
@@ -66,7 +68,10 @@ class ForeignChanges:
                 f"version {drift.version} was kept there. `wfctl drift revert` dismisses it.",
                 path=drift.kept_as,
             )
-        return Foreign(drift.file, drift.kind, drift.base, found, drift.version, drift.kept_as)
+        rest = tuple(drift.rest) if drift.rest is not None else None
+        return Foreign(
+            drift.file, drift.kind, drift.base, found, drift.version, drift.kept_as, rest
+        )
 
     def _on_disk(self) -> list[Foreign]:
         return [found for found in (self._state(), self._log()) if found is not None]
@@ -110,8 +115,14 @@ class ForeignChanges:
         return [_explained(difference) for difference in self.differences(change)]
 
     def differences(self, change: Foreign) -> list[FieldDifference]:
-        """Return what differs between a foreign state and the one that the file had shown."""
-        return state_differences(self.log.current(change.base), change.found or b"") or []
+        """Return what differs between a foreign state and the one that the file had shown.
+
+        What was decided of it already is left out.
+        """
+        listed = state_differences(self.log.current(change.base), change.found or b"") or []
+        if change.rest is None:
+            return listed
+        return [one for one in _as_deep_as(change.rest, listed) if _named(one, change.rest)]
 
     def _log_at(self, version: int) -> bytes:
         return joined(whole(self.log.steps(upto=version)).pieces)
@@ -160,7 +171,7 @@ class ForeignChanges:
         result = adoption(self.log.current(), base, found, chosen, evidence, launched)
         if result.impossible:
             raise _impossible(change.file, result.impossible)
-        result.left += [d.name for d in listed if d not in chosen]
+        result.rest = [d.name for d in listed if d not in chosen]
         return result
 
 
@@ -174,7 +185,9 @@ def _impossible(file: str, reasons: dict[str, str]) -> Refused:
     )
 
 
-def _as_deep_as(names: list[str], listed: Iterable[FieldDifference]) -> Iterator[FieldDifference]:
+def _as_deep_as(
+    names: Sequence[str], listed: Iterable[FieldDifference]
+) -> Iterator[FieldDifference]:
     """Take apart an object that came or went where a name leads into it."""
     for one in listed:
         value = one.new if one.kind == "added" else one.old if one.kind == "removed" else None
@@ -192,7 +205,7 @@ def _as_deep_as(names: list[str], listed: Iterable[FieldDifference]) -> Iterator
         yield from _as_deep_as(names, keys)
 
 
-def _named(difference: FieldDifference, names: list[str]) -> bool:
+def _named(difference: FieldDifference, names: Sequence[str]) -> bool:
     return any(difference.name == name or difference.name.startswith(f"{name}.") for name in names)
 
 
@@ -212,6 +225,10 @@ def closing(change: Foreign, result: Adoption) -> list[Payload]:
         return []
     return [
         p.DriftAdopted(
-            file=change.file, detected=change.detected, unknown=result.unknown, left=result.left
+            file=change.file,
+            detected=change.detected,
+            unknown=result.unknown,
+            left=result.left,
+            rest=result.rest,
         )
     ]

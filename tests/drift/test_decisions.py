@@ -268,12 +268,35 @@ def test_a_field_that_nobody_specified_is_taken_over_as_it_is(place: Place) -> N
 
 
 def test_a_part_can_be_adopted(place: Place) -> None:
-    """What is named is taken over, and what is left is said."""
-    edit(place, retry_count=3, outputs=["stage-1/out.txt", "x"])
+    """What is named is taken over; the others go on to wait, until they are decided too."""
+    edit(place, retry_count=3, last_error="so", outputs=["stage-1/out.txt", "x"])
     answer = place.done("drift", "adopt", "--only", "stage-1.outputs")
-    assert answer["events"][-1]["data"]["left"] == ["stage-1.retry_count"]
+    rest = ["stage-1.last_error", "stage-1.retry_count"]
+    assert sorted(answer["events"][-1]["data"]["rest"]) == rest
     assert state_of(place)["stages"][0]["outputs"] == ["stage-1/out.txt", "x"]
+    (change,) = shown(place)
+    assert sorted(one["field"] for one in change["differences"]) == rest
+    assert place.json("drift", "adopt", "--only", "stage-1.outputs").code == 3
+    place.done("drift", "revert")
     assert shown(place) == []
+
+
+def test_a_definitional_field_that_waits_holds_its_stage_up_whatever_else_was_adopted(
+    place: Place,
+) -> None:
+    """To adopt a field that harms nobody decides nothing of the parameters."""
+    document = state_of(place)
+    document["lab"] = "north"
+    document["stages"][0]["parameters"]["dt"] = 0.5
+    write_state(place, document)
+    place.done("drift", "adopt", "--only", "lab")
+    assert state_of(place)["lab"] == "north"
+    (change,) = shown(place)
+    assert [one["field"] for one in change["differences"]] == ["stage-1.parameters.dt"]
+    assert place.json("dispatch", "stage-1").code == 6
+    place.done("drift", "adopt")
+    assert shown(place) == []
+    assert [one["stage"] for one in proposals(place)] == ["stage-1"]
 
 
 def test_a_field_that_did_not_change_cannot_be_named(place: Place) -> None:
