@@ -11,14 +11,14 @@ import typer
 from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
 from cli.frame.writes import claim, write
 from lifecycle.errors import NoCommand
-from lifecycle.payload.event_types import OF_A_LOOK
+from lifecycle.payload.event_types import OF_A_LOOK, OF_A_PERSON
 from lifecycle.rules.schema import payload_of
 from service.errors import InvalidOption, NotFound, UnreadablePlan
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
-_APPROVALS = ("amendment.approved", "claim.overruled", "drift.reverted", "results.adopted")
+_APPROVALS = OF_A_PERSON | {"amendment.approved"}
 
 
 def append(

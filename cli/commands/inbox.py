@@ -133,7 +133,7 @@ def _of_workflow(workflow: Reading, settings: Settings) -> Iterator[Asked]:
         if wait.kind == "amendment":
             text, mark = _impact(workflow, settings, state, wait)
         elif wait.kind == "drift":
-            mark = str([one.version for one in state.drifts if one.file == wait.subject])
+            mark = str([(d.version, d.rest) for d in state.drifts if d.file == wait.subject])
         yield Asked(
             root=str(workflow.root.path),
             kind=wait.kind,

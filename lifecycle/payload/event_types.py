@@ -90,6 +90,8 @@ OF_A_LOOK = frozenset(
         "tasks.observed",
     }
 )
+#: What a person decides, each with a proof of consent, beside amendments and approvals.
+OF_A_PERSON = frozenset({"claim.overruled", "drift.reverted", "machine.limited", "results.adopted"})
 #: Event type → the schema version that is written today.
 VERSIONS: Mapping[str, int] = {
     name: known.version for name, known in (*STAGED.items(), *OF_MACHINES.items())

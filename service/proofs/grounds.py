@@ -15,6 +15,7 @@ from service.proofs.relation import ADOPTED, APPROVED, RESULTS
 
 if TYPE_CHECKING:
     from eventstore.event import RecordedEvent
+    from eventstore.store import EventStore
     from lifecycle.state.workflow import Workflow
     from service.reading.log import WorkflowLog
 
@@ -126,10 +127,10 @@ def _texts(
     yield from _content(log, state, result, claim)
     yield result.definition
     if rests_on.get("attempt") in seen.versions:
-        yield _text(log, seen.versions[rests_on["attempt"]])
+        yield text_at(log.store, log.stream, seen.versions[rests_on["attempt"]])
     agreed = [seen.versions[one] for one in rests_on["approvals"].values() if one in seen.versions]
     for version in agreed:
-        yield _text(log, version)
+        yield text_at(log.store, log.stream, version)
     for version in reversed(agreed):
         yield _statement(log, version)
 
@@ -158,8 +159,9 @@ def _file_named(state: Workflow, result: _Result, claim: dict[str, str]) -> dict
     return (source.tasks or {}).get("record") if source is not None else None
 
 
-def _text(log: WorkflowLog, version: int) -> bytes:
-    raw = next(iter(log.store.raw(log.stream, after=version - 1, upto=version)))
+def text_at(store: EventStore, stream: str, version: int) -> bytes:
+    """Return the text of an event as it was hashed."""
+    raw = next(iter(store.raw(stream, after=version - 1, upto=version)))
     return raw.text.encode("utf-8", "surrogateescape")
 
 

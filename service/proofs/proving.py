@@ -9,7 +9,7 @@ from eventstore.store import EventStore
 from service.errors import InvalidOption
 from service.proofs.checkpoint import Checkpoint, leaves
 from service.proofs.errors import CheckpointDenied
-from service.proofs.grounds import grounds_of
+from service.proofs.grounds import grounds_of, text_at
 from service.proofs.note import Note
 from service.proofs.proof import Proof
 from service.reading.log import WorkflowLog
@@ -55,6 +55,4 @@ def _leaf(
             "`wfctl fsck` says more",
             size=size,
         )
-    raw = next(iter(store.raw(stream, after=version - 1, upto=version)))
-    text = raw.text.encode("utf-8", "surrogateescape")
-    return text, tuple(found[place] for place in path)
+    return text_at(store, stream, version), tuple(found[place] for place in path)

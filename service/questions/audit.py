@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from eventstore.event import RecordedEvent
 from eventstore.store import Refusal
 from lifecycle.fold.amendments import proposed_in, rewired_fields, takes_effect
 from lifecycle.fold.foldable import SET_ASIDE
+from lifecycle.payload.event_types import OF_A_PERSON
 from lifecycle.state.workflow import Amendment, Workflow
 from lifecycle.words.document import DEFINITIONAL
 from projections.files.state_document import FILE_NAME
@@ -25,8 +26,6 @@ from service.reading.trust_marks import begun_anew
 from service.root.root import Root
 from service.root.sync import read_sync
 
-#: What a person decides beside amendments.
-DECISIONS = frozenset({"claim.overruled", "drift.reverted", "results.adopted"})
 if TYPE_CHECKING:
     from eventstore.store import EventStore
     from lifecycle.machines.machine import Machine
@@ -42,6 +41,7 @@ _BY_CONSENT = frozenset(
 #: What a person would be asked → what it is called where it was done.
 _DECIDED = {
     "machine.approved": "approved",
+    "machine.limited": "limited",
     "drift.adopted": "adopted",
     "drift.reverted": "reverted",
     "results.adopted": "adopted results of",
@@ -202,7 +202,7 @@ def _of_log(log: WorkflowLog, at: At = None) -> Iterator[Bypass]:
     known: set[str] = set()
     for event, state in _sound_steps(log, at):
         why = _ineffective(log, event, state, known)
-        if event.type in DECISIONS and why is None:
+        if event.type in OF_A_PERSON and why is None:
             yield from _of_decision(event, state)
         elif why is not None:
             what = event.data["type"] if event.type == SET_ASIDE else event.type
@@ -223,7 +223,7 @@ def of_machine(
     with suppress(UnsoundLog):
         for event, state in steps:
             if event.version not in ineffective:
-                decided = event.type in DECISIONS
+                decided = event.type in OF_A_PERSON
                 yield from _of_decision(event, state) if decided else _by_agent(event)
             done = [one.phase for one in state.visits.values() if one.completed_at]
             if event.type == "machine.imported" and done:
@@ -244,10 +244,15 @@ def _by_agent(event: RecordedEvent) -> Iterator[Bypass]:
     signed = (data.get("proof") or {}).get("policy") == "signature"
     if verb is None or event.actor.kind != "agent" or signed:
         return
-    named = (data.get(name) for name in ("file", "stage", "approval"))
-    what = f"{verb} {next((str(one) for one in named if one), '')}".rstrip()
+    what = f"{verb} {_subject(data)}".rstrip()
     why = data.get("reason") or "decided by an agent, whatever a person would have said"
     yield Bypass("agent", event.recorded_at, _who(event), what, why, event.version)
+
+
+def _subject(data: Mapping[str, Any]) -> str:
+    """Return what a decision is about, by its name."""
+    named = (data.get(name) for name in ("file", "stage", "approval", "loop"))
+    return next((str(one) for one in named if one), "")
 
 
 def _sound_steps(log: WorkflowLog, at: At) -> Iterator[tuple[RecordedEvent, Workflow]]:
@@ -287,7 +292,7 @@ def _of_decision(event: RecordedEvent, state: Workflow | Machine) -> Iterator[By
     elif state.consent == "trust":
         yield from _by_agent(event)
     elif against is not None:
-        what = f"{event.type} of {data.get('stage') or data['file']}"
+        what = f"{event.type} of {_subject(data)}"
         yield Bypass("unagreed", event.recorded_at, _who(event), what, against, event.version)
 
 

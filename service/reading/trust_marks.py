@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from eventstore.regular import read_regular
-from eventstore.store import EventStore, Raw
+from eventstore.store import EventStore, Head, Raw
 from projections.words.items import Item
 from projections.words.times import utc_seconds
 from service.consent.pins import place_of
@@ -139,18 +139,19 @@ def marks_of(root: Root, store: EventStore, stream: str) -> list[TrustMark]:
 
 def begun_anew(root: Root, store: EventStore, stream: str) -> Iterator[BegunAnew]:
     """Yield the logs that this login wrote in the root before this one."""
-    first, began = _first(store, stream)
-    for old in known_logs.earlier(root.path, place_of(stream), first) if first else ():
-        yield BegunAnew(ANEW, old.stream, old.version, began, old.hash, was=old)
+    first = next(store.raw(stream, upto=1), None)
+    if first is None:
+        return
+    for old in known_logs.earlier(root.path, place_of(stream), first.hash):
+        yield BegunAnew(ANEW, old.stream, old.version, _began(first), old.hash, was=old)
 
 
-def _first(store: EventStore, stream: str) -> tuple[str, str]:
-    """Return the hash and the time of a log's first event, empty where it has none."""
-    row = next(store.raw(stream, upto=1), None)
+def _began(first: Raw) -> str:
+    """Return when the first event was recorded; its text holds the whole plan and is long."""
     try:
-        return (row.hash, str(orjson.loads(row.text)["recorded_at"])) if row else ("", "")
+        return str(orjson.loads(first.text)["recorded_at"])
     except (ValueError, KeyError, TypeError):
-        return "", ""  # whoever reads the log comes upon it
+        return ""  # whoever reads the log comes upon it
 
 
 def kept(root: Root, stream: str) -> list[TrustMark]:
@@ -175,17 +176,27 @@ def move_anchor(
     """
     head = store.head(stream)
     keep_contradiction(root, store, stream, before)
-    first, began = _first(store, stream)
-    if head is not None and first:
-        at = utc_text(system_clock())
-        known = known_logs.Known(stream, first, began, head.version, head.hash, at, stood)
-        known_logs.keep(root.path, place_of(stream), known)
+    if head is not None:
+        _remember(root, store, stream, head, stood)
     anchor = {"stream": stream, "version": head.version, "hash": head.hash} if head else {}
     new = replace(sync, head=anchor)
     if new != before:
         path = anchor_file(root, stream)
         path.parent.mkdir(exist_ok=True)
         write_sync(path, new)
+
+
+def _remember(root: Root, store: EventStore, stream: str, head: Head, stood: str) -> None:
+    """Keep outside of the root how a log stands, if that has changed."""
+    first = next(store.raw(stream, upto=1), None)
+    if first is None:
+        return
+
+    def known() -> known_logs.Known:
+        at, began = utc_text(system_clock()), _began(first)
+        return known_logs.Known(stream, first.hash, began, head.version, head.hash, at, stood)
+
+    known_logs.keep(root.path, place_of(stream), first.hash, stood, known)
 
 
 def keep_contradiction(root: Root, store: EventStore, stream: str, before: Sync) -> None:
@@ -223,8 +234,8 @@ def agree(root: Root, store: EventStore, stream: str) -> None:
         left = [one for one in marks if one.kind == SALVAGED or one.stream not in (stream, None)]
         if left != marks:
             _write(root, left)
-        first, _ = _first(store, stream)
-        known_logs.forget_earlier(root.path, place_of(stream), first)
+        first = next(store.raw(stream, upto=1), None)
+        known_logs.forget_earlier(root.path, place_of(stream), first.hash if first else "")
         path, head = anchor_file(root, stream), store.head(stream)
         sync = read_sync(path)
         if sync.head and head is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -38,15 +39,15 @@ def earlier(root: Path, place: str, first: str) -> list[Known]:
     return [one for one in _read(_file_of(root, place)) if one.first != first]
 
 
-def keep(root: Path, place: str, now: Known) -> None:
-    """Keep how a log stands, where that is another than before: a write costs no more else.
+def keep(root: Path, place: str, first: str, stood: str, known: Callable[[], Known]) -> None:
+    """Keep how a log stands if that has changed, as ``known`` returns it; else it is not called.
 
     Where nothing can be kept, wfctl works as well.
     """
     path = _file_of(root, place)
-    known = _read(path)
-    if all((one.first, one.stood) != (now.first, now.stood) for one in known):
-        _write(path, [*(one for one in known if one.first != now.first), now])
+    kept = _read(path)
+    if all((one.first, one.stood) != (first, stood) for one in kept):
+        _write(path, [*(one for one in kept if one.first != first), known()])
 
 
 def forget_earlier(root: Path, place: str, first: str) -> None:
