@@ -13,7 +13,7 @@ from typing import Any
 from lifecycle.state.budget import budget_of
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.screens.next_actions import NextAction
+from projections.screens.starting import NextAction
 from projections.words.items import Item
 from reconciler.briefing.contradictions import Contradiction
 from reconciler.briefing.ranges import shortened

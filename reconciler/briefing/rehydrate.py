@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
-from projections.screens.next_actions import GO_ON, NextAction, Surroundings, next_actions
+from projections.screens.next_actions import GO_ON, next_actions
+from projections.screens.starting import NextAction, Surroundings, session_bar
 from projections.words.account import account
 from reconciler.briefing.briefing import (
     Briefing,
@@ -52,7 +52,7 @@ def rehydrate(jobs: Jobs, *, dry_run: bool = False) -> Briefing:
     history = happened_since(jobs.service.log, known, before.head)
     state = jobs.service.state()
     seen = look(jobs.service.root, jobs.service.log, state)
-    around = replace(surroundings(jobs.root, state), seen=seen)
+    around = surroundings(jobs.service.root, state, jobs.service.log, seen)
     return briefing_of(before, state, findings, died, history, around)
 
 
@@ -170,7 +170,8 @@ def _actions(state: Workflow, around: Surroundings) -> list[NextAction]:
     """Return what leads on; the loop first, where it would do something and nobody runs it."""
     known = next_actions(state, around)
     open_ = [action for action in known if not (action.needs or action.person)]
-    if state.workflow_status == "completed" or around.driven or around.paused or not open_:
+    held = around.driven or around.paused or session_bar(state, around) is not None
+    if state.workflow_status == "completed" or held or not open_:
         return known
     others = [action for action in known if action.command != GO_ON]
     return [NextAction(GO_ON, "goes on with whatever needs nobody"), *others]
