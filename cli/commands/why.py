@@ -13,7 +13,7 @@ from cli.terminal.output import Output
 from lifecycle.state.hindrance import hindrances, is_stuck
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
-from projections.screens.starting import NextAction, hindered
+from projections.screens.starting import NextAction, hindered, is_due
 from projections.words.times import utc_seconds
 from service.errors import InvalidOption
 from service.questions.causes import causes_of
@@ -224,7 +224,7 @@ def _of_workflow(workflow: Reading, state: Workflow, view: Moment | None) -> For
                 for h in shown
             ],
             "under_way": _ids(state, Status.PREPARING, Status.RUNNING, Status.POST_PROCESSING),
-            "ready": _ids(state, Status.READY),
+            "ready": [one.id for one in state.stages.values() if is_due(state, one)],
             **({"hindrances_left_out": len(found) - len(shown)} if len(shown) < len(found) else {}),
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lifecycle.payload import models as p
@@ -17,6 +18,8 @@ from reconciler.briefing.briefing import (
     Repair,
     contradictions_of,
     counts,
+    decision_of,
+    judged_of,
     session_of,
     under_way,
     waiting_of,
@@ -24,7 +27,7 @@ from reconciler.briefing.briefing import (
 from reconciler.briefing.contradictions import Contradiction
 from reconciler.files.freshness import deviations, look, unrecorded
 from service.files.surroundings import surroundings
-from service.questions.meanwhile import Happened, happened_since
+from service.questions.meanwhile import Happened, happened_since, last_note
 
 if TYPE_CHECKING:
     from reconciler.context import Jobs
@@ -53,7 +56,8 @@ def rehydrate(jobs: Jobs, *, dry_run: bool = False) -> Briefing:
     state = jobs.service.state()
     seen = look(jobs.service.root, jobs.service.log, state)
     around = surroundings(jobs.service.root, state, jobs.service.log, seen)
-    return briefing_of(before, state, findings, died, history, around)
+    briefing = briefing_of(before, state, findings, died, history, around)
+    return replace(briefing, noted=last_note(jobs.service.log, known))
 
 
 _ALONE = Surroundings()
@@ -89,6 +93,8 @@ def briefing_of(
         repaired=(*_repaired(findings), *(Repair((id_,), _DIED) for id_ in died)),
         waiting=tuple(waiting_of(items)),
         actions=tuple(_actions(state, around)),
+        judged=tuple(judged_of(state)),
+        decided=decision_of(state),
     )
 
 

@@ -178,3 +178,15 @@ def test_what_computes_the_same_is_no_way_on(tmp_path: Path) -> None:
     assert ended.data["blocked"][0]["unblock"] == f"`{change}`"
     assert [one["command"] for one in place.json("status").envelope["next_actions"]] == [change]
     assert change in place.json("why").data["hindrances"][0]["unblock"]
+
+
+def test_what_rests_on_a_stage_that_runs_again_is_not_ready(tmp_path: Path) -> None:
+    """Its status in the file stays; what is told says for what it waits."""
+    place = built(tmp_path)
+    place.done("rerun", "stage-1", "--reason", "the seed was 0")
+    place.call("amend", "approve", "amend-1")
+    found = {one["id"]: one for one in place.done("status")["stages"]}
+    assert found["stage-2"]["waits_for"] == ["stage-1"]
+    assert place.json("why").data["ready"] == ["stage-1", "stage-3"]
+    line = next(one for one in place.call("status").out.splitlines() if "stage-2" in one)
+    assert "not yet: stage-1 is to be completed again" in line
