@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from cli.frame.planned import with_pins
+from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
+from cli.frame.planned import begun_with
 from cli.frame.workspace import settings_of
 from cli.terminal.output import Output
+
+#: The answer where a plan changes nothing.
+_NOTHING: dict[str, Any] = {"dry_run": False, "repeated": False, "events": [], "changed": False}
 
 
 def build() -> typer.Typer:
     """Return the group of commands."""
-    group = typer.Typer(help="A plan, before a workflow is made of it.", no_args_is_help=True)
+    group = typer.Typer(help="A plan: looked at, and applied anew.", no_args_is_help=True)
     # Without a callback a group of one command is that command.
     group.callback()(_together)
     group.command("check")(check)
+    group.command("apply")(apply)
     return group
 
 
 def _together() -> None:
-    """A plan, before a workflow is made of it."""
+    """A plan: looked at, and applied anew."""
 
 
 def check(
@@ -31,16 +38,11 @@ def check(
 ) -> None:
     """Say whether `wfctl init` would take a plan, with every problem and advice; writes nothing."""
     from lifecycle.plan.advice import parameters_of
-    from lifecycle.plan.document import create
     from service.documents.plan_file import read_plan
     from service.questions.advice import advice_of
-    from service.root.clock import system_clock, utc_text
-    from service.writing.workflow_service import planned_state
 
     settings = settings_of(context)
-    now = utc_text(system_clock())
-    document = with_pins(read_plan(plan), settings.start)
-    state = planned_state(((create(document, created=now), now),))
+    state = begun_with(read_plan(plan), settings.start)
     parameters = {stage.id: parameters_of(stage.parameters) for stage in state.stages.values()}
     found = advice_of(settings.start, state)
     data = {
@@ -65,3 +67,46 @@ def _shown(parameters: dict[str, list[str]]) -> Iterator[str]:
 
 def _advised(advice: list[str]) -> list[str]:
     return ["advice, which nothing enforces:", *(f"  {line}" for line in advice)] if advice else []
+
+
+def apply(
+    context: typer.Context,
+    plan: Annotated[str, typer.Argument(metavar="FILE", help="JSON, YAML or TOML; - is stdin.")],
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None,
+    key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Agree with this SSH key (or its .pub).")
+    ] = None,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
+) -> None:
+    """Make the workflow what an edited plan says: one amendment, shown whole, decided once."""
+    from cli.commands.amend import tell_proposals
+    from cli.commands.rerun import decide
+    from cli.frame.consent import consenter_of
+    from cli.frame.workspace import engine
+    from lifecycle.rules.replan import replanned
+    from service.documents.plan_file import read_plan
+    from service.errors import InvalidOption
+
+    options = write_options(dry_run, command_id, expected_version)
+    document = read_plan(plan)
+    with engine(context, dry_run) as (jobs, output):
+        service = jobs.service
+        options = replace(options, content={"plan apply": document, "reason": reason})
+        proposed = service.first_answer(options)
+        state = service.state()
+        consenter = consenter_of(state.consent, service.actor, key, None)
+        if proposed is None:
+            command = replanned(state, begun_with(document, service.root.path), reason)
+            if command is None:
+                said = f"{plan}: the workflow is as the plan says; there is nothing to change"
+                output.result(_NOTHING, lambda: said, state=state)
+                return
+            if not reason:
+                raise InvalidOption("a changed plan says why: give --reason TEXT")
+            proposed = service.handle(command, options=options)
+        if dry_run:
+            tell_proposals(service, output, proposed, options)
+            return
+        decide(jobs, output, proposed, consenter)

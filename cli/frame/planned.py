@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lifecycle.payload.models import Payload
+    from lifecycle.state.workflow import Workflow
 
 
 def with_pins(document: Any, root: Path) -> Any:
@@ -11,14 +15,23 @@ def with_pins(document: Any, root: Path) -> Any:
     config = document.get("session_config") if isinstance(document, dict) else None
     if not isinstance(config, dict) or config.get("pin") != "scripts":
         return document
-    from lifecycle.payload.models import WorkflowCreated
-    from lifecycle.plan.document import create as command_of
     from service.consent.scripts import scripts_of
-    from service.writing.workflow_service import planned_state
 
     def pinning(files: dict[str, str]) -> dict[str, Any]:
         return {**document, "session_config": {**config, "pin": files}}
 
+    return pinning(scripts_of(root, _state_of(pinning({}))))
+
+
+def begun_with(document: Any, root: Path) -> Workflow:
+    """Return the workflow that would begin with a plan; raises `InvalidPlan`."""
+    return _state_of(with_pins(document, root))
+
+
+def _state_of(document: Any) -> Workflow:
+    from lifecycle.plan.document import create
+    from service.writing.workflow_service import planned_state
+
     now = "1970-01-01T00:00:00.000000Z"
-    command: WorkflowCreated = command_of(pinning({}), created=now, root={})
-    return pinning(scripts_of(root, planned_state(((command, now),))))
+    command: Payload = create(document, created=now, root={})
+    return planned_state(((command, now),))

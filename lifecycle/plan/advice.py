@@ -85,7 +85,8 @@ def _values(state: Workflow, stage: Stage, scripts: str) -> Iterator[str]:
     if "command" not in commands or _is_used(None, scripts):
         return
     for name in sorted((names or set()) - READ):
-        if not any(_is_used(name, text) for text in (*commands.values(), scripts)):
+        verify = str(stage.parameters.get("verify") or "")
+        if not any(_is_used(name, text) for text in (*commands.values(), verify, scripts)):
             of = "a value of the map" if _is_of_map(stage, name) else f"parameters.{name}"
             yield (
                 f"{stage.id}: {name} is {of} that nothing here uses: neither its command nor a "
