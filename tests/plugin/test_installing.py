@@ -18,12 +18,12 @@ from tests.cli.support import Answer, call
 CLIENTS = ("claude", "codex", "gemini", "opencode", "other")
 #: Client → a file of settings, as a user may have written it, with what reads it.
 OWN = {
-    "claude": (
-        ".claude/settings.json",
-        '{\n  // mine\n  "permissions": {"deny": [ "Edit(/x)" ]},\n  "b": 1 /* last */\n}\r\n',
-    ),
+    "claude": (".claude/settings.json", '{\n  "permissions": null // mine\n}\r\n'),
     "codex": (".codex/config.toml", 'model = "m" # mine\n[mcp_servers.other]\ncommand = "x"'),
-    "gemini": (".gemini/settings.json", '{"mcpServers":{},"hooks":{"SessionStart":[]},"b":1,}'),
+    "gemini": (
+        ".gemini/settings.json",
+        '{\n  // mine\n  "mcpServers": {}, "hooks": {"SessionStart": [ 1 ]},\n  "b": 1,\n}\r\n',
+    ),
     "opencode": ("opencode.jsonc", '{\n\t"mcp": {\n\t\t"a": {"type": "local"}, // a\n\t}\n}\n'),
     "other": ("AGENTS.md", "# Rules\n\nBe kind."),
 }
@@ -110,14 +110,14 @@ def test_settings_of_ones_own_stay_and_a_later_edit_too(tmp_path: Path, client: 
 @pytest.mark.usefixtures("home")
 def test_a_part_that_somebody_edited_is_left_and_named(tmp_path: Path) -> None:
     """Of the settings, and of the files of the plugin."""
-    path = own(tmp_path, "claude")
-    agent(tmp_path, "install", "claude")
-    path.write_text(path.read_text().replace("Edit(/progress.log)", "Edit(/mine.log)"))
-    skill = tmp_path / ".claude/skills/wfctl/skills/wfctl-stages/SKILL.md"
+    path = own(tmp_path, "gemini")
+    agent(tmp_path, "install", "gemini")
+    path.write_text(path.read_text().replace("5000", "9000"))
+    skill = tmp_path / ".gemini/skills/wfctl-stages/SKILL.md"
     skill.write_text("mine")
-    left = agent(tmp_path, "uninstall", "claude", "-o", "json").data["left"]
+    left = agent(tmp_path, "uninstall", "gemini", "-o", "json").data["left"]
     assert set(left) == {str(path), str(skill)}
-    assert "Edit(/mine.log)" in path.read_text()
+    assert "9000" in path.read_text()
     assert skill.read_text() == "mine"
 
 
@@ -134,7 +134,7 @@ def test_a_key_behind_ours_does_not_hinder(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("home")
-@pytest.mark.parametrize(("client", "text"), [("claude", "{"), ("claude", "[]"), ("codex", "= =")])
+@pytest.mark.parametrize(("client", "text"), [("gemini", "{"), ("gemini", "[]"), ("codex", "= =")])
 def test_settings_that_cannot_be_read_are_left_alone(
     tmp_path: Path, client: str, text: str
 ) -> None:
@@ -165,12 +165,12 @@ def test_a_link_to_settings_stays_a_link(tmp_path: Path) -> None:
     kept = tmp_path / "dotfiles.json"
     kept.write_text("{}\n")
     kept.chmod(0o600)
-    (tmp_path / ".claude").mkdir()
-    link = tmp_path / ".claude/settings.json"
+    (tmp_path / ".gemini").mkdir()
+    link = tmp_path / ".gemini/settings.json"
     link.symlink_to(kept)
-    agent(tmp_path, "install", "claude")
+    agent(tmp_path, "install", "gemini")
     assert link.is_symlink()
-    assert "permissions" in kept.read_text()
+    assert "mcpServers" in kept.read_text()
     assert kept.stat().st_mode & 0o777 == 0o600
 
 
@@ -188,8 +188,8 @@ def test_what_each_client_reads_says_what_it_is_to_run(tmp_path: Path) -> None:
     opencode = json.loads((tmp_path / "opencode.json").read_text())
     assert opencode["mcp"]["wfctl"]["command"] == ["wfctl", "mcp"]
     assert (tmp_path / ".opencode/plugins/wfctl.js").is_file()
-    claude = json.loads((tmp_path / ".claude/settings.json").read_text())
-    assert "Edit(**/.wfctl/**)" in claude["permissions"]["deny"]
+    # Rules that deny come before the hook, which alone says the right command.
+    assert not (tmp_path / ".claude/settings.json").exists()
     assert (tmp_path / "AGENTS.md").read_text().count("wfctl: begin") == 1
 
 
