@@ -24,7 +24,7 @@ class Edit(NamedTuple):
     """A file of the user's own that is added to: JSON with comments, or lines between marks."""
 
     path: Path
-    more: Mapping[str, Any] | None = None
+    more: Mapping[str, Mapping[str, Any]] | None = None
     lines: str = ""
 
     def pieces(self, text: str) -> list[Piece]:

@@ -149,6 +149,48 @@ def test_settings_that_cannot_be_read_are_left_alone(
 
 
 @pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("client", "text", "said"),
+    [
+        ("gemini", '{"mcpServers": null}', "`mcpServers` is null, which is not an object"),
+        ("gemini", '{"hooks": []}', "`hooks` is [], which is not an object"),
+        ("gemini", '{"hooks": {"BeforeTool": null}}', "`hooks.BeforeTool` is null"),
+        ("opencode", '{"mcp": null}', "`mcp` is null, which is not an object"),
+    ],
+)
+def test_null_in_settings_is_told(tmp_path: Path, client: str, text: str, said: str) -> None:
+    """It was kept, nothing was added, and the answer was success."""
+    own(tmp_path, client).write_text(text)
+    before = snapshot(tmp_path)
+    answer = agent(tmp_path, "install", client)
+    assert answer.code == 2
+    assert said in answer.err
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("client", "key", "theirs"),
+    [
+        ("gemini", "mcpServers", {"command": "wfctl-of-mine", "env": {"A": "1"}}),
+        ("opencode", "mcp", {"type": "remote", "url": "http://localhost/mcp"}),
+    ],
+)
+def test_an_entry_of_somebody_else_is_left_and_told(
+    tmp_path: Path, client: str, key: str, theirs: dict[str, Any]
+) -> None:
+    """Ours is not merged into it, and what is taken out again leaves it."""
+    path = own(tmp_path, client)
+    path.write_text(json.dumps({key: {"wfctl": theirs}}))
+    before = snapshot(tmp_path)
+    left = agent(tmp_path, "install", client, "-o", "json").data["left"]
+    assert f"{key}.wfctl is somebody else's" in left[str(path)]
+    assert json.loads(path.read_text())[key] == {"wfctl": theirs}
+    assert agent(tmp_path, "uninstall", client).code == 0
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.usefixtures("home")
 def test_a_file_of_somebody_else_in_our_place_is_not_overwritten(tmp_path: Path) -> None:
     """Exit 4, and nothing is written."""
     path = tmp_path / ".claude/skills/wfctl/.mcp.json"
@@ -201,24 +243,39 @@ VALUES = st.recursive(
 OBJECTS = st.dictionaries(st.text(max_size=4), VALUES, max_size=4)
 
 
-def _merged(old: Any, new: Any) -> Any:
-    if isinstance(old, dict) and isinstance(new, dict):
-        both = {key: _merged(old[key], new[key]) if key in new else old[key] for key in old}
-        return {**both, **{key: value for key, value in new.items() if key not in old}}
-    if isinstance(old, list) and isinstance(new, list):
-        found = list(old)
-        for one in new:
-            found += [one] if one not in found else []
-        return found
-    return old
+NEW = st.dictionaries(st.text(max_size=4), OBJECTS, max_size=4)
 
 
-@given(old=OBJECTS, new=OBJECTS, indent=st.sampled_from([None, 2, 4]))
+def _merged(old: Any, new: Any, depth: int = 0) -> Any:
+    if isinstance(new, list):
+        return [*old, *(one for i, one in enumerate(new) if one not in [*old, *new[:i]])]
+    if depth > 1:
+        return old
+    both = {key: _merged(old[key], new[key], depth + 1) if key in new else old[key] for key in old}
+    return {**both, **{key: value for key, value in new.items() if key not in old}}
+
+
+def _fits(old: Any, new: Any, depth: int = 0) -> bool:
+    """Say whether objects and lists stand where there is something to add to."""
+    if isinstance(new, list):
+        return isinstance(old, list)
+    if depth > 1:
+        return True
+    return isinstance(old, dict) and all(
+        _fits(old[key], new[key], depth + 1) for key in new if key in old
+    )
+
+
+@given(old=OBJECTS, new=NEW, indent=st.sampled_from([None, 2, 4]))
 def test_whatever_is_added_is_there_and_is_cut_out_again(
     old: dict[str, Any], new: dict[str, Any], indent: int | None
 ) -> None:
     """Nothing that was there is another; what is taken out leaves the text as it was."""
     text = json.dumps(old, indent=indent)
+    if not _fits(old, new):
+        with pytest.raises(ValueError, match="which is not"):
+            jsonc.added(text, new)
+        return
     pieces = jsonc.added(text, new)
     after = text
     for piece in pieces:
