@@ -39,8 +39,8 @@ INSTRUCTIONS = (
     "progress.log, files of machines or .wfctl/. Give each write a request_id of your own; after a "
     "lost answer repeat the call with the same one. A change of definition is proposed, and a "
     "person decides: show them what `ask_person` returns. You cannot approve. `next` in an answer "
-    "holds calls that are accepted as they stand, but for the arguments in `needs`. `root` in a "
-    "call is the workflow's folder, where it is not the server's own."
+    "holds calls that are accepted as they stand, but for the arguments in `needs`; `before` must "
+    "be there first. `root` in a call is the workflow's folder, where it is not the server's own."
 )
 
 
@@ -219,8 +219,9 @@ def described(tool: Tool) -> types.Tool:
     """Return a tool as the protocol lists it."""
     hints = types.ToolAnnotations(
         read_only_hint=not tool.writes,
-        destructive_hint=False if tool.writes else None,
+        destructive_hint=tool.destroys if tool.writes else None,
         idempotent_hint=True if tool.name == "recover" else None,
+        open_world_hint=tool.reaches_out,
     )
     return types.Tool(
         name=tool.name, description=tool.says, input_schema=tool.schema, annotations=hints
