@@ -13,16 +13,19 @@ from agents.tools import TOOLS, Route, Tool
 Arguments = Mapping[str, Any]
 
 
-def line_of(tool: Tool, given: Arguments) -> list[str]:
+def line_of(tool: Tool, given: Arguments, once: str | None = None) -> list[str]:
     """Return the command line of a call, without the options of every command.
+
+    ``once``: the client's own id of the call, for a write that is given no ``request_id``.
 
     Values are never words of their own that an option could be read from: what goes by place
     stands behind ``--``, what goes by name in one word with its option. Raises `WrongArguments`.
     """
     route = _route(tool, given)
     words = [*route.words, *route.fixed]
+    known = {"request_id": once, **{name: one for name, one in given.items() if one is not None}}
     for name, option in route.options.items():
-        words += _option(option, given.get(name))
+        words += _option(option, known.get(name))
     places = [word for name in route.places for word in _words(given.get(name))]
     return [*words, "--", *places] if places else words
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.install import jsonc
+from agents.install.clients import SOURCE
 from agents.install.pieces import cut, put
 from tests.cli.support import Answer, call
 
@@ -233,6 +234,13 @@ def test_what_each_client_reads_says_what_it_is_to_run(tmp_path: Path) -> None:
     # Rules that deny come before the hook, which alone says the right command.
     assert not (tmp_path / ".claude/settings.json").exists()
     assert (tmp_path / "AGENTS.md").read_text().count("wfctl: begin") == 1
+
+
+@pytest.mark.parametrize("client", ["claude", "codex"])
+def test_the_plugin_names_its_author(client: str) -> None:
+    """As the package does."""
+    manifest = json.loads((SOURCE / f".{client}-plugin/plugin.json").read_text())
+    assert manifest["author"] == {"name": "The wfctl authors"}
 
 
 VALUES = st.recursive(
