@@ -14,7 +14,7 @@ END {
   dir = is["cwd"]
   if (dir == "") dir = ENVIRON["PWD"]
   print "s\t" dir
-  if (is["tool_name"] !~ /^(|[Bb]ash|[Ss]hell|run_shell_command|[Ee]dit|[Mm]ulti[Ee]dit|[Ww]rite|NotebookEdit|write_file|replace|[Pp]atch|apply_patch)$/) exit
+  if (is["tool_name"] != "" && is["tool_name"] !~ /^([Bb]ash|[Ss]hell|run_shell_command|[Ee]dit|[Mm]ulti[Ee]dit|[Ww]rite|NotebookEdit|write_file|replace|[Pp]atch|apply_patch)$/) exit
   if (is["folder"] != "") dir = joined(dir, is["folder"])
   if (is["file"] != "") told("w", is["file"])
   else if (is["command"] ~ /^[ \t\n]*\*\*\* Begin Patch/) patch(is["command"])

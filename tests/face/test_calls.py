@@ -216,8 +216,8 @@ def test_a_clients_own_id_of_a_call_is_its_request_id(root: Place, era: str) -> 
     """Sent again, it is answered as the first time; an id in the arguments goes before it."""
 
     async def steps(one: Agent) -> None:
+        meta: Any = {"claudecode/toolUseId": "toolu_01"}
         for arguments in ({"note": "a"}, {"note": "a"}, {"note": "b", "request_id": "mine"}):
-            meta: Any = {"claudecode/toolUseId": "toolu_01"}
             done = await one.client.call_tool("record", arguments, meta=meta)
             assert not done.is_error, done
         done = await one.client.call_tool("get", {}, meta=meta)
