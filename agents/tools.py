@@ -99,6 +99,8 @@ class Tool(NamedTuple):
 _ONCE = {"request_id": "--command-id"}
 _WRITE = {**_ONCE, "expected_version": "--expected-version"}
 _AT = {"at": "--at"}
+_LOGS = {"attempt": "--attempt", "task": "--task", "err": "--err", "lines": "--lines"}
+_TASKS = {"failed": "--failed", "where": "--where", "lines": "--lines"}
 _HISTORY = {"limit": "--limit", "stage": "--stage", **_AT}
 
 READING = (
@@ -204,20 +206,8 @@ READING = (
         "Of a stage: diagnose says what failed, logs what its job printed, tasks each of a sweep.",
         {
             "diagnose": (Route(("stage", "diagnose"), ("stage",)),),
-            "logs": (
-                Route(
-                    ("logs",),
-                    ("stage",),
-                    {"attempt": "--attempt", "task": "--task", "err": "--err", "lines": "--lines"},
-                ),
-            ),
-            "tasks": (
-                Route(
-                    ("tasks",),
-                    ("stage",),
-                    {"failed": "--failed", "where": "--where", "lines": "--lines"},
-                ),
-            ),
+            "logs": (Route(("logs",), ("stage",), _LOGS),),
+            "tasks": (Route(("tasks",), ("stage",), _TASKS),),
         },
         {
             "attempt": TEXT,
