@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from lifecycle.event import Event
-from lifecycle.state.retry import retry_limit
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import PLAN, PLAN_CHANGE, Amendment, Stage, Workflow
 from lifecycle.sweeps.definition import HOW_RUN, basis_of, is_sweep, without_result
@@ -15,10 +14,10 @@ from lifecycle.words.document import STAGE_FIELDS
 
 #: Fields whose values are objects; a change names the key inside: field → key → old and new.
 KEYED = frozenset({"parameters", "backend_profiles", "session_config"})
-#: What a submission is built from; where one changes, a prepared submission says something else.
 #: Kinds of amendments that change fields of a stage, and fields that alone may leave results.
 _CHANGES = frozenset({"parameter_change", "criteria_change"})
 _AMONG = frozenset({"parameters", "success_criteria", "name"})
+#: What a submission is built from; where one changes, a prepared submission says something else.
 _BUILT_FROM = frozenset({"parameters", "backend", "inputs"})
 #: Keys of what a field was and is.
 _LEAF = frozenset({"old", "new"})
@@ -217,7 +216,7 @@ def _mark(draft: Workflow, amendment: Amendment) -> None:
     for stage in _built_anew(draft, amendment):
         stage.regenerate = True
     for target in map(draft.stage, amendment.targets):
-        if target.status is Status.FAILED and _runs_again(draft, amendment, target):
+        if target.status is Status.FAILED and _runs_again(amendment, target):
             target.rerun_by = amendment.id
 
 
@@ -252,14 +251,14 @@ def goes_on(draft: Workflow, amendment: Amendment, stage: Stage) -> bool:
     return is_run_as_before and stage.status in ACTIVE and bool(stage.attempts)
 
 
-def _runs_again(draft: Workflow, amendment: Amendment, stage: Stage) -> bool:
-    """Whether an approval lets a failed stage go on: one decision is enough where no retry is left.
+def _runs_again(amendment: Amendment, stage: Stage) -> bool:
+    """Whether an approval lets a failed stage go on: a change of what failed is decision enough.
 
-    With retries left somebody says what was put right, and retries it.
+    What it is called, and how long it is thought to take, let nothing end otherwise.
     """
-    used_up = stage.retry_count >= retry_limit(draft.backend_type(stage))
-    changed = amendment.changes or stage.id in amendment.rewired
-    return amendment.kind == "stage_rerun" or (used_up and bool(changed))
+    own = {*amendment.changes.get("parameters", {})} - {"expected_seconds"}
+    changes = own | ({*amendment.changes} - {"name", "parameters"})
+    return amendment.kind == "stage_rerun" or bool(changes) or stage.id in amendment.rewired
 
 
 def _built_anew(draft: Workflow, amendment: Amendment) -> list[Stage]:

@@ -248,8 +248,6 @@ def test_a_dispatch_by_hand_judges_what_is_kept_as_a_run_does(
     change = ("--stage", "stage-1", "--set", f"parameters.{name}=test -d {tmp_path}")
     place.done("amend", "propose", "--reason", "Better.", *change)
     place.done("amend", "approve", "amend-1")
-    if before == REFUTED:
-        place.done("stage", "retry", "stage-1", "--fix", "The verdict was wrong.")
     place.done("dispatch", "stage-1", "--dry-run", *way)
     place.done("dispatch", "stage-1", "--command-id", "once", *way)
     again = place.done("dispatch", "stage-1", "--command-id", "once", *way)

@@ -50,6 +50,7 @@ DEEDS: list[tuple[Deed, int, Actor]] = [
     ),
     (p.CostCharged(stage="stage-1", weight=2, work_class="error_cycle"), 0, RALPH),
     (p.SessionEnded(reason="blocked"), 0, RALPH),
+    (p.StageRetried(stage="stage-1", fix="a looser tolerance"), 0, RALPH),
     (
         p.AmendmentProposed(
             kind="parameter_change", stage="stage-1", description="a looser one",
@@ -60,7 +61,6 @@ DEEDS: list[tuple[Deed, int, Actor]] = [
     ),
     (AGREE, 0, RALPH),
     (p.SessionStarted(), 0, RALPH),
-    (p.StageRetried(stage="stage-1", fix="a looser tolerance"), 0, RALPH),
     (attempt("stage-1", 2, "sync"), 0, RALPH),
     (computed("stage-1", 2), 1, FINDER),
     (p.StageCompleted(stage="stage-1", evidence="The box is whole."), 0, RALPH),

@@ -6,6 +6,7 @@ table: how each ended, in how many calls, and how many tokens (four bytes each) 
 
 from __future__ import annotations
 
+import json
 import random
 import shlex
 import signal
@@ -21,9 +22,11 @@ from tests.sessions.support import events, started, statuses
 from tests.sessions.wild import Wild, wild
 
 #: What the stages suffer from: what a caller, or a person, can do something about.
-FAULTS = ("fails", "flaky", "lacking", "prose", "unproved", "silent", "unmet", "full")
-#: The exit codes of a command that was no refusal: done, a person is wanted.
-TAKEN = (0, 6)
+FAULTS = (
+    "fails", "flaky", "lacking", "prose", "unproved", "silent", "unmet", "full", "sweep",
+)  # fmt: skip
+#: How often the world does something before a call, and it may do each thing but so often.
+_MEDDLES, _EACH = 0.15, 2
 #: Calls until it is certain that nothing leads anywhere.
 MANY = 100
 #: What a caller puts in place of the words in capitals that it is asked for.
@@ -40,6 +43,11 @@ class Followed:
     calls: int = 0
     bytes_read: int = 0
     world: list[str] = field(default_factory=list)
+    #: What ``init.sh`` held when a session ran it.
+    run_once: set[str] = field(default_factory=set)
+    #: The proposal that was made last, and those that a person rejected: nobody asks again.
+    asked: str = ""
+    rejected: set[str] = field(default_factory=set)
 
     @property
     def place(self) -> Place:
@@ -56,12 +64,23 @@ class Followed:
         answer = self.place.json(*words)
         self.calls += 1
         self.bytes_read += len(answer.out.encode())
-        assert answer.code in TAKEN, (words, answer.out, self.found.faults, self.world)
+        taken = answer.code == 0 or (words[0] == "run" and self._has_ended(answer))
+        assert taken, (words, answer.out, self.found.faults, self.world)
         return answer
+
+    def _has_ended(self, answer: Answer) -> bool:
+        """Whether a loop did all that needs nobody, or was the first to run a new ``init.sh``."""
+        if answer.envelope["success"]:
+            return answer.code == 6
+        script = (self.place.path / "init.sh").read_text()
+        is_news = answer.error["code"] == "environment_not_ready" and script not in self.run_once
+        self.run_once.add(script)
+        return is_news
 
     def follow(self) -> str:
         """Do what comes next until nothing does without a person; return how it ended."""
         for _ in range(MANY):
+            self._meddle()
             status = self.call("status")
             if status.data["status"] == "completed":
                 return "completed"
@@ -75,6 +94,7 @@ class Followed:
     def _is_usable(self, action: dict[str, Any]) -> bool:
         """Whether the caller can do it: no person decides, and it knows each word to put in."""
         known = all(need in WORDS for need in action.get("needs", []))
+        known = known and action["command"] not in self.rejected
         guess = "PATH=VALUE" in action.get("needs", []) and not self._is_unmet(action["command"])
         return known and not guess and not action.get("person")
 
@@ -83,6 +103,7 @@ class Followed:
 
     def _do(self, command: str) -> None:
         words = [WORDS.get(word, word) for word in shlex.split(command)[1:]]
+        self.asked = command if words[0] == "amend" else self.asked
         luck = self.chance.random()
         if words[0] in ("run", "dispatch") and luck < 0.2:
             self._killed(words)
@@ -106,27 +127,72 @@ class Followed:
         process.send_signal(signal.SIGKILL)
         process.communicate()
 
+    def _meddle(self) -> None:
+        """Let the world do something: edit a definition, change a result, break the environment."""
+        if self.chance.random() > _MEDDLES:
+            return
+        deed = self.chance.choice([self._edit, self._change_result, self._break])
+        if self.world.count(deed.__name__) < _EACH and deed():
+            self.world.append(deed.__name__)
+
+    def _edit(self) -> bool:
+        """Somebody edits what a stage runs that has not begun."""
+        path = self.place.path / "workflow-state.json"
+        document = json.loads(path.read_text())
+        waiting = [one for one in document["stages"] if one["status"] in ("pending", "ready")]
+        if not waiting:
+            return False
+        self.chance.choice(waiting)["parameters"]["by_hand"] = len(self.world)
+        path.write_text(json.dumps(document, indent=2) + "\n")
+        return True
+
+    def _change_result(self) -> bool:
+        """Somebody writes to an output of a stage that is completed."""
+        done = [one for one in self.place.done("status")["stages"] if one["status"] == "completed"]
+        paths = [path for one in done for path in (self.place.path / one["id"]).glob("out.txt")]
+        if paths:
+            self.chance.choice(paths).write_text(f"other {len(self.world)}\n")
+        return bool(paths)
+
+    def _break(self) -> bool:
+        """The environment of the next session is not ready."""
+        text = f"echo no license {len(self.world)}; exit 3\n"
+        (self.place.path / "init.sh").write_text(text)
+        return True
+
     def _asked_a_person(self, status: dict[str, Any]) -> bool:
         """Have a person decide what waits for one; False where nobody has an answer."""
+        init = self.place.path / "init.sh"
         if (self.place.path / "PAUSE").exists():
             self.place.done("runner", "resume")
-            return True
-        if not status["pending_amendments"]:
+        elif status["pending_amendments"]:
+            self._decided(status["pending_amendments"][0])
+        elif any(one["kind"] == "drift" for one in status["account"]):
+            # An edit of a file that was behind already cannot be adopted.
+            if self.chance.random() < 0.5 or self.place.call("drift", "adopt").code != 0:
+                self.place.done("drift", "revert")
+        elif status["changed"]:
+            stage = status["changed"][0]["stage"]
+            self.place.done("verify", stage, "--adopt", "--reason", "it is better so")
+        elif init.exists() and init.read_text() != "true\n":
+            init.write_text("true\n")
+        else:
             return False
-        asked = status["pending_amendments"][0]
+        return True
+
+    def _decided(self, asked: str) -> None:
         about = self.place.done("amend", "show", asked)["amendment"]["description"]
         # Nobody agrees to the same thing twice, and to a third of all things nobody does.
         agreed = about not in self.world and self.chance.random() < 0.7
         self.world.append(about if agreed else f"no: {about}")
+        self.rejected |= set() if agreed else {self.asked}
         self.place.done("amend", "approve" if agreed else "reject", asked)
-        return agreed
 
 
 def followed(folder: Path, seed: int) -> tuple[Followed, str]:
     """Make the workflow of a seed and follow what it says is next."""
     chance = random.Random(seed)
     one = Followed(wild(folder, chance, FAULTS), chance)
-    (one.place.path / "init.sh").unlink(missing_ok=True)
     return one, one.follow()
 
 

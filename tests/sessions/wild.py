@@ -21,6 +21,8 @@ SLURM = {
     "config": {"batch_type": "Slurm", "context_type": "LocalContext", "remote_root": "."},
     "resource_defaults": {"number_node": 1, "cpu_per_node": 1, "group_size": 1},
 }
+#: What makes a stage one of three tasks.
+MAP = {"map": {"grid": {"x": [1, 2, 3]}}, "task_outputs": ["out.txt"]}
 LOCAL = {"type": "local", "config": {"batch_type": "Shell", "context_type": "LocalContext"}}
 #: What an agent does, by the kind of agent.
 AGENTS = {
@@ -51,7 +53,7 @@ def once(number: int) -> str:
     return f"{{ [ -e {mark} ] || {{ touch {mark}; false; }}; }}"
 
 
-def suffering(number: int, fault: str, after: list[int]) -> dict[str, Any]:
+def suffering(number: int, fault: str, after: list[int]) -> dict[str, Any]:  # noqa: C901 - a table
     """Return a stage with a fault."""
     own: dict[str, Any] = {"expected_seconds": 1}
     fields: dict[str, Any] = {"after": after, "parameters": own}
@@ -71,6 +73,9 @@ def suffering(number: int, fault: str, after: list[int]) -> dict[str, Any]:
             own.update({"tolerance": 1, "verify": "test $WFCTL_PARAM_tolerance -ge 2"})
         case "no scheduler":
             fields["backend"] = "hpc"
+        case "sweep":
+            own |= MAP
+            fields["outputs"] = [f"stage-{number}/tasks.csv"]
         case "no software":
             own["environment"] = {"venv": "/nowhere/venv"}
     return stage(number, command, **fields)
