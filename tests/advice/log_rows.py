@@ -240,3 +240,31 @@ def machines_alone(folder: Path) -> Answer:
     place = place_in(folder)
     place.done("machine", "init", "login", "--type", "feature", "--consent", "trust")
     return place.json("status")
+
+
+def emptied(root: Path) -> None:
+    """Delete the database."""
+    replaced(Place(root), "missing")
+
+
+def shorter(place: Place, *line: str) -> Answer:
+    """Put a backup of before a stage's preparation in the place of the log, and call a command."""
+    kept = backed_up(place)
+    place.done("stage", "prepare", "stage-1")
+    place.done("db", "backup", str(place.path.parent / "newer.db"))
+    for path in place.path.glob(".wfctl/events.db*"):
+        path.unlink()
+    shutil.copyfile(kept, place.path / ".wfctl/events.db")
+    return place.json(*line)
+
+
+@row(
+    "log_behind",
+    7,
+    "the log ends at version 2",
+    given={"FILE": "../newer.db"},
+    first={"db restore": emptied},
+)
+def log_shorter_than_files(folder: Path) -> Answer:
+    """Put an older copy of the log in its place."""
+    return shorter(begun(folder), "note", "hello")
