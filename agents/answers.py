@@ -41,7 +41,8 @@ def answer_of(code: int, out: str, err: str, *, writes: bool, person: str | None
         return failure("no_answer", _without_answer(code, err))
     if not succeeded:
         error = envelope["error"]
-        return failure(error["code"], error["message"], error.get("data"), exit_code=code)
+        told, actions = error.get("data"), envelope.get("next_actions")
+        return failure(error["code"], error["message"], told, exit_code=code, actions=actions)
     data = _told(envelope["data"]) if writes else envelope["data"]
     version = (envelope.get("_meta") or {}).get("version")
     found = {
@@ -50,15 +51,19 @@ def answer_of(code: int, out: str, err: str, *, writes: bool, person: str | None
         "next": suggested(envelope.get("next_actions")),
         "version": version,
     }
-    return Answer(fitted({**lean(found), "data": lean(data)}), is_error=False)
+    return Answer(fitted({**lean(found), "data": said(data)}), is_error=False)
 
 
 def failure(
-    code: str, message: str, data: dict[str, Any] | None = None, exit_code: int | None = None
+    code: str,
+    message: str,
+    data: dict[str, Any] | None = None,
+    exit_code: int | None = None,
+    actions: Any = None,
 ) -> Answer:
-    """Return the answer of what did not succeed."""
+    """Return the answer of what did not succeed; ``actions`` are what may be done instead."""
     known = dict(data or {})
-    actions = suggested(known.pop("next_actions", None))
+    actions = suggested(known.pop("next_actions", None) or actions)
     error = {"code": code, "message": message, "exit_code": exit_code}
     if len(_compact(known)) > _ENOUGH:
         known = json.loads(fitted(lean(known), _ENOUGH))
@@ -67,17 +72,19 @@ def failure(
 
 def suggested(actions: Any) -> list[Any]:
     """Return next actions as tool calls; what is not on offer, as the command of a person."""
-    return [_suggested(action) for action in actions or [] if isinstance(action, dict)]
+    known = [_suggested(action) for action in actions or [] if isinstance(action, dict)]
+    # "Go on" says less than the calls that it would make.
+    told = [one for one in known if one.get("tool") and "stage" not in one.get("needs", ())]
+    return [one for one in known if one in told or one.get("needs") != ["stage"] or not told]
 
 
 def _suggested(action: dict[str, Any]) -> dict[str, Any]:
     command = str(action.get("command", ""))
-    called = None if action.get("person") else call_of(command)
-    how: dict[str, Any] = called or {
-        "a_person_runs" if action.get("person") else "in_a_shell": command
-    }
+    called = None if action.get("person") else call_of(command, action.get("needs") or ())
+    if called is not None:
+        return {**called, "reason": action.get("reason")}
     told: dict[str, Any] = {name: action[name] for name in ("reason", "needs") if name in action}
-    return {**how, **told}
+    return {"a_person_runs": command, **told}
 
 
 def lean(value: Any) -> Any:
@@ -88,6 +95,17 @@ def lean(value: Any) -> Any:
     if isinstance(value, list):
         return [lean(one) for one in value]
     return value
+
+
+def said(data: Any) -> Any:
+    """Return what a command answers without what is empty; its own lists are said, empty or not.
+
+    A list that is not there would not tell "nothing differs" from "nobody looked".
+    """
+    if not isinstance(data, dict):
+        return lean(data)
+    lists: dict[str, Any] = {key: [] for key, one in data.items() if one == []}
+    return {**lean(data), **lists}
 
 
 def fitted(value: Any, bound: int = BOUND) -> str:

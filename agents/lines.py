@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agents.errors import WrongArguments
@@ -13,16 +13,19 @@ from agents.tools import TOOLS, Route, Tool
 Arguments = Mapping[str, Any]
 
 
-def line_of(tool: Tool, given: Arguments) -> list[str]:
+def line_of(tool: Tool, given: Arguments, once: str | None = None) -> list[str]:
     """Return the command line of a call, without the options of every command.
+
+    ``once``: the client's own id of the call, for a write that is given no ``request_id``.
 
     Values are never words of their own that an option could be read from: what goes by place
     stands behind ``--``, what goes by name in one word with its option. Raises `WrongArguments`.
     """
     route = _route(tool, given)
     words = [*route.words, *route.fixed]
+    known = {"request_id": once, **{name: one for name, one in given.items() if one is not None}}
     for name, option in route.options.items():
-        words += _option(option, given.get(name))
+        words += _option(option, known.get(name))
     places = [word for name in route.places for word in _words(given.get(name))]
     return [*words, "--", *places] if places else words
 
@@ -66,8 +69,22 @@ def _words(value: Any) -> list[str]:
     return [json.dumps(value)]
 
 
-def call_of(command: str) -> dict[str, Any] | None:
-    """Return the tool call that a command line stands for; None where it is not on offer."""
+#: Commands that no tool is made of, and the call that leads on in their place.
+_INSTEAD: dict[str, dict[str, Any]] = {
+    "wfctl reconcile": {"tool": "recover", "arguments": {}},
+    "wfctl run": {"tool": "stage", "arguments": {"action": "dispatch"}, "needs": ["stage"]},
+    "wfctl report -": {"tool": "history", "arguments": {"action": "report"}},
+}
+
+
+def call_of(command: str, needs: Sequence[str] = ()) -> dict[str, Any] | None:
+    """Return the tool call that a command line stands for; None where it is not on offer.
+
+    ``needs``: words of the line that somebody has to replace, or what has to be there `before`.
+    In the call they are names of arguments, which are left out of it.
+    """
+    if command in _INSTEAD:
+        return _INSTEAD[command]
     try:
         words = shlex.split(command)
     except ValueError:
@@ -77,34 +94,86 @@ def call_of(command: str) -> dict[str, Any] | None:
     for tool in TOOLS.values():
         for action, routes in tool.routes.items():
             for route in routes:
-                arguments = _read(route, words[1:], tool.flags)
+                arguments = _read(tool, route, words[1:])
                 if arguments is not None:
                     named = {"action": action} if action is not None else {}
-                    return {"tool": tool.name, "arguments": {**named, **arguments}}
+                    return _without(tool, {**named, **arguments}, command, needs)
     return None
 
 
-def _read(route: Route, words: list[str], flags: frozenset[str]) -> dict[str, Any] | None:
+def _without(
+    tool: Tool, arguments: dict[str, Any], command: str, needs: Sequence[str]
+) -> dict[str, Any]:
+    """Return the call without the arguments that hold a word to be replaced."""
+    words = {need for need in needs if need in command}
+    open_ = {name: value for name, value in arguments.items() if words & set(_texts(value))}
+    given = {name: value for name, value in arguments.items() if name not in open_}
+    call: dict[str, Any] = {"tool": tool.name, "arguments": given}
+    named = [one for name, value in open_.items() for one in _names(name, value, words)]
+    before = [need for need in needs if need not in words]
+    return {**call, **({"needs": named} if named else {}), **({"before": before} if before else {})}
+
+
+def _names(name: str, value: Any, words: set[str]) -> list[str]:
+    """Return an argument's name, with the path where only the value of one is to be given."""
+    if not isinstance(value, Mapping):
+        return [name]
+    paths = [path for path, one in value.items() if f"{path}={one}" not in words]
+    return [f"{name}.{path}" for path in paths] or [name]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for path, one in value.items():
+            yield from (str(one), f"{path}={one}")
+    elif isinstance(value, list):
+        yield from map(str, value)
+    else:
+        yield str(value)
+
+
+def _read(tool: Tool, route: Route, words: list[str]) -> dict[str, Any] | None:
     """Return the fields that a command line of this route holds; None where it is of another."""
     count = len(route.words)
     if tuple(words[:count]) != route.words:
         return None
     names = {option: name for name, option in route.options.items()}
     rest = [word for word in words[count:] if word not in route.fixed]
-    found: dict[str, Any] = {}
+    found: dict[str, list[str]] = {}
     by_place: list[str] = []
+    flags: dict[str, Any] = {}
     while rest:
         word = rest.pop(0)
         option, equals, value = word.partition("=")
         if not word.startswith("-"):
             by_place.append(word)
-        elif names.get(word) in flags:
-            found[names[word]] = True
+        elif names.get(word) in tool.flags:
+            flags[names[word]] = True
         elif option not in names or not (equals or rest):
             return None
         else:
-            found[names[option]] = value if equals else rest.pop(0)
+            found.setdefault(names[option], []).append(value if equals else rest.pop(0))
+    # A call waits for one stage; its answer names the others.
+    by_place = by_place[:1] if route.words == ("wait",) else by_place
     if len(by_place) != len(route.places):
         return None
-    found.update(zip(route.places, by_place, strict=True))
-    return found if set(route.needs) <= set(found) else None
+    found.update((name, [word]) for name, word in zip(route.places, by_place, strict=True))
+    given = {**{name: _typed(tool, name, values) for name, values in found.items()}, **flags}
+    return given if set(route.needs) <= set(given) else None
+
+
+def _typed(tool: Tool, name: str, values: list[str]) -> Any:
+    """Return the words of a command line as the tool's schema has them."""
+    kind = tool.schema["properties"][name]["type"]
+    if kind == "array":
+        return values
+    if kind == "object" and name == "set":
+        return {path: _value(text) for path, _, text in (one.partition("=") for one in values)}
+    return _value(values[-1]) if kind in ("object", "integer") else values[-1]
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

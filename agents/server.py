@@ -30,6 +30,8 @@ from agents.warm import Ended, Warm
 
 Call = ServerRequestContext[Any, Any]
 JSON = "application/json"
+#: Where a client names the call, the same each time that it sends it.
+CALL_ID = "claudecode/toolUseId"
 #: Seconds between two notes of progress.
 _BEAT = 1.0
 INSTRUCTIONS = (
@@ -39,8 +41,8 @@ INSTRUCTIONS = (
     "progress.log, files of machines or .wfctl/. Give each write a request_id of your own; after a "
     "lost answer repeat the call with the same one. A change of definition is proposed, and a "
     "person decides: show them what `ask_person` returns. You cannot approve. `next` in an answer "
-    "holds calls that are accepted as they stand, but for the arguments in `needs`. `root` in a "
-    "call is the workflow's folder, where it is not the server's own."
+    "holds calls that are accepted as they stand, but for the arguments in `needs`; `before` must "
+    "be there first. `root` in a call is the workflow's folder, where it is not the server's own."
 )
 
 
@@ -126,7 +128,9 @@ class Handlers:
         self, context: Call, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         """Carry out a call; what a command refuses is an answer that says so."""
-        answer = await _called(self._face, context, params.name, params.arguments or {})
+        once = (params.meta or {}).get(CALL_ID)
+        given = params.arguments or {}
+        answer = await _called(self._face, context, params.name, given, once)
         content: list[types.ContentBlock] = [types.TextContent(type="text", text=answer.text)]
         return types.CallToolResult(content=content, is_error=answer.is_error)
 
@@ -190,13 +194,16 @@ def _invalid(message: str) -> MCPError:
     return MCPError(code=types.INVALID_PARAMS, message=message)
 
 
-async def _called(face: Face, context: Call, name: str, given: dict[str, Any]) -> Answer:
+async def _called(
+    face: Face, context: Call, name: str, given: dict[str, Any], once: object = None
+) -> Answer:
     tool = TOOLS.get(name)
     if tool is None:
         raise _invalid(f"expected a tool of {', '.join(TOOLS)}; found {name!r}")
     try:
         _check(tool, given)
-        line, root = line_of(tool, given), face.root(given.get("root"))
+        line = line_of(tool, given, once if isinstance(once, str) else None)
+        root = face.root(given.get("root"))
     except ToolCallError as error:
         return failure(error.code, str(error), error.data)
     ended = await face.run(line, context, root)
@@ -219,8 +226,9 @@ def described(tool: Tool) -> types.Tool:
     """Return a tool as the protocol lists it."""
     hints = types.ToolAnnotations(
         read_only_hint=not tool.writes,
-        destructive_hint=False if tool.writes else None,
+        destructive_hint=tool.destroys if tool.writes else None,
         idempotent_hint=True if tool.name == "recover" else None,
+        open_world_hint=tool.reaches_out,
     )
     return types.Tool(
         name=tool.name, description=tool.says, input_schema=tool.schema, annotations=hints

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hmac
 import os
 import signal
@@ -48,12 +49,15 @@ def over_http(
 def over_socket(server: Server[Any], path: Path) -> None:
     """Serve clients of this login over a Unix socket, which nobody else can open.
 
-    No page in a browser can open it either, so the host that a client names says nothing.
+    A socket that a server left behind is taken over. No page in a browser can open it either, so
+    the host that a client names says nothing.
     """
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     app = server.streamable_http_app(transport_security=security)
     config = uvicorn.Config(app, log_level="error")
     with socket.socket(socket.AF_UNIX) as listening:
+        if is_left_behind(path):
+            path.unlink()
         # The server's own way to make one opens it to every login.
         before = os.umask(0o177)
         try:
@@ -66,6 +70,14 @@ def over_socket(server: Server[Any], path: Path) -> None:
             uvicorn.Server(config).run(sockets=[listening])
         finally:
             path.unlink(missing_ok=True)
+
+
+def is_left_behind(path: Path) -> bool:
+    """Return whether a Unix socket lies there on which nobody listens."""
+    if not path.is_socket():
+        return False
+    with socket.socket(socket.AF_UNIX) as tried:
+        return tried.connect_ex(str(path)) == errno.ECONNREFUSED
 
 
 def _leave(number: int, _frame: object) -> None:

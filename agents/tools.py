@@ -60,6 +60,7 @@ class Tool(NamedTuple):
     """A tool: its own fields, and for each ``action`` its routes; None where it has no actions.
 
     ``decided_by``: the command with which a person decides of the ``amendment`` that it shows.
+    ``destroys``: it may end or replace what is there; ``reaches_out``: it speaks to schedulers.
     """
 
     name: str
@@ -69,6 +70,8 @@ class Tool(NamedTuple):
     required: tuple[str, ...] = ()
     writes: bool = False
     decided_by: str = ""
+    destroys: bool = False
+    reaches_out: bool = False
 
     @property
     def flags(self) -> frozenset[str]:
@@ -96,6 +99,8 @@ class Tool(NamedTuple):
 _ONCE = {"request_id": "--command-id"}
 _WRITE = {**_ONCE, "expected_version": "--expected-version"}
 _AT = {"at": "--at"}
+_LOGS = {"attempt": "--attempt", "task": "--task", "err": "--err", "lines": "--lines"}
+_TASKS = {"failed": "--failed", "where": "--where", "lines": "--lines"}
 _HISTORY = {"limit": "--limit", "stage": "--stage", **_AT}
 
 READING = (
@@ -156,7 +161,7 @@ READING = (
         "history",
         "log: what happened. why: causes of a stage's status, or what would unblock. blame: who "
         "set a field. diff: between moments a and b. amendments: who changed what. events: raw, "
-        "after a version.",
+        "after a version. report: the whole, for people.",
         {
             "log": (Route(("log",), (), {**_HISTORY, "machine": "--machine"}),),
             "why": (
@@ -167,6 +172,7 @@ READING = (
             "blame": (Route(("blame",), ("field",), {"machine": "--machine", **_AT}, ("field",)),),
             "diff": (Route(("diff",), ("a", "b"), {"machine": "--machine"}, ("a",)),),
             "amendments": (Route(("audit", "amendments")),),
+            "report": (Route(("report",)),),
             "events": (
                 Route(
                     ("events",),
@@ -196,6 +202,24 @@ READING = (
         {"deep": FLAG, "plan": _said(TEXT, "Its file")},
     ),
     Tool(
+        "job",
+        "Of a stage: diagnose says what failed, logs what its job printed, tasks each of a sweep.",
+        {
+            "diagnose": (Route(("stage", "diagnose"), ("stage",)),),
+            "logs": (Route(("logs",), ("stage",), _LOGS),),
+            "tasks": (Route(("tasks",), ("stage",), _TASKS),),
+        },
+        {
+            "attempt": TEXT,
+            "task": TEXT,
+            "failed": FLAG,
+            "where": TEXTS,
+            "err": FLAG,
+            "lines": NUMBER,
+        },
+        ("stage",),
+    ),
+    Tool(
         "ask_person",
         "What waits for a person: shows an amendment with its impact, or a machine's approvals, "
         "and the command that only a person runs. Tell it to them and go on with other work.",
@@ -212,6 +236,11 @@ READING = (
 )
 
 _DATA = _said(OBJECT, "Dot path → value")
+#: Of the types that come with wfctl; a type of one's own names its own.
+STATUSES = (
+    "pending, in_progress, complete, failed; dotagent: pending, running, pre_complete, blocked, "
+    "verified, failed; `describe` has those of other types"
+)
 
 WRITING = (
     Tool(
@@ -302,7 +331,7 @@ WRITING = (
         },
         {
             "task": TEXT,
-            "status": TEXT,
+            "status": _said(TEXT, STATUSES),
             "title": TEXT,
             "claim": _said(TEXT, "How long"),
             "renew": FLAG,
@@ -388,9 +417,9 @@ WRITING = (
     Tool(
         "stage",
         "prepare → dispatch → wait → verify → complete; retry (fix: what was put right) after a "
-        "failure; diagnose says what failed, logs what the job printed; fail (error) gives an "
-        "attempt up; outputs declares files.",
+        "failure; fail (error) gives an attempt up; outputs declares files.",
         {
+            "ready": (Route(("stage", "ready"), ("stage",), _WRITE),),
             "prepare": (Route(("stage", "prepare"), ("stage",), _WRITE),),
             "dispatch": (Route(("dispatch",), ("stage",), _WRITE),),
             "wait": (Route(("wait",), ("stage",), {"seconds": "--timeout"}),),
@@ -411,21 +440,6 @@ WRITING = (
                     ("error",),
                 ),
             ),
-            "diagnose": (Route(("stage", "diagnose"), ("stage",)),),
-            "logs": (
-                Route(
-                    ("logs",),
-                    ("stage",),
-                    {"attempt": "--attempt", "task": "--task", "err": "--err", "lines": "--lines"},
-                ),
-            ),
-            "tasks": (
-                Route(
-                    ("tasks",),
-                    ("stage",),
-                    {"failed": "--failed", "where": "--where", "lines": "--lines"},
-                ),
-            ),
             "outputs": (Route(("stage", "outputs"), ("stage", "paths"), _WRITE, ("paths",)),),
         },
         {
@@ -436,15 +450,11 @@ WRITING = (
             "or_fail": FLAG,
             "seconds": {"type": "integer", "maximum": 100},
             "paths": TEXTS,
-            "attempt": TEXT,
-            "task": TEXT,
-            "failed": FLAG,
-            "where": TEXTS,
-            "err": FLAG,
-            "lines": NUMBER,
         },
         ("stage",),
         writes=True,
+        destroys=True,
+        reaches_out=True,
     ),
     Tool(
         "propose",

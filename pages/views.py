@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
@@ -22,7 +22,8 @@ from projections.exports.state_spans import state_spans
 from projections.exports.timeline_svg import drawing as timeline
 from projections.files.document_diff import differences
 from projections.files.state_document import document
-from projections.screens.next_actions import NextAction, Surroundings, next_actions
+from projections.screens.next_actions import next_actions
+from projections.screens.starting import NextAction, Surroundings
 from projections.words.account import Seen, account, waits
 from projections.words.items import Item
 from service.errors import NotFound
@@ -30,6 +31,7 @@ from service.files.surroundings import surroundings
 from service.reading.log import WorkflowLog
 from service.reading.moment import parse_moment
 from service.reading.selection import Selection
+from service.root.root import Root
 
 #: Stages of a page, events of a page, lines beside a workflow, attempts of a stage, differences.
 _STAGES, _EVENTS, _LINES, _ATTEMPTS, _DIFFERENCES = 250, 100, 15, 20, 100
@@ -140,8 +142,8 @@ def _next(look: Look) -> list[NextAction]:
     if not look.is_now:
         return []
     root = look.entry.root
-    around = surroundings(root, look.now) if root else Surroundings()
-    found = next_actions(look.now, replace(around, seen=_seen(look)))
+    around = surroundings(Root(root), look.now, look.log, _seen(look)) if root else Surroundings()
+    found = next_actions(look.now, around)
     return [one._replace(command=_rooted(look.entry, one.command)) for one in found[:_STAGES]]
 
 

@@ -14,28 +14,17 @@ from agents.install.pieces import Piece, block
 SOURCE = Path(__file__).resolve().parents[2] / "plugin"
 CLIENTS = ("claude", "codex", "gemini", "opencode", "other")
 _SKILLS = ("wfctl-stages", "wfctl-machines", "wfctl-history")
-_SCRIPTS = ("hook.sh", "guard.sh")
+_SCRIPTS = ("hook.sh", "guard.sh", "guard.awk")
 _TOML = ("# >>> wfctl >>>", "# <<< wfctl <<<")
 _MARKDOWN = ("<!-- wfctl: begin -->", "<!-- wfctl: end -->")
 _SERVER = {"command": "wfctl", "args": ["mcp"]}
-#: What Claude's own rules deny: names that are wfctl's in every folder, and in a project's own.
-_ALWAYS_DENIED = ["Edit(**/.wfctl/**)"]
-_DENIED = [
-    *_ALWAYS_DENIED,
-    "Edit(/workflow-state.json)",
-    "Edit(/progress.log)",
-    "Edit(/*.state.json)",
-    "Edit(/memory/state/phase.json)",
-    "Edit(/memory/state/execution.json)",
-    "Edit(/conductor/tracks/*/metadata.json)",
-]
 
 
 class Edit(NamedTuple):
     """A file of the user's own that is added to: JSON with comments, or lines between marks."""
 
     path: Path
-    more: Mapping[str, Any] | None = None
+    more: Mapping[str, Mapping[str, Any]] | None = None
     lines: str = ""
 
     def pieces(self, text: str) -> list[Piece]:
@@ -77,9 +66,8 @@ def _claude(places: Places) -> Kit:
     names = [".claude-plugin/plugin.json", ".mcp.json", "hooks/hooks.json"]
     names += [f"hooks/{name}" for name in _SCRIPTS]
     files = {base / "skills/wfctl" / name: _source(name) for name in names}
-    denied = _ALWAYS_DENIED if places.project is None else _DENIED
-    rules = Edit(base / "settings.json", {"permissions": {"deny": list(denied)}})
-    return Kit({**files, **_skills(base / "skills/wfctl/skills")}, [rules])
+    # No rules that deny: they come before the hook, and do not say the right command.
+    return Kit({**files, **_skills(base / "skills/wfctl/skills")}, [])
 
 
 def _codex(places: Places) -> Kit:

@@ -68,6 +68,9 @@ def _add(plan: Plan, edit: Edit) -> None:
     after = text
     for piece in pieces:
         after = put(after, piece)
+    taken = jsonc.taken(after, edit.more) if edit.more is not None else []
+    if taken:
+        plan.left[str(path)] = f"{', '.join(taken)} is somebody else's; rename it to have ours"
     if not _reader(path)(after):
         raise _unreadable(path, "what is to be added does not fit it")
     if pieces:

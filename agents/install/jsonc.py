@@ -97,8 +97,9 @@ def added(text: str, more: Mapping[str, Any]) -> list[Piece]:
     """Return the pieces that put ``more`` into a document, one after another; order and comments
     stay.
 
-    A key that is there keeps its value: objects and lists are added to, and nothing else is. Raises
-    `ValueError` where the document is no JSON object.
+    Objects at the top and lists are added to. An entry of an object at the top is put in whole, or,
+    where one of its name is there, not at all (`taken`). Raises `ValueError` where the document is
+    no JSON object, or where one that is to be added to is something else, such as null.
     """
     if not text.strip():
         return [Piece(len(text), json.dumps(more, indent=len(_STEP), ensure_ascii=False) + "\n")]
@@ -114,17 +115,38 @@ def added(text: str, more: Mapping[str, Any]) -> list[Piece]:
         text = put(text, piece)
 
 
-def _missing(text: str, node: Node, more: Any, depth: int) -> Iterator[Piece]:
-    if isinstance(more, Mapping) and isinstance(node.value, dict):
-        for key, value in more.items():
-            if key in node.inner:
-                yield from _missing(text, node.inner[key], value, depth + 1)
-            else:
-                yield _inserted(text, node, f"{json.dumps(key)}: ", value, depth)
-    elif isinstance(more, list) and isinstance(node.value, list):
-        for value in more:
-            if value not in node.value:
-                yield _inserted(text, node, "", value, depth)
+def taken(text: str, more: Mapping[str, Any]) -> list[str]:
+    """Return the entries of ``more`` whose names the document gives to something else."""
+    there = read(text).value
+    return [
+        f"{key}.{name}"
+        for key, entries in more.items()
+        for name, value in entries.items()
+        if not isinstance(value, list) and there[key].get(name, value) != value
+    ]
+
+
+def _missing(
+    text: str, node: Node, more: Mapping[str, Any], depth: int, above: str = ""
+) -> Iterator[Piece]:
+    for key, value in more.items():
+        inner = node.inner.get(key)
+        if inner is None:
+            yield _inserted(text, node, f"{json.dumps(key)}: ", value, depth)
+        elif isinstance(value, list):
+            _expect(inner, list, above + key)
+            for one in value:
+                if one not in inner.value:
+                    yield _inserted(text, inner, "", one, depth + 1)
+        elif depth == 1:
+            _expect(inner, dict, above + key)
+            yield from _missing(text, inner, value, depth + 1, f"{key}.")
+
+
+def _expect(node: Node, kind: type, name: str) -> None:
+    if not isinstance(node.value, kind):
+        named = "an object" if kind is dict else "a list"
+        raise ValueError(f"`{name}` is {json.dumps(node.value)[:80]}, which is not {named}")
 
 
 def _inserted(text: str, node: Node, name: str, value: Any, depth: int) -> Piece:

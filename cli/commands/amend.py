@@ -127,8 +127,8 @@ def propose(
         named = proposal.of_each(before, asked, stage or [])
         each = [proposal.with_pins(one, service.root.path, before) for one in named]
         commands = [proposal.command_of(before, one) for one in each]
-        for change in proposal.changes_of_type(before, each):
-            say(change)
+        for doubt in proposal.doubts(before, each):
+            say(doubt)
         outcome = service.handle(*commands, options=options)
         tell_proposals(service, output, outcome, options)
 

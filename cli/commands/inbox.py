@@ -17,8 +17,8 @@ from cli.terminal.output import Output
 from lifecycle.errors import LifecycleError
 from lifecycle.machines.machine import Machine
 from lifecycle.state.workflow import Workflow
-from projections.machines.next_actions import MachineAction
 from projections.screens.inbox import Asked, number_of, numbered
+from projections.screens.starting import NextAction
 from projections.words.account import waits
 from projections.words.items import Item
 from service.errors import InvalidOption, NotFound
@@ -189,21 +189,21 @@ def _of_machines(workflow: Reading) -> Iterator[Asked]:
     for id_ in place.ids(root, store):
         machine = MachineLog(store, id_, root.path).current()
         for action in machine_actions(machine, evidence.evidence(root.path, machine)):
-            if action.verb in _OF_PERSON:
+            if action.person:
                 yield _asked(str(root.path), machine, action)
 
 
-def _asked(root: str, machine: Machine, action: MachineAction) -> Asked:
-    target = str(action.target)
-    line = ["machine", action.verb, machine.id, target]
+def _asked(root: str, machine: Machine, action: NextAction) -> Asked:
+    verb, target = str(action.verb), str(action.target)
+    line = ["machine", verb, machine.id, target]
     edits = [one.version for one in machine.drifts if one.file == target]
     return Asked(
         root=root,
-        kind=_OF_PERSON[action.verb],
+        kind=_OF_PERSON[verb],
         subject=f"{machine.id} {target}",
         text=action.reason,
         lines={"approve": [*line, "--adopt"], "reject": [*line, "--revert"]}
-        if action.verb == "drift"
+        if verb == "drift"
         else {"approve": line, "statement": [*line, "--statement"]},
         mark=f"{machine.visit.entered_at}{edits or ''}",
         of=machine.id,

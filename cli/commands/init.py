@@ -11,13 +11,13 @@ import typer
 
 from cli.frame.beginning import agreed
 from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
+from cli.frame.planned import with_pins
 from cli.frame.workspace import create, reading_of, settings_of, tell_of_password
 from cli.frame.writes import tell
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output, say
 
 if TYPE_CHECKING:
-    from lifecycle.state.workflow import Workflow
     from service.root.root import Root
     from service.writing.stream_writer import WriteOptions
     from service.writing.workflow_service import Outcome
@@ -67,6 +67,8 @@ def init(
         from service.errors import InvalidOption
 
         raise InvalidOption("expected a PLAN; `wfctl init --example` writes one to start from")
+    from service.questions.advice import advice_of
+
     settings = settings_of(context)
     root, outcome, options = _begun(
         settings,
@@ -77,22 +79,13 @@ def init(
     )
     for name, path in _missing_machine_files(outcome.state.backend_profiles, root.path):
         say(f"{name}: the machine file {path} is missing; no stage can be dispatched to it yet")
-    _tell_of_doubts(outcome.state)
-    _tell_of_budget(outcome.state)
+    for line in advice_of(root.path, outcome.state):
+        say(line)
     if not dry_run:
         _tell_of_pin(settings)
         outcome = agreed(settings, root, outcome, f"init {plan}", key)
     tell_of_password(settings.database_url)
     tell(Output(settings), outcome, options)
-
-
-def _tell_of_doubts(state: Workflow) -> None:
-    """Say which parameters may be slips of names that wfctl reads."""
-    from lifecycle.plan.fields import doubtful_parameters
-
-    for stage in state.stages.values():
-        for doubt in doubtful_parameters({"id": stage.id, "parameters": stage.parameters}):
-            say(doubt)
 
 
 def _begun(
@@ -112,7 +105,7 @@ def _begun(
     from service.writing.place import identity
 
     root = root_at(settings.start, settings.database_url, settings.journal)
-    document = _with_pins(read_plan(plan), root.path)
+    document = with_pins(read_plan(plan), root.path)
     own = root.path / STATE
     command = command_of(
         document,
@@ -137,39 +130,6 @@ def _begun(
 def _is_same(plan: str, own: Path) -> bool:
     """Say whether the plan is the root's own state file, as the published skill leaves it."""
     return plan != "-" and own.exists() and Path(plan).resolve() == own.resolve()
-
-
-def _with_pins(document: Any, root: Path) -> Any:
-    """Return a plan in which ``session_config.pin: scripts`` holds the files as they are now."""
-    config = document.get("session_config") if isinstance(document, dict) else None
-    if not isinstance(config, dict) or config.get("pin") != "scripts":
-        return document
-    from lifecycle.payload.models import WorkflowCreated
-    from lifecycle.plan.document import create as command_of
-    from service.consent.scripts import scripts_of
-    from service.writing.workflow_service import planned_state
-
-    def pinning(files: dict[str, str]) -> dict[str, Any]:
-        return {**document, "session_config": {**config, "pin": files}}
-
-    now = "1970-01-01T00:00:00.000000Z"
-    command: WorkflowCreated = command_of(pinning({}), created=now, root={})
-    return pinning(scripts_of(root, planned_state(((command, now),))))
-
-
-def _tell_of_budget(state: Workflow) -> None:
-    """Say where a plain run stops before all is done, and how to go on."""
-    from lifecycle.state.budget import budget_of, estimate
-
-    left = budget = budget_of(state)
-    for stage in state.stages.values():
-        left -= estimate(state, stage)
-        if left < 0:
-            say(
-                f"a session has a budget of {budget:g}: `wfctl run` stops before {stage.id}, and "
-                "goes on when it is called again; `wfctl run --autonomous` goes on by itself"
-            )
-            return
 
 
 def _tell_of_pin(settings: Settings) -> None:

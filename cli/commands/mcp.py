@@ -99,7 +99,7 @@ def _serve(
     from agents.serving import free_port, over_http, over_socket, over_stdio
 
     if socket is not None:
-        say(f"wfctl: serving on {socket}, path /mcp")
+        say(f"wfctl: serving http://localhost/mcp on the socket {socket}")
         over_socket(server, socket)
     elif port is not None:
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(24)
@@ -137,13 +137,27 @@ def _check(port: int | None, host: str, allow: list[str] | None, socket: Path | 
             f"--socket: expected a path of at most {_LONGEST} bytes, found "
             f"{len(os.fsencode(socket))}; name a shorter one"
         )
-    if socket is not None and socket.exists():
-        raise InvalidOption(f"--socket: expected nothing at {socket}, found a file; name another")
+    if socket is not None:
+        _check_place(socket)
     if host not in _LOOPBACK and not allow:
         raise InvalidOption(
             f"--host {host} can be reached from other machines: say with --allow NAME by which "
             "name clients may use it, or leave --host out"
         )
+
+
+def _check_place(socket: Path) -> None:
+    """Raise `InvalidOption` where something lies at the place of the socket that is in use."""
+    from agents.serving import is_left_behind
+
+    if not socket.exists() or is_left_behind(socket):
+        return
+    found = "one that a server listens on" if socket.is_socket() else "a file"
+    raise InvalidOption(
+        f"--socket: expected nothing at {socket}, or a socket on which nobody listens; found "
+        f"{found}. Name another place",
+        path=str(socket),
+    )
 
 
 #: Bytes that Linux takes for the name of a Unix socket: `man 7 unix`.

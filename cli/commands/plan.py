@@ -2,42 +2,111 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
+from cli.frame.planned import begun_with
 from cli.frame.workspace import settings_of
 from cli.terminal.output import Output
+
+#: The answer where a plan changes nothing.
+_NOTHING: dict[str, Any] = {"dry_run": False, "repeated": False, "events": [], "changed": False}
 
 
 def build() -> typer.Typer:
     """Return the group of commands."""
-    group = typer.Typer(help="A plan, before a workflow is made of it.", no_args_is_help=True)
+    group = typer.Typer(help="A plan: looked at, and applied anew.", no_args_is_help=True)
     # Without a callback a group of one command is that command.
     group.callback()(_together)
     group.command("check")(check)
+    group.command("apply")(apply)
     return group
 
 
 def _together() -> None:
-    """A plan, before a workflow is made of it."""
+    """A plan: looked at, and applied anew."""
 
 
 def check(
     context: typer.Context,
     plan: Annotated[str, typer.Argument(metavar="FILE", help="JSON, YAML or TOML; - is stdin.")],
 ) -> None:
-    """Say whether `wfctl init` would take a plan, with every problem; writes nothing."""
-    from lifecycle.plan.document import create
-    from lifecycle.plan.fields import doubtful_parameters
+    """Say whether `wfctl init` would take a plan, with every problem and advice; writes nothing."""
+    from lifecycle.plan.advice import parameters_of
     from service.documents.plan_file import read_plan
-    from service.root.clock import system_clock, utc_text
+    from service.questions.advice import advice_of
 
-    document: dict[str, Any] = create(read_plan(plan), created=utc_text(system_clock())).document
-    stages = [stage["id"] for stage in document["stages"]]
-    doubts = [doubt for stage in document["stages"] for doubt in doubtful_parameters(stage)]
-    said = f"{plan}: a plan of {len(stages)} stages; `wfctl init {plan}` takes it"
-    Output(settings_of(context)).result(
-        {"workflow": document["workflow_id"], "stages": stages, "problems": [], "doubts": doubts},
-        lambda: "\n".join([said, *doubts]),
-    )
+    settings = settings_of(context)
+    state = begun_with(read_plan(plan), settings.start)
+    parameters = {stage.id: parameters_of(stage.parameters) for stage in state.stages.values()}
+    found = advice_of(settings.start, state)
+    data = {
+        "workflow": state.id,
+        "stages": [*state.stages],
+        "problems": [],
+        "advice": found,
+        "parameters": parameters,
+    }
+    head = f"{plan}: a plan of {len(state.stages)} stages; `wfctl init {plan}` takes it"
+    told = [f"{id_}: {line}" for id_, of in parameters.items() for line in _shown(of)]
+    Output(settings).result(data, lambda: "\n".join([head, *told, *_advised(found)]))
+
+
+def _shown(parameters: dict[str, list[str]]) -> Iterator[str]:
+    """Yield whose the parameters of a stage are, a line each."""
+    for reader, names in parameters.items():
+        if names:
+            whose = "wfctl reads" if reader == "wfctl" else "its command alone reads"
+            yield f"{whose} {', '.join(names)}"
+
+
+def _advised(advice: list[str]) -> list[str]:
+    return ["advice, which nothing enforces:", *(f"  {line}" for line in advice)] if advice else []
+
+
+def apply(
+    context: typer.Context,
+    plan: Annotated[str, typer.Argument(metavar="FILE", help="JSON, YAML or TOML; - is stdin.")],
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None,
+    key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Agree with this SSH key (or its .pub).")
+    ] = None,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
+) -> None:
+    """Make the workflow what an edited plan says: one amendment, shown whole, decided once."""
+    from cli.commands.amend import tell_proposals
+    from cli.commands.rerun import decide
+    from cli.frame.consent import consenter_of
+    from cli.frame.workspace import engine
+    from lifecycle.rules.replan import replanned
+    from service.documents.plan_file import read_plan
+    from service.errors import InvalidOption
+
+    options = write_options(dry_run, command_id, expected_version)
+    document = read_plan(plan)
+    with engine(context, dry_run) as (jobs, output):
+        service = jobs.service
+        options = replace(options, content={"plan apply": document, "reason": reason})
+        proposed = service.first_answer(options)
+        state = service.state()
+        consenter = consenter_of(state.consent, service.actor, key, None)
+        if proposed is None:
+            command = replanned(state, begun_with(document, service.root.path), reason)
+            if command is None:
+                said = f"{plan}: the workflow is as the plan says; there is nothing to change"
+                output.result(_NOTHING, lambda: said, state=state)
+                return
+            if not reason:
+                raise InvalidOption("a changed plan says why: give --reason TEXT")
+            proposed = service.handle(command, options=options)
+        if dry_run:
+            tell_proposals(service, output, proposed, options)
+            return
+        decide(jobs, output, proposed, consenter)

@@ -70,8 +70,7 @@ def rerun(
         if dry_run:
             tell_proposals(jobs.service, output, proposed, options)
             return
-        id_ = next(str(e.data["amendment"]) for e in proposed.events if e.type == command.type)
-        _decide(jobs, output, id_, proposed, consenter)
+        decide(jobs, output, proposed, consenter)
 
 
 def _named(state: Workflow, stages: list[str], from_here: bool) -> list[str]:
@@ -93,8 +92,10 @@ def _found(root: Path, state: Workflow, named: list[str]) -> str:
     return "; ".join(why)[:_REASON]
 
 
-def _decide(jobs: Jobs, output: Output, id_: str, proposed: Outcome, consenter: Consenter) -> None:
+def decide(jobs: Jobs, output: Output, proposed: Outcome, consenter: Consenter) -> None:
     """Ask for consent to what was proposed, unless it is decided already."""
+    named = (e.data for e in proposed.events if e.type == "amendment.proposed")
+    id_ = next(str(data["amendment"]) for data in named)
     options = WriteOptions()
     if jobs.service.state().amendments[id_].status != "proposed":
         tell(output, proposed, options)

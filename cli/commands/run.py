@@ -129,7 +129,7 @@ def _attended(
         tell(jobs.service, output, ended)
     if asked.signal is not None and ended.exit_reason == "waiting":
         raise typer.Exit(128 + signal.Signals(asked.signal))
-    if ended.exit_reason == "blocked":
+    if ended.exit_reason == "blocked" or ended.hindrances:
         raise typer.Exit(NEEDS_PERSON)
 
 
@@ -137,9 +137,10 @@ def tell(service: Service, output: Output, ended: Ended) -> None:
     """Print how the loop ended, and what leads on, by a look at the files too."""
     from reconciler.files.freshness import look
 
-    text = f"{ended.exit_reason}: {ended.message}"
     known = output.next_actions(ended.state, look(service.root, service.log, ended.state))
-    output.result(ended.to_dict(), lambda: text, state=ended.state, actions=ended.actions(known))
+    output.result(
+        ended.to_dict(), lambda: str(ended), state=ended.state, actions=ended.actions(known)
+    )
 
 
 def _rehearse(context: typer.Context) -> None:

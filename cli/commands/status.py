@@ -36,6 +36,7 @@ _TOLD_FIRST = (
     Status.INVALIDATED,
     Status.READY,
 )
+_NOT_BEGUN = (Status.PENDING, Status.READY, Status.INVALIDATED)
 _COLORS = {
     Status.COMPLETED: "32",
     Status.RUNNING: "36",
@@ -70,7 +71,7 @@ def status(context: typer.Context, at: At = None, known_at: KnownAt = None) -> N
             "status": state.workflow_status or "active",
             "purpose": state.purpose,
             "workflow_version": state.version,
-            "stages": [_summary(stage, told.get(stage.id)) for stage in state.stages.values()],
+            "stages": [_summary(state, one, told.get(one.id)) for one in state.stages.values()],
             "pending_amendments": [a.id for a in state.pending_amendments],
             "copy_of": original,
             "files": files,
@@ -108,8 +109,9 @@ def _seen(workflow: Reading, state: Workflow) -> Seen:
     return look(workflow.root, workflow.log, state)
 
 
-def _summary(stage: StageState, tasks: dict[str, int] | None) -> dict[str, Any]:
+def _summary(state: Workflow, stage: StageState, tasks: dict[str, int] | None) -> dict[str, Any]:
     attempt = stage.attempt
+    unmet = list(state.unmet(stage)) if stage.status in _NOT_BEGUN else []
     return {
         "id": stage.id,
         "name": stage.name,
@@ -120,7 +122,9 @@ def _summary(stage: StageState, tasks: dict[str, int] | None) -> dict[str, Any]:
         "attempt": attempt.id if attempt else None,
         "started_at": stage.started_at,
         "completed_at": stage.completed_at,
-    } | ({"tasks": tasks} if tasks else {})
+        **({"waits_for": unmet} if unmet else {}),
+        **({"tasks": tasks} if tasks else {}),
+    }
 
 
 def _tasks(workflow: Reading, state: Workflow, *, live: bool) -> dict[str, dict[str, int]]:
@@ -222,6 +226,8 @@ def _note(
         return utc_seconds(stage.completed_at) or ""
     if stage.status is Status.PENDING:
         return f"waits for {_named(list(state.unmet(stage)))}"
+    if stage.status is Status.READY and state.unmet(stage):
+        return f"not yet: {_named(list(state.unmet(stage)))} is to be completed again"
     return f"{stage.attempt.id}" if stage.open_attempt and stage.attempt else ""
 
 

@@ -13,10 +13,9 @@ from cli.terminal.output import Output
 from lifecycle.state.hindrance import hindrances, is_stuck
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
-from projections.screens.next_actions import NextAction, next_actions
+from projections.screens.starting import NextAction, hindered, is_due
 from projections.words.times import utc_seconds
 from service.errors import InvalidOption
-from service.files.surroundings import surroundings
 from service.questions.causes import causes_of
 from service.questions.grounds import Link
 from service.reading.moment import Moment
@@ -125,7 +124,7 @@ def _of_stage(workflow: Reading, stage: str, view: Moment | None) -> Form:
 def _next(workflow: Reading, stage: str) -> list[NextAction]:
     """Return the commands that lead a stage on."""
     state = workflow.log.current(None)
-    found = next_actions(state, surroundings(workflow.root.path, state))
+    found = workflow.output.next_actions(state)
     return [one for one in found if stage in one.command.split()]
 
 
@@ -206,7 +205,7 @@ def _clip(text: str) -> str:
 
 
 def _of_workflow(workflow: Reading, state: Workflow, view: Moment | None) -> Form:
-    found = hindrances(state)
+    found = hindrances(state) if view else hindered(state, workflow.output.around(state))
     held = list(dict.fromkeys(h.stage for h in found if h.stage is not None))
     causes = causes_of(workflow.log, *held, at=view)
     chains = {one.stage: one.to_dict() for one in causes}
@@ -225,7 +224,7 @@ def _of_workflow(workflow: Reading, state: Workflow, view: Moment | None) -> For
                 for h in shown
             ],
             "under_way": _ids(state, Status.PREPARING, Status.RUNNING, Status.POST_PROCESSING),
-            "ready": _ids(state, Status.READY),
+            "ready": [one.id for one in state.stages.values() if is_due(state, one)],
             **({"hindrances_left_out": len(found) - len(shown)} if len(shown) < len(found) else {}),
         }
 

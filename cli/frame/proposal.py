@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lifecycle.fold.amendments import KEYED
+from lifecycle.plan.fields import ALIKE, READ
 from lifecycle.rules.amendable import changes_of
 from lifecycle.rules.schema import payload_of
-from lifecycle.state.workflow import Workflow
+from lifecycle.state.workflow import Stage, Workflow
 from service.documents.plan_file import decode_json, read_plan
 from service.errors import InvalidOption
 
@@ -129,18 +132,42 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def changes_of_type(state: Workflow, each: list[Asked]) -> Iterator[str]:
-    """Say of each value that it becomes another type than what it replaces."""
+def doubts(state: Workflow, each: list[Asked]) -> Iterator[str]:
+    """Say what may be a slip: a value of another type than what it replaces, a name near a known.
+
+    It is said before anything is proposed, and refuses nothing.
+    """
     for asked in each:
         target = state.stage(asked.stage) if asked.stage is not None else state
-        for path, value in asked.settings.items():
+        of = f"{asked.stage}." if asked.stage is not None else ""
+        for path, value in _new_values(asked):
             before = value_at(target, path)
-            if before is not None and value is not None and type(before) is not type(value):
-                of = f"{asked.stage}." if asked.stage is not None else ""
+            if before is None:
+                yield from _near(target, of, path)
+            elif value is not None and type(before) is not type(value):
                 yield (
                     f"{of}{path} was {_TYPES.get(type(before), 'a value')} ({before!r:.40}) and "
                     f"becomes {_TYPES.get(type(value), 'a value')} ({value!r:.40})"
                 )
+
+
+def _new_values(asked: Asked) -> Iterator[tuple[str, Any]]:
+    yield from asked.settings.items()
+    for field_, change in asked.changes.items():
+        for key, leaf in change.items() if field_ in KEYED and isinstance(change, dict) else ():
+            if isinstance(leaf, dict) and "new" in leaf:
+                yield f"{field_}.{key}", leaf["new"]
+
+
+def _near(target: Workflow | Stage, of: str, path: str) -> Iterator[str]:
+    """Say of a parameter that is new that there is another one of nearly its name."""
+    field_, _, name = path.partition(".")
+    if field_ != "parameters" or not isinstance(target, Stage) or name in READ:
+        return
+    known = {one.lower(): one for one in (*sorted(READ), *target.parameters)}
+    near = get_close_matches(name.lower(), known, n=1, cutoff=ALIKE)
+    if near:
+        yield f"{of}{path} is a new parameter; did you mean {known[near[0]]}?"
 
 
 _TYPES = {

@@ -131,7 +131,7 @@ def reading_of(settings: Settings) -> Iterator[Reading]:
     store = opened(root, read_only=True, as_is=settings.as_is)
     try:
         log = WorkflowLog(store, config.stream, root.path)
-        output = Output(settings, partial(standing, log, config.workflow), root.path)
+        output = Output(settings, partial(standing, log, config.workflow), root, log)
         yield Reading(root, config, log, output)
     finally:
         store.close()
@@ -164,7 +164,7 @@ def writing(
             _remember(root)
         yield (
             service,
-            Output(settings, partial(standing, log, config.workflow), root.path),
+            Output(settings, partial(standing, log, config.workflow), root, log),
         )
     finally:
         store.close()

@@ -13,6 +13,7 @@ EVERYWHERE = (
 EXAMPLES: dict[str, str] = {
     "init": "wfctl init --example && wfctl init plan.toml",
     "plan check": "wfctl plan check plan.toml",
+    "plan apply": 'wfctl plan apply plan.toml --reason "a finer step" --dry-run',
     "import": "wfctl import ../old-workflow --into .",
     "status": "wfctl status --at '@{2 hours ago}'",
     "show": "wfctl show stage-2",

@@ -9,7 +9,8 @@ from cli.terminal.output import Output
 from reconciler.briefing.ranges import shortened
 
 if TYPE_CHECKING:
-    from reconciler.briefing.briefing import Briefing, Found
+    from reconciler.briefing.briefing import Briefing, Found, Judged
+    from service.questions.meanwhile import Happened
 
 #: Lines that the briefing takes where no budget is named.
 SCREEN = 48
@@ -22,6 +23,7 @@ def text(briefing: Briefing, output: Output, dry_run: bool) -> str:
         output, "meanwhile", (f"{m.at or 'just now'} {m.text}" for m in briefing.meanwhile)
     )
     lines += _section(output, "attempts", _attempts(briefing.found))
+    lines += _section(output, "judged by", map(_judged, briefing.judged))
     contradictions = (_said(c.kind, c.subjects, c.text) for c in briefing.contradictions)
     lines += _section(output, "contradictions", contradictions)
     repaired = (f"{shortened(repair.stages)}: {repair.text}" for repair in briefing.repaired)
@@ -48,6 +50,19 @@ def _head(briefing: Briefing, output: Output) -> Iterator[str]:
     if briefing.since is not None:
         since = briefing.since
         yield f"since {since.at or 'just now'}, {since.actor}: {_one_line(since.text)}"
+    if briefing.decided is not None:
+        yield f"last decision: {_one_line(briefing.decided)}"
+    if briefing.noted is not None and briefing.noted.version != _version(briefing.since):
+        yield f"last note, {briefing.noted.actor}: {_one_line(briefing.noted.text)}"
+
+
+def _version(happened: Happened | None) -> int | None:
+    return None if happened is None else happened.version
+
+
+def _judged(one: Judged) -> str:
+    said = "; ".join(part for part in (one.criteria, one.tasks) if part)
+    return f"{one.stage}: {said}"
 
 
 def _session(briefing: Briefing) -> str:

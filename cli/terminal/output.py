@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cli.settings import Color, Format, Settings
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lifecycle.state.workflow import Workflow
-    from projections.screens.next_actions import NextAction
+    from projections.screens.starting import NextAction, Surroundings
     from projections.words.account import Seen
+    from service.reading.log import WorkflowLog
     from service.reading.moment import Moment
+    from service.root.root import Root
 
 #: What a line of ours may hold beside what can be seen: its end, tabs, and the styles set here.
 _OURS = re.compile(r"(\x1b\[(?:[012]|(?:1;)?3[1-6])m|[\n\t])")
@@ -37,18 +37,20 @@ class Output:
     """Prints a command's result in the format that was asked for.
 
     ``standing`` looks where the log stands at a moment; it is asked only where ``_meta`` is
-    printed. ``root`` is the workflow's folder, whose state its next actions go by too.
+    printed. ``root`` is the workflow's, whose files its next actions go by too, and its ``log``.
     """
 
     def __init__(
         self,
         settings: Settings,
         standing: Callable[[Moment | None], Standing] | None = None,
-        root: Path | None = None,
+        root: Root | None = None,
+        log: WorkflowLog | None = None,
     ) -> None:
         self.settings = settings
         self._standing = standing
         self._root = root
+        self._log = log
         self.through_pager = False
 
     @property
@@ -113,13 +115,26 @@ class Output:
 
     def next_actions(self, state: Workflow, seen: Seen | None = None) -> list[NextAction]:
         """Return what leads on from a state, as it is around it now."""
-        from dataclasses import replace
+        from projections.screens.next_actions import next_actions
 
-        from projections.screens.next_actions import Surroundings, next_actions
+        return next_actions(state, self.around(state, seen))
+
+    def around(self, state: Workflow, seen: Seen | None = None) -> Surroundings:
+        """Return what is so around the workflow; ``seen`` where all of its files were looked at."""
+        from projections.screens.starting import Surroundings, built_on
+
+        if self._root is None:
+            return Surroundings()
         from service.files.surroundings import surroundings
 
-        around = surroundings(self._root, state) if self._root is not None else Surroundings()
-        return next_actions(state, replace(around, seen=seen))
+        found = surroundings(self._root, state, self._log, seen)
+        if seen is not None or not (due := built_on(state)):
+            return found
+        from dataclasses import replace
+
+        from reconciler.files.freshness import deviations
+
+        return replace(found, beneath=deviations(self._root.path, state, only=due))
 
     def _meta(self, state: Workflow | None, position: int | None, view: Moment | None) -> Standing:
         """Return what was shown: the state and the position given, else what the log says."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from dataclasses import replace
 from typing import Any
 
 from lifecycle.event import Event
 from lifecycle.state.retry import retry_limit
 from lifecycle.state.status import ACTIVE, Status
-from lifecycle.state.workflow import PLAN, Amendment, Stage, Workflow
+from lifecycle.state.workflow import PLAN, PLAN_CHANGE, Amendment, Stage, Workflow
 from lifecycle.sweeps.definition import HOW_RUN, basis_of, is_sweep, without_result
 from lifecycle.words.document import STAGE_FIELDS
 
@@ -19,6 +20,8 @@ KEYED = frozenset({"parameters", "backend_profiles", "session_config"})
 _CHANGES = frozenset({"parameter_change", "criteria_change"})
 _AMONG = frozenset({"parameters", "success_criteria", "name"})
 _BUILT_FROM = frozenset({"parameters", "backend", "inputs"})
+#: Keys of what a field was and is.
+_LEAF = frozenset({"old", "new"})
 _PROFILES = frozenset({"default_backend", "backend_profiles"})
 
 
@@ -118,7 +121,7 @@ def approve(draft: Workflow, event: Event, accepted: Container[str]) -> None:
 
 def _reached(draft: Workflow, amendment: Amendment) -> list[str]:
     """Return its own stages, and of a change of the verdict alone all that rest on them."""
-    below = amendment.invalidated_stages if only_judges(draft, amendment) else []
+    below = [id_ for id_ in amendment.invalidated_stages if is_rejudged(draft, amendment, id_)]
     return list(dict.fromkeys([*amendment.targets, *below]))
 
 
@@ -127,12 +130,33 @@ def keeps_tasks(draft: Workflow, amendment: Amendment, id_: str) -> bool:
     stage = draft.stages.get(id_)
     if stage is None or not is_sweep(stage.parameters) or (stage.keep_as and not stage.keeps_tasks):
         return False
+    if amendment.kind == PLAN_CHANGE and id_ in amendment.rewired:
+        above = _above(draft, id_) & {*amendment.rewired}
+        rest = all(only_judges(draft, part_of(amendment, one)) for one in above)
+        return rest and keeps_tasks(draft, part_of(amendment, id_), id_)
     if amendment.stage != id_:
-        return only_judges(draft, amendment)
+        return is_rejudged(draft, amendment, id_)
     if amendment.kind not in _CHANGES or not set(amendment.changes) <= _AMONG:
         return False
     new = _changed(stage.parameters, "parameters", amendment.changes.get("parameters", {}))
     return is_sweep(new) and basis_of(stage.parameters) == basis_of(new)
+
+
+def part_of(amendment: Amendment, id_: str) -> Amendment:
+    """Return what a change of several stages is of one: the rules of one stage hold for it."""
+    own = rewired_fields(amendment.rewired[id_]) if id_ in amendment.rewired else {}
+    return replace(amendment, kind="parameter_change", stage=id_, changes=own, rewired={})
+
+
+def _above(draft: Workflow, id_: str) -> set[str]:
+    """Return the stages that a stage rests on."""
+    found: set[str] = set()
+    new = {*draft.stages[id_].depends_on}
+    while new:
+        found |= new
+        below = [draft.stages[one] for one in new if one in draft.stages]
+        new = {need for one in below for need in one.depends_on} - found
+    return found
 
 
 def apply(draft: Workflow, amendment: Amendment) -> None:
@@ -140,24 +164,26 @@ def apply(draft: Workflow, amendment: Amendment) -> None:
     if amendment.insert is not None:
         _insert(draft, amendment.insert, amendment.place)
     for stage, change in amendment.rewired.items():
+        of = draft.stages[stage]
         for field, values in rewired_fields(change).items():
-            setattr(draft.stages[stage], field, values["new"])
+            setattr(of, field, _changed(getattr(of, field), field, values))
     target = draft.stages[amendment.stage] if amendment.stage else draft
     for field, change in amendment.changes.items():
         setattr(target, field, _changed(getattr(target, field), field, change))
-    if only_judges(draft, amendment):
-        for attempt in draft.stage(str(amendment.stage)).attempts:
-            attempt.is_refuted = False  # it was by the verdict that is no more
+    for id_ in amendment.targets:
+        if is_rejudged(draft, amendment, id_):
+            for attempt in draft.stage(id_).attempts:
+                attempt.is_refuted = False  # it was by the verdict that is no more
 
 
 def rewired_fields(change: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return old and new by the field of a stage that a rewiring changes.
 
-    What it depends on stands at the top; what it reads no longer, below ``inputs``.
+    What it depends on stands at the top, every other field below its name.
     """
-    needs = {key: value for key, value in change.items() if key != "inputs"}
-    inputs = {"inputs": change["inputs"]} if "inputs" in change else {}
-    return {"depends_on": needs, **inputs}
+    needs = {key: value for key, value in change.items() if key in _LEAF}
+    others = {key: value for key, value in change.items() if key not in _LEAF}
+    return {**({"depends_on": needs} if needs or not others else {}), **others}
 
 
 def _insert(draft: Workflow, definition: dict[str, Any], place: int | None) -> None:
@@ -183,12 +209,11 @@ def _changed(value: Any, field: str, change: dict[str, Any]) -> Any:
 
 def _mark(draft: Workflow, amendment: Amendment) -> None:
     """Note what must not go on as if nothing had changed."""
-    judges = only_judges(draft, amendment)
     for id_ in amendment.invalidated_stages:
         stage = draft.stages[id_]
         if stage.status in ACTIVE and stage.attempts and not goes_on(draft, amendment, stage):
             stage.attempts[-1].outdated_by = amendment.id
-        stage.is_rejudged = judges
+        stage.is_rejudged = is_rejudged(draft, amendment, id_)
     for stage in _built_anew(draft, amendment):
         stage.regenerate = True
     for target in map(draft.stage, amendment.targets):
@@ -207,9 +232,21 @@ def only_judges(draft: Workflow, amendment: Amendment) -> bool:
     )
 
 
+def is_rejudged(draft: Workflow, amendment: Amendment, id_: str) -> bool:
+    """Say whether nothing but a verdict changes for a stage that the amendment reaches."""
+    if amendment.kind != PLAN_CHANGE:
+        return only_judges(draft, amendment)
+    named = ({id_} | _above(draft, id_)) & {*amendment.rewired}
+    parts = [part_of(amendment, one) for one in named]
+    moved = bool(_PROFILES & set(amendment.changes))
+    return bool(parts) and not moved and all(only_judges(draft, one) for one in parts)
+
+
 def goes_on(draft: Workflow, amendment: Amendment, stage: Stage) -> bool:
     """Say whether an attempt under way goes on, to be judged at its end by what is changed."""
-    if stage.id != amendment.stage or not only_judges(draft, amendment):
+    if amendment.kind == PLAN_CHANGE and is_rejudged(draft, amendment, stage.id):
+        amendment = part_of(amendment, stage.id)
+    if stage.id != amendment.stage or not only_judges(draft, amendment) or not amendment.changes:
         return False
     is_run_as_before = HOW_RUN.isdisjoint(amendment.changes.get("parameters", {}))
     return is_run_as_before and stage.status in ACTIVE and bool(stage.attempts)
@@ -221,10 +258,13 @@ def _runs_again(draft: Workflow, amendment: Amendment, stage: Stage) -> bool:
     With retries left somebody says what was put right, and retries it.
     """
     used_up = stage.retry_count >= retry_limit(draft.backend_type(stage))
-    return amendment.kind == "stage_rerun" or (used_up and bool(amendment.changes))
+    changed = amendment.changes or stage.id in amendment.rewired
+    return amendment.kind == "stage_rerun" or (used_up and bool(changed))
 
 
 def _built_anew(draft: Workflow, amendment: Amendment) -> list[Stage]:
+    if amendment.kind == PLAN_CHANGE and not _PROFILES & set(amendment.changes):
+        return [draft.stages[id_] for id_, one in amendment.rewired.items() if _BUILT_FROM & {*one}]
     if amendment.stage is not None:
         return [draft.stages[amendment.stage]] if _BUILT_FROM & set(amendment.changes) else []
     return list(draft.stages.values()) if _PROFILES & set(amendment.changes) else []

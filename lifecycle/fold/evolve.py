@@ -18,7 +18,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: The fold's own version: a stored state folded by another is not used.
-REDUCER = 18
+REDUCER = 19
 
 
 def evolve(

@@ -13,7 +13,12 @@ from lifecycle.payload.base import (
 )
 
 AmendmentType = Literal[
-    "parameter_change", "criteria_change", "stage_insert", "stage_skip", "stage_rerun"
+    "parameter_change",
+    "criteria_change",
+    "stage_insert",
+    "stage_skip",
+    "stage_rerun",
+    "plan_change",
 ]
 
 
@@ -21,7 +26,7 @@ class AmendmentProposed(Payload):
     """A definitional change that somebody asks for. Nothing changes yet."""
 
     type: ClassVar[str] = "amendment.proposed"
-    schema_version: ClassVar[int] = 2
+    schema_version: ClassVar[int] = 3
     amendment: AmendmentId | None = None  # decided: the workflow's next number
     kind: AmendmentType
     stage: StageId | None = None
@@ -37,7 +42,8 @@ class AmendmentProposed(Payload):
     place: Whole | None = None
     #: Insert: the stages that shall depend on the new one. Skip: true, its dependents drop it.
     rewire: list[StageId] | bool = False
-    #: Decided: stage → its ``depends_on``, ``{"old": …, "new": …}``.
+    #: Stage → its ``depends_on``, ``{"old": …, "new": …}``, beside it other fields as in
+    #: ``changes``. A plan_change says what changes of each stage; else it is decided.
     rewired: dict[StageId, Document] = {}
 
 

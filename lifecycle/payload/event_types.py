@@ -53,7 +53,7 @@ STAGED: Mapping[str, EventType] = {
     "results.changed": EventType("ResultsChanged"),
     "checkpoint.recorded": EventType("CheckpointRecorded"),
     "note.logged": EventType("NoteLogged"),
-    "amendment.proposed": EventType("AmendmentProposed", 2),
+    "amendment.proposed": EventType("AmendmentProposed", 3),
     "amendment.approved": EventType("AmendmentApproved", 3),
     "amendment.rejected": EventType("AmendmentRejected", 2),
     "session.started": EventType("SessionStarted", 2),
@@ -110,6 +110,7 @@ UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("amendment.approved", 1): _with(scripts={}),
     ("amendment.approved", 2): _with(),  # the plan can be approved since
     ("amendment.proposed", 1): _with(also=[]),
+    ("amendment.proposed", 2): _with(),  # several stages are changed at once since
     ("amendment.rejected", 1): _with(),
     ("attempt.started", 1): _with(scripts={}),
     ("attempt.started", 2): _with(taken_over=False, carried=[], carried_from=None),

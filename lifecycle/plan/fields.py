@@ -63,9 +63,9 @@ PARAMETERS = (
     "environment",
 )
 #: Those of a stage with a map, too.
-_READ = (*PARAMETERS, "bring_back_limit", MAP, *OF_SWEEP)
+READ = frozenset((*PARAMETERS, "bring_back_limit", MAP, *OF_SWEEP))
 #: How alike two names are before one is taken for a slip of the other (1: equal).
-_ALIKE = 0.85
+ALIKE = 0.85
 #: What people write in place of a field of a stage → where it belongs.
 _ELSEWHERE_IN_STAGE = {
     **{name: f"parameters.{name}" for name in PARAMETERS},
@@ -131,8 +131,8 @@ def doubtful_parameters(stage: Mapping[str, Any]) -> Iterator[str]:
     It is sound, since a command may have parameters of any name.
     """
     for name in stage.get("parameters") or {}:
-        near = get_close_matches(name.lower(), _READ, n=1, cutoff=_ALIKE)
-        if name not in _READ and near:
+        near = get_close_matches(name.lower(), READ, n=1, cutoff=ALIKE)
+        if name not in READ and near:
             yield (
                 f"{stage.get('id')}: parameters.{name} is read by its command alone, as "
                 f"WFCTL_PARAM_{name}; did you mean {near[0]}?"

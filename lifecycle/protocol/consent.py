@@ -39,9 +39,13 @@ def decided(log: Standing, event: Data) -> None:
         found.status = "approved"
         _apply(log, found.data)
         named = {found.data.get("stage"), *found.data.get("also", [])} - {None}
+        if found.data.get("kind") == _OF_SEVERAL:
+            named |= {*found.data.get("rewired", {})}
         _reach(log, found, named, event)
 
 
+#: The kind of an amendment that changes several stages at once.
+_OF_SEVERAL = "plan_change"
 #: Parameters by which a result is judged, waited for or brought back, and none is computed.
 _JUDGES = frozenset(
     {"verify", "task_verify", "tolerate", "task_retries", "expected_seconds", "bring_back_limit"}
@@ -59,6 +63,7 @@ def _reach(log: Standing, amendment: Amendment, named: set[str], event: Data) ->
     for stage in (log.stages[id_] for id_ in affected | named):
         stage.good |= stage.refuted
     judged = {amendment.data.get("stage")} if _only_judges(amendment.data) else set()
+    judged |= _judged_of_several(amendment.data)
     for stage in (log.stages[id_] for id_ in affected - judged):
         for attempt in stage.attempts[-1:]:
             attempt.is_outdated = attempt.is_outdated or stage.status in ACTIVE
@@ -72,6 +77,16 @@ def _only_judges(proposed: Data) -> bool:
         and set(changes) <= {"parameters", "success_criteria", "name"}
         and set(changes.get("parameters", {})) <= _JUDGES
     )
+
+
+def _judged_of_several(proposed: Data) -> set[str]:
+    """Return the stages of a changed plan of which a verdict alone changes."""
+    parts = proposed.get("rewired") or {} if proposed.get("kind") == _OF_SEVERAL else {}
+    return {
+        id_
+        for id_, changes in parts.items()
+        if _only_judges({"kind": "parameter_change", "changes": changes})
+    }
 
 
 def by_a_person(log: Standing, event: Data) -> None:
@@ -100,7 +115,7 @@ def _apply(log: Standing, amendment: Data) -> None:
     elif "depends_on" in changes:
         log.stages[amendment["stage"]].needs = changes["depends_on"]["new"]
     for stage, change in (amendment.get("rewired") or {}).items():
-        log.stages[stage].needs = change["new"]
+        log.stages[stage].needs = change.get("new", log.stages[stage].needs)
 
 
 def require_approving(log: Standing, event: Data, id_: str) -> Amendment:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lifecycle.errors import InvalidAmendment, StaleAmendment
 from lifecycle.fold.amendments import KEYED
-from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.state.workflow import PLAN_CHANGE, Stage, Workflow
 
 Leaf = dict[str, Any]
 """``old`` and ``new``; one that is left out was not there, or is taken away."""
@@ -31,6 +31,10 @@ WORKFLOW_FIELDS = frozenset(
         "signers",
     }
 )
+#: Those of them that say who agrees and how: a decision of its own.
+OF_CONSENT = frozenset({"consent", "signers"})
+#: The fields of a stage that an amendment may change.
+OF_STAGE = _COMPUTED_FROM | {"success_criteria"}
 #: Keys of ``session_config`` that sessions themselves change.
 OPERATIONAL = frozenset({"session_count", "session_id", "session_cost", "exit_reason"})
 
@@ -40,7 +44,14 @@ def fields_of(kind: str, stage: str | None) -> frozenset[str]:
     if stage is not None:
         # A rerun with other parameters is one decision.
         return STAGE_FIELDS.get("parameter_change" if kind == "stage_rerun" else kind, frozenset())
+    if kind == PLAN_CHANGE:
+        return WORKFLOW_FIELDS - OF_CONSENT
     return WORKFLOW_FIELDS if kind == "parameter_change" else frozenset()
+
+
+def fields_beside(kind: str) -> frozenset[str]:
+    """Return the fields of other stages that an amendment of this type may change with its own."""
+    return OF_STAGE if kind == PLAN_CHANGE else frozenset({"depends_on", "inputs"})
 
 
 def completed(target: Workflow | Stage, changes: Mapping[str, Any]) -> dict[str, Any]:

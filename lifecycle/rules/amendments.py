@@ -18,7 +18,7 @@ from lifecycle.rules import amendable
 from lifecycle.rules.grounds import stage_definition
 from lifecycle.rules.impact import Impact, impact_of
 from lifecycle.state.status import Status
-from lifecycle.state.workflow import Amendment, Stage, Workflow
+from lifecycle.state.workflow import PLAN_CHANGE, Amendment, Stage, Workflow
 from lifecycle.words.naming import is_placeholder, stage_number
 
 if TYPE_CHECKING:
@@ -69,6 +69,25 @@ def of_proposal(proposal: p.AmendmentProposed) -> Amendment:
 def _out_of_reach(asked: p.AmendmentProposed | Amendment, rewires: bool) -> Iterator[str]:
     """Say what the amendment's type does not let it touch."""
     kind = asked.kind
+    yield from _misfits_of_plan(asked) if kind == PLAN_CHANGE else _misfits(asked, rewires)
+    allowed = amendable.fields_of(kind, asked.stage)
+    for field in sorted(set(asked.changes) - allowed):
+        yield f"{field}: a {kind} may change {', '.join(sorted(allowed)) or 'no field'}"
+    others = amendable.fields_beside(kind)
+    for id_, change in asked.rewired.items():
+        for field in sorted(set(rewired_fields(change)) - others):
+            yield f"{id_}.{field}: a {kind} may change {', '.join(sorted(others))} of other stages"
+
+
+def _misfits_of_plan(asked: p.AmendmentProposed | Amendment) -> Iterator[str]:
+    if asked.stage is not None or asked.also:
+        yield "a plan_change names no stage: what changes of each stands in rewired"
+    if not (asked.changes or asked.rewired or asked.insert is not None):
+        yield "a plan_change changes at least one field"
+
+
+def _misfits(asked: p.AmendmentProposed | Amendment, rewires: bool) -> Iterator[str]:
+    kind = asked.kind
     inserts, whole = kind == "stage_insert", kind in ("stage_skip", "stage_rerun")
     if inserts != (asked.insert is not None):
         yield "a stage_insert, and only it, takes the definition of a stage"
@@ -82,9 +101,6 @@ def _out_of_reach(asked: p.AmendmentProposed | Amendment, rewires: bool) -> Iter
         yield "several stages are named by a stage_rerun alone, and by one that changes nothing"
     if not (inserts or whole) and not asked.changes:
         yield f"a {kind} changes at least one field"
-    allowed = amendable.fields_of(kind, asked.stage)
-    for field in sorted(set(asked.changes) - allowed):
-        yield f"{field}: a {kind} may change {', '.join(sorted(allowed)) or 'no field'}"
 
 
 def _pointless(state: Workflow, command: p.AmendmentProposed) -> Iterator[str]:
@@ -109,9 +125,17 @@ def _completed(state: Workflow, command: p.AmendmentProposed) -> p.AmendmentProp
     }
     if command.insert is not None:
         known |= _inserted(state, command, command.insert)
+    if command.kind == PLAN_CHANGE:
+        known["rewired"] = {id_: _edited(state, id_, one) for id_, one in command.rewired.items()}
     elif command.kind == "stage_skip":
         known["rewired"] = _without(state, command)
     return command.model_copy(update=known)
+
+
+def _edited(state: Workflow, id_: str, change: dict[str, Any]) -> dict[str, Any]:
+    """Return what a plan changes of a stage, complete, in the form of a rewiring."""
+    found = amendable.completed(state.stage(id_), rewired_fields(change))
+    return {**found.pop("depends_on", {}), **found}
 
 
 def _next_id(state: Workflow) -> str:

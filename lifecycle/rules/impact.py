@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from lifecycle.fold.amendments import apply, goes_on, keeps_tasks, only_judges
+from lifecycle.fold.amendments import apply, goes_on, is_rejudged, keeps_tasks, rewired_fields
 from lifecycle.state.basis import is_judged_alone
 from lifecycle.state.dependencies import downstream
 from lifecycle.state.status import ACTIVE, Status
@@ -104,7 +104,9 @@ def _is_tried(reach: Reach, stage: Stage) -> bool:
 def _is_judged(state: Workflow, reach: Reach, amendment: Amendment, stage: Stage) -> bool:
     """Whether results of the stage are there, and nothing changes but the verdict on them."""
     after = reach.after
-    return only_judges(state, amendment) and is_judged_alone(after, after.stages[stage.id])
+    return is_rejudged(state, amendment, stage.id) and is_judged_alone(
+        after, after.stages[stage.id]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,11 @@ def _graph(state: Workflow) -> dict[str, list[str]]:
 
 def _direct(state: Workflow, changed: Workflow, amendment: Amendment) -> set[str]:
     """Return the stages whose own definition is no longer what their results came from."""
-    found = set(amendment.rewired)
+    found = {
+        id_
+        for id_, change in amendment.rewired.items()
+        if not set(rewired_fields(change)) <= _HARMLESS
+    }
     if amendment.stage is not None:
         changes_only = amendment.kind != "stage_rerun" and bool(amendment.changes)
         harmless = changes_only and set(amendment.changes) <= _HARMLESS

@@ -43,6 +43,13 @@ def basis_of(state: Workflow, stage: Stage) -> str:
     return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
 
 
+def needed_by(state: Workflow, stage: Stage) -> list[str]:
+    """Return the inputs of a stage, and what the completed ones that it depends on have left."""
+    done = [state.stages[id_] for id_ in stage.depends_on]
+    left = [path for one in done if one.status is Status.COMPLETED for path in one.outputs]
+    return list(dict.fromkeys([*stage.inputs, *left]))
+
+
 def reusable(state: Workflow, stage: Stage) -> list[Attempt]:
     """Return the good attempts that computed by the present definition, the newest first.
 

@@ -6,13 +6,15 @@ Source of classes, weights and the estimate: the staged-workflow protocol ("A se
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.bounds import MAX_WEIGHT
 from lifecycle.words.document import default_session_config
+
+if TYPE_CHECKING:
+    from lifecycle.payload import models as p
 
 WorkClass = Literal["sync", "async", "error_cycle", "diagnostic"]
 
@@ -110,6 +112,8 @@ def charges(state: Workflow) -> list[p.CostCharged]:
 
 
 def _charge(state: Workflow, stage: Stage) -> p.CostCharged:
+    from lifecycle.payload import models as p  # a read that weighs a stage charges nothing
+
     work_class = class_of(state, stage)
     return p.CostCharged(stage=stage.id, weight=weight_of(state, work_class), work_class=work_class)
 

@@ -48,3 +48,15 @@ def downstream(graph: Graph, roots: Iterable[str]) -> set[str]:
                 found.add(stage)
                 queue.append(stage)
     return found
+
+
+def upstream(graph: Graph, stages: Iterable[str]) -> set[str]:
+    """Return every stage on which one of ``stages`` depends, directly or not."""
+    found: set[str] = set()
+    queue = list(stages)
+    while queue:
+        for need in graph.get(queue.pop(), ()):
+            if need not in found:
+                found.add(need)
+                queue.append(need)
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from lifecycle.state.retry import retry_limit
 from lifecycle.state.status import FINISHED, Status
@@ -15,19 +15,30 @@ _REASON = 300
 
 @dataclass(frozen=True, slots=True)
 class Hindrance:
-    """What waits for somebody: the stage (None for the whole workflow), why, and a command."""
+    """What waits for somebody: the stage (None for the whole workflow), why, and what leads on.
+
+    ``unblock`` is a text with a command in it, or some; ``command`` is the first of them, with
+    the words in capitals that ``needs`` names.
+    """
 
     stage: str | None
     why: str
     unblock: str
+    command: str = ""
+    needs: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, str | None]:
         """Return plain JSON values."""
-        return asdict(self)
+        return {"stage": self.stage, "why": self.why, "unblock": self.unblock}
 
     def __str__(self) -> str:
         where = f"{self.stage}: " if self.stage else ""
         return f"{where}{self.why}; {self.unblock} would unblock it"
+
+
+def _by(stage: Stage, why: str, command: str, *needs: str) -> Hindrance:
+    """Return the hindrance of a stage that one command ends, given what it needs."""
+    return Hindrance(stage.id, why, f"`{command}`", command, needs)
 
 
 def hindrances(state: Workflow) -> list[Hindrance]:
@@ -52,12 +63,13 @@ def _decisions(state: Workflow) -> Iterator[Hindrance]:
 
 def _of_stages(state: Workflow) -> Iterator[Hindrance]:
     for stage in state.stages.values():
-        found = _of_stage(state, stage)
+        found = hindrance_of(state, stage)
         if found is not None:
             yield found
 
 
-def _of_stage(state: Workflow, stage: Stage) -> Hindrance | None:
+def hindrance_of(state: Workflow, stage: Stage) -> Hindrance | None:
+    """Return what of a stage waits for somebody, if anything does."""
     match stage.status:
         case Status.FAILED:
             return _failed(state, stage)
@@ -78,19 +90,33 @@ def _judged(stage: Stage) -> Hindrance | None:
         why = "it has no outputs, no check and no criteria: somebody must say that it is done"
     else:
         return None
-    return Hindrance(stage.id, why, f"`wfctl stage complete {stage.id} --evidence TEXT`")
+    return _by(stage, why, f"wfctl stage complete {stage.id} --or-fail --evidence TEXT", "TEXT")
 
 
 def _failed(state: Workflow, stage: Stage) -> Hindrance:
+    """A failed stage runs again: with other parameters, after a fix, or as a person agrees.
+
+    An amendment is one decision: with it the stage is computed again, and no retry is counted.
+    """
     why = reason(stage)[:_REASON]
     limit = retry_limit(state.backend_type(stage))
     if stage.retry_count >= limit:
-        return Hindrance(
-            stage.id,
-            f"failed, and its {limit} retries are used up ({why})",
-            f"`wfctl amend propose --type stage_rerun --stage {stage.id} --reason TEXT`",
-        )
-    return Hindrance(stage.id, f"failed ({why})", f"`wfctl stage retry {stage.id} --fix TEXT`")
+        why = f"failed, and its {limit} retries are used up ({why})"
+        return _by(stage, why, *_amendment(stage, "--type stage_rerun"))
+    if is_refuted(stage):
+        why = f"failed ({why}); computed again as it is, it gives the same"
+        return _by(stage, why, *_amendment(stage, "--set PATH=VALUE", "PATH=VALUE"))
+    return _by(stage, f"failed ({why})", f"wfctl stage retry {stage.id} --fix TEXT", "TEXT")
+
+
+def is_refuted(stage: Stage) -> bool:
+    """Whether a stage failed as what it computed did not pass its checks."""
+    return bool(stage.attempts) and stage.attempts[-1].is_refuted
+
+
+def _amendment(stage: Stage, change: str, *needs: str) -> tuple[str, ...]:
+    command = f"wfctl amend propose --stage {stage.id} {change} --reason TEXT"
+    return (command, *needs, "TEXT")
 
 
 def reason(stage: Stage) -> str:
@@ -107,18 +133,15 @@ def _under_way(stage: Stage) -> Hindrance | None:
     if attempt is None or attempt.action != "unknown":
         return None
     why = f"nothing is known of {attempt.id} ({attempt.reason})"
-    return Hindrance(stage.id, why, "`wfctl reconcile`")
+    return _by(stage, why, "wfctl reconcile")
 
 
 def _held_back(state: Workflow, stage: Stage) -> Hindrance | None:
     """A skipped dependency satisfies nothing, and no failure of another stage names it."""
     for dependency in stage.depends_on:
         if state.stages[dependency].status is Status.SKIPPED:
-            return Hindrance(
-                stage.id,
-                f"it depends on {dependency}, which was skipped",
-                f"`wfctl amend propose --stage {stage.id} --set depends_on=… --reason TEXT`",
-            )
+            why = f"it depends on {dependency}, which was skipped"
+            return _by(stage, why, *_amendment(stage, "--set depends_on=JSON", "JSON"))
     return None
 
 

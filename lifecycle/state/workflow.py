@@ -14,6 +14,8 @@ from lifecycle.state.status import FINISHED, Status
 
 #: The id and the kind of the plan as it was begun, which a person decides like an amendment.
 PLAN = "plan"
+#: The kind of an amendment that holds what changes of several stages: a plan taken anew.
+PLAN_CHANGE = "plan_change"
 #: What an attempt's folder is called; its path is recorded with the submission that lies in it.
 _NAME = re.compile(r"(att-[0-9]{4,})-([0-9a-f]{8})")
 
@@ -259,6 +261,8 @@ class Amendment:
     @property
     def targets(self) -> list[str]:
         """The stages that it names, none where it is about the workflow."""
+        if self.kind == PLAN_CHANGE:
+            return [*self.rewired]
         return [self.stage, *self.also] if self.stage is not None else []
 
 

@@ -28,9 +28,8 @@ const brief = (directory, session) => {
 
 export const Wfctl = async ({ directory }) => ({
   "tool.execute.before": async (input, output) => {
-    const { filePath, command, patchText } = output.args ?? {}
-    const given = filePath ? { file_path: filePath } : { command: command ?? patchText ?? "" }
-    const done = run(directory, [join(hooks, "guard.sh")], { cwd: directory, tool_input: given })
+    const asked = { cwd: directory, tool_name: input.tool, tool_input: output.args ?? {} }
+    const done = run(directory, [join(hooks, "guard.sh")], asked)
     if (done.status === 2) throw new Error(done.stderr)
   },
   "experimental.chat.system.transform": async (input, output) => {

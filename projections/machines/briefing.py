@@ -41,7 +41,7 @@ def briefing(
     ``now`` (UTC) tells whether progress is late.
     """
     known = machine_actions(machine, files, changed_in(drift))
-    actions = [action._asdict() for action in known]
+    actions = [action.to_dict() for action in known]
     whole: Document = {
         "v": 1,
         "workflow": _workflow(machine),

@@ -1,27 +1,22 @@
-"""What may be done next with a machine: verb, target, reason."""
+"""What may be done next with a machine: by the contract of `projections.screens.next_actions`.
+
+Each has a verb and a target too. Nothing here gives a machine up.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any
 
-from lifecycle.machines.definition import Transition
+from lifecycle.machines.definition import EventKind, Transition
 from lifecycle.machines.guard import Facts, FileFact, text_of, unmet
 from lifecycle.machines.machine import Machine
-
-
-class MachineAction(NamedTuple):
-    """A command, why one would call it, and what it does to what."""
-
-    command: str
-    reason: str
-    verb: str
-    target: str | None
+from projections.screens.starting import NextAction
 
 
 def machine_actions(
     machine: Machine, files: Mapping[str, FileFact], changed: Iterable[str] = ()
-) -> list[MachineAction]:
+) -> list[NextAction]:
     """Return what may be done from here, what is open first.
 
     ``changed`` are the files of the machine that others changed, where nobody recorded it yet.
@@ -29,32 +24,42 @@ def machine_actions(
     found = [*_drifts(machine), *(_changed(machine, file) for file in changed)]
     if machine.is_final:
         reason = f"{machine.phase} is final; this shows what came of it"
-        return [*found, MachineAction(f"wfctl machine get {machine.id}", reason, "get", machine.id)]
+        shown = _action(f"wfctl machine get {machine.id}", reason, "get", machine.id)
+        return [*found, shown]
     facts = machine.facts(files)
     ways = machine.ways
     shut = {way.to: unmet(way.guard, facts) for way in ways}
     found += [_open(machine, way) for way in ways if not shut[way.to]]
     found += _approvals(machine, facts) + _events(machine)
-    needs = [(way, shut[way.to]) for way in ways if shut[way.to]]
-    found += [_shut(machine, way, [one["condition"] for one in missing]) for way, missing in needs]
-    cancel = f"wfctl machine cancel {machine.id}"
-    return [*found, MachineAction(cancel, "to give it up", "cancel", machine.id)]
+    return [*found, *(_shut(machine, way, shut[way.to]) for way in ways if shut[way.to])]
 
 
-def _drifts(machine: Machine) -> list[MachineAction]:
+def _action(
+    command: str,
+    reason: str,
+    verb: str,
+    target: str | None,
+    needs: Iterable[str] = (),
+    *,
+    person: bool = False,
+) -> NextAction:
+    return NextAction(command, reason, tuple(needs), person, verb, target)
+
+
+def _drifts(machine: Machine) -> list[NextAction]:
     command = f"wfctl machine drift {machine.id}"
     return [
-        MachineAction(command, f"{drift.file} was changed by hand", "drift", drift.file)
+        _action(command, f"{drift.file} was changed by hand", "drift", drift.file, person=True)
         for drift in machine.drifts
     ]
 
 
-def _changed(machine: Machine, file: str) -> MachineAction:
+def _changed(machine: Machine, file: str) -> NextAction:
     command = f"wfctl machine drift {machine.id}"
-    return MachineAction(command, f"{file} was changed by somebody else", "drift", file)
+    return _action(command, f"{file} was changed by somebody else", "drift", file, person=True)
 
 
-def _open(machine: Machine, way: Transition) -> MachineAction:
+def _open(machine: Machine, way: Transition) -> NextAction:
     command = f"wfctl machine transition {machine.id} {way.to}"
     loop = ""
     if way.loop is not None:
@@ -63,22 +68,23 @@ def _open(machine: Machine, way: Transition) -> MachineAction:
         loop = f"; {way.loop} {count} of {limit} used"
         if count >= limit:
             loop += f", so it leads to {machine.definition.loops[way.loop].on_limit}"
-    return MachineAction(command, f"open: {text_of(way.guard)}{loop}", "transition", way.to)
+    return _action(command, f"open: {text_of(way.guard)}{loop}", "transition", way.to)
 
 
-def _shut(machine: Machine, way: Transition, conditions: list[str]) -> MachineAction:
-    command = f"wfctl machine describe {machine.definition.id}"
-    reason = f"before {way.to}: {'; '.join(conditions)}"
-    return MachineAction(command, reason, "work", way.to)
+def _shut(machine: Machine, way: Transition, missing: list[dict[str, Any]]) -> NextAction:
+    command = f"wfctl machine transition {machine.id} {way.to}"
+    conditions = [one["condition"] for one in missing]
+    return _action(command, f"leads to {way.to}", "work", way.to, conditions)
 
 
-def _approvals(machine: Machine, facts: Facts) -> list[MachineAction]:
+def _approvals(machine: Machine, facts: Facts) -> list[NextAction]:
     return [
-        MachineAction(
+        _action(
             f"wfctl machine approve {machine.id} {name}",
-            f"a person decides: {approval.asks}",
+            approval.asks,
             "approve",
             name,
+            person=True,
         )
         for name, approval in machine.known_approvals.items()
         if approval.phase == machine.phase and not machine.stands(name, facts.files)
@@ -95,10 +101,25 @@ def _is_wanted(machine: Machine, approval: str) -> bool:
     return any(isinstance(count, int) and count >= (tasks.most_attempts or 0) for count in used)
 
 
-def _events(machine: Machine) -> list[MachineAction]:
+def _events(machine: Machine) -> list[NextAction]:
+    """Return the events that bring the phase on, as things stand."""
+    phase = machine.definition.phases[machine.phase]
     return [
-        MachineAction(f"wfctl machine append {machine.id} {name}", kind.says, "append", name)
+        _event(machine, name, kind)
         for name, kind in machine.definition.events.items()
-        if machine.status in kind.after
-        if kind.status is None or machine.definition.phases[machine.phase].status is None
+        if machine.status in kind.after and kind.status != machine.status
+        if kind.status is None or phase.status is None
+        if kind.status is not None or kind.completes or kind.required
     ]
+
+
+def _event(machine: Machine, name: str, kind: EventKind) -> NextAction:
+    """Return how an event is recorded; one that says the work is done needs that it is."""
+    command, needs = f"wfctl machine append {machine.id} {name}", []
+    if kind.required:
+        command, needs = f"{command} --data JSON", ["JSON"]
+    said = f"{kind.says} JSON holds {', '.join(kind.required)}." if kind.required else kind.says
+    if kind.completes:
+        asked = machine.definition.phases[machine.phase].asks
+        needs.append(f"the work of {machine.phase}: {asked}" if asked else "the phase's work")
+    return _action(command, said, "append", name, needs)

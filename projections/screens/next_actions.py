@@ -6,64 +6,29 @@ somebody has to give first, or that a person decides. Nothing here destroys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from lifecycle.state.basis import reusable
+from lifecycle.state.hindrance import hindrance_of
 from lifecycle.state.retry import retry_limit
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.words.account import Seen, waits
+from projections.screens.starting import (
+    Bar,
+    NextAction,
+    Surroundings,
+    bar,
+    edited_before,
+    is_due,
+    session_bar,
+)
+from projections.words.account import waits
 from projections.words.items import Item
 
 GO_ON = "wfctl run"
-#: How an attempt that only failed its verification is told of in ``last_error``.
-_JUDGED = "verification failed"
-#: Stale stages that one command computes again.
-_TOGETHER = 8
-
-
-class NextAction(NamedTuple):
-    """A command and why one would call it.
-
-    ``needs`` names what is to be put in place of the words in capitals, or to be there first;
-    ``person``: only a person decides it.
-    """
-
-    command: str
-    reason: str
-    needs: tuple[str, ...] = ()
-    person: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values; what does not hold is left out."""
-        found: dict[str, Any] = {"command": self.command, "reason": self.reason}
-        if self.needs:
-            found["needs"] = list(self.needs)
-        return {**found, "person": True} if self.person else found
-
-    def __str__(self) -> str:
-        notes = [f"give {', '.join(self.needs)}"] if self.needs else []
-        notes += ["a person decides"] if self.person else []
-        return f"{self.command}  ({'; '.join([self.reason, *notes])})"
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What no log tells: whether a loop is at work, whether it is to pause, what lies on the disk.
-
-    ``lacking``: stage → what must be there before it can be dispatched; ``seen`` is what a look
-    at the files found, None where nobody looked.
-    """
-
-    driven: bool = False
-    paused: bool = False
-    lacking: Mapping[str, str] = field(default_factory=dict)
-    prepared: frozenset[str] = frozenset()
-    seen: Seen | None = None
-
-
+#: Stales that one command computes again, and stages that are named each.
+_TOGETHER, _NAMED = 8, 3
 _ALONE = Surroundings()
 
 
@@ -75,8 +40,16 @@ def next_actions(state: Workflow, around: Surroundings = _ALONE) -> list[NextAct
     found += _under_way(state)
     barred = around.seen.verdicts if around.seen else {}
     for stage in state.stages.values():
-        found += _of_stage(state, stage) if stage.id not in barred else []
-    return [*found, *_begun(state, around)]
+        found += _of_stage(state, stage, around) if stage.id not in barred else []
+    return _once([*found, *_begun(state, around)])
+
+
+def _once(actions: list[NextAction]) -> list[NextAction]:
+    """Return each command once, with the first reason for it."""
+    found: dict[str, NextAction] = {}
+    for one in actions:
+        found.setdefault(one.command, one)
+    return list(found.values())
 
 
 def _decisions(state: Workflow, waiting: list[Item]) -> Iterator[NextAction]:
@@ -124,105 +97,83 @@ def _are(ids: list[str]) -> str:
     return f"{', '.join(ids)} are" if len(ids) <= 5 else f"{len(ids)} stages are"
 
 
-def _of_stage(state: Workflow, stage: Stage) -> list[NextAction]:
+def _of_stage(state: Workflow, stage: Stage, around: Surroundings) -> list[NextAction]:
     match stage.status:
-        case Status.PENDING | Status.INVALIDATED:
-            return _held_back(state, stage)
-        case Status.READY if state.unmet(stage):
-            return _held_back(state, stage)
+        case Status.PENDING | Status.INVALIDATED if not state.unmet(stage):
+            return [NextAction(f"wfctl stage ready {stage.id}", "nothing holds it back")]
         case Status.POST_PROCESSING:
-            return [_verified(stage)]
+            return [_verified(state, stage)]
         case Status.FAILED:
-            return [*_failed(state, stage)]
-    return []
+            return _failed(state, stage, around)
+    return _unblocked(state, stage)
 
 
-def _held_back(state: Workflow, stage: Stage) -> list[NextAction]:
-    if not state.unmet(stage):
-        return [NextAction(f"wfctl stage ready {stage.id}", "nothing holds it back")]
-    skipped = [id_ for id_ in stage.depends_on if state.stages[id_].status is Status.SKIPPED]
-    if not skipped or _is_proposed(state, stage):
+def _unblocked(state: Workflow, stage: Stage) -> list[NextAction]:
+    """Return what ends the hindrance of a stage, unless it is proposed already."""
+    found = hindrance_of(state, stage)
+    under_way = found is None or stage.open_attempt is not None
+    if found is None or under_way or _is_proposed(state, stage):
         return []
-    return [
-        _amendment(
-            stage, "--set depends_on=JSON", f"it depends on {skipped[0]}, which was skipped", "JSON"
-        )
-    ]
+    return [NextAction(found.command, f"{stage.id}: {found.why}", found.needs)]
 
 
 def _is_proposed(state: Workflow, stage: Stage) -> bool:
     return any(amendment.stage == stage.id for amendment in state.pending_amendments)
 
 
-def _amendment(stage: Stage, change: str, why: str, *needs: str) -> NextAction:
-    words = f"wfctl amend propose --stage {stage.id} {change} --reason TEXT"
-    return NextAction(words, f"{stage.id}: {why}", (*needs, "TEXT"))
-
-
-def _verified(stage: Stage) -> NextAction:
+def _verified(state: Workflow, stage: Stage) -> NextAction:
     attempt = stage.attempt
-    # Its checks are not known yet: recorded is how they end, and a failed check is no refusal.
-    complete = f"wfctl stage complete {stage.id} --or-fail"
     if attempt is not None and attempt.outdated_by is not None:
         why = f"computed before {attempt.outdated_by}"
         return NextAction(
             f'wfctl stage fail {stage.id} --error "{why}"', f"{stage.id} was {why}, and runs again"
         )
-    if stage.parameters.get("verify") or (stage.outputs and not stage.success_criteria):
-        return NextAction(complete, f"the outputs of {stage.id} wait for a check")
-    what = (
-        "its success criteria are to be judged" if stage.success_criteria else "nothing checks it"
-    )
-    return NextAction(
-        f"{complete} --evidence TEXT", f"{stage.id}: {what}; or `wfctl stage fail`", ("TEXT",)
-    )
+    found = hindrance_of(state, stage)
+    if found is None:
+        # Its checks are not known yet: recorded is how they end, and a failed check is no refusal.
+        command = f"wfctl stage complete {stage.id} --or-fail"
+        return NextAction(command, f"the outputs of {stage.id} wait for a check")
+    reason = f"{stage.id}: {found.why}; or `wfctl stage fail`"
+    return NextAction(found.command, reason, found.needs)
 
 
-def _failed(state: Workflow, stage: Stage) -> Iterator[NextAction]:
-    """A failed stage runs again: after a fix, with other parameters, or as a person agrees."""
-    limit = retry_limit(state.backend_type(stage))
-    if stage.rerun_by is not None or _is_edited(state, stage):
-        return
-    if stage.retry_count >= limit:
-        if not _is_proposed(state, stage):
-            why = f"it failed and used up its {limit} retries; a person decides on the proposal"
-            yield _amendment(stage, "--type stage_rerun", why)
-        return
-    if state.unmet(stage):
-        return
-    if (stage.last_error or "").startswith(_JUDGED) and not _is_proposed(state, stage):
-        why = "it was computed and did not pass: computed again as it is, it gives the same"
-        yield _amendment(stage, "--set PATH=VALUE", why, "PATH=VALUE")
-    reason = f"{stage.id} failed ({stage.retry_count} of {limit} retries used)"
-    yield NextAction(f"wfctl stage retry {stage.id} --fix TEXT", reason, ("TEXT",))
-
-
-def _is_edited(state: Workflow, stage: Stage) -> bool:
-    """Whether its definition was changed by hand, which is decided first."""
-    touched = (name for drift in state.drifts for name in drift.touches)
-    return any(name.startswith(f"{stage.id}.") for name in touched)
+def _failed(state: Workflow, stage: Stage, around: Surroundings) -> list[NextAction]:
+    """Return how a failed stage runs again, where it does not by itself."""
+    decided = stage.rerun_by is not None or edited_before(state, stage.id, around)
+    used_up = stage.retry_count >= retry_limit(state.backend_type(stage))
+    if decided or (state.unmet(stage) and not used_up):
+        return []
+    return _unblocked(state, stage)
 
 
 def _begun(state: Workflow, around: Surroundings) -> Iterator[NextAction]:
     """Begin what may begin: in one command, unless a loop does it, or somebody has it paused."""
-    ready = [stage for stage in state.stages.values() if _may_begin(state, stage)]
+    ready = [stage for stage in state.stages.values() if is_due(state, stage)]
     if not ready or state.pending_amendments or around.driven:
         return
     if around.paused:
         why = f"{len(ready)} stages may begin, and PAUSE holds the runner back"
         yield NextAction("wfctl runner resume", why, person=True)
         return
-    able = [stage for stage in ready if not _lacks(stage, around)]
-    if len(able) == 1:
+    barred = {stage.id: found for stage in ready if (found := bar(state, stage, around))}
+    able = [stage for stage in ready if stage.id not in barred]
+    session = session_bar(state, around)
+    if able and session is not None:
+        yield session.action
+    elif len(able) == 1:
         why = f"{able[0].id} is {able[0].status}{_or_reused(state, able[0])}"
         yield NextAction(f"wfctl dispatch {able[0].id}", why)
     elif able:
-        names = ", ".join(stage.id for stage in able[:3]) + (" …" if len(able) > 3 else "")
+        names = ", ".join(stage.id for stage in able[:_NAMED]) + (
+            " …" if len(able) > _NAMED else ""
+        )
         yield NextAction(GO_ON, f"{len(able)} stages may begin: {names}")
-    for stage in [stage for stage in ready if stage not in able][:3]:
-        lacking = _lacks(stage, around)
-        reason = f"{stage.id} is {stage.status}"
-        yield NextAction(f"wfctl dispatch {stage.id}", reason, (str(lacking),))
+    yield from (found.action for found in _few(barred.values()))
+
+
+def _few(bars: Iterable[Bar]) -> Iterator[Bar]:
+    """Return the first bars, each that another command leads on from."""
+    return islice({found.action.command: found for found in bars}.values(), _NAMED)
 
 
 def _or_reused(state: Workflow, stage: Stage) -> str:
@@ -236,18 +187,3 @@ def _or_reused(state: Workflow, stage: Stage) -> str:
         f"; {one.id} computed by the same definition, and `wfctl stage reuse {stage.id}` takes its "
         "outputs where its inputs are the same"
     )
-
-
-def _may_begin(state: Workflow, stage: Stage) -> bool:
-    waiting = stage.status is Status.READY or (
-        stage.status is Status.PREPARING and stage.open_attempt is None
-    )
-    return waiting and not state.unmet(stage)
-
-
-def _lacks(stage: Stage, around: Surroundings) -> str | None:
-    if stage.id in around.lacking:
-        return around.lacking[stage.id]
-    if stage.parameters.get("command") or stage.id in around.prepared:
-        return None
-    return f"{stage.id}/submission.json, or parameters.command by an amendment"

@@ -62,10 +62,14 @@ def _changes(amendment: Amendment) -> Iterator[Parts]:
 
 
 def _values(amendment: Amendment) -> Iterator[Parts]:
-    for field, change in amendment.changes.items():
+    yield from _of_fields(amendment.changes, "")
+
+
+def _of_fields(changes: dict[str, Any], of: str) -> Iterator[Parts]:
+    for field, change in changes.items():
         leaves = change if field in KEYED and isinstance(change, dict) else {"": change}
         for key, leaf in leaves.items():
-            yield _change(f"{field}.{key}" if key else field, leaf)
+            yield _change(f"{of}{field}.{key}" if key else f"{of}{field}", leaf)
 
 
 def _stages(amendment: Amendment) -> Iterator[Parts]:
@@ -75,8 +79,7 @@ def _stages(amendment: Amendment) -> Iterator[Parts]:
     elif amendment.kind in ("stage_skip", "stage_rerun"):
         yield (f"{amendment.kind.removeprefix('stage_')} {where(amendment)}",)
     for stage, change in amendment.rewired.items():
-        for name, values in rewired_fields(change).items():
-            yield _change(f"{stage}.{name}", values)
+        yield from _of_fields(rewired_fields(change), f"{stage}.")
 
 
 def _change(place: str, leaf: Any) -> Parts:

@@ -6,15 +6,17 @@ The same log and the same disk give the same briefing: every time in it was reco
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from lifecycle.state.budget import budget_of
-from lifecycle.state.status import Status
+from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.screens.next_actions import NextAction
+from projections.screens.starting import NextAction, is_due
+from projections.words.amendments import summary
 from projections.words.items import Item
+from projections.words.sweeps import counts_of, line_of
 from reconciler.briefing.contradictions import Contradiction
 from reconciler.briefing.ranges import shortened
 from service.questions.meanwhile import Happened
@@ -78,9 +80,23 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class Judged:
+    """By which words a stage that is under way, failed or due is judged; how far its tasks are."""
+
+    stage: str
+    criteria: str
+    tasks: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"stage": self.stage, "criteria": self.criteria, "tasks": self.tasks}
+
+
+@dataclass(frozen=True, slots=True)
 class Briefing:
     """One screen for a new session. ``since`` is the last act of a person, an agent or a session,
-    ``meanwhile`` what followed; ``left_out`` says what was cut for brevity.
+    ``meanwhile`` what followed; ``decided`` and ``noted`` are the last decision of a person and the
+    last note of anybody; ``left_out`` says what was cut for brevity.
     """
 
     workflow: str
@@ -98,6 +114,9 @@ class Briefing:
     repaired: tuple[Repair, ...]
     waiting: tuple[Waiting, ...]
     actions: tuple[NextAction, ...]
+    judged: tuple[Judged, ...] = ()
+    decided: str | None = None
+    noted: Happened | None = None
     left_out: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -117,6 +136,9 @@ class Briefing:
             "contradictions": [found.to_dict() for found in self.contradictions],
             "repaired": [repair.to_dict() for repair in self.repaired],
             "waiting": [waiting.to_dict() for waiting in self.waiting],
+            "judged": [judged.to_dict() for judged in self.judged],
+            "decided": self.decided,
+            "noted": None if self.noted is None else self.noted.to_dict(),
             "left_out": list(self.left_out),
         }
 
@@ -137,6 +159,27 @@ def session_of(state: Workflow) -> dict[str, Any]:
         "exit_reason": session.exit_reason,
         "open": session.is_open,
     }
+
+
+def judged_of(state: Workflow) -> Iterator[Judged]:
+    """Yield by which words the stages are judged that are under way, failed or due."""
+    for stage in state.stages.values():
+        if stage.status not in (*ACTIVE, Status.FAILED) and not is_due(state, stage):
+            continue
+        seen = next((one.tasks for one in reversed(stage.attempts) if one.tasks), None)
+        tasks = line_of(counts_of(seen)) if seen is not None else ""
+        if stage.success_criteria or tasks:
+            yield Judged(stage.id, stage.success_criteria or "", tasks)
+
+
+def decision_of(state: Workflow) -> str | None:
+    """Return the last decision of a person on an amendment or on the plan, in words."""
+    decided = [one for one in state.amendments.values() if one.decided_at is not None]
+    if not decided:
+        return None
+    last = max(decided, key=lambda one: str(one.decided_at))
+    by = f" by {last.approved_by}" if last.approved_by else ""
+    return f"{last.id} {last.status}{by}: {summary(last)}"
 
 
 def under_way(stage: Stage) -> Found | None:

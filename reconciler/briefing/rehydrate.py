@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
-from projections.screens.next_actions import GO_ON, NextAction, Surroundings, next_actions
+from projections.screens.next_actions import GO_ON, next_actions
+from projections.screens.starting import NextAction, Surroundings, session_bar
 from projections.words.account import account
 from reconciler.briefing.briefing import (
     Briefing,
@@ -17,6 +18,8 @@ from reconciler.briefing.briefing import (
     Repair,
     contradictions_of,
     counts,
+    decision_of,
+    judged_of,
     session_of,
     under_way,
     waiting_of,
@@ -24,7 +27,7 @@ from reconciler.briefing.briefing import (
 from reconciler.briefing.contradictions import Contradiction
 from reconciler.files.freshness import deviations, look, unrecorded
 from service.files.surroundings import surroundings
-from service.questions.meanwhile import Happened, happened_since
+from service.questions.meanwhile import Happened, happened_since, last_note
 
 if TYPE_CHECKING:
     from reconciler.context import Jobs
@@ -52,8 +55,9 @@ def rehydrate(jobs: Jobs, *, dry_run: bool = False) -> Briefing:
     history = happened_since(jobs.service.log, known, before.head)
     state = jobs.service.state()
     seen = look(jobs.service.root, jobs.service.log, state)
-    around = replace(surroundings(jobs.root, state), seen=seen)
-    return briefing_of(before, state, findings, died, history, around)
+    around = surroundings(jobs.service.root, state, jobs.service.log, seen)
+    briefing = briefing_of(before, state, findings, died, history, around)
+    return replace(briefing, noted=last_note(jobs.service.log, known))
 
 
 _ALONE = Surroundings()
@@ -89,6 +93,8 @@ def briefing_of(
         repaired=(*_repaired(findings), *(Repair((id_,), _DIED) for id_ in died)),
         waiting=tuple(waiting_of(items)),
         actions=tuple(_actions(state, around)),
+        judged=tuple(judged_of(state)),
+        decided=decision_of(state),
     )
 
 
@@ -170,7 +176,8 @@ def _actions(state: Workflow, around: Surroundings) -> list[NextAction]:
     """Return what leads on; the loop first, where it would do something and nobody runs it."""
     known = next_actions(state, around)
     open_ = [action for action in known if not (action.needs or action.person)]
-    if state.workflow_status == "completed" or around.driven or around.paused or not open_:
+    held = around.driven or around.paused or session_bar(state, around) is not None
+    if state.workflow_status == "completed" or held or not open_:
         return known
     others = [action for action in known if action.command != GO_ON]
     return [NextAction(GO_ON, "goes on with whatever needs nobody"), *others]

@@ -53,6 +53,8 @@ def _left_out(full: Briefing, short: Briefing) -> Iterator[str]:
         yield "evidence"
     if _has_reasons(full) and not _has_reasons(short):
         yield "reasons"
+    if full.judged and not short.judged:
+        yield "criteria"
     if full.repaired and not short.repaired:
         yield f"{sum(len(repair.stages) for repair in full.repaired)} repairs"
     if len(short.actions) < len(full.actions):
@@ -99,6 +101,13 @@ def _clipped(length: int) -> Cut:
                 since=None if since is None else replace(since, text=_clip(since.text, length)),
                 meanwhile=tuple(replace(m, text=_clip(m.text, length)) for m in briefing.meanwhile),
                 waiting=tuple(replace(w, text=_clip(w.text, length)) for w in briefing.waiting),
+                judged=tuple(
+                    replace(j, criteria=_clip(j.criteria, length)) for j in briefing.judged
+                ),
+                decided=_clip(briefing.decided or "", length) or None,
+                noted=None
+                if briefing.noted is None
+                else replace(briefing.noted, text=_clip(briefing.noted.text, length)),
             )
         )
 
@@ -126,7 +135,11 @@ def _without_repairs(briefing: Briefing) -> Briefing:
 
 
 def _without_past(briefing: Briefing) -> Briefing:
-    return replace(briefing, since=None, session={})
+    return replace(briefing, since=None, session={}, decided=None, noted=None)
+
+
+def _without_criteria(briefing: Briefing) -> Briefing:
+    return replace(briefing, judged=())
 
 
 def _grouped(briefing: Briefing) -> Briefing:
@@ -180,6 +193,7 @@ _CUTS: tuple[Cut, ...] = (
     _without_repairs,
     _without_past,
     _clipped(60),
+    _without_criteria,
     _actions(1),
     _without_reasons,
 )

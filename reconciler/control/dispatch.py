@@ -11,6 +11,7 @@ from typing import Any
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
+from lifecycle.state.basis import needed_by
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, is_sweep, table_of
 from reconciler.attempt import execution_host, job_environment
@@ -23,7 +24,7 @@ from reconciler.control.ending_attempts import stop_all, stop_earlier
 from reconciler.control.strangers import check_strangers
 from reconciler.errors import AlreadyMonitored, UnusablePath
 from reconciler.files import by_hand, carry
-from reconciler.files.described import needed_by, submission_of, used_by
+from reconciler.files.described import submission_of, used_by
 from reconciler.files.freshness import check_results
 from reconciler.files.kept_folders import keep
 from reconciler.files.pinned import check_pinned
@@ -81,7 +82,7 @@ def dispatch(
         check_results(jobs.root, state, stage)
         _check(jobs, state, stage, diagnostic)
         return outcome
-    check_edits(jobs.service)
+    check_edits(jobs.service, id_)
     stop_all(jobs)
     with jobs.sole(id_):
         return _dispatch(jobs, id_, mode, options, diagnostic)

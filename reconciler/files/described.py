@@ -11,7 +11,7 @@ from typing import Any
 from eventstore.regular import NotRegular
 from lifecycle.errors import Refused
 from lifecycle.payload import models as p
-from lifecycle.state.status import Status
+from lifecycle.state.basis import needed_by
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.words.software import problems, wanted
 from reconciler.attempt.contract import PREPARED
@@ -47,17 +47,6 @@ class NoStageCommand(Refused):
             "an amendment.",
             stages=list(stages),
         )
-
-
-def needed_by(state: Workflow, stage: Stage) -> list[str]:
-    """Return the inputs of a stage, and what the stages that it depends on have left."""
-    return list(dict.fromkeys([*stage.inputs, *_left_by_dependencies(state, stage)]))
-
-
-def _left_by_dependencies(state: Workflow, stage: Stage) -> list[str]:
-    """Return the outputs of the stages that this one depends on, skipped ones aside."""
-    done = [state.stages[id_] for id_ in stage.depends_on]
-    return [path for one in done if one.status is Status.COMPLETED for path in one.outputs]
 
 
 def has_command(root: Path, stage: Stage) -> bool:

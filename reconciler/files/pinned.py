@@ -9,7 +9,7 @@ from lifecycle.errors import NeedsConsent
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import VERDICTS
 from reconciler.context import Jobs
-from service.consent.scripts import changed, judging, scripts_of
+from service.consent.scripts import changed, judging, others
 
 
 class ScriptsChanged(NeedsConsent):
@@ -29,13 +29,9 @@ class ScriptsChanged(NeedsConsent):
 
 def check_pinned(jobs: Jobs, state: Workflow, where: str) -> None:
     """Raise `ScriptsChanged` where a pinned file is another one, or one that runs is not pinned."""
-    pinned = state.session_config.get("pin")
-    if not isinstance(pinned, dict):
-        return
-    new = scripts_of(jobs.root, state).keys() - pinned.keys()
-    others = sorted({*changed(jobs.root, pinned), *new})
-    if others:
-        raise ScriptsChanged(where, others)
+    found = others(jobs.root, state)
+    if found:
+        raise ScriptsChanged(where, found)
 
 
 class VerdictChanged(NeedsConsent):
@@ -70,8 +66,8 @@ def other_verdict(root: Path, state: Workflow, stage: Stage) -> VerdictChanged |
         return None
     own = judging(stage)
     then = {path: sha256 for path, sha256 in refuted.scripts.items() if path in own}
-    others = changed(root, then)
-    unasked = sorted(path for path, now in others.items() if state.scripts.get(path) != now)
+    now_others = changed(root, then)
+    unasked = sorted(path for path, now in now_others.items() if state.scripts.get(path) != now)
     return VerdictChanged(stage.id, refuted.id, unasked) if unasked else None
 
 

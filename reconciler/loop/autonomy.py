@@ -91,7 +91,7 @@ class Session:
         """Say why no session follows this one; None where one does."""
         if self.reason in ("completed", "blocked"):
             return self.reason
-        if self.exit_code in _HOPELESS:
+        if self.reason is None and self.exit_code in _HOPELESS:
             return f"a session that cannot begin{self.failure}"
         return None
 

@@ -10,7 +10,8 @@ from lifecycle.state.budget import budget_of
 from lifecycle.state.hindrance import Hindrance, hindrances
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.screens.next_actions import GO_ON, NextAction
+from projections.screens.next_actions import GO_ON
+from projections.screens.starting import NextAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,8 @@ class Ended:
 
     @property
     def hindrances(self) -> list[Hindrance]:
-        """What keeps a blocked workflow from going on."""
-        return _all(self.state, self.seen) if self.exit_reason == "blocked" else []
+        """What waits for somebody, and keeps the workflow, or a part of it, from going on."""
+        return _all(self.state, self.seen) if self.exit_reason != "completed" else []
 
     @property
     def untold(self) -> list[Hindrance]:
@@ -40,10 +41,19 @@ class Ended:
 
     def actions(self, known: list[NextAction]) -> list[NextAction]:
         """Return the commands that lead on, given those that lead on from its state."""
-        if self.exit_reason in ("budget_exhausted", "waiting"):
-            others = [action for action in known if action.command != GO_ON]
-            return [NextAction(GO_ON, "goes on in a new session"), *others]
-        return known
+        if self.exit_reason not in ("budget_exhausted", "waiting"):
+            return known
+        others = [action for action in known if action.command != GO_ON]
+        goes_on = NextAction(GO_ON, "goes on in a new session")
+        # What failed is told first, and so is what leads on from it.
+        return [*others, goes_on] if self.hindrances else [goes_on, *others]
+
+    def __str__(self) -> str:
+        """Return what is told: what failed and what waits for somebody, then why it ended."""
+        if self.exit_reason == "blocked":
+            return f"{self.exit_reason}: {self.message}"
+        first = [f"{one}\n" for one in self.hindrances]
+        return f"{''.join(first)}{self.exit_reason}: {self.message}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -87,13 +97,13 @@ def _unfinished(state: Workflow) -> str:
     return "; ".join(f"{stage.id} is {stage.status.value}" for stage in state.stages.values())
 
 
-def exhausted(state: Workflow, stage: Stage) -> Ended:
+def exhausted(state: Workflow, stage: Stage, seen: Sequence[Hindrance] = ()) -> Ended:
     """Return the end of a session that cannot afford the next stage."""
     cost, budget = state.session.cost, budget_of(state)
     text = f"the session's budget is used up (cost={cost:g}, budget={budget:g}) before {stage.id}"
-    return Ended("budget_exhausted", text, f"{stage.id}: `{GO_ON}`", state)
+    return Ended("budget_exhausted", text, f"{stage.id}: `{GO_ON}`", state, tuple(seen))
 
 
-def waiting(state: Workflow, why: str) -> Ended:
+def waiting(state: Workflow, why: str, seen: Sequence[Hindrance] = ()) -> Ended:
     """Return the end of a session that leaves running jobs to the next one."""
-    return Ended("waiting", why, f"`{GO_ON}`", state)
+    return Ended("waiting", why, f"`{GO_ON}`", state, tuple(seen))

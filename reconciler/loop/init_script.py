@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.errors import EnvironmentNotReady
+from service.consent.scripts import INIT
+from service.files.surroundings import SESSIONS
 from service.root.root import Root
 
-SCRIPT = "init.sh"
-#: Where what it printed is kept, below ``.wfctl/``.
-FOLDER = "sessions"
 #: Characters of its output that an error shows.
 _TAIL = 2_000
 
@@ -25,14 +24,14 @@ def check(root: Root, session: int) -> dict[str, Any] | None:
     Returns its SHA-256, the seconds it took and the file with its output, relative to the root.
     Raises `EnvironmentNotReady` where it does not exit 0.
     """
-    script = root.path / SCRIPT
+    script = root.path / INIT
     if not script.is_file():
         return None
-    kept = _fresh(root.folder / FOLDER, session)
+    kept = _fresh(root.folder / SESSIONS, session)
     began = time.monotonic()
     with kept.open("wb") as output:
         done = subprocess.run(
-            ["bash", SCRIPT],
+            ["bash", INIT],
             cwd=root.path,
             env=os.environ,
             stdin=subprocess.DEVNULL,
@@ -42,9 +41,9 @@ def check(root: Root, session: int) -> dict[str, Any] | None:
         )
     place = str(kept.relative_to(root.path))
     if done.returncode != 0:
-        raise EnvironmentNotReady(SCRIPT, done.returncode, _tail(kept), place)
+        raise EnvironmentNotReady(INIT, done.returncode, _tail(kept), place)
     return {
-        "script": SCRIPT,
+        "script": INIT,
         "sha256": sha256(script.read_bytes()).hexdigest(),
         "seconds": round(time.monotonic() - began, 3),
         "output": place,

@@ -9,12 +9,13 @@ from functools import partial
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
 from lifecycle.state.basis import has_results_kept
-from lifecycle.state.budget import affords, budget_of, estimate, is_beyond, is_short
+from lifecycle.state.budget import affords, is_short
 from lifecycle.state.hindrance import Hindrance
 from lifecycle.state.retry import retry_limit
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.screens.next_actions import GO_ON
+from projections.screens.starting import Surroundings, bar
 from reconciler.context import Jobs
 from reconciler.control.dispatch import dispatch
 from reconciler.control.finding import in_flight
@@ -38,13 +39,9 @@ from reconciler.loop.tries import tries_of
 from reconciler.submission.agreed import SubmissionChanged, SubmissionDrift
 from reconciler.verdict.table import Action
 from reconciler.verification.verify import settle
+from service.files.surroundings import edits
 from service.writing.stream_writer import WriteOptions
 
-#: What helps a stage that costs more than any session may.
-_BUDGET = (
-    "`wfctl amend propose --set session_config.session_budget=N --reason TEXT` and a person's "
-    "decision"
-)
 #: What no stage can be carried out with: the session ends at once.
 _OF_THE_ROOT = (AgentMissing, AgentNotStarted, ProgramMissing)
 #: What may be otherwise soon, and says nothing of the stage.
@@ -169,7 +166,7 @@ class Loop:
         for stage in flying:
             text = "async job still running. Ending session for session-resume."
             self.jobs.record(p.NoteLogged(stage=stage.id, text=text))
-        return ending.waiting(state, why)
+        return ending.waiting(state, why, self._named(state))
 
     def _settled_one(self, state: Workflow, flying: list[Stage]) -> bool:
         """Record the end of one attempt that is over; False where none is."""
@@ -202,14 +199,28 @@ class Loop:
             if stage.status is Status.READY:
                 if len(known) >= self.orders.max_parallel:
                     continue
-                if is_beyond(state, stage):
-                    self._leave(stage, _too_dear(state, stage), _BUDGET)
+                if self._is_barred(state, stage):
                     continue
                 if not affords(state, stage, flying):
-                    return (None if flying else ending.exhausted(state, stage)), False
+                    ended = ending.exhausted(state, stage, self._named(state))
+                    return (None if flying else ended), False
             self._tried(state, stage, partial(step, state, stage))
             return None, True
         return None, False
+
+    def _is_barred(self, state: Workflow, stage: Stage) -> bool:
+        """Whether something beside the rules keeps the stage; it is remembered for as long.
+
+        What lies on the disk the dispatch itself looks at.
+        """
+        edited = edits(self.jobs.service.root, state, self.jobs.service.log)
+        around = Surroundings(edited=edited, prepared=frozenset(state.stages))
+        found, mark = bar(state, stage, around), mark_of(stage)
+        if found is None:
+            self._hindrances.pop(mark, None)
+            return False
+        self._hindrances[mark] = found.to_hindrance(stage.id)
+        return True
 
     def _step_of(self, state: Workflow, stage: Stage) -> Callable[[Workflow, Stage], None] | None:
         """Return what can be done for the stage now, None where that is nothing."""
@@ -290,13 +301,6 @@ class Loop:
 
 def _category(stage: Stage) -> p.Category:
     return "input" if stage.status is Status.PREPARING else "unknown"
-
-
-def _too_dear(state: Workflow, stage: Stage) -> str:
-    return (
-        f"it costs {estimate(state, stage):g}, and no session may cost more than "
-        f"{budget_of(state):g} (session_config.session_budget)"
-    )
 
 
 def _something_to_run(stage: str) -> str:

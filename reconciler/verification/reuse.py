@@ -17,7 +17,7 @@ from typing import Any
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
-from lifecycle.state.basis import has_results_kept, is_judged_alone, reusable
+from lifecycle.state.basis import has_results_kept, is_judged_alone, needed_by, reusable
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from reconciler.attempt.contract import ATTEMPTS, KEPT
 from reconciler.attempt.forwarded_files import forwarded
@@ -27,7 +27,7 @@ from reconciler.control.dispatch import make_room
 from reconciler.control.ending_attempts import stop_all
 from reconciler.control.strangers import check_strangers
 from reconciler.errors import MissingInput
-from reconciler.files.described import needed_by, submission_of
+from reconciler.files.described import submission_of
 from reconciler.files.freshness import check_results
 from reconciler.verification.verify import completion, verify
 from service.root.disk import sync_folder
@@ -142,7 +142,7 @@ def reuse(jobs: Jobs, id_: str, named: str | None, options: WriteOptions) -> Out
     if first is not None:
         return first
     if not options.dry_run:
-        check_edits(jobs.service)
+        check_edits(jobs.service, id_)
         stop_all(jobs)
     with jobs.sole(id_):
         state = jobs.service.state()
@@ -218,7 +218,7 @@ def taken(
         return None
     if options.dry_run:
         return jobs.service.handle(kept.command(id_), options=options)
-    check_edits(jobs.service)
+    check_edits(jobs.service, id_)
     stop_all(jobs)
     return _verified(jobs, state, stage, kept, options)
 

@@ -102,6 +102,15 @@ def changed(root: Path, recorded: dict[str, str]) -> dict[str, str | None]:
     return {path: digest for path, digest in now.items() if digest != recorded[path]}
 
 
+def others(root: Path, state: Workflow) -> list[str]:
+    """Return the pinned files that are others now, and those that run and are not pinned."""
+    pinned = state.session_config.get("pin")
+    if not isinstance(pinned, dict):
+        return []
+    new = scripts_of(root, state).keys() - pinned.keys()
+    return sorted({*changed(root, pinned), *new})
+
+
 def judging(stage: Stage) -> set[str]:
     """Return the paths that the verify commands of a stage name: what its results are judged by."""
     own = _paths(stage.parameters.get("verify"), "")

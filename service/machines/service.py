@@ -152,7 +152,7 @@ class MachineService:
         state = self.log.state()
         if state is not None:
             actions = machine_actions(state, self.evidence(state))
-            refusal.data["next_actions"] = [action._asdict() for action in actions]
+            refusal.data["next_actions"] = [action.to_dict() for action in actions]
 
     def first_answer(self, options: WriteOptions, *commands: Payload) -> MachineOutcome | None:
         """Return what a command of this id and content did before, None where it is new.

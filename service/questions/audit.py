@@ -142,12 +142,16 @@ def _record(
 
 def _fields(amendment: Amendment) -> list[str]:
     found: list[str] = []
-    for field, change in amendment.changes.items():
-        keyed = isinstance(change, dict) and not {"old", "new"} & set(change)
-        found += [f"{field}.{key}" for key in change] if keyed else [field]
+    found += _named(amendment.changes)
     for stage, change in amendment.rewired.items():
-        found += [f"{stage}.{name}" for name in rewired_fields(change)]
+        found += [f"{stage}.{name}" for name in _named(rewired_fields(change))]
     return found
+
+
+def _named(changes: dict[str, Any]) -> Iterator[str]:
+    for field, change in changes.items():
+        keyed = isinstance(change, dict) and not {"old", "new"} & set(change)
+        yield from (f"{field}.{key}" for key in change) if keyed else (field,)
 
 
 def _who(event: RecordedEvent | None) -> str | None:

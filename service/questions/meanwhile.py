@@ -14,6 +14,9 @@ _ACTING = frozenset({"user", "agent", "import"})
 _SESSIONS = frozenset({"session.started", "session.ended"})
 #: Events that are read at a time on the way back from the log's end.
 _PAGE = 500
+#: Pages in which a note is looked for.
+_PAGES = 4
+_NOTE = "note.logged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,19 @@ class Happened:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {"version": self.version, "at": self.at, "actor": self.actor, "text": self.text}
+
+
+def last_note(log: WorkflowLog, upto: int) -> Happened | None:
+    """Return the newest note of a person or an agent, None where none of the last pages has one."""
+    first = max(0, upto - _PAGES * _PAGE)
+    for end in range(upto, first, -_PAGE):
+        page = log.store.read(log.stream, after=max(first, end - _PAGE), upto=end)
+        notes = [one for one in page if one.type == _NOTE and one.actor.kind in _ACTING]
+        if notes:
+            last = notes[-1]
+            actor = f"{last.actor.kind}:{last.actor.name}"
+            return Happened(last.version, last.recorded_at, actor, str(last.data["text"]))
+    return None
 
 
 def last_action(log: WorkflowLog, upto: int) -> int:

@@ -45,8 +45,11 @@ def put(place: Place, type_: str, version: int, stream: str = "workflow-") -> in
 
 
 @pytest.mark.parametrize(("type_", "form"), UNKNOWN)
-def test_reads_go_on_and_say_so(trusted: Place, type_: str, form: int) -> None:
+def test_reads_go_on_and_say_so(
+    trusted: Place, type_: str, form: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each on stderr; status, report and the log on stdout too."""
+    monkeypatch.chdir(trusted.path)
     trusted.done("note", "first")
     version = put(trusted, type_, form)
     for line in READS:

@@ -160,3 +160,18 @@ def test_agreeing_twice_gets_round_nothing(trusted: Place) -> None:
     trusted.approve("amend-1")
     assert trusted.call("amend", "approve", "amend-1").code == 5
     assert trusted.call("audit", "bypasses").code == 0
+
+
+def test_a_slip_is_said_before_it_is_proposed(trusted: Place) -> None:
+    """A name near another, and a text that looks like the number it replaces; also from a file."""
+    said = trusted.call(
+        "amend", "propose", "--stage", "stage-1", "--dry-run", "--reason", "r",
+        "--set", "parameters.comand=x", "--set", 'parameters.n="2"',
+    )  # fmt: skip
+    assert said.code == 0
+    assert "stage-1.parameters.comand is a new parameter; did you mean command?" in said.err
+    assert "parameters.n was a whole number (1) and becomes text ('2')" in said.err
+    file = trusted.path / "change.json"
+    change = {"parameters": {"n": {"old": 1, "new": "2"}}}
+    file.write_text(json.dumps({"stage": "stage-1", "reason": "r", "changes": change}))
+    assert "becomes text ('2')" in trusted.call("amend", "propose", "--from", str(file)).err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from tests.cli.support import PLAN, Place, call, tree, write_plan
 
@@ -45,9 +46,86 @@ def test_a_slip_in_the_name_of_a_parameter_is_asked_about(tmp_path: Path) -> Non
     given = {"comand": "true", "expected_second": 3, "tolerance": 0.1, "T": 2}
     plan = {"workflow_id": "w", "stages": [{"id": "stage-1", "name": "A", "parameters": given}]}
     path = write_plan(tmp_path, plan)
-    doubts = place.done("plan", "check", str(path))["doubts"]
-    assert [doubt.rpartition(" mean ")[2] for doubt in doubts] == ["command?", "expected_seconds?"]
+    found = place.done("plan", "check", str(path))
+    slips = [line.rpartition(" mean ")[2] for line in found["advice"] if " mean " in line]
+    assert slips == ["command?", "expected_seconds?"]
+    own = {"wfctl": [], "command": ["comand", "expected_second", "tolerance", "T"]}
+    assert found["parameters"] == {"stage-1": own}
     answer = place.call("init", str(path), "--consent", "trust")
     assert answer.code == 0
     assert "parameters.comand is read by its command alone" in answer.err
     assert place.done("show", "stage-1")["parameters"] == given
+
+
+COMMAND = "python3 ../../../measure.py $WFCTL_PARAM_T ${WFCTL_PARAM_seed:-1} > fit.json"
+
+
+def stage(number: int, parameters: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """Return a stage of a plan."""
+    return {"id": f"stage-{number}", "name": "A", "parameters": parameters, **fields}
+
+
+def advice_on(place: Place, *stages: dict[str, Any], **fields: Any) -> list[str]:
+    """Return what both commands say of a plan: `plan check` in its answer, `init` on stderr."""
+    path = write_plan(place.path, {"workflow_id": "w", **fields, "stages": [*stages]})
+    checked: list[str] = place.done("plan", "check", str(path))["advice"]
+    begun = place.call("init", str(path), "--consent", "trust", "--dry-run")
+    assert (begun.code, [line for line in checked if line not in begun.err]) == (0, [])
+    return checked
+
+
+def test_a_sound_plan_is_given_no_advice(tmp_path: Path) -> None:
+    """A sweep whose script reads what its command does not name; a partner among the inputs."""
+    (tmp_path / "measure.py").write_text("import os; os.environ['WFCTL_PARAM_L']")
+    grid = {"grid": {"T": [1, 2], "L": [8]}}
+    sweep = {"command": COMMAND, "map": grid, "task_verify": "true", "verify": "true"}
+    first = stage(
+        1, sweep, inputs=["measure.py"], outputs=["stage-1/tasks.csv"], success_criteria="m < 1"
+    )
+    like = {"command": "cat $WFCTL_PARAM_T", "map": {"like": "stage-1"}}
+    second = stage(
+        2, like, depends_on=["stage-1"], inputs=["stage-1/tasks.csv"], outputs=["stage-2/tasks.csv"]
+    )
+    assert advice_on(Place(tmp_path), first, second) == []
+
+
+def test_a_check_says_where_somebody_must_judge(tmp_path: Path) -> None:
+    """Criteria in words with nothing that checks them."""
+    (told,) = advice_on(Place(tmp_path), stage(1, {"command": "true"}, success_criteria="good"))
+    assert "somebody must judge them; `wfctl run` will stop there" in told
+
+
+def test_a_check_says_of_a_map_that_its_partner_is_no_input(tmp_path: Path) -> None:
+    """Tasks would not be computed anew where their partners are."""
+    first = stage(
+        1,
+        {"command": "echo $WFCTL_PARAM_T", "map": {"points": [{"T": 1}]}},
+        outputs=["stage-1/tasks.csv"],
+    )
+    like = {"command": "echo $WFCTL_PARAM_T", "map": {"like": "stage-1"}}
+    second = stage(2, like, depends_on=["stage-1"], outputs=["stage-2/tasks.csv"])
+    (told,) = advice_on(Place(tmp_path), first, second)
+    assert told.startswith("stage-2: map.like is stage-1, and no input is of stage-1")
+    assert told.endswith("add stage-1/tasks.csv to its inputs")
+
+
+def test_a_check_says_which_points_cannot_run_as_they_are_meant(tmp_path: Path) -> None:
+    """A value that nobody gives, and one that nobody asks for."""
+    grid = {"command": COMMAND, "map": {"grid": {"temperature": [1, 2]}}}
+    told = advice_on(Place(tmp_path), stage(1, grid, outputs=["stage-1/tasks.csv"]))
+    assert len(told) == 2
+    assert told[0].startswith("stage-1: parameters.command asks for $WFCTL_PARAM_T, which has no")
+    assert told[1].startswith("stage-1: temperature is a value of the map that nothing here uses")
+
+
+def test_a_check_says_which_stage_no_session_affords(tmp_path: Path) -> None:
+    """`wfctl run` never goes on there, however often it is called."""
+    first = stage(1, {"command": "true", "expected_seconds": 1})
+    (told,) = advice_on(Place(tmp_path), first, session_config={"session_budget": 0.5})
+    assert "no session begins it; raise session_config.session_budget" in told
+    assert "goes on" not in told
+
+
+def test_a_check_takes_scripts_that_are_pinned_as_they_are(tmp_path: Path) -> None:
+    """As `init` takes them."""
+    assert advice_on(Place(tmp_path), stage(1, {}), session_config={"pin": "scripts"}) == []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reconciler.briefing.shorten import tokens
 from reconciler.host.processes import host
-from tests.cli.support import Place, attempt_data
+from tests.cli.support import PLAN, Place, attempt_data, write_plan
 
 FAILED = ["stage", "fail", "stage-1", "--error", "it broke"]
 
@@ -145,3 +146,27 @@ def test_a_brief_answer_holds_nothing_empty_and_is_on_one_line(place: Place) -> 
     assert not empty(told.envelope)
     assert told.out.count("\n") == 1
     assert place.done("rehydrate")["repaired"] == []
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_brief_holds_what_a_fresh_agent_judges_by(tmp_path: Path, form: str) -> None:
+    """Criteria of what is under way, how far its tasks are, the last decision, the last note."""
+    points = {"map": {"grid": {"x": [1, 2, 3]}}, "task_outputs": ["out.txt"]}
+    points |= {"command": "echo hi > out.txt"}
+    criteria = "the film is flat within 2 nm"
+    fields = {"success_criteria": criteria, "parameters": points, "outputs": ["stage-1/tasks.csv"]}
+    plan = {**PLAN, "stages": [{**PLAN["stages"][0], **fields}]}
+    place = Place(tmp_path)
+    place.done("init", str(write_plan(tmp_path, plan)), "--consent", "trust")
+    asked = ("--stage", "stage-1", "--set", "parameters.t=3", "--reason", "so it is")
+    place.done("amend", "propose", *asked)
+    place.done("amend", "approve", "amend-1")
+    place.call("dispatch", "stage-1", "--sync")
+    place.done("note", "the substrate was cleaned twice")
+    place.done("session", "start")
+    for more in ([], ["--brief", "400"]):
+        shown = place.call("-o", form, "rehydrate", *more).out
+        assert criteria in shown, shown
+        assert "3 of 3 done" in shown
+        assert "the substrate was cleaned twice" in shown
+        assert "amend-1 approved" in shown

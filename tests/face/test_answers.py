@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import jsonschema
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.answers import BOUND, answer_of, fitted
+from agents.answers import BOUND, answer_of, fitted, suggested
+from agents.tools import TOOLS
 
 TEXTS = st.one_of(st.text(max_size=30), st.integers(1, 9000).map(lambda n: "é" * n))
 LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), TEXTS)
@@ -45,3 +49,128 @@ def test_a_command_that_ended_without_an_answer_is_told_as_such() -> None:
     answer = answer_of(-1, "", "one\nit broke\n", writes=False)
     assert answer.is_error
     assert json.loads(answer.text)["error"]["message"].endswith("the command was ended: it broke")
+
+
+CALLS: list[tuple[str, list[str], dict[str, Any]]] = [
+    (
+        "wfctl dispatch s-1",
+        [],
+        {"tool": "stage", "arguments": {"action": "dispatch", "stage": "s-1"}},
+    ),
+    (
+        "wfctl stage ready s-1",
+        [],
+        {"tool": "stage", "arguments": {"action": "ready", "stage": "s-1"}},
+    ),
+    ("wfctl wait s-1 s-2", [], {"tool": "stage", "arguments": {"action": "wait", "stage": "s-1"}}),
+    ("wfctl reconcile", [], {"tool": "recover", "arguments": {}}),
+    ("wfctl report -", [], {"tool": "history", "arguments": {"action": "report"}}),
+    ("wfctl drift show", [], {"tool": "check", "arguments": {"action": "files"}}),
+    (
+        "wfctl machine describe feature",
+        [],
+        {"tool": "describe", "arguments": {"action": "machine", "type": "feature"}},
+    ),
+    (
+        "wfctl run",
+        [],
+        {"tool": "stage", "arguments": {"action": "dispatch"}, "needs": ["stage"]},
+    ),
+    (
+        "wfctl stage retry s-1 --fix TEXT",
+        ["TEXT"],
+        {"tool": "stage", "arguments": {"action": "retry", "stage": "s-1"}, "needs": ["fix"]},
+    ),
+    (
+        "wfctl stage complete s-1 --or-fail --evidence TEXT",
+        ["TEXT"],
+        {
+            "tool": "stage",
+            "arguments": {"action": "complete", "stage": "s-1", "or_fail": True},
+            "needs": ["evidence"],
+        },
+    ),
+    (
+        "wfctl amend propose --stage s-1 --set PATH=VALUE --reason TEXT",
+        ["PATH=VALUE", "TEXT"],
+        {"tool": "propose", "arguments": {"stages": ["s-1"]}, "needs": ["set", "reason"]},
+    ),
+    (
+        "wfctl amend propose --stage s-1 --set depends_on=JSON --reason TEXT",
+        ["JSON", "TEXT"],
+        {
+            "tool": "propose",
+            "arguments": {"stages": ["s-1"]},
+            "needs": ["set.depends_on", "reason"],
+        },
+    ),
+    (
+        "wfctl amend propose --set session_config.pin=scripts --set a.n=3 --reason TEXT",
+        ["TEXT"],
+        {
+            "tool": "propose",
+            "arguments": {"set": {"session_config.pin": "scripts", "a.n": 3}},
+            "needs": ["reason"],
+        },
+    ),
+    (
+        "wfctl dispatch s-1",
+        ["s-1/submission.json"],
+        {
+            "tool": "stage",
+            "arguments": {"action": "dispatch", "stage": "s-1"},
+            "before": ["s-1/submission.json"],
+        },
+    ),
+    ("wfctl machine approve m design", [], {"a_person_runs": "wfctl machine approve m design"}),
+    ("wfctl machine cancel m", [], {"a_person_runs": "wfctl machine cancel m"}),
+    ("wfctl replay --rebuild", [], {"a_person_runs": "wfctl replay --rebuild"}),
+]
+
+
+@pytest.mark.parametrize(("command", "needs", "expected"), CALLS)
+def test_what_is_next_is_a_call_or_a_persons(
+    command: str, needs: list[str], expected: dict[str, Any]
+) -> None:
+    """Never a line for a shell; what is needed are arguments, and what is given fits the schema."""
+    [found] = suggested(
+        [{"command": command, "reason": "why", **({"needs": needs} if needs else {})}]
+    )
+    assert found == {**expected, "reason": "why"}
+    if "tool" in found:
+        schema = {**TOOLS[found["tool"]].schema, "additionalProperties": False}
+        given_ = dict(found["arguments"])
+        for name in found.get("needs", ()):
+            field = name.partition(".")[0]
+            assert field in schema["properties"]
+            given_[field] = {} if schema["properties"][field]["type"] == "object" else "x"
+        jsonschema.validate(given_, schema)
+
+
+def test_going_on_is_told_where_no_other_call_is() -> None:
+    """It stands for the calls that follow it."""
+    go_on, dispatch = {"command": "wfctl run"}, {"command": "wfctl dispatch s-1"}
+    assert [one["tool"] for one in suggested([go_on])] == ["stage"]
+    [only] = suggested([go_on, dispatch])
+    assert only["arguments"]["stage"] == "s-1"
+
+
+def test_what_a_refusal_leads_to_is_told() -> None:
+    """It stands beside the error."""
+    out = json.dumps(
+        {
+            "success": False,
+            "error": {"code": "x", "message": "no", "data": {}},
+            "next_actions": [{"command": "wfctl dispatch s-1", "reason": "why"}],
+        }
+    )
+    found = json.loads(answer_of(5, out, "", writes=True).text)
+    assert found["next"][0]["tool"] == "stage"
+
+
+def test_empty_lists_of_an_answer_are_said() -> None:
+    """That nothing differs is an answer; what is empty further down is left out."""
+    data: dict[str, Any] = {"differing": [], "other": None, "one": {"list": [], "x": 1}}
+    out = json.dumps({"success": True, "data": data})
+    found = json.loads(answer_of(0, out, "", writes=False).text)["data"]
+    assert found == {"differing": [], "one": {"x": 1}}

@@ -211,6 +211,22 @@ def test_a_log_that_is_taken_away_and_given_back_is_noticed(root: Place) -> None
     assert root.notes() == ["before", "after"]
 
 
+@pytest.mark.parametrize("era", ERAS)
+def test_a_clients_own_id_of_a_call_is_its_request_id(root: Place, era: str) -> None:
+    """Sent again, it is answered as the first time; an id in the arguments goes before it."""
+
+    async def steps(one: Agent) -> None:
+        meta: Any = {"claudecode/toolUseId": "toolu_01"}
+        for arguments in ({"note": "a"}, {"note": "a"}, {"note": "b", "request_id": "mine"}):
+            done = await one.client.call_tool("record", arguments, meta=meta)
+            assert not done.is_error, done
+        done = await one.client.call_tool("get", {}, meta=meta)
+        assert not done.is_error, done
+
+    drive(root.path, steps, era=era)
+    assert root.notes() == ["a", "b"]
+
+
 def test_resources_and_prompts_are_read_by_their_addresses(root: Place) -> None:
     """What is listed can be read, and what is not there is said."""
 

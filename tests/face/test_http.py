@@ -105,10 +105,22 @@ def test_a_socket_is_for_this_login_alone(root: Path) -> None:
         _serve_on(Path(short) / "mcp.sock", root)
 
 
+def test_a_socket_that_a_killed_server_left_is_taken_over(root: Path) -> None:
+    """Nobody listens on it any more."""
+    with TemporaryDirectory(dir="/tmp") as short:
+        path = Path(short) / "mcp.sock"
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(str(path))
+        _serve_on(path, root)
+
+
 def _serve_on(path: Path, root: Path) -> None:
     with served(root, "--socket", str(path)) as said:
-        assert str(path) in said
+        assert f"http://localhost/mcp on the socket {path}" in said
         _wait_until_it_listens(socket.AF_UNIX, str(path))
+        refused = Place(root).call("mcp", "--socket", str(path))
+        assert refused.code == 2
+        assert "one that a server listens on" in refused.err
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         for host in ("localhost", "wfctl"):
             http = httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=str(path)))

@@ -16,6 +16,7 @@ from agents.server import described
 from agents.tools import TOOLS, Route, Tool
 from cli.frame.hoist import hoist
 from cli.program.app import build
+from service.machines.definitions import SHIPPED, shipped
 
 ROUTES = [
     pytest.param(tool, action, route, id=" ".join(filter(None, [tool.name, action, *route.words])))
@@ -68,6 +69,26 @@ def test_the_list_of_tools_is_short() -> None:
         described(tool).model_dump_json(by_alias=True, exclude_none=True) for tool in TOOLS.values()
     ]
     assert len("".join(listed)) / 4 <= 2500
+
+
+def test_hints_say_what_a_tool_does() -> None:
+    """A client that asks its person only where something may be lost goes by them."""
+    hints: dict[str, Any] = {name: described(tool).annotations for name, tool in TOOLS.items()}
+    assert hints["job"].read_only_hint
+    assert not hints["stage"].read_only_hint
+    assert hints["stage"].destructive_hint
+    assert hints["stage"].open_world_hint
+    assert hints["recover"].idempotent_hint
+    assert not hints["recover"].destructive_hint
+    assert not hints["recover"].read_only_hint
+
+
+def test_the_statuses_of_tasks_stand_in_the_schema() -> None:
+    """All of the types that come with wfctl."""
+    said = TOOLS["task"].schema["properties"]["status"]["description"]
+    for type_ in SHIPPED:
+        tasks = shipped(type_).tasks
+        assert tasks is None or all(status in said for status in tasks.statuses)
 
 
 @pytest.mark.parametrize(("tool", "action", "route"), ROUTES)

@@ -236,7 +236,7 @@ def test_retry_limits_by_backend_type(stage: str, limit: int) -> None:
     with pytest.raises(RetryLimitReached):
         decide(state, p.StageRetried(stage=stage, fix="f"), s.AT)
     [hindrance] = hindrances(state)
-    assert "amend propose --type stage_rerun" in hindrance.unblock
+    assert "--type stage_rerun" in hindrance.unblock
 
 
 def test_skipped_does_not_satisfy_a_dependency() -> None:

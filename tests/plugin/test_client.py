@@ -121,6 +121,7 @@ def test_a_hand_edit_is_denied_a_tool_answers_and_a_stop_is_asked_once(
     heard = talk.say(
         "go on",
         calls("Bash", command="echo done >> progress.log", description="finish"),
+        calls("Write", file_path=str(root.path / ".wfctl/new.toml"), content="x"),
         calls("Bash", command="sleep 10", description="the server may be slow to start"),
         calls("mcp__plugin_wfctl_wfctl__brief"),
         says("done"),
@@ -128,10 +129,12 @@ def test_a_hand_edit_is_denied_a_tool_answers_and_a_stop_is_asked_once(
     )
     assert "From wfctl, which keeps the state" in heard.text_of(0)
     assert "`wfctl note TEXT`" in talk.results
+    assert "`wfctl audit sql SQL` read it" in talk.results
+    assert not (root.path / ".wfctl/new.toml").exists()
     assert (root.path / "progress.log").read_bytes() == before
     assert "See it melt." in talk.results
     assert talk.results.count("nobody who comes next would know") == 1
-    assert len(heard.heard) == 5
+    assert len(heard.heard) == 6
 
 
 def test_the_brief_is_there_after_each_way_to_lose_a_context(talk: Talk, root: Place) -> None:

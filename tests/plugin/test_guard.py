@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,18 @@ from typing import Any
 import pytest
 
 from agents.install.clients import SOURCE
+from tests.cli.support import call
 
 GUARD = SOURCE / "hooks" / "guard.sh"
+
+
+def _calls(name: str) -> list[str]:
+    """Return the calls of a list, which stand behind its first words."""
+    text = Path(__file__).with_name(f"{name}.txt").read_text()
+    return text.removesuffix("\n").split("\n%%\n")[1:]
+
+
+HARMLESS, HARMFUL = _calls("harmless"), _calls("harmful")
 
 
 @pytest.fixture
@@ -21,14 +33,23 @@ def root(tmp_path: Path) -> Path:
     (tmp_path / ".wfctl/config.toml").touch()
     for name in ("stage-1", "memory/state", "conductor/tracks/t1"):
         (tmp_path / name).mkdir(parents=True)
+    for name in (
+        "workflow-state.json",
+        "progress.log",
+        "login.state.json",
+        "memory/state/phase.json",
+        "conductor/tracks/t1/metadata.json",
+    ):
+        (tmp_path / name).touch()
     return tmp_path
 
 
-def guarded(folder: Path, shell: str = "sh", **given: Any) -> tuple[int, str]:
+def guarded(folder: Path, tool: str | None = None, **given: Any) -> tuple[int, str]:
     """Ask the guard about a tool's input; return its exit code and what it says."""
-    asked = json.dumps({"cwd": str(folder), "tool_input": given}, separators=(",", ":"))
+    named = {} if tool is None else {"tool_name": tool}
+    asked = json.dumps({"cwd": str(folder), **named, "tool_input": given})
     done = subprocess.run(
-        [shell, str(GUARD)], input=asked, capture_output=True, text=True, check=False
+        ["sh", str(GUARD)], input=asked, capture_output=True, text=True, check=False
     )
     assert done.stdout == ""
     return done.returncode, done.stderr
@@ -71,43 +92,111 @@ def test_files_of_the_user_are_let_through(root: Path, path: str) -> None:
     assert guarded(root, file_path=str(root / path), content=content) == (0, "")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "echo done >> progress.log",
-        'echo done > "progress.log"',
-        "jq . x >workflow-state.json",
-        "sed -i s/failed/completed/ workflow-state.json",
-        "cat x | tee -a progress.log",
-        "rm -rf .wfctl",
-        "cd stage-1; mv ../progress.log old",
-        "sqlite3 .wfctl/events.db 'delete from events'",
-        "cp new.json workflow-state.json",
-        "git checkout -- workflow-state.json",
-        "python3 -c \"import json; json.dump({}, open('login.state.json', 'w'))\"",
-        "*** Begin Patch\n*** Update File: workflow-state.json\n@@\n-a\n+b",
-    ],
-)
+@pytest.mark.parametrize("command", HARMFUL)
 def test_a_command_that_writes_them_is_denied(root: Path, command: str) -> None:
-    """As far as its text shows it."""
-    assert guarded(root, command=command, description="x")[0] == 2
+    """In the plain forms; it says which command is the right one."""
+    code, said = guarded(root, command=command, description="x")
+    assert code == 2
+    assert "`wfctl " in said
+
+
+@pytest.mark.parametrize("command", HARMLESS)
+def test_a_command_that_does_not_is_let_through(root: Path, command: str) -> None:
+    """Looking is free, and so is any text that only names them."""
+    assert guarded(root, command=command, description="writes progress.log?") == (0, "")
+
+
+def test_the_lists_are_as_long_as_they_say() -> None:
+    """A list that shrinks proves less."""
+    assert len(set(HARMLESS)) >= 200
+    assert len(set(HARMFUL)) >= 60
+
+
+@pytest.mark.parametrize("tool", ["Read", "read", "read_file", "grep", "Glob", "mcp__x__y"])
+def test_a_tool_that_reads_is_let_through(root: Path, tool: str) -> None:
+    """In clients that ask before each of their tools."""
+    assert guarded(root, tool, file_path="progress.log") == (0, "")
+    assert guarded(root, tool, command="rm progress.log") == (0, "")
+
+
+@pytest.mark.parametrize("tool", ["Edit", "write", "replace", "write_file", "NotebookEdit"])
+def test_a_tool_that_writes_is_denied(root: Path, tool: str) -> None:
+    """By the name that each client gives it."""
+    assert guarded(root, tool, file_path="progress.log")[0] == 2
+
+
+def test_a_command_runs_in_the_folder_that_it_names(root: Path) -> None:
+    """Some clients name one beside the command."""
+    assert guarded(root, "bash", command="echo x > progress.log", workdir="stage-1")[0] == 0
+    assert guarded(root, "bash", command="rm progress.log", workdir=str(root))[0] == 2
+
+
+def test_a_root_is_not_removed_from_within(root: Path) -> None:
+    """Another root, such as one of a trial, is."""
+    assert guarded(root / "stage-1", command=f"rm -rf '{root}' # progress.log")[0] == 2
+    assert guarded(root.parent, command=f"rm -rf '{root}' # progress.log")[0] == 0
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        "cat progress.log 2>/dev/null | tail > /tmp/last.txt",
-        "grep -c completed workflow-state.json 2>&1",
-        "git add progress.log workflow-state.json && git commit -m 'a > b'",
-        "cp progress.log /tmp/kept.log",
-        "wfctl drift revert workflow-state.json",
-        "ls -la .wfctl",
-        "python3 analyse.py > out.json",
+        "cat > docs/x.md <<'EOF'\n" + 'see "progress.log" \n' * 5000 + "EOF",
+        'git commit -m "' + "see progress.log; " * 5000 + '"',
+        "python3 <<'EOF'\n" + 'open("progress.log").read()\n' * 3000 + "EOF",
     ],
 )
-def test_a_command_that_reads_them_is_let_through(root: Path, command: str) -> None:
-    """Looking is free."""
-    assert guarded(root, command=command, description="writes progress.log?") == (0, "")
+def test_a_long_command_is_judged_at_once(root: Path, command: str) -> None:
+    """A client gives a hook seconds; the guard takes some milliseconds for 100 kB."""
+    done = subprocess.run(
+        ["sh", str(GUARD)],
+        input=json.dumps({"cwd": str(root), "tool_input": {"command": command}}),
+        text=True,
+        timeout=2,
+        check=False,
+    )
+    assert done.returncode == 0
+
+
+#: Asks the plugin of opencode about a tool's call, as the client does.
+_OPENCODE = """
+const { Wfctl } = await import(process.argv[1])
+const hooks = await Wfctl({ directory: process.argv[2] })
+const [tool, args] = JSON.parse(process.argv[3])
+try { await hooks["tool.execute.before"]({ tool }, { args }); console.log("") }
+catch (error) { console.log(error.message) }
+"""
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("tool", "args", "said"),
+    [
+        ("read", {"filePath": "progress.log"}, ""),
+        ("grep", {"pattern": "x", "path": ".wfctl"}, ""),
+        ("bash", {"command": "cat progress.log", "description": "rm progress.log"}, ""),
+        ("edit", {"filePath": "progress.log", "oldString": "a", "newString": "b"}, "wfctl note"),
+        ("bash", {"command": "rm progress.log"}, "wfctl note"),
+        ("patch", {"patchText": "*** Begin Patch\n*** Delete File: progress.log\n"}, "wfctl note"),
+    ],
+)
+def test_opencode_asks_the_same_guard(
+    root: Path, tool: str, args: dict[str, str], said: str
+) -> None:
+    """Its plugin passes the call on as it is."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed")
+    assert call("--root", str(root), "agent", "install", "opencode", "--project").code == 0
+    module = root / ".opencode/plugins/wfctl.mjs"
+    module.write_bytes((root / ".opencode/plugins/wfctl.js").read_bytes())
+    done = subprocess.run(
+        [node, "--input-type=module", "-e", _OPENCODE, module, root, json.dumps([tool, args])],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": os.environ["PATH"]},
+    )
+    assert done.stdout.strip() == "" if not said else said in done.stdout
 
 
 def test_where_there_is_no_log_nothing_is_denied(tmp_path: Path) -> None:
@@ -123,9 +212,14 @@ def test_what_is_no_call_is_let_through(text: str) -> None:
     assert done.returncode == 0
 
 
-def test_it_starts_no_program_but_one(root: Path) -> None:
-    """It runs before each tool: with an empty path of programs it fails at cat alone."""
-    words = GUARD.read_text()
-    code = [line for line in words.splitlines() if not line.lstrip().startswith("#")]
-    assert "\n".join(code).count("$(") == 1
-    assert not {"grep", "awk", "jq"} & set(words.split())
+def test_without_its_programs_it_stops_nobody(root: Path) -> None:
+    """It needs cat and awk; a machine that lacks them has no guard."""
+    done = subprocess.run(
+        ["/bin/sh", str(GUARD)],
+        input=json.dumps({"cwd": str(root), "tool_input": {"command": "rm progress.log"}}),
+        text=True,
+        env={"PATH": "/nowhere"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0

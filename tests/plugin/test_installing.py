@@ -12,18 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.install import jsonc
+from agents.install.clients import SOURCE
 from agents.install.pieces import cut, put
 from tests.cli.support import Answer, call
 
 CLIENTS = ("claude", "codex", "gemini", "opencode", "other")
 #: Client → a file of settings, as a user may have written it, with what reads it.
 OWN = {
-    "claude": (
-        ".claude/settings.json",
-        '{\n  // mine\n  "permissions": {"deny": [ "Edit(/x)" ]},\n  "b": 1 /* last */\n}\r\n',
-    ),
+    "claude": (".claude/settings.json", '{\n  "permissions": null // mine\n}\r\n'),
     "codex": (".codex/config.toml", 'model = "m" # mine\n[mcp_servers.other]\ncommand = "x"'),
-    "gemini": (".gemini/settings.json", '{"mcpServers":{},"hooks":{"SessionStart":[]},"b":1,}'),
+    "gemini": (
+        ".gemini/settings.json",
+        '{\n  // mine\n  "mcpServers": {}, "hooks": {"SessionStart": [ 1 ]},\n  "b": 1,\n}\r\n',
+    ),
     "opencode": ("opencode.jsonc", '{\n\t"mcp": {\n\t\t"a": {"type": "local"}, // a\n\t}\n}\n'),
     "other": ("AGENTS.md", "# Rules\n\nBe kind."),
 }
@@ -110,14 +111,14 @@ def test_settings_of_ones_own_stay_and_a_later_edit_too(tmp_path: Path, client: 
 @pytest.mark.usefixtures("home")
 def test_a_part_that_somebody_edited_is_left_and_named(tmp_path: Path) -> None:
     """Of the settings, and of the files of the plugin."""
-    path = own(tmp_path, "claude")
-    agent(tmp_path, "install", "claude")
-    path.write_text(path.read_text().replace("Edit(/progress.log)", "Edit(/mine.log)"))
-    skill = tmp_path / ".claude/skills/wfctl/skills/wfctl-stages/SKILL.md"
+    path = own(tmp_path, "gemini")
+    agent(tmp_path, "install", "gemini")
+    path.write_text(path.read_text().replace("5000", "9000"))
+    skill = tmp_path / ".gemini/skills/wfctl-stages/SKILL.md"
     skill.write_text("mine")
-    left = agent(tmp_path, "uninstall", "claude", "-o", "json").data["left"]
+    left = agent(tmp_path, "uninstall", "gemini", "-o", "json").data["left"]
     assert set(left) == {str(path), str(skill)}
-    assert "Edit(/mine.log)" in path.read_text()
+    assert "9000" in path.read_text()
     assert skill.read_text() == "mine"
 
 
@@ -134,7 +135,7 @@ def test_a_key_behind_ours_does_not_hinder(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("home")
-@pytest.mark.parametrize(("client", "text"), [("claude", "{"), ("claude", "[]"), ("codex", "= =")])
+@pytest.mark.parametrize(("client", "text"), [("gemini", "{"), ("gemini", "[]"), ("codex", "= =")])
 def test_settings_that_cannot_be_read_are_left_alone(
     tmp_path: Path, client: str, text: str
 ) -> None:
@@ -145,6 +146,48 @@ def test_settings_that_cannot_be_read_are_left_alone(
     answer = agent(tmp_path, "install", client)
     assert answer.code == 2
     assert str(path) in answer.err
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("client", "text", "said"),
+    [
+        ("gemini", '{"mcpServers": null}', "`mcpServers` is null, which is not an object"),
+        ("gemini", '{"hooks": []}', "`hooks` is [], which is not an object"),
+        ("gemini", '{"hooks": {"BeforeTool": null}}', "`hooks.BeforeTool` is null"),
+        ("opencode", '{"mcp": null}', "`mcp` is null, which is not an object"),
+    ],
+)
+def test_null_in_settings_is_told(tmp_path: Path, client: str, text: str, said: str) -> None:
+    """It was kept, nothing was added, and the answer was success."""
+    own(tmp_path, client).write_text(text)
+    before = snapshot(tmp_path)
+    answer = agent(tmp_path, "install", client)
+    assert answer.code == 2
+    assert said in answer.err
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("client", "key", "theirs"),
+    [
+        ("gemini", "mcpServers", {"command": "wfctl-of-mine", "env": {"A": "1"}}),
+        ("opencode", "mcp", {"type": "remote", "url": "http://localhost/mcp"}),
+    ],
+)
+def test_an_entry_of_somebody_else_is_left_and_told(
+    tmp_path: Path, client: str, key: str, theirs: dict[str, Any]
+) -> None:
+    """Ours is not merged into it, and what is taken out again leaves it."""
+    path = own(tmp_path, client)
+    path.write_text(json.dumps({key: {"wfctl": theirs}}))
+    before = snapshot(tmp_path)
+    left = agent(tmp_path, "install", client, "-o", "json").data["left"]
+    assert f"{key}.wfctl is somebody else's" in left[str(path)]
+    assert json.loads(path.read_text())[key] == {"wfctl": theirs}
+    assert agent(tmp_path, "uninstall", client).code == 0
     assert snapshot(tmp_path) == before
 
 
@@ -165,12 +208,12 @@ def test_a_link_to_settings_stays_a_link(tmp_path: Path) -> None:
     kept = tmp_path / "dotfiles.json"
     kept.write_text("{}\n")
     kept.chmod(0o600)
-    (tmp_path / ".claude").mkdir()
-    link = tmp_path / ".claude/settings.json"
+    (tmp_path / ".gemini").mkdir()
+    link = tmp_path / ".gemini/settings.json"
     link.symlink_to(kept)
-    agent(tmp_path, "install", "claude")
+    agent(tmp_path, "install", "gemini")
     assert link.is_symlink()
-    assert "permissions" in kept.read_text()
+    assert "mcpServers" in kept.read_text()
     assert kept.stat().st_mode & 0o777 == 0o600
 
 
@@ -188,9 +231,16 @@ def test_what_each_client_reads_says_what_it_is_to_run(tmp_path: Path) -> None:
     opencode = json.loads((tmp_path / "opencode.json").read_text())
     assert opencode["mcp"]["wfctl"]["command"] == ["wfctl", "mcp"]
     assert (tmp_path / ".opencode/plugins/wfctl.js").is_file()
-    claude = json.loads((tmp_path / ".claude/settings.json").read_text())
-    assert "Edit(**/.wfctl/**)" in claude["permissions"]["deny"]
+    # Rules that deny come before the hook, which alone says the right command.
+    assert not (tmp_path / ".claude/settings.json").exists()
     assert (tmp_path / "AGENTS.md").read_text().count("wfctl: begin") == 1
+
+
+@pytest.mark.parametrize("client", ["claude", "codex"])
+def test_the_plugin_names_its_author(client: str) -> None:
+    """As the package does."""
+    manifest = json.loads((SOURCE / f".{client}-plugin/plugin.json").read_text())
+    assert manifest["author"] == {"name": "The wfctl authors"}
 
 
 VALUES = st.recursive(
@@ -201,24 +251,39 @@ VALUES = st.recursive(
 OBJECTS = st.dictionaries(st.text(max_size=4), VALUES, max_size=4)
 
 
-def _merged(old: Any, new: Any) -> Any:
-    if isinstance(old, dict) and isinstance(new, dict):
-        both = {key: _merged(old[key], new[key]) if key in new else old[key] for key in old}
-        return {**both, **{key: value for key, value in new.items() if key not in old}}
-    if isinstance(old, list) and isinstance(new, list):
-        found = list(old)
-        for one in new:
-            found += [one] if one not in found else []
-        return found
-    return old
+NEW = st.dictionaries(st.text(max_size=4), OBJECTS, max_size=4)
 
 
-@given(old=OBJECTS, new=OBJECTS, indent=st.sampled_from([None, 2, 4]))
+def _merged(old: Any, new: Any, depth: int = 0) -> Any:
+    if isinstance(new, list):
+        return [*old, *(one for i, one in enumerate(new) if one not in [*old, *new[:i]])]
+    if depth > 1:
+        return old
+    both = {key: _merged(old[key], new[key], depth + 1) if key in new else old[key] for key in old}
+    return {**both, **{key: value for key, value in new.items() if key not in old}}
+
+
+def _fits(old: Any, new: Any, depth: int = 0) -> bool:
+    """Say whether objects and lists stand where there is something to add to."""
+    if isinstance(new, list):
+        return isinstance(old, list)
+    if depth > 1:
+        return True
+    return isinstance(old, dict) and all(
+        _fits(old[key], new[key], depth + 1) for key in new if key in old
+    )
+
+
+@given(old=OBJECTS, new=NEW, indent=st.sampled_from([None, 2, 4]))
 def test_whatever_is_added_is_there_and_is_cut_out_again(
     old: dict[str, Any], new: dict[str, Any], indent: int | None
 ) -> None:
     """Nothing that was there is another; what is taken out leaves the text as it was."""
     text = json.dumps(old, indent=indent)
+    if not _fits(old, new):
+        with pytest.raises(ValueError, match="which is not"):
+            jsonc.added(text, new)
+        return
     pieces = jsonc.added(text, new)
     after = text
     for piece in pieces:

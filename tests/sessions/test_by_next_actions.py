@@ -51,7 +51,8 @@ def test_what_was_computed_and_fails_its_checks_is_led_to_failed(
     [failed] = events(place, "stage.failed")
     assert not all(check["passed"] for check in failed["data"]["checks"])
     after = place.json("status").envelope["next_actions"]
-    assert "wfctl stage retry stage-1 --fix TEXT" in [one["command"] for one in after]
+    change = "wfctl amend propose --stage stage-1 --set PATH=VALUE --reason TEXT"
+    assert change in [one["command"] for one in after]
 
 
 @pytest.mark.long

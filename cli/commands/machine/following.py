@@ -34,7 +34,7 @@ class MachineFollower:
         self._read()
         state = self._state
         actions = machine_actions(state, evidence(self._root, state))
-        head = [*summary(state), "", *(f"next: {one.command}  ({one.reason})" for one in actions)]
+        head = [*summary(state), "", *(f"next: {one}" for one in actions)]
         width, height = size
         room = max(height - len(head) - 2, 1)
         every = [*head, "", *list(self._lines)[-room:]]

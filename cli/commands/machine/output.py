@@ -12,7 +12,8 @@ from lifecycle.machines.machine import Machine
 from lifecycle.machines.payload import MachineTaskClaimed
 from projections.machines.documents import rendered
 from projections.machines.history import message
-from projections.machines.next_actions import MachineAction, machine_actions
+from projections.machines.next_actions import machine_actions
+from projections.screens.starting import NextAction
 from service.machines.service import MachineOutcome, MachineService
 from service.writing.stream_writer import WriteOptions
 
@@ -48,7 +49,7 @@ class MachineOutput:
             shown = compact(data)
         else:
             actions = machine_actions(state, files or {}, changed) if state is not None else []
-            told = [a._asdict() for a in actions]
+            told = [a.to_dict() for a in actions]
             shown = as_json(success(data, told, _meta(state, meta)))
             while most is not None and len(told) > 1 and len(shown.encode()) > most:
                 told.pop()
@@ -134,7 +135,7 @@ def _lease(outcome: MachineOutcome) -> dict[str, Any]:
 
 
 def _lines(
-    outcome: MachineOutcome, options: WriteOptions, actions: Sequence[MachineAction]
+    outcome: MachineOutcome, options: WriteOptions, actions: Sequence[NextAction]
 ) -> list[str]:
     if options.dry_run:
         lines = [f"would append {p.type}: {_text(p)}" for p in outcome.planned]
@@ -171,6 +172,6 @@ def _text(payload: Any) -> str:
     return message(payload.type, payload.model_dump(mode="json"))
 
 
-def next_lines(actions: Sequence[MachineAction]) -> list[str]:
+def next_lines(actions: Sequence[NextAction]) -> list[str]:
     """Return what may be done next, a line each."""
-    return [f"next: {action.command}  ({action.reason})" for action in actions]
+    return [f"next: {action}" for action in actions]

@@ -1,0 +1,192 @@
+"""Whether a stage may start is one answer: what a dispatch refuses, nothing offers."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import Answer, Place
+from tests.sessions.followed import WORDS
+from tests.sessions.support import stage, workflow
+
+
+def built(folder: Path) -> Place:
+    """Make a workflow of a stage that is done, one that builds on it, and one by itself."""
+    made = workflow(folder, stage(1), stage(2, after=[1]), stage(3), consent="trust")
+    made.done("dispatch", "stage-1", "--sync")
+    made.done("stage", "complete", "stage-1")
+    return made
+
+
+def changed_upstream(folder: Path) -> Place:
+    """Change the result on which stage-2 builds."""
+    place = built(folder)
+    (place.path / "stage-1" / "out.txt").write_text("other\n")
+    return place
+
+
+def edited(folder: Path) -> Place:
+    """Edit a parameter of stage-2 by hand, and have it found."""
+    place = built(folder)
+    path = place.path / "workflow-state.json"
+    document = json.loads(path.read_text())
+    document["stages"][1]["parameters"]["command"] = "echo other > out.txt"
+    path.write_text(json.dumps(document, indent=2) + "\n")
+    return place
+
+
+def edited_and_found(folder: Path) -> Place:
+    """Have a write find the edit, and keep it."""
+    place = edited(folder)
+    place.done("note", "on")
+    return place
+
+
+def other_scripts(folder: Path) -> Place:
+    """Pin the scripts, and change one."""
+    place = built(folder)
+    (place.path / "init.sh").write_text("true\n")
+    place.done("amend", "propose", "--set", "session_config.pin=scripts", "--reason", "to be sure")
+    place.done("amend", "approve", "amend-1")
+    (place.path / "init.sh").write_text("true # other\n")
+    return place
+
+
+def input_gone(folder: Path) -> Place:
+    """Take away the output that stage-2 reads."""
+    place = built(folder)
+    (place.path / "stage-1" / "out.txt").unlink()
+    return place
+
+
+#: A situation → the stages that a dispatch of which is refused in it.
+SITUATIONS: dict[Callable[[Path], Place], set[str]] = {
+    changed_upstream: {"stage-2"},
+    edited: {"stage-2"},
+    edited_and_found: {"stage-2"},
+    other_scripts: {"stage-2", "stage-3"},
+    input_gone: {"stage-2"},
+}
+
+
+def offered(answer: Answer) -> set[str]:
+    """Return the stages that an answer says can be dispatched as they stand."""
+    actions = answer.envelope["next_actions"]
+    free = [one["command"] for one in actions if not (one.get("person") or one.get("needs"))]
+    found = {words[2] for words in map(shlex.split, free) if words[1] == "dispatch"}
+    assert found or "wfctl run" not in free, actions
+    return found
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.__name__)
+def test_no_dispatch_is_offered_that_would_be_refused(
+    tmp_path: Path, situation: Callable[[Path], Place]
+) -> None:
+    """By a read that looks, by a write, by a refusal, by the brief; and the dispatch agrees."""
+    place = situation(tmp_path)
+    refused = SITUATIONS[situation]
+    reads = [place.json("status"), place.json("rehydrate", "--dry-run")]
+    assert offered(place.json("status")) == {"stage-2", "stage-3"} - refused
+    for one in ("stage-2", "stage-3"):
+        answer = place.json("dispatch", one, "--sync")
+        assert (answer.code != 0) == (one in refused), answer.out
+        if answer.code:
+            assert not offered(answer) & refused
+    reads += [place.json("note", "on"), place.json("show", "stage-2"), place.json("status")]
+    for read in reads:
+        assert not offered(read) & refused, read.out
+    why = place.json("why").data["hindrances"]
+    assert refused - {one["stage"] for one in why} <= {"stage-3"}, why
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.__name__)
+def test_what_one_stage_waits_for_stops_no_other(
+    tmp_path: Path, situation: Callable[[Path], Place]
+) -> None:
+    """The loop goes on with each stage that does not rest on it, and ends with exit 6."""
+    place = situation(tmp_path)
+    ended = place.json("run")
+    assert ended.code == 6, ended.out
+    if "stage-3" not in SITUATIONS[situation]:
+        stages = {one["id"]: one["status"] for one in place.done("status")["stages"]}
+        assert stages["stage-3"] == "completed"
+        assert stages["stage-2"] != "completed"
+
+
+def test_a_session_that_cannot_begin_is_not_offered_again(tmp_path: Path) -> None:
+    """What it waits for is named; once init.sh is corrected, the stage is offered."""
+    place = workflow(tmp_path, stage(1), consent="trust")
+    (place.path / "init.sh").write_text("echo no license; exit 3\n")
+    refused = place.json("run")
+    assert refused.code != 0
+    for answer in (place.json("status"), place.json("note", "on"), refused):
+        [action] = answer.envelope["next_actions"]
+        assert action["command"] == "wfctl run"
+        assert "init.sh that exits 0" in action["needs"][0]
+    (place.path / "init.sh").write_text("true\n")
+    assert offered(place.json("status")) == {"stage-1"}
+
+
+def test_a_budget_that_no_session_affords_leads_to_one_that_it_does(tmp_path: Path) -> None:
+    """Not to a dispatch, and the value that would do stands in the command."""
+    place = workflow(tmp_path, stage(1), consent="trust", session_budget=0.5)
+    [action] = place.json("status").envelope["next_actions"]
+    words = [WORDS.get(word, word) for word in shlex.split(action["command"])[1:]]
+    assert words[:2] == ["amend", "propose"]
+    assert place.json("run").code == 6
+    place.done(*words)
+    place.done("amend", "approve", "amend-1")
+    assert place.json("run").code == 0
+
+
+def test_stale_results_that_are_to_stop_it_lead_to_their_rerun(tmp_path: Path) -> None:
+    """Neither the report nor a run, which is refused."""
+    one = stage(1, inputs=["in.txt"])
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "in.txt").write_text("1\n")
+    place = workflow(tmp_path, one, stage(2), consent="trust", stale="stop")
+    place.done("dispatch", "stage-1", "--sync")
+    place.done("stage", "complete", "stage-1")
+    (place.path / "in.txt").write_text("2\n")
+    actions = place.json("status").envelope["next_actions"]
+    assert [one["command"] for one in actions] == ["wfctl rerun stage-1"]
+    assert place.json("run").code == 6
+
+
+def test_a_failure_is_told_before_a_budget_that_is_used_up(tmp_path: Path) -> None:
+    """With exit 6: a person who reads the first line knows why the night ended."""
+    one, other = stage(1, "echo no license >&2; exit 3"), stage(2)
+    place = workflow(tmp_path, one, other, consent="trust", session_budget=1.5)
+    ended = place.call("run")
+    assert ended.code == 6
+    lines = ended.out.splitlines()
+    assert lines[0].startswith("stage-1: failed (")
+    assert "budget is used up" in lines[-1]
+    first = place.json("status").envelope["next_actions"][0]
+    assert first["command"] == "wfctl stage retry stage-1 --fix TEXT"
+
+
+def test_what_computes_the_same_is_no_way_on(tmp_path: Path) -> None:
+    """A stage that did not pass is led on by an amendment, everywhere by the same one."""
+    place = workflow(tmp_path, stage(1, parameters={"verify": "false"}), consent="trust")
+    ended = place.json("run")
+    change = "wfctl amend propose --stage stage-1 --set PATH=VALUE --reason TEXT"
+    assert ended.data["blocked"][0]["unblock"] == f"`{change}`"
+    assert [one["command"] for one in place.json("status").envelope["next_actions"]] == [change]
+    assert change in place.json("why").data["hindrances"][0]["unblock"]
+
+
+def test_what_rests_on_a_stage_that_runs_again_is_not_ready(tmp_path: Path) -> None:
+    """Its status in the file stays; what is told says for what it waits."""
+    place = built(tmp_path)
+    place.done("rerun", "stage-1", "--reason", "the seed was 0")
+    place.call("amend", "approve", "amend-1")
+    found = {one["id"]: one for one in place.done("status")["stages"]}
+    assert found["stage-2"]["waits_for"] == ["stage-1"]
+    assert place.json("why").data["ready"] == ["stage-1", "stage-3"]
+    line = next(one for one in place.call("status").out.splitlines() if "stage-2" in one)
+    assert "not yet: stage-1 is to be completed again" in line
