@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from eventstore.regular import NotRegular
 from lifecycle.errors import LifecycleError
 from lifecycle.payload import models as p
+from lifecycle.state.basis import needed_by
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
@@ -24,7 +25,7 @@ from reconciler.attempt.recorded import digest_of
 from reconciler.context import Jobs
 from reconciler.control import strangers
 from reconciler.errors import ReconcilerError
-from reconciler.files.described import needed_by, submission_of, used_by_launched
+from reconciler.files.described import submission_of, used_by_launched
 from reconciler.records.launch_record import launched, told
 from reconciler.records.traces import read_json
 from service.root.clock import utc_text
