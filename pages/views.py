@@ -23,9 +23,10 @@ from projections.exports.timeline_svg import drawing as timeline
 from projections.files.document_diff import differences
 from projections.files.state_document import document
 from projections.screens.next_actions import next_actions
-from projections.screens.starting import NextAction, Surroundings
+from projections.screens.starting import Surroundings
 from projections.words.account import Seen, account, waits
 from projections.words.items import Item
+from projections.words.next_action import NextAction
 from service.errors import NotFound
 from service.files.surroundings import surroundings
 from service.reading.log import WorkflowLog

@@ -20,7 +20,7 @@ from eventstore.memory import MemoryStore
 from eventstore.store import EventStore
 from eventstore.transfer.copy import Chains, Copied, Source, require_vacant, steps
 from eventstore.transfer.copy import copy as copied
-from projections.screens.starting import NextAction
+from projections.words.next_action import NextAction
 from service.errors import NoRoot
 from service.handover.backup import (
     Stores,

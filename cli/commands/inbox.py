@@ -18,9 +18,9 @@ from lifecycle.errors import LifecycleError
 from lifecycle.machines.machine import Machine
 from lifecycle.state.workflow import Workflow
 from projections.screens.inbox import Asked, number_of, numbered
-from projections.screens.starting import NextAction
 from projections.words.account import waits
 from projections.words.items import Item
+from projections.words.next_action import NextAction
 from service.errors import InvalidOption, NotFound
 from service.root.known_roots import known_roots
 

@@ -13,7 +13,8 @@ from cli.terminal.output import Output
 from lifecycle.state.hindrance import hindrances, is_stuck
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
-from projections.screens.starting import NextAction, hindered, is_due
+from projections.screens.starting import hindered, is_due
+from projections.words.next_action import NextAction
 from projections.words.times import utc_seconds
 from service.errors import InvalidOption
 from service.questions.causes import causes_of

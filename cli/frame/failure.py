@@ -26,7 +26,7 @@ from service.proofs import errors as proofs
 from service.root.trust import UntrustedDatabase
 
 if TYPE_CHECKING:
-    from projections.screens.starting import NextAction
+    from projections.words.next_action import NextAction
 
 #: The first row whose class fits decides; what has no row is a failure of this run (1).
 EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (

@@ -12,8 +12,9 @@ from cli.settings import Color, Format, Settings
 
 if TYPE_CHECKING:
     from lifecycle.state.workflow import Workflow
-    from projections.screens.starting import NextAction, Surroundings
+    from projections.screens.starting import Surroundings
     from projections.words.account import Seen
+    from projections.words.next_action import NextAction
     from service.reading.log import WorkflowLog
     from service.reading.moment import Moment
     from service.root.root import Root

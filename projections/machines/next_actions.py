@@ -11,7 +11,7 @@ from typing import Any
 from lifecycle.machines.definition import EventKind, Transition
 from lifecycle.machines.guard import Facts, FileFact, text_of, unmet
 from lifecycle.machines.machine import Machine
-from projections.screens.starting import NextAction
+from projections.words.next_action import NextAction
 
 
 def machine_actions(

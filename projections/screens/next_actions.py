@@ -14,17 +14,10 @@ from lifecycle.state.hindrance import hindrance_of
 from lifecycle.state.retry import retry_limit
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.screens.starting import (
-    Bar,
-    NextAction,
-    Surroundings,
-    bar,
-    edited_before,
-    is_due,
-    session_bar,
-)
+from projections.screens.starting import Bar, Surroundings, bar, edited_before, is_due, session_bar
 from projections.words.account import waits
 from projections.words.items import Item
+from projections.words.next_action import NextAction
 
 GO_ON = "wfctl run"
 #: Stales that one command computes again, and stages that are named each.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lifecycle.state.budget import budget_of, estimate, is_beyond
 from lifecycle.state.dependencies import upstream
@@ -17,35 +17,7 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.words.account import Seen, recorded, stale
 from projections.words.deviations import Deviation
-
-
-class NextAction(NamedTuple):
-    """A command and why one would call it.
-
-    ``needs`` names what is to be put in place of the words in capitals, or to be there first;
-    ``person``: only a person decides it. ``verb`` and ``target`` are what it does to what.
-    """
-
-    command: str
-    reason: str
-    needs: tuple[str, ...] = ()
-    person: bool = False
-    verb: str | None = None
-    target: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values; what does not hold is left out."""
-        found: dict[str, Any] = {"command": self.command, "reason": self.reason}
-        if self.verb is not None:
-            found |= {"verb": self.verb, "target": self.target}
-        if self.needs:
-            found["needs"] = list(self.needs)
-        return {**found, "person": True} if self.person else found
-
-    def __str__(self) -> str:
-        notes = [f"give {', '.join(self.needs)}"] if self.needs else []
-        notes += ["a person decides"] if self.person else []
-        return f"{self.command}  ({'; '.join([self.reason, *notes])})"
+from projections.words.next_action import NextAction
 
 
 class Bar(NamedTuple):

@@ -13,9 +13,10 @@ from typing import Any
 from lifecycle.state.budget import budget_of
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.screens.starting import NextAction, is_due
+from projections.screens.starting import is_due
 from projections.words.amendments import summary
 from projections.words.items import Item
+from projections.words.next_action import NextAction
 from projections.words.sweeps import counts_of, line_of
 from reconciler.briefing.contradictions import Contradiction
 from reconciler.briefing.ranges import shortened

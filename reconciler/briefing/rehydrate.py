@@ -10,8 +10,9 @@ from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
 from projections.screens.next_actions import GO_ON, next_actions
-from projections.screens.starting import NextAction, Surroundings, session_bar
+from projections.screens.starting import Surroundings, session_bar
 from projections.words.account import account
+from projections.words.next_action import NextAction
 from reconciler.briefing.briefing import (
     Briefing,
     Found,

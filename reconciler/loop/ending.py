@@ -11,7 +11,7 @@ from lifecycle.state.hindrance import Hindrance, hindrances
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.screens.next_actions import GO_ON
-from projections.screens.starting import NextAction
+from projections.words.next_action import NextAction
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ from lifecycle.rules.decide import decide
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
 from projections.screens.next_actions import next_actions
-from projections.screens.starting import NextAction, Surroundings
+from projections.screens.starting import Surroundings
+from projections.words.next_action import NextAction
 from tests.history.chronicle import CHRONICLES, Chronicle
 from tests.projections.story import attempt
 from tests.projections.support import folded

@@ -13,7 +13,7 @@ from lifecycle.machines.payload import MachineTaskClaimed
 from projections.machines.documents import rendered
 from projections.machines.history import message
 from projections.machines.next_actions import machine_actions
-from projections.screens.starting import NextAction
+from projections.words.next_action import NextAction
 from service.machines.service import MachineOutcome, MachineService
 from service.writing.stream_writer import WriteOptions
 
