@@ -7,9 +7,10 @@ from typing import Any
 
 from tests.advice.log_rows import begun
 from tests.advice.table import place_in, row
-from tests.cli.support import Answer, Place, attempt_data, write_plan
+from tests.cli.support import Answer, Place, attempt_data, wfctl, write_plan
 from tests.sessions.support import agent, silent, stage, workflow
 
+NO_DPDISPATCHER = {"WFCTL_DPDISP": "/nowhere/dpdisp"}
 AGAIN = "next_actions offers the very dispatch that was refused: the plan is what is to be changed"
 
 
@@ -255,3 +256,20 @@ def no_machine_file(folder: Path) -> Answer:
 def unfit_profile(folder: Path) -> Answer:
     """Give a profile that says nothing of where jobs run."""
     return on(folder, {"type": "remote"})
+
+
+@row("program_missing", 1, "was not found", names="WFCTL_DPDISP")
+def no_dpdispatcher(folder: Path) -> Answer:
+    """Name a program of DPDispatcher that is not there."""
+    place = begun(folder)
+    return wfctl("-o", "json", "dispatch", "stage-1", cwd=place.path, environ=NO_DPDISPATCHER)
+
+
+@row("no_diagnostic_run", 5, "stage-1")
+def diagnosed_sweep(folder: Path) -> Answer:
+    """Ask for a diagnostic run of a sweep."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sweep = {"map": {"points": [{"T": 1}]}, "task_outputs": ["out.txt"]}
+    one = stage(1, parameters=sweep) | {"outputs": ["stage-1/tasks.csv"]}
+    place = failed(workflow(folder, one, consent="trust"))
+    return place.json("stage", "diagnose", "stage-1", "--submit")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.advice.advice import Advice, advised, fault
+from tests.advice.befell import BEFELL
 from tests.advice.log_rows import begun
 from tests.cli.support import HERE, Place, attempt_data
 from tests.cli.test_renamed_host import finished
@@ -89,6 +90,17 @@ def test_a_dry_run_leads_on_from_where_the_log_stands(tmp_path: Path) -> None:
         answer = place.json(*line, "--dry-run").envelope
         assert answer["next_actions"] == place.json("status").envelope["next_actions"], line
         assert answer["_meta"]["version"] == place.version()
+
+
+def test_what_befalls_a_workflow_has_a_test() -> None:
+    """Each row of the page, by name."""
+    page = (HERE / "docs/run/recovery.md").read_text("utf-8")
+    table = page.partition("## What befell it")[2].partition("\n## ")[0]
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in table.splitlines() if "| " in line]
+    assert rows[1:] == list(BEFELL)
+    for test in BEFELL.values():
+        file, _, name = test.partition("::")
+        assert f"def {name}" in (HERE / file).read_text("utf-8"), test
 
 
 def test_each_row_of_the_page_is_brought_about() -> None:
