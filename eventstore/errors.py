@@ -226,9 +226,10 @@ class DatabaseMissing(DatabaseError):
 
     def __init__(self, path: Path | str) -> None:
         super().__init__(
-            f"{path}: expected an event database, found nothing; `wfctl init` makes one. Where one "
-            "was here, it was lost: bring a backup back (`wfctl db restore FILE`), or move .wfctl "
-            "aside and call `wfctl import .`, which takes up what the files of the workflow show",
+            f"{path}: expected an event database, found nothing; `wfctl init PLAN` makes one. "
+            "Where one was here, it was lost: bring a backup back (`wfctl db restore FILE`), or "
+            "move .wfctl aside and call `wfctl import .`, which takes up what the workflow's files "
+            "show",
             path,
         )
 

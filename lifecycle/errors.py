@@ -271,6 +271,7 @@ class UnknownAmendment(LifecycleError):
                 [
                     f"no amendment {amendment!r}; this workflow has: {', '.join(known) or 'none'}",
                     *ineffective,
+                    "`wfctl amend list` shows them",
                 ]
             ),
             amendment=amendment,

@@ -60,8 +60,10 @@ class Facts:
 class JobRunner(Protocol):
     """Runs the jobs of attempts, one submission and one run each."""
 
-    def check(self, attempt: Attempt, submission: Mapping[str, Any]) -> None:
+    def check(self, attempt: Attempt, submission: Mapping[str, Any]) -> str:
         """Check what the attempt would submit, as ``prepare`` does; write nothing.
+
+        Returns its SHA-256.
 
         Raises what ``prepare`` raises.
         """

@@ -10,6 +10,7 @@ ServiceError
 ├── RootElsewhere     a root that is not where it was
 ├── InvalidOption     a value that cannot be what it should be
 ├── FilesBehind       recorded, but the files could not be brought up to date
+├── LogBehind         a log that ends before what its files show
 ├── NotFound          no such version, session or thing that was asked for
 ├── SqlRefused        a question in SQL that would do more than read
 ├── SqlWrong          a question in SQL that the database does not understand
@@ -185,6 +186,23 @@ class FilesBehind(ServiceError):
             "`wfctl replay --rebuild`.",
             version=version,
             errno=getattr(cause, "errno", None),
+        )
+
+
+class LogBehind(ServiceError):
+    """The log ends before what its files show: it was restored, or its last part was lost."""
+
+    code = "log_behind"
+
+    def __init__(self, shown: int, found: int) -> None:
+        super().__init__(
+            f"the log ends at version {found}, and the files beside it were written from version "
+            f"{shown}: an older copy of the log lies in its place, or a part was lost. "
+            "Where there is a newer copy, put it back (`wfctl db restore FILE` into "
+            "an empty place); else `wfctl replay --rebuild` writes the files as the log has them, "
+            "keeps what they showed, and `wfctl rehydrate` then takes up jobs that are at work.",
+            shown=shown,
+            found=found,
         )
 
 

@@ -158,7 +158,7 @@ def tell_proposals(
         lines += [f"  {line}" for line in changes(one)]
         lines.append(f"impact: {'; '.join(words.consequences(impact))}")
         lines += words.foreseen(foresee(state, one, impact))
-    output.result(data, lambda: "\n".join(lines), state=outcome.state)
+    output.result(data, lambda: "\n".join(lines), state=outcome.stands)
 
 
 def _proposed(outcome: Outcome) -> list[Amendment]:

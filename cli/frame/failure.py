@@ -61,6 +61,7 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (use.SqlWrong, USAGE),
     (use.SqlRefused, REFUSED),
     (use.RootElsewhere, NEEDS_PERSON),
+    (use.LogBehind, FINDINGS),
     (UntrustedDatabase, NEEDS_PERSON),
     (log.WrongExpectedVersion, CONFLICT),
     (log.CommandConflict, CONFLICT),

@@ -68,7 +68,7 @@ def tell(output: Output, outcome: Outcome, options: WriteOptions) -> None:
     }
     position = outcome.events[-1].position if outcome.events else None
     output.result(
-        data, lambda: "\n".join(_lines(outcome, options)), state=outcome.state, position=position
+        data, lambda: "\n".join(_lines(outcome, options)), state=outcome.stands, position=position
     )
 
 

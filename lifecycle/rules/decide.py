@@ -168,7 +168,7 @@ def _approve(state: Workflow, command: p.AmendmentApproved) -> Decision:
     if not command.proof:
         raise NeedsConsent(
             f"{command.type} is a person's decision and takes a proof of consent, which `append` "
-            "never does; `wfctl amend approve` asks for it.",
+            f"never does; `wfctl amend approve {command.amendment}` asks for it.",
             type=command.type,
             amendment=command.amendment,
         )

@@ -11,6 +11,10 @@ from lifecycle.state.workflow import Stage, Workflow
 
 #: Characters of a failure's reason that are shown.
 _REASON = 300
+#: Verdicts that no further look changes: somebody finds out how the attempt ended, and says so.
+_FOR_SOMEBODY = frozenset({"ELSEWHERE", "FORGOTTEN", "UNREADABLE", "UNSEEN", "UNTOLD"})
+#: The row of the verdict on an attempt of somebody else's launch that left nothing to look at.
+_OF_SOMEBODY_ELSE = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,14 @@ def _under_way(stage: Stage) -> Hindrance | None:
     if attempt is None or attempt.action != "unknown":
         return None
     why = f"nothing is known of {attempt.id} ({attempt.reason})"
-    return _by(stage, why, "wfctl reconcile")
+    if attempt.verdict not in _FOR_SOMEBODY and attempt.row != _OF_SOMEBODY_ELSE:
+        return _by(stage, why, "wfctl reconcile")
+    fail = f"wfctl stage fail {stage.id} --error TEXT"
+    unblock = (
+        f"`{fail}` and then `wfctl stage retry {stage.id} --fix TEXT`, or `wfctl stage compute "
+        f"{stage.id}` where its results are in place,"
+    )
+    return Hindrance(stage.id, why, unblock, fail, ("TEXT",))
 
 
 def _held_back(state: Workflow, stage: Stage) -> Hindrance | None:

@@ -28,9 +28,14 @@ def submission_of(attempt: Attempt) -> dict[str, Any] | None:
     return None
 
 
+def digest_of(submission: str) -> str:
+    """Return the digest by which the log names a submission."""
+    return hashlib.sha256(submission.encode()).hexdigest()
+
+
 def keep(attempt: Attempt, submission: str, machine: str) -> str:
     """Keep a copy of both beside the log; return the digest of the submission."""
-    digest = hashlib.sha256(submission.encode()).hexdigest()
+    digest = digest_of(submission)
     for place, text in zip(_kept(attempt, digest), (submission, machine), strict=True):
         place.parent.mkdir(parents=True, exist_ok=True)
         # Not synced to the disk: it is needed only where the attempt's own file is not.

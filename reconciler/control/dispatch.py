@@ -19,6 +19,7 @@ from reconciler.attempt.contract import ATTEMPTS, PREPARED
 from reconciler.attempt.markers import Input, check_inputs, clear_stale, digests, set_aside
 from reconciler.attempt.paths import Attempt
 from reconciler.context import Jobs
+from reconciler.control import lost_attempts
 from reconciler.control.ending_attempts import stop_all, stop_earlier
 from reconciler.control.strangers import check_strangers
 from reconciler.errors import AlreadyMonitored, UnusablePath
@@ -107,6 +108,8 @@ def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnosti
     stage = state.stage(id_)
     if launched := by_hand.found(jobs.root, state, _idle(stage)):
         return _taken_over(jobs, state, stage, launched[0], options)
+    if lost := lost_attempts.lost(jobs, state, stage):
+        return _taken_up(jobs, stage, lost, options)
     jobs.service.rehearse(_asked(jobs, state, stage, mode, diagnostic))
     check_results(jobs.root, state, stage)
     stop_earlier(jobs, stage)
@@ -154,6 +157,15 @@ def _taken_over(
     outcome = jobs.service.handle(*(command for command, _ in asked), options=options)
     jobs.tell(outcome)
     by_hand.tell(jobs, outcome.state, job)
+    return outcome
+
+
+def _taken_up(jobs: Jobs, stage: Stage, lost: lost_attempts.Lost, options: WriteOptions) -> Outcome:
+    """Record the attempt that the log lost once more: it is at work."""
+    started, at = lost
+    outcome = jobs.service.handle(started, options=replace(options, occurred_each=(at,)))
+    jobs.tell(outcome)
+    lost_attempts.tell(jobs, stage.id, started)
     return outcome
 
 

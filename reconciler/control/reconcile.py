@@ -18,6 +18,7 @@ from lifecycle.sweeps.definition import is_sweep
 from reconciler.attempt.markers import clear_stale
 from reconciler.attempt.paths import Attempt
 from reconciler.context import Jobs
+from reconciler.control import lost_attempts
 from reconciler.control.commands import following, observed, when
 from reconciler.control.dispatch import attach, in_the_way, launch, prepare
 from reconciler.control.ending_attempts import try_to_stop
@@ -64,6 +65,7 @@ def reconcile(jobs: Jobs, *, dry_run: bool = False, only: str | None = None) -> 
         if by_hand.may_be(jobs.root, state):
             by_hand.take_over_all(jobs)
             state = jobs.service.state()
+        state = lost_attempts.take_up_all(jobs, state)
     stages = [stage for stage in in_flight(state) if only in (None, stage.id)]
     if dry_run:
         return look_at_all(jobs, state, stages)

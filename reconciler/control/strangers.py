@@ -42,9 +42,9 @@ class StrangerAtWork(Refused):
 
 def check_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> None:
     """Tell of results that strangers left; raises `StrangerAtWork` where one may be at work."""
-    for stranger in _strangers(jobs, state, stage):
-        evidence, found = _looked_at(jobs, stage, stranger)
-        if _may_compute(found):
+    for stranger in of(jobs, state, stage):
+        evidence, found = looked_at(jobs, stage, stranger)
+        if may_compute(found):
             at_work = _who(evidence)
             raise StrangerAtWork(stage.id, stranger.folder, found.reason, at_work)
         if found.name == Name.FINISHED_NOT_COLLECTED:
@@ -56,7 +56,7 @@ def check_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> None:
             )
 
 
-def _looked_at(jobs: Jobs, stage: Stage, stranger: Attempt) -> tuple[Evidence, Verdict]:
+def looked_at(jobs: Jobs, stage: Stage, stranger: Attempt) -> tuple[Evidence, Verdict]:
     """Look at a stranger; at one that is listed no more once again, as at any other attempt."""
     seen = _looked_once(jobs, stage, stranger, again=False)
     if seen[1].name != Name.VANISHED:
@@ -78,7 +78,8 @@ def _looked_once(
     return moved.judged(evidence)
 
 
-def _strangers(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[Attempt]:
+def of(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[Attempt]:
+    """Yield the attempts whose folders lie in the stage and which its log does not know."""
     known = {attempt.name for attempt in stage.attempts}
     for record in sorted((jobs.root / stage.id / ATTEMPTS).glob(f"att-*/{LAUNCH_RECORD}")):
         name = record.parent.name
@@ -86,7 +87,8 @@ def _strangers(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[Attempt]:
             yield named(jobs.root, state.id, stage.id, name)
 
 
-def _may_compute(found: Verdict) -> bool:
+def may_compute(found: Verdict) -> bool:
+    """Whether an attempt is at work, or may be."""
     if found.name == Name.FINISHED_NOT_COLLECTED:
         return False
     return found.action in (Action.WAIT, Action.ATTACH, Action.UNKNOWN)

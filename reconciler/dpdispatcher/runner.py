@@ -60,9 +60,9 @@ class DPDispatcherRunner:
         # Launched by the command of another attempt, a monitor is none of its processes.
         self._environ.pop(RUN, None)
 
-    def check(self, attempt: Attempt, given: Mapping[str, Any]) -> None:
+    def check(self, attempt: Attempt, given: Mapping[str, Any]) -> str:
         """See JobRunner."""
-        self._checked(attempt, given)
+        return genuine.digest_of(self._checked(attempt, given)[2])
 
     def prepare(self, attempt: Attempt, given: Mapping[str, Any]) -> str:
         """See JobRunner."""

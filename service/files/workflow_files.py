@@ -20,7 +20,7 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
 from projections.files import progress_log, state_document
 from projections.files.progress_log import joined
-from service.errors import FilesBehind, RootBusy
+from service.errors import FilesBehind, LogBehind, RootBusy
 from service.files import drift
 from service.files.external_lines import align, notes
 from service.files.log_file import LogView, joined_up, left_now, look
@@ -84,9 +84,17 @@ class WorkflowFiles:
         Costs a look at two files where nobody did anything.
         """
         sync = read_sync(self.root.sync_file)
+        self._check_log(sync)
         if self._untouched(sync):
             return 0
         return self.bring_up_to_date()
+
+    def _check_log(self, sync: Sync) -> None:
+        """Raise `LogBehind` where the files were written from a version that the log lacks."""
+        shown = max(sync.version(LOG), sync.version(STATE))
+        head = self.log.store.head(self.log.stream) if shown else None
+        if head is not None and shown > head.version:
+            raise LogBehind(shown, head.version)
 
     def _untouched(self, sync: Sync) -> bool:
         log, state = sync.files.get(LOG), sync.files.get(STATE)
@@ -116,6 +124,7 @@ class WorkflowFiles:
         recorded = 0
         for _ in range(_ROUNDS):
             sync = read_sync(self.root.sync_file)
+            self._check_log(sync)
             after = min(sync.version(LOG), sync.version(STATE))
             start = known if known is not None and known.head == after else None
             shown = trail(self.log, after, start, sync.version(LOG))

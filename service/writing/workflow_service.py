@@ -48,12 +48,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a write did, or would do: the events recorded, those planned, the state after."""
+    """What a write did, or would do: the events recorded, those planned, the state after.
+
+    ``stands`` is the state that the log is in: that before where nothing was recorded.
+    """
 
     events: tuple[RecordedEvent, ...]
     planned: Planned
     state: Workflow
     repeated: bool = False
+    stands: Workflow | None = None
 
 
 class Service:
@@ -152,7 +156,8 @@ class Service:
         if first is None:
             return None
         self.files.bring_up_to_date()
-        return Outcome(first.events, (), self.state(), repeated=True)
+        state = self.state()
+        return Outcome(first.events, (), state, repeated=True, stands=state)
 
     def rehearse(self, *commands: Payload) -> Outcome:
         """Return what the commands would yield now; a refusal is recorded as one."""
@@ -201,7 +206,7 @@ class Service:
         if not (state.session.is_open and state.session.driven):
             # A loop that is at work ends its session first, so that its end is told too.
             self.write_report(state)
-        return Outcome(appended.events, planned, state, appended.repeated)
+        return Outcome(appended.events, planned, state, appended.repeated, state)
 
     def write_report(self, state: Workflow, seen: Seen | None = None) -> None:
         """Write the report of a completed workflow where it is due; raises `FilesBehind`."""
@@ -263,10 +268,10 @@ def plan_writes(
     at = options.occurred_at or utc_text(clock())
     moments = options.occurred_each or (None,) * len(commands)
     asked = [(command, own or at) for command, own in zip(commands, moments, strict=True)]
-    planned, state = decide_all(state, asked)
-    if state is None:
+    planned, after = decide_all(state, asked)
+    if after is None:
         raise NoWorkflow("no command was given")
-    return Outcome((), tuple(planned), state)
+    return Outcome((), tuple(planned), after, stands=state)
 
 
 def planned_state(planned: Planned) -> Workflow:

@@ -84,6 +84,7 @@ CHOSEN: dict[type[Exception], int] = {
     use.SqlTooLong: FAILED,
     use.RootElsewhere: NEEDS_PERSON,
     use.FilesBehind: FAILED,
+    use.LogBehind: FINDINGS,
     use.RootBusy: FAILED,
     proofs.UnreadableNote: FAILED,
     proofs.UnverifiedNote: FINDINGS,

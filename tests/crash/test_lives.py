@@ -193,3 +193,24 @@ def test_a_copy_says_that_it_is_one_and_how_to_compute_in_it(workflow: Workflow)
     workflow.succeed("run")
     assert "a copy" not in workflow.succeed("status")
     assert len(begun(workflow)) == 2
+
+
+def test_a_job_that_the_log_lost_is_taken_up(workflow: Workflow) -> None:
+    """Given a log from before the dispatch in its place, then the live job is waited for."""
+    begin(workflow, "own", waits=True)
+    kept = workflow.root.parent / "backup.db"
+    workflow.succeed("db", "backup", str(kept))
+    orphaned(workflow)
+    for path in workflow.root.glob(".wfctl/events.db*"):
+        path.unlink()
+    workflow.succeed("db", "restore", str(kept))
+    behind = workflow.call("rehydrate", "-o", "json")
+    assert json.loads(behind.stdout)["error"]["code"] == "log_behind"
+    workflow.succeed("replay", "--rebuild")
+    assert "taken up again" in workflow.call("rehydrate").stderr
+    [attempt] = workflow.attempts("stage-1")
+    let_go(workflow)
+    workflow.succeed("run")
+    assert workflow.stage("stage-1")["status"] == "completed"
+    assert begun(workflow) == ["w-lives/stage-1/att-0001 own"]
+    assert workflow.attempts("stage-1") == [attempt]

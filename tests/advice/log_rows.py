@@ -1,0 +1,270 @@
+"""What may go wrong with a log, its database, its place and the questions to it."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+from tests.adversary import raw
+from tests.advice.table import place_in, root_in, row
+from tests.cli.support import Answer, Place, write_plan
+from tests.cli.test_place import replaced
+
+
+def begun(folder: Path, plan: object = None) -> Place:
+    """Make the workflow of two stages in a row's root."""
+    place = place_in(folder)
+    place.done("init", str(write_plan(folder, plan)), "--consent", "trust")
+    return place
+
+
+def backed_up(place: Place) -> Path:
+    """Back the log up, beside the root."""
+    file = place.path.parent / "backup.db"
+    place.done("db", "backup", str(file))
+    return file
+
+
+def moved_aside(root: Path) -> None:
+    """Move the folder of wfctl aside."""
+    (root / ".wfctl").rename(root / ".wfctl.lost")
+
+
+def database_moved_away(root: Path) -> None:
+    """Back the log up, and move its database away."""
+    Place(root).done("db", "backup", str(root.parent / "backup.db"))
+    for path in root.glob(".wfctl/events.db*"):
+        path.rename(root.parent / path.name)
+
+
+def configured(root: Path) -> None:
+    """Put the configuration of another root in the place of this one's."""
+    (root / ".wfctl").mkdir(exist_ok=True)
+    shutil.copy(root.parent / "other/.wfctl/config.toml", root / ".wfctl/config.toml")
+
+
+@row("no_workflow", 3, "expected a .wfctl folder", given={"PLAN": "../plan.json"})
+def nowhere(folder: Path) -> Answer:
+    """Call a command where no workflow is."""
+    write_plan(root_in(folder).parent)
+    return place_in(folder).json("status")
+
+
+@row(
+    "database_missing",
+    3,
+    "found nothing",
+    given={"FILE": "../backup.db", "PLAN": "../plan.json"},
+    first={"import": moved_aside},
+)
+def lost(folder: Path) -> Answer:
+    """Delete the database."""
+    place = begun(folder)
+    backed_up(place)
+    replaced(place, "missing")
+    return place.json("status")
+
+
+@row("database_newer", 1, "database version", names="upgrade the program")
+def newer_database(folder: Path) -> Answer:
+    """Let a newer program have made the tables."""
+    place = begun(folder)
+    replaced(place, "database_newer")
+    return place.json("status")
+
+
+@row("database_not_ours", 1, "of wfctl, found", names="name another database, or move")
+def foreign_database(folder: Path) -> Answer:
+    """Put a database of another program in the place of the log."""
+    place = begun(folder)
+    replaced(place, "foreign")
+    return place.json("status")
+
+
+@row(
+    "foreign_rule",
+    7,
+    "expected the triggers",
+    given={"FILE": "../backup.db"},
+    first={"db restore": database_moved_away},
+)
+def trigger(folder: Path) -> Answer:
+    """Let a trigger swallow what is appended."""
+    place = begun(folder)
+    with closing(raw.connected(place.path)) as database:
+        database.execute("CREATE TRIGGER t BEFORE INSERT ON events BEGIN SELECT RAISE(IGNORE); END")
+    return place.json("note", "hello")
+
+
+@row("log_unsound", 7, "is not what was recorded there")
+def altered(folder: Path) -> Answer:
+    """Change a row past wfctl."""
+    place = begun(folder)
+    place.done("note", "hello")
+    raw.tamper(place.path, "UPDATE events SET body = replace(body, 'hello', 'yes') ")
+    return place.json("status")
+
+
+@row("unknown_event_type", 7, "stage.melted", names="update wfctl")
+def unknown_row(folder: Path) -> Answer:
+    """Let a row be of a type that nobody knows."""
+    place = begun(folder)
+    raw.append(place.path, "stage.melted", {"stage": "stage-1"})
+    return place.json("note", "hello")
+
+
+@row("newer_event_schema", 7, "schema version", names="update wfctl")
+def newer_row(folder: Path) -> Answer:
+    """Let a row be of a schema that a newer program wrote."""
+    place = begun(folder)
+    raw.append(place.path, "note.logged", {"text": "x"}, schema_version=99)
+    return place.json("note", "hello")
+
+
+@row("root_elsewhere", 6, "found it in", names="--root-is moved")
+def moved(folder: Path) -> Answer:
+    """Copy the root to another place and write there."""
+    place = begun(folder)
+    place.path.rename(folder / "old")
+    shutil.copytree(folder / "old", place.path)
+    (folder / "old").rename(folder / "older")
+    place.path.rename(folder / "roots")
+    answer = Place(folder / "roots").json("note", "hello")
+    (folder / "roots").rename(place.path)
+    return answer
+
+
+@row("wrong_expected_version", 4, "found version 2", names="read the stream again")
+def stale(folder: Path) -> Answer:
+    """Expect a version that is past."""
+    return begun(folder).json("note", "hello", "--expected-version", "1")
+
+
+@row("command_conflict", 4, "found another", names="use a fresh id")
+def used_again(folder: Path) -> Answer:
+    """Give the id of one command to another."""
+    place = begun(folder)
+    place.done("note", "hello", "--command-id", "k")
+    return place.json("note", "other", "--command-id", "k")
+
+
+@row("sql_error", 2, "the database says", names="v_events")
+def bad_sql(folder: Path) -> Answer:
+    """Ask in SQL that is none."""
+    return begun(folder).json("audit", "sql", "SELECT nothing FROM nowhere")
+
+
+@row("sql_refused", 5, "found", names="one statement that reads")
+def writing_sql(folder: Path) -> Answer:
+    """Ask for more than a read."""
+    return begun(folder).json("audit", "sql", "DELETE FROM v_events")
+
+
+@row("sql_timeout", 1, "expected an answer within", names="--timeout SECONDS")
+def long_sql(folder: Path) -> Answer:
+    """Ask what takes too long."""
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT max(i) FROM n"
+    return begun(folder).json("audit", "sql", endless, "--timeout", "0.1")
+
+
+@row("not_found", 3, "no version 99", names="the log ends at version 2")
+def no_version(folder: Path) -> Answer:
+    """Ask for a version that is to come."""
+    return begun(folder).json("status", "--at", "99")
+
+
+@row("already_exists", 4, "already")
+def second_init(folder: Path) -> Answer:
+    """Begin a second workflow in a root."""
+    return begun(folder).json("init", str(folder / "plan.json"))
+
+
+@row(
+    "already_exists",
+    4,
+    "expected a new workflow",
+    names="Give the plan another",
+    first={"rehydrate": configured},
+)
+def shared_log(folder: Path) -> Answer:
+    """Begin a workflow of an id that the log holds, in another root."""
+    other = Place(folder / "other")
+    other.path.mkdir(parents=True)
+    url = ("--database-url", f"sqlite:///{folder}/shared.db")
+    other.done("init", str(write_plan(folder)), "--consent", "trust", *url)
+    return place_in(folder).json("init", str(folder / "plan.json"), *url)
+
+
+@row("transfer_conflict", 4, "found:", names="name an empty database")
+def copied_twice(folder: Path) -> Answer:
+    """Copy a log into a database that holds its stream."""
+    place = begun(folder)
+    other = Place(folder / "other")
+    other.path.mkdir()
+    other.done("init", str(folder / "plan.json"), "--consent", "trust")
+    urls = [f"sqlite:///{one.path}/.wfctl/events.db" for one in (place, other)]
+    return place.json("db", "copy", *urls)
+
+
+@row("unimportable_state", 1, "cannot be taken over", names="Correct it and import again")
+def bad_state(folder: Path) -> Answer:
+    """Import a state that is none."""
+    (root_in(folder) / "workflow-state.json").write_text("[]")
+    return place_in(folder).json("import", str(root_in(folder)))
+
+
+@row("store_damaged", 1, "found", names="restore from an export or a backup")
+def broken_backup(folder: Path) -> Answer:
+    """Restore a file that is no longer whole."""
+    place = begun(folder)
+    file = folder / "kept"
+    place.done("db", "backup", str(file), "--as", "archive")
+    file.write_bytes(file.read_bytes()[:-40])
+    replaced(place, "missing")
+    return place.json("db", "restore", str(file))
+
+
+@row("database_older", 1, "database version", known_fault="a version that no program ever had")
+def older_database(folder: Path) -> Answer:
+    """Let an older program have made the tables."""
+    place = begun(folder)
+    replaced(place, "database_older")
+    return place.json("status")
+
+
+@row("no_workflow_yet", 3, "the log holds no workflow", given={"PLAN": "../plan.json"})
+def machines_alone(folder: Path) -> Answer:
+    """Ask for the staged workflow of a root that has machines alone."""
+    write_plan(root_in(folder).parent)
+    place = place_in(folder)
+    place.done("machine", "init", "login", "--type", "feature", "--consent", "trust")
+    return place.json("status")
+
+
+def emptied(root: Path) -> None:
+    """Delete the database."""
+    replaced(Place(root), "missing")
+
+
+def shorter(place: Place, *line: str) -> Answer:
+    """Put a backup of before a stage's preparation in the place of the log, and call a command."""
+    kept = backed_up(place)
+    place.done("stage", "prepare", "stage-1")
+    place.done("db", "backup", str(place.path.parent / "newer.db"))
+    for path in place.path.glob(".wfctl/events.db*"):
+        path.unlink()
+    shutil.copyfile(kept, place.path / ".wfctl/events.db")
+    return place.json(*line)
+
+
+@row(
+    "log_behind",
+    7,
+    "the log ends at version 2",
+    given={"FILE": "../newer.db"},
+    first={"db restore": emptied},
+)
+def log_shorter_than_files(folder: Path) -> Answer:
+    """Put an older copy of the log in its place."""
+    return shorter(begun(folder), "note", "hello")

@@ -1,0 +1,99 @@
+"""What may go wrong with phase machines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.advice.table import root_in, row
+from tests.cli.support import Answer
+from tests.machines.place import MachinePlace
+from tests.machines.support import small_data
+
+
+def login(folder: Path, type_: str = "feature") -> MachinePlace:
+    """Begin a machine."""
+    place = MachinePlace(root_in(folder))
+    place.init("login", type_)
+    return place
+
+
+@row("INVALID_TRANSITION", 5, "from ideate to review: there is no such way")
+def no_way(folder: Path) -> Answer:
+    """Ask for a phase that no way leads to."""
+    return login(folder).call("transition", "login", "review")
+
+
+@row("GUARD_FAILED", 5, "plan")
+def shut(folder: Path) -> Answer:
+    """Ask for a way that is not open."""
+    return login(folder).call("transition", "login", "plan")
+
+
+@row("RESERVED_FIELD", 5, "phase", names="transition")
+def reserved(folder: Path) -> Answer:
+    """Write a field that only the engine writes."""
+    return login(folder).call("update", "login", "phase=review")
+
+
+@row("INVALID_INPUT", 2, "nothing.known")
+def unknown_event(folder: Path) -> Answer:
+    """Append an event that no definition names."""
+    return login(folder).call("append", "login", "nothing.known")
+
+
+@row("INVALID_DEFINITION", 1, "cannot run", names="Correct it")
+def no_definition(folder: Path) -> Answer:
+    """Begin with a definition that cannot run."""
+    path = root_in(folder) / "own.json"
+    path.write_text(json.dumps(small_data(initial="nowhere")))
+    return MachinePlace(path.parent).call("init", "one", "--definition", str(path))
+
+
+@row("STATE_NOT_FOUND", 3, "nothing")
+def no_machine(folder: Path) -> Answer:
+    """Ask for a machine that is not there."""
+    return login(folder).call("get", "nothing")
+
+
+@row("STATE_ALREADY_EXISTS", 4, "login")
+def second_machine(folder: Path) -> Answer:
+    """Begin a second machine of an id."""
+    return login(folder).call("init", "login", "--type", "debug")
+
+
+@row("VERSION_CONFLICT", 4, "7")
+def stale_machine(folder: Path) -> Answer:
+    """Expect a version that is not so."""
+    return login(folder).call("update", "login", "track=x", "--expected-version", "7")
+
+
+@row("ALREADY_CANCELLED", 5, "cancelled")
+def cancelled_twice(folder: Path) -> Answer:
+    """Cancel a machine twice."""
+    place = login(folder)
+    place.done("cancel", "login")
+    return place.call("cancel", "login")
+
+
+@row("CIRCUIT_OPEN", 6, "3 of 3 are used up")
+def circuit(folder: Path) -> Answer:
+    """Go round a loop once more than may be."""
+    place = login(folder)
+    place.done("update", "login", "artifacts.design=d")
+    place.done("transition", "login", "plan")
+    for _ in range(4):
+        place.done("update", "login", "artifacts.plan=p")
+        place.done("transition", "login", "plan-review")
+        place.done("update", "login", "planReview.gapsFound=true")
+        place.done("transition", "login", "plan")
+    return place.call("transition", "login", "plan-review")
+
+
+@row("TASK_HELD", 4, "agent:a")
+def held(folder: Path) -> Answer:
+    """Change a task that somebody else claimed."""
+    place = login(folder)
+    place.done("task", "login", "T-1", "--title", "The form")
+    place.wfctl("--actor", "agent:a", "machine", "task", "claim", "login", "T-1")
+    return place.call("task", "login", "T-1", "--status", "complete")

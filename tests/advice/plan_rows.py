@@ -1,0 +1,105 @@
+"""What may go wrong with plans, amendments, and data that is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.advice.log_rows import begun
+from tests.advice.table import place_in, root_in, row
+from tests.amendments.support import LONGER, Place, make
+from tests.cli.support import Answer
+
+
+def trusted(folder: Path) -> Place:
+    """Make the workflow of three stages, in which whoever calls may approve."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return make(folder / "root", "--consent", "trust")
+
+
+@row("unreadable_plan", 1, "not valid JSON", names="plan.json")
+def no_json(folder: Path) -> Answer:
+    """Begin with a plan that is not JSON."""
+    (root_in(folder) / "plan.json").write_text("{")
+    return place_in(folder).json("init", str(root_in(folder) / "plan.json"))
+
+
+@row("invalid_plan", 1, "cannot become a workflow", names="Correct the plan")
+def no_plan(folder: Path) -> Answer:
+    """Begin with a plan that is none."""
+    (root_in(folder) / "plan.json").write_text("{}")
+    return place_in(folder).json("init", str(root_in(folder) / "plan.json"))
+
+
+@row("invalid_payload", 2, "does not fit note.logged")
+def unfit(folder: Path) -> Answer:
+    """Append data that does not fit its type."""
+    return begun(folder).json("append", "note.logged", "--data", '{"words": 3}')
+
+
+@row("unknown_event_type", 2, "unknown event type", names="note.logged")
+def unknown_type(folder: Path) -> Answer:
+    """Append a type that nobody knows."""
+    return begun(folder).json("append", "stage.melted", "--data", "{}")
+
+
+@row("invalid_option", 2, "expected either", names="TYPE or --from FILE")
+def both_or_neither(folder: Path) -> Answer:
+    """Append neither a type nor a file."""
+    return begun(folder).json("append")
+
+
+@row("unknown_stage", 3, "no stage 'stage-9'", names="stage-1")
+def no_stage(folder: Path) -> Answer:
+    """Ask for a stage that is not there."""
+    return begun(folder).json("show", "stage-9")
+
+
+@row("unknown_amendment", 3, "no amendment 'amend-9'")
+def no_amendment(folder: Path) -> Answer:
+    """Approve what nobody proposed."""
+    return begun(folder).json("amend", "approve", "amend-9")
+
+
+@row("invalid_amendment", 5, "cannot be proposed", names="words of your own")
+def empty_words(folder: Path) -> Answer:
+    """Propose for a reason that is none."""
+    return begun(folder).json(
+        "amend", "propose", "--stage", "stage-1", "--type", "stage_rerun", "--reason", "TEXT"
+    )
+
+
+@row("amendment_decided", 5, "amend-1 is approved already")
+def twice(folder: Path) -> Answer:
+    """Approve an amendment twice."""
+    place = trusted(folder)
+    place.propose(*LONGER)
+    place.approve()
+    return place.json("amend", "approve", "amend-1")
+
+
+@row("stale_amendment", 4, "the proposal was made where")
+def two_of_one_value(folder: Path) -> Answer:
+    """Approve the second of two proposals of one value."""
+    place = trusted(folder)
+    place.propose(*LONGER)
+    place.propose("--stage", "stage-1", "--set", "parameters.n=3", "--reason", "longer still")
+    place.approve()
+    return place.json("amend", "approve", "amend-2")
+
+
+@row("impact_changed", 4, "is not the one that was agreed to")
+def another_impact(folder: Path) -> Answer:
+    """Agree to an impact that is no more."""
+    place = trusted(folder)
+    place.propose(*LONGER)
+    return place.json("amend", "approve", "amend-1", "--impact", "0" * 64)
+
+
+@row("needs_consent", 6, "a person's decision")
+def without_a_person(folder: Path) -> Answer:
+    """Approve as an agent where a person is to."""
+    folder.mkdir(parents=True)
+    place = make(folder / "root")
+    place.propose(*LONGER)
+    data = '{"amendment": "amend-1", "version": 2, "proof": {}}'
+    return place.json("append", "amendment.approved", "--data", data)

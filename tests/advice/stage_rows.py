@@ -1,0 +1,275 @@
+"""What may go wrong with stages, their jobs, sessions and runners."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.advice.log_rows import begun
+from tests.advice.table import place_in, row
+from tests.cli.support import Answer, Place, attempt_data, wfctl, write_plan
+from tests.sessions.support import agent, silent, stage, workflow
+
+NO_DPDISPATCHER = {"WFCTL_DPDISP": "/nowhere/dpdisp"}
+AGAIN = "next_actions offers the very dispatch that was refused: the plan is what is to be changed"
+
+
+def refused(folder: Path, **fields: Any) -> Answer:
+    """Dispatch a stage of which some fields are not as they should be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    profiles = fields.pop("profiles", None)
+    return workflow(folder, stage(1, **fields), consent="trust", profiles=profiles).json(
+        "dispatch", "stage-1"
+    )
+
+
+def failed(place: Place, id_: str = "stage-1") -> Place:
+    """Let a stage fail."""
+    place.done("stage", "prepare", id_)
+    place.done("stage", "fail", id_, "--error", "broken")
+    return place
+
+
+@row("illegal_transition", 5, "stage-1 is ready and cannot become")
+def too_early(folder: Path) -> Answer:
+    """Complete what nobody computed."""
+    return begun(folder).json("stage", "complete", "stage-1")
+
+
+@row("dependencies_not_met", 5, "it waits for stage-1 (ready)")
+def not_yet(folder: Path) -> Answer:
+    """Prepare a stage whose dependency is not completed."""
+    return begun(folder).json("stage", "ready", "stage-2")
+
+
+@row(
+    "attempt_mismatch",
+    5,
+    "named: att-0009",
+    known_fault="next_actions waits for an attempt that nobody launched",
+)
+def another_attempt(folder: Path) -> Answer:
+    """Compute an attempt that is not under way."""
+    place = begun(folder)
+    place.done("append", "attempt.started", "--data", attempt_data())
+    data = '{"stage": "stage-1", "attempt": "att-0009", "exit_code": 0}'
+    return place.json("append", "stage.computed", "--data", data)
+
+
+@row("retry_limit_reached", 5, "was retried 3 times")
+def no_retry_left(folder: Path) -> Answer:
+    """Retry once more than may be."""
+    place = failed(begun(folder))
+    for _ in range(3):
+        place.done("stage", "retry", "stage-1", "--fix", "the seed was 0")
+        place.done("stage", "prepare", "stage-1")
+        place.done("stage", "fail", "stage-1", "--error", "broken")
+    return place.json("stage", "retry", "stage-1", "--fix", "the seed was 0")
+
+
+@row("nothing_to_build_from", 5, "found none", names="submission.json")
+def no_command_to_build_from(folder: Path) -> Answer:
+    """Have a submission built of a stage that says nothing to run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    place = failed(workflow(folder, silent(1), consent="trust"))
+    return place.json("stage", "retry", "stage-1", "--fix", "the seed was 0", "--regenerate")
+
+
+@row("missing_evidence", 5, "in words", given={"TEXT": "the seed was 0"})
+def no_words(folder: Path) -> Answer:
+    """Retry with a placeholder as the fix."""
+    return failed(begun(folder)).json("stage", "retry", "stage-1", "--fix", "TEXT")
+
+
+@row("no_command", 5, "line.imported", names="import")
+def no_own_command(folder: Path) -> Answer:
+    """Append what an import alone yields."""
+    return begun(folder).json(
+        "append", "line.imported", "--data", '{"raw": ["x"], "text": "x", "line": 1}'
+    )
+
+
+def session(folder: Path, reason: str) -> Answer:
+    """Open a session and end it for a reason."""
+    place = begun(folder)
+    place.done("session", "start")
+    return place.json("session", "end", "--reason", reason)
+
+
+@row("not_finished", 5, "unfinished: stage-1, stage-2", names="Name another reason")
+def unfinished(folder: Path) -> Answer:
+    """End a session as completed too early."""
+    return session(folder, "completed")
+
+
+@row("budget_left", 5, "has spent 0 of 6", names="waiting")
+def affordable(folder: Path) -> Answer:
+    """End a session for a budget that is not used up."""
+    return session(folder, "budget_exhausted")
+
+
+@row("nothing_hinders", 5, "nothing that does", names="--reason waiting")
+def unhindered(folder: Path) -> Answer:
+    """End a session as blocked where nothing hinders."""
+    return session(folder, "blocked")
+
+
+@row("nothing_left", 5, "every stage is completed", names="--reason completed", slow=True)
+def all_done(folder: Path) -> Answer:
+    """End a session as waiting where nothing is left."""
+    folder.mkdir(parents=True, exist_ok=True)
+    place = workflow(folder, stage(1), consent="trust")
+    place.done("session", "start")
+    place.done("dispatch", "stage-1", "--sync")
+    place.done("stage", "complete", "stage-1")
+    return place.json("session", "end", "--reason", "waiting")
+
+
+@row("no_stage_command", 5, "nothing to run", names="parameters.command")
+def nothing_to_run(folder: Path) -> Answer:
+    """Dispatch a stage that says nothing to run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return workflow(folder, silent(1), consent="trust").json("dispatch", "stage-1")
+
+
+@row("no_runner", 3, "no runner is at work", slow=True)
+def nobody_runs(folder: Path) -> Answer:
+    """Stop a runner that is not there."""
+    return begun(folder).json("runner", "stop")
+
+
+@row("agent_missing", 1, "found 'nowhere'", names="--agent")
+def no_agent(folder: Path) -> Answer:
+    """Run with an agent that is no program."""
+    return begun(folder).json("run", "--agent", "nowhere")
+
+
+@row(
+    "agent_not_started",
+    1,
+    "could not be started",
+    names="Correct it",
+    slow=True,
+)
+def no_interpreter(folder: Path) -> Answer:
+    """Run with an agent that the system cannot run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    place = workflow(folder, silent(1), consent="trust")
+    words = agent(folder, "true")
+    Path(words).write_text("true\n")
+    return place.json("run", "--agent", words)
+
+
+@row("environment_not_ready", 1, "exited 3", names="Correct the environment", slow=True)
+def no_environment(folder: Path) -> Answer:
+    """Let init.sh fail."""
+    place = begun(folder)
+    (place.path / "init.sh").write_text("exit 3\n")
+    return place.json("run")
+
+
+@row("missing_input", 1, "input in.txt is missing", names="Produce it")
+def no_input(folder: Path) -> Answer:
+    """Name an input that is not there."""
+    return refused(folder, inputs=["in.txt"])
+
+
+@row("empty_input", 1, "input in.txt is empty", names="Produce it anew")
+def nothing_in_it(folder: Path) -> Answer:
+    """Name an input that holds nothing."""
+    place_in(folder).path.joinpath("in.txt").touch()
+    return refused(folder, inputs=["in.txt"])
+
+
+@row("unusable_submission", 1, "must be", known_fault=AGAIN)
+def flags(folder: Path) -> Answer:
+    """Ask the scheduler for what wfctl must not pass on."""
+    own = {"resource_overrides": {"custom_flags": ["#SBATCH -t 1"]}}
+    return refused(folder, parameters=own)
+
+
+@row(
+    "rejected_submission",
+    1,
+    "dargs check",
+    names="resource_overrides",
+    slow=True,
+    known_fault=AGAIN,
+)
+def many(folder: Path) -> Answer:
+    """Say a word where a number is to be."""
+    return refused(folder, parameters={"resource_overrides": {"group_size": "many"}})
+
+
+@row("unusable_path", 1, "holds '../in.txt'", names="Correct the stage's inputs", known_fault=AGAIN)
+def outside(folder: Path) -> Answer:
+    """Name an input outside of the root."""
+    place_in(folder)
+    (folder / "in.txt").write_text("1")
+    return refused(folder, inputs=["../in.txt"])
+
+
+@row(
+    "invalid_submission",
+    1,
+    "expected a JSON object",
+    names="Correct the file, or remove it",
+    known_fault=AGAIN,
+)
+def no_submission(folder: Path) -> Answer:
+    """Prepare a submission that is not JSON."""
+    folder.mkdir(parents=True, exist_ok=True)
+    place = workflow(folder, stage(1), consent="trust")
+    (place.path / "stage-1").mkdir(exist_ok=True)
+    (place.path / "stage-1/submission.json").write_text("{")
+    return place.json("dispatch", "stage-1")
+
+
+def on(folder: Path, profile: dict[str, Any]) -> Answer:
+    """Dispatch a stage on a backend."""
+    folder.mkdir(parents=True, exist_ok=True)
+    plan = {
+        "workflow_id": "w",
+        "default_backend": "there",
+        "backend_profiles": {"there": profile},
+        "stages": [stage(1)],
+    }
+    place = place_in(folder)
+    place.done("init", str(write_plan(folder, plan)), "--consent", "trust")
+    return place.json("dispatch", "stage-1")
+
+
+@row("machine_file_missing", 5, "is missing", names="Put it there", known_fault=AGAIN)
+def no_machine_file(folder: Path) -> Answer:
+    """Name a machine file that is not there."""
+    profile = {"type": "remote", "batch_type": "Slurm", "config_path": "nowhere.json"}
+    return on(folder, profile)
+
+
+@row(
+    "unusable_profile",
+    1,
+    "backend profile",
+    names="Correct the profile in the plan",
+    known_fault=AGAIN,
+)
+def unfit_profile(folder: Path) -> Answer:
+    """Give a profile that says nothing of where jobs run."""
+    return on(folder, {"type": "remote"})
+
+
+@row("program_missing", 1, "was not found", names="WFCTL_DPDISP")
+def no_dpdispatcher(folder: Path) -> Answer:
+    """Name a program of DPDispatcher that is not there."""
+    place = begun(folder)
+    return wfctl("-o", "json", "dispatch", "stage-1", cwd=place.path, environ=NO_DPDISPATCHER)
+
+
+@row("no_diagnostic_run", 5, "stage-1")
+def diagnosed_sweep(folder: Path) -> Answer:
+    """Ask for a diagnostic run of a sweep."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sweep = {"map": {"points": [{"T": 1}]}, "task_outputs": ["out.txt"]}
+    one = stage(1, parameters=sweep) | {"outputs": ["stage-1/tasks.csv"]}
+    place = failed(workflow(folder, one, consent="trust"))
+    return place.json("stage", "diagnose", "stage-1", "--submit")

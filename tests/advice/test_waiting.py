@@ -1,0 +1,111 @@
+"""What docs/run/recovery.md says of a stage that waits for somebody is done as it stands."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.advice.advice import Advice, advised, fault
+from tests.advice.befell import BEFELL
+from tests.advice.log_rows import begun
+from tests.cli.support import HERE, Place, attempt_data
+from tests.cli.test_renamed_host import finished
+
+WORDS = {"TEXT": "the host is gone"}
+FOR_SOMEBODY = ("UNSEEN", "FORGOTTEN", "ELSEWHERE", "UNTOLD", "UNREADABLE")
+#: What the page has besides, and the test that brings it about.
+ELSEWHERE = {
+    "UNKNOWN": "asked again: tests/crash/test_waiting.py",
+    "HINDERED": "tried again: tests/crash/test_waiting.py",
+    "stranger_at_work": "tests/crash/test_lives.py",
+}
+
+
+def observed(place: Place, verdict: str) -> None:
+    """Record an attempt, and a verdict that leaves it to somebody."""
+    place.done("append", "attempt.started", "--data", attempt_data())
+    seen = {"row": 9, "verdict": verdict, "action": "unknown", "reason": "r", "evidence": {}}
+    data = {"stage": "stage-1", "attempt": "att-0001", **seen}
+    place.done("append", "attempt.observed", "--data", json.dumps(data))
+
+
+def unblocking(place: Place) -> list[Advice]:
+    """Return the commands that would end the one hindrance, in their order."""
+    (hindrance,) = place.done("why")["hindrances"]
+    return [Advice(line) for line in re.findall(r"`wfctl ([^`]*)`", hindrance["unblock"])]
+
+
+@pytest.mark.parametrize("verdict", FOR_SOMEBODY)
+def test_a_stage_that_no_look_helps_is_failed_and_retried(tmp_path: Path, verdict: str) -> None:
+    """Asked again it would be so for ever."""
+    place = begun(tmp_path)
+    observed(place, verdict)
+    fail, retry, compute = unblocking(place)
+    assert compute.line == "stage compute stage-1"
+    for one in (fail, retry):
+        assert one.open_words == ["TEXT"]
+        assert not fault(one, place.path, WORDS, person_named=False)
+    assert place.done("show", "stage-1")["status"] == "ready"
+
+
+def test_a_silence_is_asked_again(tmp_path: Path) -> None:
+    """A machine that is down may be up."""
+    place = begun(tmp_path)
+    observed(place, "UNKNOWN")
+    assert [one.line for one in unblocking(place)] == ["reconcile"]
+
+
+def test_a_job_that_another_machine_lost_is_computed_here(tmp_path: Path) -> None:
+    """The way out leads to a dispatch: each refusal on it names the next step."""
+    place = begun(tmp_path)
+    finished(place, "another boot")
+    place.done("reconcile")
+    for one in unblocking(place)[:2]:
+        assert not fault(one, place.path, WORDS, person_named=False)
+    refused = place.json("dispatch", "stage-1")
+    assert refused.error["code"] == "not_stopped"
+    (said,) = [one for one in advised(refused) if one.line.startswith("--root-is moved")]
+    assert not fault(said, place.path, WORDS, person_named=False)
+    place.done("dispatch", "stage-1", "--dry-run")
+
+
+@pytest.mark.xfail(reason="next_actions asks again for ever where no look helps", strict=True)
+@pytest.mark.parametrize("verdict", FOR_SOMEBODY)
+def test_what_is_next_is_no_look_that_changes_nothing(tmp_path: Path, verdict: str) -> None:
+    """It is what ends the hindrance."""
+    place = begun(tmp_path)
+    observed(place, verdict)
+    (first, *_) = place.json("status").envelope["next_actions"]
+    assert first["command"] == "wfctl stage fail stage-1 --error TEXT"
+
+
+def test_a_dry_run_leads_on_from_where_the_log_stands(tmp_path: Path) -> None:
+    """It tells of no amendment that nobody proposed."""
+    place = begun(tmp_path)
+    asked = ("amend", "propose", "--stage", "stage-1", "--type", "stage_skip", "--reason", "no use")
+    for line in (asked, ("stage", "prepare", "stage-1"), ("dispatch", "stage-1")):
+        answer = place.json(*line, "--dry-run").envelope
+        assert answer["next_actions"] == place.json("status").envelope["next_actions"], line
+        assert answer["_meta"]["version"] == place.version()
+
+
+def test_what_befalls_a_workflow_has_a_test() -> None:
+    """Each row of the page, by name."""
+    page = (HERE / "docs/run/recovery.md").read_text("utf-8")
+    table = page.partition("## What befell it")[2].partition("\n## ")[0]
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in table.splitlines() if "| " in line]
+    assert rows[1:] == list(BEFELL)
+    for test in BEFELL.values():
+        file, _, name = test.partition("::")
+        assert f"def {name}" in (HERE / file).read_text("utf-8"), test
+
+
+def test_each_row_of_the_page_is_brought_about() -> None:
+    """Here, or where it says."""
+    page = (HERE / "docs/run/recovery.md").read_text("utf-8")
+    rows = page.partition("## When wfctl waits for you")[2]
+    told = set(re.findall(r"^\| `(\w+)`", rows, re.MULTILINE))
+    assert told == {*FOR_SOMEBODY, *ELSEWHERE}
