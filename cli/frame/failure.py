@@ -144,9 +144,18 @@ def _leading_on(arguments: list[str]) -> list[NextAction]:
 
             state = workflow.state()
             seen = look(workflow.root, workflow.log, state)
-            return workflow.output.next_actions(state, seen)[:_FEW]
+            refused = f"wfctl {' '.join(arguments)}"
+            found = workflow.output.next_actions(state, seen)
+            # What was just refused is not offered again as it stands.
+            return [one for one in found if one.needs or not _is(one.command, refused)][:_FEW]
     except Exception:  # noqa: BLE001 - the refusal is told, whatever keeps us from looking further
         return []
+
+
+def _is(command: str, line: str) -> bool:
+    """Whether a line calls a command, with whatever options."""
+    words = iter(line.split())
+    return all(word in words for word in command.split())
 
 
 def _print(

@@ -126,16 +126,19 @@ class Output:
 
         if self._root is None:
             return Surroundings()
-        from service.files.surroundings import surroundings
-
-        found = surroundings(self._root, state, self._log, seen)
-        if seen is not None or not (due := built_on(state)):
-            return found
         from dataclasses import replace
 
+        from reconciler.files.fitness import unfit
+        from service.files.surroundings import surroundings
+
+        path = self._root.path
+        found = surroundings(self._root, state, self._log, seen)
+        found = replace(found, lacking={**unfit(path, state), **found.lacking})
+        if seen is not None or not (due := built_on(state)):
+            return found
         from reconciler.files.freshness import deviations
 
-        return replace(found, beneath=deviations(self._root.path, state, only=due))
+        return replace(found, beneath=deviations(path, state, only=due))
 
     def _meta(self, state: Workflow | None, position: int | None, view: Moment | None) -> Standing:
         """Return what was shown: the state and the position given, else what the log says."""

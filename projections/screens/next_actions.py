@@ -76,9 +76,9 @@ def _under_way(state: Workflow) -> Iterator[NextAction]:
     """Wait for all that computes in one command."""
     going = [stage for stage in state.stages.values() if stage.open_attempt is not None]
     unknown = [stage for stage in going if stage.attempts[-1].action == "unknown"]
-    if unknown:
-        why = f"nothing is known of {', '.join(stage.id for stage in unknown)}; it looks again"
-        yield NextAction("wfctl reconcile", why)
+    for found in (hindrance_of(state, stage) for stage in unknown):
+        if found is not None:
+            yield NextAction(found.command, f"{found.stage}: {found.why}", found.needs)
     waiting = [stage.id for stage in going if stage not in unknown]
     if waiting:
         yield NextAction(f"wfctl wait {' '.join(waiting)}", f"{_are(waiting)} running")

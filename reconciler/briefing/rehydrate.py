@@ -26,6 +26,7 @@ from reconciler.briefing.briefing import (
     waiting_of,
 )
 from reconciler.briefing.contradictions import Contradiction
+from reconciler.files.fitness import unfit
 from reconciler.files.freshness import deviations, look, unrecorded
 from service.files.surroundings import surroundings
 from service.questions.meanwhile import Happened, happened_since, last_note
@@ -57,6 +58,7 @@ def rehydrate(jobs: Jobs, *, dry_run: bool = False) -> Briefing:
     state = jobs.service.state()
     seen = look(jobs.service.root, jobs.service.log, state)
     around = surroundings(jobs.service.root, state, jobs.service.log, seen)
+    around = replace(around, lacking={**unfit(jobs.root, state), **around.lacking})
     briefing = briefing_of(before, state, findings, died, history, around)
     return replace(briefing, noted=last_note(jobs.service.log, known))
 

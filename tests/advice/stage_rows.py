@@ -11,7 +11,6 @@ from tests.cli.support import Answer, Place, attempt_data, wfctl, write_plan
 from tests.sessions.support import agent, silent, stage, workflow
 
 NO_DPDISPATCHER = {"WFCTL_DPDISP": "/nowhere/dpdisp"}
-AGAIN = "next_actions offers the very dispatch that was refused: the plan is what is to be changed"
 
 
 def refused(folder: Path, **fields: Any) -> Answer:
@@ -181,7 +180,7 @@ def nothing_in_it(folder: Path) -> Answer:
     return refused(folder, inputs=["in.txt"])
 
 
-@row("unusable_submission", 1, "must be", known_fault=AGAIN)
+@row("unusable_submission", 1, "must be", names="Remove the line")
 def flags(folder: Path) -> Answer:
     """Ask the scheduler for what wfctl must not pass on."""
     own = {"resource_overrides": {"custom_flags": ["#SBATCH -t 1"]}}
@@ -194,14 +193,13 @@ def flags(folder: Path) -> Answer:
     "dargs check",
     names="resource_overrides",
     slow=True,
-    known_fault=AGAIN,
 )
 def many(folder: Path) -> Answer:
     """Say a word where a number is to be."""
     return refused(folder, parameters={"resource_overrides": {"group_size": "many"}})
 
 
-@row("unusable_path", 1, "holds '../in.txt'", names="Correct the stage's inputs", known_fault=AGAIN)
+@row("unusable_path", 1, "holds '../in.txt'", names="Correct the stage's inputs")
 def outside(folder: Path) -> Answer:
     """Name an input outside of the root."""
     place_in(folder)
@@ -214,7 +212,6 @@ def outside(folder: Path) -> Answer:
     1,
     "expected a JSON object",
     names="Correct the file, or remove it",
-    known_fault=AGAIN,
 )
 def no_submission(folder: Path) -> Answer:
     """Prepare a submission that is not JSON."""
@@ -239,7 +236,7 @@ def on(folder: Path, profile: dict[str, Any]) -> Answer:
     return place.json("dispatch", "stage-1")
 
 
-@row("machine_file_missing", 5, "is missing", names="Put it there", known_fault=AGAIN)
+@row("machine_file_missing", 5, "is missing", names="Put it there")
 def no_machine_file(folder: Path) -> Answer:
     """Name a machine file that is not there."""
     profile = {"type": "remote", "batch_type": "Slurm", "config_path": "nowhere.json"}
@@ -251,7 +248,6 @@ def no_machine_file(folder: Path) -> Answer:
     1,
     "backend profile",
     names="Correct the profile in the plan",
-    known_fault=AGAIN,
 )
 def unfit_profile(folder: Path) -> Answer:
     """Give a profile that says nothing of where jobs run."""

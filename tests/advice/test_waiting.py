@@ -72,7 +72,6 @@ def test_a_job_that_another_machine_lost_is_computed_here(tmp_path: Path) -> Non
     place.done("dispatch", "stage-1", "--dry-run")
 
 
-@pytest.mark.xfail(reason="next_actions asks again for ever where no look helps", strict=True)
 @pytest.mark.parametrize("verdict", FOR_SOMEBODY)
 def test_what_is_next_is_no_look_that_changes_nothing(tmp_path: Path, verdict: str) -> None:
     """It is what ends the hindrance."""
