@@ -28,7 +28,7 @@ FAULTS = (
 #: How often the world does something before a call, and it may do each thing but so often.
 _MEDDLES, _EACH = 0.15, 2
 #: Calls until it is certain that nothing leads anywhere.
-MANY = 100
+MANY = 150
 #: What a caller puts in place of the words in capitals that it is asked for.
 WORDS = {"TEXT": "looked at it, and it is so", "PATH=VALUE": "parameters.tolerance=2"}
 _BYTES_OF_A_TOKEN = 4

@@ -13,7 +13,7 @@ from tests.sessions.support import WFCTL, agent, silent, stage, workflow
 #: What a stage may suffer from.
 FAULTS = (
     "fails", "flaky", "lacking", "empty", "unusable", "prose", "unproved", "silent", "unmet",
-    "full", "no software",
+    "full", "no software", "sweep",
 )  # fmt: skip
 #: A profile whose scheduler is not there, or gives no answer.
 SLURM = {
