@@ -86,7 +86,10 @@ def _values(state: Workflow, stage: Stage, scripts: str) -> Iterator[str]:
         return
     for name in sorted((names or set()) - READ):
         verify = str(stage.parameters.get("verify") or "")
-        if not any(_is_used(name, text) for text in (*commands.values(), verify, scripts)):
+        texts = (*commands.values(), verify, scripts)
+        # The key of a task, which its folder is called by, is made of all values of the map.
+        by_key = _is_of_map(stage, name) and any("WFCTL_TASK" in text for text in texts)
+        if not by_key and not any(_is_used(name, text) for text in texts):
             of = "a value of the map" if _is_of_map(stage, name) else f"parameters.{name}"
             yield (
                 f"{stage.id}: {name} is {of} that nothing here uses: neither its command nor a "

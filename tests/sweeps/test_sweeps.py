@@ -75,6 +75,20 @@ def test_a_share_of_failures_is_tolerated_where_the_definition_says_so(tmp_path:
     assert table.out.splitlines() == ["key,L,T,energy", '"L=8,T=3",8,3,3', '"L=16,T=3",16,3,3']
 
 
+@pytest.mark.slow
+def test_a_plan_that_is_applied_says_how_many_tasks_it_computes(tmp_path: Path) -> None:
+    """As the amendment of one stage does."""
+    stage = sweep(tmp_path / "trace", GRID)
+    place = begun(tmp_path, stage)
+    place.done("run")
+    stage["parameters"]["map"] = {"grid": {"L": [8, 16], "T": [2, 3, 4]}}
+    edited = {"workflow_id": "sweep-2026-11-23", "purpose": "Many.", "stages": [stage]}
+    file = str(write_plan(tmp_path, edited))
+    dry = place.done("plan", "apply", file, "--reason", "more", "--dry-run")
+    ahead = dry["impact"]["tasks"]["stage-1"]
+    assert (ahead["kept"], ahead["computed"], ahead["set_aside"]) == (4, 2, 2)
+
+
 @pytest.mark.long
 @pytest.mark.slow
 def test_points_that_an_amendment_adds_are_computed_alone(tmp_path: Path) -> None:

@@ -10,11 +10,15 @@ import shutil
 import subprocess
 import sys
 import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import NamedTuple
 
 import pytest
 
+from tests.cli.terminal import QUESTION
 from tests.need import need_programs
 
 ROOT = Path(__file__).parents[2]
@@ -71,26 +75,55 @@ def script(commands: list[Step]) -> str:
     return "".join(parts)
 
 
-def follow(page: Path, place: Path, home: Path) -> None:
-    """Run a page's commands in a folder; each must end and print as the page says."""
+@contextmanager
+def at_a_terminal(*, agrees: bool) -> Iterator[int]:
+    """Yield a terminal where a person says y to each proposal, or where nobody types."""
+    keyboard, terminal = pty.openpty()
+    typing = Thread(target=_agree, args=(keyboard,), daemon=True)
+    if agrees:
+        typing.start()
+    try:
+        yield terminal
+    finally:
+        os.close(terminal)
+        if agrees:
+            typing.join(10)
+        os.close(keyboard)
+
+
+def _agree(keyboard: int) -> None:
+    shown = b""
+    while True:
+        try:
+            shown += os.read(keyboard, 4096)
+        except OSError:  # the other side is closed
+            return
+        if shown.endswith(QUESTION.encode()):
+            os.write(keyboard, b"y\n")
+            shown = b""
+
+
+def follow(page: Path, place: Path, home: Path, *, agrees: bool = False) -> None:
+    """Run a page's commands in a folder; each must end and print as the page says.
+
+    Where nobody ``agrees``, nobody types: what is asked for there would wait for ever.
+    """
     wanted = steps(page.read_text("utf-8"))
     told = home.parent / "story.sh"
     told.write_text(script(wanted))
-    keyboard, terminal = pty.openpty()
-    done = subprocess.run(
-        ["bash", told],
-        stdin=terminal,  # nobody types: what is asked for here would wait for ever
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        cwd=place,
-        env=environment(home),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        check=True,
-    )
-    os.close(keyboard)
-    os.close(terminal)
+    with at_a_terminal(agrees=agrees) as terminal:
+        done = subprocess.run(
+            ["bash", told],
+            stdin=terminal,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            cwd=place,
+            env=environment(home),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            check=True,
+        )
     found = re.findall(r"(.*?)\n\x1e(\d+)\x1f", done.stdout, re.DOTALL)
     assert len(found) == len(wanted)
     for step, (printed, code) in zip(wanted, found, strict=True):

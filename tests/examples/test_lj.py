@@ -1,0 +1,91 @@
+"""The Lennard-Jones example: both ways find a known D, and its walk takes nine commands."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import math
+import random
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.need import need_programs
+from tests.tutorial.test_tutorial import follow, steps
+
+EXAMPLE = Path(__file__).parents[2] / "examples/lj-diffusion"
+PAGE = EXAMPLE / "README.md"
+#: Commands that a person may need from the plan to the figure.
+COMMANDS = 9
+
+
+def script(name: str) -> ModuleType:
+    """Return a script of the example as a module."""
+    spec = importlib.util.spec_from_file_location(f"lj_{name}", EXAMPLE / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+motion, figure = script("motion"), script("figure")
+
+
+def test_both_ways_find_the_coefficient_of_langevin_exactly() -> None:
+    """His particles remember exp(-t), so that the displacement is known for every time."""
+    coefficient, lines = 0.7, ["# segment, time, msd, vacf, temperature"]
+    for n in range(1001):
+        t = n / 50
+        msd = 6 * coefficient * (t - 1 + math.exp(-t))
+        lines.append(f"1 {t} {msd} {3 * coefficient * math.exp(-t)} 1.2")
+    (rows,) = motion.read("\n".join(lines))
+    assert motion.einstein(rows, 10) == pytest.approx(coefficient, rel=1e-3)
+    assert motion.green_kubo(rows) == pytest.approx(coefficient, rel=1e-3)
+
+
+def test_the_law_of_arrhenius_and_the_difference_are_found_again() -> None:
+    """From values that scatter by 5 % around it, by errors that say so."""
+    dice, temperatures = random.Random(1), [0.7 + 0.15 * n for n in range(20)]
+    curves = {
+        name: [
+            figure.Point(t, value * dice.gauss(1, 0.05), 0.05 * value)
+            for t in temperatures
+            for value in [0.3 * math.exp(-1.8 / t)]
+        ]
+        for name in figure.COLOURS
+    }
+    factor, energy = figure.arrhenius([point for curve in curves.values() for point in curve])
+    assert (factor, energy) == (pytest.approx(0.3, rel=0.1), pytest.approx(1.8, rel=0.1))
+    found = figure.compared(curves)
+    assert found["expected"] == pytest.approx(0.05 * math.sqrt(2), rel=0.1)
+    assert found["difference"] == pytest.approx(found["expected"], rel=0.5)
+
+
+def test_the_walk_from_the_plan_to_the_figure_takes_nine_commands() -> None:
+    """A kill, a point that fails and an amended limit among them."""
+    told = [step.command for step in steps(PAGE.read_text("utf-8"))]
+    assert len(told) <= COMMANDS
+    assert told[0].startswith("wfctl init")
+    assert any("KILL" in line for line in told)
+    assert sum("plan apply" in line for line in told) == 2
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_every_command_of_the_walk_does_what_the_page_says(tmp_path: Path) -> None:
+    """Given a copy of the example, when a person follows it, then they have the figure."""
+    need_programs("lmp", "bash", "sed", "timeout")
+    place = tmp_path / "lj"
+    shutil.copytree(EXAMPLE, place)
+    follow(PAGE, place, tmp_path / "home", agrees=True)
+    found = json.loads((place / "figure/diffusion.json").read_text())
+    assert found["energy"] == pytest.approx(1.8, rel=0.15)
+    assert "<circle" in (place / "figure/diffusion.svg").read_text()
+    with (place / "equilibrate/tasks.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    # Neither the kill nor the amendment has computed a point twice.
+    assert [(row["state"], row["attempts"]) for row in rows] == [("done", "1")] * 20
