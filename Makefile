@@ -70,7 +70,7 @@ bench: $(VENV)/.bench ## measure speed beside other event stores
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.postgres
 
-pictures: $(VENV)/.dev tools ## take pictures of the pages and the report, of the demo
+pictures: $(VENV)/.dev tools ## take pictures of the pages and of reports
 	$(BIN)/python -m tests.pages.pictures build/pictures --readme
 
 package: $(VENV)/.made tools ## build the wheel and run the demo from it, away from the sources

@@ -14,6 +14,7 @@ from tests.reference_pages import DOCS, PAGES
 
 HERE = Path(__file__).resolve().parents[1]
 CONTRACT = (HERE / "docs" / "cli.md").read_text("utf-8")
+README_WORDS = 600
 MADE = "write it anew: python -m tests.reference_pages"
 _LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
 
@@ -90,6 +91,12 @@ def test_every_page_of_the_docs_is_linked_from_the_readme() -> None:
     folders = ("start", "use", "run", "trust", "develop")
     ours = {page for name in folders for page in (HERE / "docs" / name).glob("*.md")}
     assert {page.relative_to(HERE) for page in ours - linked} == set()
+
+
+def test_the_readme_is_read_in_three_minutes() -> None:
+    """What is said at length stands in the docs."""
+    readme = (HERE / "README.md").read_text("utf-8")
+    assert len(readme.split()) <= README_WORDS
 
 
 #: A path from the top; words in capitals stand for any name.

@@ -1,6 +1,7 @@
 """Pictures of the pages and the report, of the demo: ``python -m tests.pages.pictures FOLDER``.
 
-The one of the README is written anew as well where it is asked for: ``--readme``.
+Those that docs show are written anew as well where it is asked for: ``--readme``. The one of the
+README is the report of an example, whose walk is followed for it; that takes LAMMPS.
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.cli.support import HERE, wfctl
 from tests.pages.support import Served, served
+from tests.tutorial.test_tutorial import follow
 
-README = HERE / "docs" / "use" / "pages.png"
+DOCS = HERE / "docs" / "use"
+EXAMPLE = HERE / "examples" / "lj-diffusion"
 WIDE, TALL = 1100, 760
-#: Bytes that a picture of the README has at most.
+#: How far down a report shows its result and what was decided.
+RESULT = 1270
+#: Bytes that a picture of docs has at most.
 LARGEST = 150_000
 
 
@@ -35,10 +40,13 @@ def main(folder: Path, *, readme: bool) -> None:
         )
         with served(Path(made), "--root", str(root)) as pages:
             _take(browser, pages, folder, report)
+        if readme:
+            _take_example(browser, Path(made), folder)
         browser.close()
-    if readme:
-        shutil.copyfile(folder / "workflow.png", README)
-        assert README.stat().st_size < LARGEST, README.stat().st_size
+    for name, picture in (("pages", "workflow"), ("report", "example")) if readme else ():
+        shutil.copyfile(folder / f"{picture}.png", DOCS / f"{name}.png")
+        size = (DOCS / f"{name}.png").stat().st_size
+        assert size < LARGEST, size
 
 
 def _take(browser: Browser, pages: Served, folder: Path, report: Path) -> None:
@@ -61,6 +69,20 @@ def _take(browser: Browser, pages: Served, folder: Path, report: Path) -> None:
         page.screenshot(path=folder / f"{picture}.png")
         print(folder / f"{picture}.png")
     context.close()
+
+
+def _take_example(browser: Browser, made: Path, folder: Path) -> None:
+    """Follow the walk of the example as a person does, and take its report."""
+    place, report = made / "lj-diffusion", made / "lj-diffusion.html"
+    shutil.copytree(EXAMPLE, place)
+    follow(EXAMPLE / "README.md", place, made / "home", agrees=True)
+    answer = wfctl("--root", str(place), "export", "report", str(report))
+    if answer.code != 0:
+        sys.exit(answer.err)
+    page = browser.new_page(viewport={"width": WIDE, "height": RESULT})
+    page.goto(report.as_uri())
+    page.screenshot(path=folder / "example.png")
+    print(folder / "example.png")
 
 
 if __name__ == "__main__":
