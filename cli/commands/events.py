@@ -251,16 +251,22 @@ def schema(
         ),
     ] = None,
 ) -> None:
-    """Print the JSON Schema of an event's data, an event, the state, an answer; or of all."""
+    """Print a JSON Schema: of an event's data, an event, the state …; without a name, which."""
     from lifecycle.errors import UnknownEventType
-    from projections.files.schemas import schemas
+    from projections.files.schemas import about, schemas
 
     every = {**schemas(), **_of_machines()}
     if name is not None and name not in every:
         raise UnknownEventType(name, sorted(every))
-    shown = every[name] if name is not None else every
     output = Output(settings_of(context))
-    output.result(shown, lambda: _indented(shown))
+    if name is not None:
+        output.result(every[name], lambda: _indented(every[name]))
+        return
+    known = {name: about(name, one) for name, one in every.items()}
+    width = max(map(len, known))
+    output.result(
+        known, lambda: "\n".join(f"{name:<{width}}  {line}" for name, line in known.items())
+    )
 
 
 def _of_machines() -> dict[str, Any]:

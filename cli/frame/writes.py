@@ -67,8 +67,12 @@ def tell(output: Output, outcome: Outcome, options: WriteOptions) -> None:
         **foreseen(outcome, options),
     }
     position = outcome.events[-1].position if outcome.events else None
-    output.result(
-        data, lambda: "\n".join(_lines(outcome, options)), state=outcome.stands, position=position
+    output.changed(
+        data,
+        lambda: "\n".join(_lines(outcome, options)),
+        outcome.stands,
+        is_rehearsal=options.dry_run,
+        position=position,
     )
 
 

@@ -114,6 +114,24 @@ class Output:
         answer = success(data, [action.to_dict() for action in actions], meta)
         return as_json(lean(answer) if is_brief else answer)
 
+    def changed(
+        self,
+        data: Any,
+        text: Callable[[], str],
+        state: Workflow,
+        *,
+        is_rehearsal: bool = False,
+        actions: Sequence[NextAction] | None = None,
+        position: int | None = None,
+    ) -> None:
+        """Print as `result` what a change did; for people the last line leads on from there."""
+
+        def led_on() -> str:
+            found = () if is_rehearsal else self.next_actions(state) if actions is None else actions
+            return "\n".join([text(), *(f"next: {action}" for action in found[:1])])
+
+        self.result(data, led_on, state=state, actions=actions, position=position)
+
     def next_actions(self, state: Workflow, seen: Seen | None = None) -> list[NextAction]:
         """Return what leads on from a state, as it is around it now."""
         from projections.screens.next_actions import next_actions

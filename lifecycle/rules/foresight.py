@@ -81,7 +81,9 @@ def foresee(state: Workflow, amendment: Amendment, impact: Impact) -> Foresight:
     again = {*impact.again} - blocked
     done = [stage.id for stage in stages if stage.status is Status.COMPLETED]
     kept = tuple(id_ for id_ in done if id_ not in impact.affected and id_ != amendment.stage)
-    tasks = tuple(_tasks(state, changed, amendment, impact))
+    named = [amendment.stage] if amendment.stage is not None else [*amendment.rewired]
+    swept = [id_ for id_ in named if keeps_tasks(state, amendment, id_)]
+    tasks = tuple(one for id_ in swept for one in _tasks(state, changed, id_, impact))
     return Foresight(
         blocked=tuple(id_ for id_ in state.stages if id_ in blocked),
         again=tuple((stage.id, _took(stage)) for stage in stages if stage.id in again),
@@ -92,17 +94,13 @@ def foresee(state: Workflow, amendment: Amendment, impact: Impact) -> Foresight:
     )
 
 
-def _tasks(
-    state: Workflow, changed: Workflow, amendment: Amendment, impact: Impact
-) -> Iterator[TasksAhead]:
+def _tasks(state: Workflow, changed: Workflow, id_: str, impact: Impact) -> Iterator[TasksAhead]:
     """Yield what becomes of the tasks of a sweep; nothing where a file names its points."""
-    if amendment.stage is None or not keeps_tasks(state, amendment, amendment.stage):
-        return
-    maps = [one.stage(amendment.stage).parameters[MAP] for one in (state, changed)]
+    maps = [one.stage(id_).parameters[MAP] for one in (state, changed)]
     if any(not ("points" in one or "grid" in one or "zip" in one) for one in maps):
         return
     before, after = (tuple(point.key for point in points(one)) for one in maps)
-    stage = state.stage(amendment.stage)
+    stage = state.stage(id_)
     done = _done(stage, before)
     counting = done & {*after}
     verdicts = (verdict_of(one.stage(stage.id).parameters) for one in (state, changed))

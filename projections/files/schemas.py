@@ -29,6 +29,14 @@ _MOMENT: Document = {
     "type": "string",
     "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z$",
 }
+#: What those are for that do not say it themselves.
+_ABOUT = {
+    "event": "a recorded event, as `wfctl events` prints it",
+    "state": "the state, as workflow-state.json holds it",
+    "answer": "the answer of a command with -o json",
+    "plan": "what `wfctl init` takes",
+    "definition": "what `wfctl machine init --definition` takes",
+}
 
 
 def schemas() -> dict[str, Document]:
@@ -36,6 +44,15 @@ def schemas() -> dict[str, Document]:
     found = {type_: _of_type(type_) for type_ in VERSIONS}
     whole = {"event": _event(), "state": _state(), "answer": _answer(), "plan": _plan()}
     return {**found, **whole, "definition": _definition()}
+
+
+def about(name: str, schema: Document) -> str:
+    """Return in a line of what a schema is."""
+    told = _ABOUT.get(name) or schema.get("description")
+    if told is None:
+        of, _, what = name.partition(".")
+        told = f"the state of a {of}" if what == "state" else f"the data of {what} of a {of}"
+    return str(told).split(". ")[0].split("\n")[0].rstrip(".").replace("``", "`")
 
 
 def file_name(name: str) -> str:

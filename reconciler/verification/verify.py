@@ -21,7 +21,7 @@ from reconciler.files.freshness import deviations
 from reconciler.files.pinned import check_pinned, check_verdict
 from reconciler.records import launch_record
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
-from reconciler.submission.parameters import environment
+from reconciler.submission.parameters import environment, places
 from reconciler.verdict.diagnosis import of_checks
 from reconciler.verification.log_lines import scan
 from reconciler.verification.output_checks import Found, check
@@ -142,6 +142,7 @@ def _command(jobs: Jobs, stage: Stage, command: str) -> p.Check:
         env={
             **job_environment.of(_attempt(jobs, stage), os.environ),
             **environment(stage.parameters),
+            **places(jobs.root, stage.inputs),
             "WFCTL_STAGE": stage.id,
         },
         stdin=subprocess.DEVNULL,
