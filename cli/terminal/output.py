@@ -118,7 +118,7 @@ class Output:
         self,
         data: Any,
         text: Callable[[], str],
-        state: Workflow,
+        state: Workflow | None,
         *,
         is_rehearsal: bool = False,
         actions: Sequence[NextAction] | None = None,
@@ -127,7 +127,9 @@ class Output:
         """Print as `result` what a change did; for people the last line leads on from there."""
 
         def led_on() -> str:
-            found = () if is_rehearsal else self.next_actions(state) if actions is None else actions
+            found = () if actions is None else actions
+            if actions is None and state is not None and not is_rehearsal:
+                found = self.next_actions(state)
             return "\n".join([text(), *(f"next: {action}" for action in found[:1])])
 
         self.result(data, led_on, state=state, actions=actions, position=position)
