@@ -7,6 +7,7 @@ the schemas of the state and the answers do.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lifecycle.payload.event_types import VERSIONS
@@ -41,9 +42,26 @@ _ABOUT = {
 
 def schemas() -> dict[str, Document]:
     """Return every schema by its name: event types, ``event``, ``state``, ``answer``, ``plan`` …"""
-    found = {type_: _of_type(type_) for type_ in VERSIONS}
-    whole = {"event": _event(), "state": _state(), "answer": _answer(), "plan": _plan()}
-    return {**found, **whole, "definition": _definition()}
+    every = {name: schema(name) for name in (*VERSIONS, *_wholes())}
+    return {name: found for name, found in every.items() if found is not None}
+
+
+def schema(name: str) -> Document | None:
+    """Return one of them, None where there is none of that name."""
+    if name in VERSIONS:
+        return _of_type(name)
+    make = _wholes().get(name)
+    return make() if make is not None else None
+
+
+def _wholes() -> dict[str, Callable[[], Document]]:
+    return {
+        "event": _event,
+        "state": _state,
+        "answer": _answer,
+        "plan": _plan,
+        "definition": _definition,
+    }
 
 
 def about(name: str, schema: Document) -> str:

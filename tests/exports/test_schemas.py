@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,3 +98,13 @@ LINES = [
 def test_every_answer_is_what_its_schema_says(half_way: Place, line: list[str]) -> None:
     """Successes and failures."""
     assert faults("answer", half_way.json(*line).envelope) == []
+
+
+@pytest.mark.parametrize("name", ["stage.failed", "plan", "feature.state", "debug.stack.submitted"])
+def test_one_by_its_name_is_the_same_as_among_all(tmp_path: Path, name: str) -> None:
+    """It is made alone; a name that is not there is told all that are."""
+    every = Place(tmp_path).done("schema")
+    assert Place(tmp_path).done("schema", name) == every[name]
+    missing = Place(tmp_path).call("-o", "json", "schema", f"{name}.none")
+    assert missing.code == 2
+    assert all(one in missing.out for one in every)
