@@ -212,12 +212,12 @@ def _note(
 ) -> str:
     if stage.id in gone:
         return f"taken over, {missing(gone[stage.id])}"
+    if stage.status is Status.FAILED:
+        return reason(stage)[:100]
     if stage.id in told:
         from projections.words.sweeps import line_of
 
         return line_of(told[stage.id])
-    if stage.status is Status.FAILED:
-        return reason(stage)[:100]
     if stage.status is Status.COMPLETED:
         return utc_seconds(stage.completed_at) or ""
     if stage.status is Status.PENDING:

@@ -22,7 +22,7 @@ from reconciler.files.pinned import check_pinned, check_verdict
 from reconciler.records import launch_record
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 from reconciler.submission.parameters import environment
-from reconciler.verdict.diagnosis import of_checks
+from reconciler.verdict.diagnosis import in_words, of_checks
 from reconciler.verification.log_lines import scan
 from reconciler.verification.output_checks import Found, check
 from service.writing.stream_writer import WriteOptions
@@ -49,7 +49,7 @@ class Verification:
     @property
     def problems(self) -> str:
         """The checks that failed, in words; empty where all passed."""
-        return "; ".join(f"{c.name}: {c.detail}" for c in self.checks if not c.passed)
+        return "; ".join(in_words(check) for check in self.checks if not check.passed)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -206,10 +206,18 @@ def completion(jobs: Jobs, stage: Stage, found: Verification) -> p.StageComplete
 def _failed(stage: Stage, found: Verification) -> p.StageFailed:
     error = f"verification failed: {found.problems}"
     checks = list(found.checks)
-    category, because = of_checks(checks)
+    kind = of_checks(checks)
+    told = "\n".join(check.detail for check in checks if not check.passed)
     whole = list(found.outputs) if len(found.outputs) == len(stage.outputs) else []
-    failure = p.StageFailed(stage=stage.id, error=error, checks=checks, outputs=whole)
-    return failure.model_copy(update={"category": category, "because": because})
+    return p.StageFailed(
+        stage=stage.id,
+        error=error,
+        checks=checks,
+        outputs=whole,
+        category=kind.category,
+        because=kind.because,
+        output=told if "\n" in told else None,
+    )
 
 
 def _completed(
