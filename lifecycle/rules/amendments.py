@@ -84,7 +84,8 @@ def _out_of_reach(asked: p.AmendmentProposed | Amendment, rewires: bool) -> Iter
         yield f"a {kind} changes at least one field"
     allowed = amendable.fields_of(kind, asked.stage)
     for field in sorted(set(asked.changes) - allowed):
-        yield f"{field}: a {kind} may change {', '.join(sorted(allowed)) or 'no field'}"
+        both = "; a parameter_change changes both" if kind == "criteria_change" else ""
+        yield f"{field}: a {kind} may change {', '.join(sorted(allowed)) or 'no field'}{both}"
 
 
 def _pointless(state: Workflow, command: p.AmendmentProposed) -> Iterator[str]:
