@@ -9,7 +9,7 @@ from lifecycle.errors import NeedsConsent
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import VERDICTS
 from reconciler.context import Jobs
-from service.consent.scripts import changed, judging, scripts_of
+from service.consent.scripts import changed, data_left, judging, scripts_of
 
 
 class ScriptsChanged(NeedsConsent):
@@ -33,9 +33,10 @@ def check_pinned(jobs: Jobs, state: Workflow, where: str) -> None:
     if not isinstance(pinned, dict):
         return
     new = scripts_of(jobs.root, state).keys() - pinned.keys()
-    others = sorted({*changed(jobs.root, pinned), *new})
+    others = {*changed(jobs.root, pinned), *new}
+    others -= data_left(jobs.root, state) if others else set()
     if others:
-        raise ScriptsChanged(where, others)
+        raise ScriptsChanged(where, sorted(others))
 
 
 class VerdictChanged(NeedsConsent):
@@ -71,8 +72,9 @@ def other_verdict(root: Path, state: Workflow, stage: Stage) -> VerdictChanged |
     own = judging(stage)
     then = {path: sha256 for path, sha256 in refuted.scripts.items() if path in own}
     others = changed(root, then)
-    unasked = sorted(path for path, now in others.items() if state.scripts.get(path) != now)
-    return VerdictChanged(stage.id, refuted.id, unasked) if unasked else None
+    unasked = {path for path, now in others.items() if state.scripts.get(path) != now}
+    unasked -= data_left(root, state) if unasked else set()
+    return VerdictChanged(stage.id, refuted.id, sorted(unasked)) if unasked else None
 
 
 def _did_not_pass(attempt: Attempt) -> bool:
