@@ -187,6 +187,27 @@ def complete(
     return jobs.service.handle(upheld[0], ended, options=bound(options, upheld[1]))
 
 
+def by_what(outcome: Outcome, id_: str) -> dict[str, str]:
+    """Return the criteria by which a stage was just completed, and whether anything checked them.
+
+    Empty where it has none, or is not completed by the outcome.
+    """
+    events = [(event.type, event.data) for event in outcome.events]
+    planned = [(payload.type, payload.model_dump(mode="json")) for payload, _ in outcome.planned]
+    ended = [data for type_, data in events or planned if type_ == p.StageCompleted.type]
+    done = [data for data in ended if data["stage"] == id_]
+    criteria = outcome.state.stage(id_).success_criteria
+    if not criteria or not done:
+        return {}
+    verified = [one for one in done[0]["checks"] if one["name"] == "verify"]
+    if verified:
+        return {"criteria": criteria, "checked": f"by parameters.verify, {verified[0]['detail']}"}
+    others = len(done[0]["checks"])
+    files = f"; {others} checks of its files passed, which say nothing of the criteria"
+    word = f"nothing checked them: they hold on the word of {done[0]['judged_by']}"
+    return {"criteria": criteria, "checked": word + (files if others else "")}
+
+
 def settle(jobs: Jobs, stage: Stage) -> None:
     """Verify a stage in post_processing and record how it ended."""
     found = verify(jobs, stage)
