@@ -20,7 +20,7 @@ EXAMPLES := build/examples
 # Several targets install into one virtual environment.
 .NOTPARALLEL:
 
-.PHONY: help demo test quick crash soak examples check format bench pictures package clean tools test-tools
+.PHONY: help demo test quick crash soak examples check house format bench pictures package clean tools test-tools
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -61,6 +61,9 @@ check: $(VENV)/.dev ## formatting, lint, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+house: $(VENV)/.dev ## print the size of the house, and what stands in it twice
+	@$(BIN)/python -m tests.house
 
 format: $(VENV)/.dev ## rewrite the code as `make check` wants it
 	$(BIN)/ruff check --fix .

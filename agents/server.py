@@ -1,14 +1,14 @@
 """The MCP server: what clients list, call and read.
 
 Written on the protocol's low-level server, as the tools' schemas are ours to keep short. A call
-takes a command line from the table of tools and a process from the warm one; the server itself
-opens no log. So a log that is moved, restored or upgraded meanwhile is seen by the next call.
+takes a command line from the table of tools, and a process from the warm one or a reader, which
+opens the log anew. So a log that is moved, restored or upgraded meanwhile is seen by the next call.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,10 @@ from agents.answers import Answer, answer_of, failure
 from agents.errors import OutsideFolder, ToolCallError, UnfitArguments
 from agents.lines import line_of
 from agents.prompts import PROMPTS, prompt_of
+from agents.readers import SLOW, Loan, Readers
 from agents.resources import RESOURCES, TEMPLATES, resource_line
 from agents.tools import TOOLS, Tool
-from agents.warm import Ended, Warm
+from agents.warm import Ended, Running, Warm
 
 Call = ServerRequestContext[Any, Any]
 JSON = "application/json"
@@ -54,6 +55,7 @@ class Face:
 
     def __init__(self, warm: Warm, folder: Path, actor: str | None) -> None:
         self._warm = warm
+        self._readers = Readers(warm)
         self.folder = folder.resolve()
         self._actor = actor
 
@@ -72,27 +74,34 @@ class Face:
             raise OutsideFolder(str(named), str(self.folder))
         return root
 
-    async def run(
-        self,
-        line: list[str],
-        context: Call,
-        root: Path,
-    ) -> Ended:
-        """Carry out a command line; where the call is cancelled, its command is ended."""
+    async def run(self, line: list[str], context: Call, root: Path, *, writes: bool) -> Ended:
+        """Carry out a command line; where the call is cancelled, its command is ended.
+
+        A read whose reader dies of it is carried out once more, by a process of its own.
+        """
         words = ["--output=json", "--log-level=error", *line]
         # As an option it would also choose whose events are read.
         environ = {"WFCTL_ACTOR": self.actor(context)}
-        with self._warm.start(words, root, environ) as running:
-            try:
-                async with _progress(context):
-                    while True:
-                        await anyio.wait_readable(running.news)
-                        ended = running.hear()
-                        if ended is not None:
-                            return ended
-            except anyio.get_cancelled_exc_class():
-                running.stop()
-                raise
+        async with _progress(context):
+            if not writes:
+                async with self._readers.lent() as loan:
+                    if loan is not None and (ended := await self._read(words, root, environ, loan)):
+                        return ended
+            with self._warm.start(words, root, environ) as running:
+                return await _end_of(running)
+
+    async def _read(
+        self, words: list[str], root: Path, environ: dict[str, str], loan: Loan
+    ) -> Ended | None:
+        """Carry out a read by a reader; None where that died."""
+        try:
+            with self._warm.start(words, root, environ, loan.reader) as running:
+                ended = await _end_of(running, loan.give_up)
+                if running.stays:
+                    loan.give_back()
+        except ConnectionError:
+            return None
+        return ended if ended.code >= 0 else None
 
 
 @asynccontextmanager
@@ -112,6 +121,24 @@ async def _beat(context: Call) -> None:
         await anyio.sleep(_BEAT)
         seconds += _BEAT
         await context.session.report_progress(seconds, None, f"under way for {seconds:.0f} s")
+
+
+async def _end_of(running: Running, is_slow: Callable[[], None] = lambda: None) -> Ended:
+    """Wait for the end of a command, and end it where the call is cancelled.
+
+    ``is_slow`` is told where it takes longer than a read should.
+    """
+    try:
+        while True:
+            with anyio.move_on_after(SLOW) as in_time:
+                await anyio.wait_readable(running.news)
+            if in_time.cancelled_caught:
+                is_slow()
+            elif (ended := running.hear()) is not None:
+                return ended
+    except anyio.get_cancelled_exc_class():
+        running.stop()
+        raise
 
 
 class Handlers:
@@ -152,7 +179,9 @@ class Handlers:
         line = resource_line(uri)
         if line is None:
             raise _invalid(f"expected an address of the resource templates, found {uri!r}")
-        answer = answer_of(*await self._face.run(line, context, self._face.folder), writes=False)
+        answer = answer_of(
+            *await self._face.run(line, context, self._face.folder, writes=False), writes=False
+        )
         if answer.is_error:
             raise _invalid(answer.text)
         text = types.TextResourceContents(uri=uri, text=answer.text, mime_type=JSON)
@@ -206,7 +235,7 @@ async def _called(
         root = face.root(given.get("root"))
     except ToolCallError as error:
         return failure(error.code, str(error), error.data)
-    ended = await face.run(line, context, root)
+    ended = await face.run(line, context, root, writes=tool.writes)
     person = tool.decided_by.format(**given) if tool.decided_by and given.get("amendment") else None
     return answer_of(*ended, writes=tool.writes, person=person)
 

@@ -1,9 +1,10 @@
 """Commands forked from a warm process, so that a call waits for no imports.
 
-Each command has a process, a folder and streams of its own, and its exit code. It opens the log
-anew and can be ended without harm to others, as a command that was typed can. The warm process is
-forked before anything else runs in this one: it has one thread, which makes a fork of it safe.
-Processes that are ready wait for a command on one socket; who takes one is replaced at once.
+Each command has a folder and streams of its own, and its exit code. It opens the log anew and can
+be ended without harm to others, as a command that was typed can. The warm process is forked before
+anything else runs in this one: it has one thread, which makes a fork of it safe. Processes that are
+ready wait for a command on one socket; who takes one is replaced at once. A reader carries out one
+read after the other, as what a fork touches first is copied first, which takes longer than to read.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -26,10 +28,14 @@ from typing import NamedTuple, NoReturn
 READY = 2
 #: Files that are passed with a command: its request, its output, its errors, its news.
 _PASSED = 4
-#: A command tells its process id as it begins, and its exit code as it ends.
-_NUMBER = struct.Struct("=i")
-_NUMBERS = struct.Struct("=ii")
-_WHOLE = _NUMBERS.size
+#: A command tells its process id as it begins, and as it ends its exit code and if there is more
+#: that its process would carry out.
+_BEGUN = struct.Struct("=i")
+_ENDED = struct.Struct("=i?")
+_TOLD = struct.Struct("=ii?")
+#: Reads of one reader, and the kB that it may have grown by: whatever they leave ends with it.
+_MOST_READS = 1000
+_MOST_GROWN = 64 << 10
 
 Run = Callable[[list[str]], int]
 
@@ -45,13 +51,15 @@ class Ended(NamedTuple):
 class Running:
     """A command under way.
 
-    ``news`` is a file descriptor that can be read when there is something to `hear`.
+    ``news`` is a file descriptor that can be read when there is something to `hear`. ``stays``: it
+    has ended, and its process waits for another.
     """
 
     def __init__(self, request: bytes, to: socket.socket) -> None:
         self._out, self._err = _file(b""), _file(b"")
         self.news, telling = os.pipe()
         self._heard = b""
+        self.stays = False
         asked = _file(request)
         try:
             socket.send_fds(to, [b"?"], [asked, self._out, self._err, telling])
@@ -61,18 +69,19 @@ class Running:
 
     def hear(self) -> Ended | None:
         """Wait for news, and return how the command ended; None where it has only begun."""
-        told = os.read(self.news, _WHOLE)
+        told = os.read(self.news, _TOLD.size)
         self._heard += told
-        if told and len(self._heard) < _WHOLE:
+        is_whole = len(self._heard) == _TOLD.size
+        if told and not is_whole:
             return None
-        code = _NUMBERS.unpack(self._heard)[1] if len(self._heard) == _WHOLE else -1
+        _, code, self.stays = _TOLD.unpack(self._heard) if is_whole else (0, -1, False)
         return Ended(code, _text(self._out), _text(self._err))
 
     def stop(self) -> None:
         """End the command and what it started in its session, where it has begun."""
         if self._heard:
             with suppress(ProcessLookupError):
-                os.killpg(_NUMBER.unpack_from(self._heard)[0], signal.SIGTERM)
+                os.killpg(_BEGUN.unpack_from(self._heard)[0], signal.SIGTERM)
 
     def close(self) -> None:
         """Let go of its files."""
@@ -88,25 +97,37 @@ class Warm:
     """
 
     def __init__(self, run: Run, prepare: Callable[[], None]) -> None:
-        self._own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ends, self._life = os.pipe()
+        self._own, commands = _pair()
+        self._asks, asked = _pair()
         if os.fork() == 0:
-            os.close(self._life)
+            self._asks.close()
             self._own.close()
-            _keep_ready(run, prepare, other, ends)
-        other.close()
-        os.close(ends)
+            _Keeper(run, commands, asked).keep(prepare)
+        commands.close()
+        asked.close()
+
+    def reader(self) -> socket.socket:
+        """Return what a new reader takes its commands from; it ends once that is closed."""
+        own, other = _pair()
+        with other:
+            socket.send_fds(self._asks, [b"?"], [other.fileno()])
+        return own
 
     @contextmanager
     def start(
-        self, arguments: Sequence[str], folder: Path, environ: Mapping[str, str]
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        environ: Mapping[str, str],
+        reader: socket.socket | None = None,
     ) -> Iterator[Running]:
         """Start a command in a folder, with more variables in its environment.
 
-        It is let go of, not ended, when the block is left.
+        It has a process of its own, or a ``reader`` that carries out no other meanwhile. It is let
+        go of, not ended, when the block is left.
         """
         request = json.dumps([list(arguments), str(folder), dict(environ)]).encode()
-        running = Running(request, self._own)
+        running = Running(request, reader or self._own)
         try:
             yield running
         finally:
@@ -115,7 +136,11 @@ class Warm:
     def close(self) -> None:
         """End the warm process; commands under way go on to their end."""
         self._own.close()
-        os.close(self._life)
+        self._asks.close()
+
+
+def _pair() -> tuple[socket.socket, socket.socket]:
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
 def _file(content: bytes) -> int:
@@ -131,67 +156,141 @@ def _text(file: int) -> str:
     return os.pread(file, size, 0).decode(errors="replace")
 
 
-def _keep_ready(
-    run: Run, prepare: Callable[[], None], commands: socket.socket, life: int
-) -> NoReturn:
-    """Keep processes that wait for a command, until the one that asks for them is gone."""
-    code = 1
-    try:
-        # The client's own end of these would never come while this process holds them.
-        _attach(os.open(os.devnull, os.O_RDWR), 0, 1)
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        prepare()
-        gc.freeze()
-        taken, taking = os.pipe()
-        for _ in range(READY):
-            _fork(run, commands, taking, (taken, life))
-        while life not in (ready := select.select([taken, life], [], [])[0]):
-            for _ in os.read(taken, len(ready) * READY):
-                _fork(run, commands, taking, (taken, life))
-        code = 0
-    except Exception:  # noqa: BLE001 - nobody above is there to tell it
-        traceback.print_exc()
-    finally:
-        os._exit(code)
+class _Keeper:
+    """Keeps processes that wait for commands, until the one that asks for them is gone."""
+
+    def __init__(self, run: Run, commands: socket.socket, asked: socket.socket) -> None:
+        self._run = run
+        self._commands = commands
+        self._asked = asked
+        self._taken, self._taking = os.pipe()
+
+    def keep(self, prepare: Callable[[], None]) -> NoReturn:
+        """Fork them as they are needed."""
+        code = 1
+        try:
+            # The client's own end of these would never come while this process holds them.
+            _attach(os.open(os.devnull, os.O_RDWR), 0, 1)
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            prepare()
+            gc.freeze()
+            for _ in range(READY):
+                self._fork_ready()
+            while self._served():
+                pass
+            code = 0
+        except Exception:  # noqa: BLE001 - nobody above is there to tell it
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+    def _served(self) -> bool:
+        """Wait for what is asked; return whether somebody is there to ask for more."""
+        asked = self._asked.fileno()
+        ready = select.select([self._taken, asked], [], [])[0]
+        if self._taken in ready:
+            for _ in os.read(self._taken, READY):
+                self._fork_ready()
+        if asked not in ready:
+            return True
+        message, files, _, _ = socket.recv_fds(self._asked, 1, 1)
+        for file in files:
+            self._fork_reader(file)
+        return bool(message)
+
+    def _fork_ready(self) -> None:
+        if os.fork() == 0:
+            os.close(self._taken)
+            self._asked.close()
+            _in_a_child(lambda: _serve(self._run, self._commands, self._taking))
+
+    def _fork_reader(self, file: int) -> None:
+        if os.fork() == 0:
+            os.close(self._taken)
+            os.close(self._taking)
+            self._asked.close()
+            self._commands.close()
+            _in_a_child(lambda: _read_on(self._run, socket.socket(fileno=file)))
+        os.close(file)
 
 
-def _fork(run: Run, commands: socket.socket, taking: int, others: tuple[int, ...]) -> None:
-    if os.fork():
-        return
+def _in_a_child(serve: Callable[[], NoReturn]) -> NoReturn:
     try:
-        for file in others:
-            os.close(file)
-        _serve(run, commands, taking)
+        serve()
     finally:
         os._exit(1)
 
 
-def _serve(run: Run, commands: socket.socket, taking: int) -> None:
-    """Wait for a command, carry it out, and leave."""
-    message, files, _, _ = socket.recv_fds(commands, 1, _PASSED)
-    if not message:
-        os._exit(0)
-    os.write(taking, b".")
-    request, out, err, end = files
-    os.set_inheritable(end, False)
+def _begin_session() -> None:
     os.setsid()
-    os.write(end, _NUMBER.pack(os.getpid()))
-    arguments, folder, environ = json.loads(_text(request))
-    os.environ.update(environ)
-    _attach(out, 1)
-    _attach(err, 2)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.write(end, _NUMBER.pack(_carried_out(run, arguments, folder)))
+
+
+def _serve(run: Run, commands: socket.socket, taking: int) -> NoReturn:
+    """Wait for a command, carry it out, and leave."""
+    files = _awaited(commands)
+    os.write(taking, b".")
+    _begin_session()
+    _carry_out(run, files, lambda: False)
     os._exit(0)
 
 
-def _carried_out(run: Run, arguments: list[str], folder: str) -> int:
+def _read_on(run: Run, commands: socket.socket) -> NoReturn:
+    """Carry out reads, each in the environment that the first one found."""
+    _begin_session()
+    known, mask = dict(os.environ), os.umask(0o077)
+    os.umask(mask)
+    size, left = _size(), _MOST_READS
+
+    def stays() -> bool:
+        return left > 0 and _size() - size < _MOST_GROWN
+
+    while left:
+        files = _awaited(commands)
+        left -= 1
+        _carry_out(run, files, stays)
+        os.environ.clear()
+        os.environ.update(known)
+        os.umask(mask)
+        os.chdir("/")  # a folder that somebody is in cannot be unmounted
+        if not stays():
+            break
+    os._exit(0)
+
+
+def _size() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _awaited(commands: socket.socket) -> list[int]:
+    """Return the files of the next command; end with the one that gives commands."""
+    message, files, _, _ = socket.recv_fds(commands, 1, _PASSED)
+    if not message:
+        os._exit(0)
+    return files
+
+
+def _carry_out(run: Run, files: list[int], stays: Callable[[], bool]) -> None:
+    request, out, err, end = files
+    os.set_inheritable(end, False)
+    os.write(end, _BEGUN.pack(os.getpid()))
+    arguments, folder, environ = json.loads(_text(request))
+    os.close(request)
+    os.environ.update(environ)
+    _attach(out, 1)
+    _attach(err, 2)
+    code = _printed(run, arguments, folder)
+    os.write(end, _ENDED.pack(code, stays()))
+    os.close(end)
+
+
+def _printed(run: Run, arguments: list[str], folder: str) -> int:
     with (
-        open(0, encoding="utf-8") as sys.stdin,
-        open(1, "w", encoding="utf-8", errors="backslashreplace") as sys.stdout,
-        open(2, "w", encoding="utf-8", errors="backslashreplace") as sys.stderr,
+        open(0, encoding="utf-8", closefd=False) as sys.stdin,
+        open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False) as sys.stdout,
+        open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False) as sys.stderr,
     ):
         os.chdir(folder)
         code = run(arguments)

@@ -158,7 +158,7 @@ def tell_proposals(
         lines += [f"  {line}" for line in changes(one)]
         lines.append(f"impact: {'; '.join(words.consequences(impact))}")
         lines += words.foreseen(foresee(state, one, impact))
-    output.result(data, lambda: "\n".join(lines), state=outcome.stands)
+    output.changed(data, lambda: "\n".join(lines), outcome.stands, is_rehearsal=options.dry_run)
 
 
 def _proposed(outcome: Outcome) -> list[Amendment]:

@@ -80,6 +80,7 @@ def launch(context: typer.Context, given: Given, limits: Mapping[str, float]) ->
     from reconciler.loop.detached import start
     from reconciler.loop.run import without_commands
     from reconciler.loop.session import check_report
+    from service.writing.undecided import check_edits_of_all
 
     with engine(context) as (jobs, output):
         silent = [] if given.found_agent() is not None else without_commands(jobs)
@@ -87,6 +88,7 @@ def launch(context: typer.Context, given: Given, limits: Mapping[str, float]) ->
             # The session says so too; but then nobody may be at the terminal any more.
             jobs.say(NoStageCommand(silent).message, level="warning")
         check_report(jobs, given.report)
+        check_edits_of_all(jobs.service)
         program = [sys.executable, "-P", "-m", "cli.main", "--root", str(jobs.root), "-o", "json"]
         # Whoever starts the runner is whom its sessions are told by.
         program.append(f"--actor={jobs.service.actor.kind}:{jobs.service.actor.name}")

@@ -129,4 +129,4 @@ def _tell(output: Output, jobs: Jobs, found: list[Clearing], *, freed: bool) -> 
     }
     verb = "freed" if freed else "would be freed"
     lines = [*map(_line, found), f"{total} bytes {verb}" if found else "nothing is to be freed"]
-    output.result(data, lambda: "\n".join(lines), state=jobs.service.state())
+    output.changed(data, lambda: "\n".join(lines), jobs.service.state(), is_rehearsal=not freed)

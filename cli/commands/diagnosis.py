@@ -56,7 +56,7 @@ def _submit(context: typer.Context, stage: str, *, sync: bool, options: WriteOpt
 
 def _report(context: typer.Context, id_: str) -> None:
     from cli.frame.workspace import engine
-    from reconciler.verdict.diagnosis import of_recorded
+    from reconciler.control.diagnosing import of_newest
     from service.errors import NotFound
 
     with engine(context, dry_run=True) as (jobs, output):
@@ -65,7 +65,7 @@ def _report(context: typer.Context, id_: str) -> None:
         attempt = stage.attempt
         if attempt is None:
             raise NotFound(f"{id_} has no attempt to be diagnosed; it is {stage.status}.")
-        found = of_recorded(jobs.attempt(state, stage, attempt.id), attempt)
+        found = of_newest(jobs, state, stage, attempt)
         output.result(
             {"stage": id_, "attempt": attempt.id, "error": stage.last_error, **found.to_dict()},
             lambda: "\n".join(_lines(f"{id_} {attempt.id}", found)),
@@ -80,4 +80,6 @@ def _lines(head: str, found: Diagnosis) -> Iterator[str]:
     yield f"  ran in   {found.remote or 'no place that is known'}"
     if not found.has_output:
         yield "  nothing that the job wrote is here; `--submit` runs it once more to bring it back"
+    yield from (f"  task     {line}" for line in found.tasks)
     yield f"  next     {found.advice}"
+    yield from (f"  | {line}" for line in (found.output or "").splitlines())

@@ -70,10 +70,10 @@ def wait(
             for id_ in stages
         ]
         over = all(end["ended"] for end in ends)
-        output.result(
+        output.changed(
             ends[0] if len(ends) == 1 else {"stages": ends, "ended": over},
             lambda: "\n".join(map(_end, ends)),
-            state=state,
+            state,
         )
     if not over:
         raise typer.Exit(1)

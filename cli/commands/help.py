@@ -8,6 +8,7 @@ import typer
 
 from cli.frame.workspace import settings_of
 from cli.program.topics import TOPICS
+from cli.program.tree import COMMANDS
 from cli.terminal.output import Output
 from service.errors import NotFound
 
@@ -34,15 +35,36 @@ def help_(
         known = {topic: about for topic, (about, _) in TOPICS.items()}
         output.result(known, lambda: _list(known))
         return
-    text = TOPICS[name][1] if name in TOPICS else of_command(context, name.split())
+    text = _text(context, name)
     output.result({"topic": name, "text": text}, lambda: text)
 
 
 def _list(known: dict[str, str]) -> str:
+    from textwrap import fill
+
+    from lifecycle.plan.fields import WORDS_OF_PARAMETER
+
     lines = [f"  {name:<13} {about}" for name, about in known.items()]
-    return "\n".join(
-        ["Topics (`wfctl help TOPIC`):", *lines, "Commands: `wfctl --help`, `wfctl help COMMAND`."]
+    parameters = (
+        f"Parameters of a stage, and fields of a plan: {', '.join(WORDS_OF_PARAMETER)}, id …"
     )
+    ends = [fill(parameters, 79), "Commands: `wfctl --help`, `wfctl help COMMAND`."]
+    return "\n".join(["Topics (`wfctl help TOPIC`):", *lines, *ends])
+
+
+def _text(context: typer.Context, name: str) -> str:
+    """Return what a plan means by a name, and the text of its topic, or what its command does.
+
+    Raises `NotFound`.
+    """
+    from lifecycle.plan.fields import words_of
+
+    told = ["\n".join(words_of(name))] if words_of(name) else []
+    if name in TOPICS:
+        told.append(TOPICS[name][1])
+    elif not told or name in COMMANDS:
+        told.append(of_command(context, name.split()))
+    return "\n\n".join(told)
 
 
 def of_command(context: typer.Context, words: list[str]) -> str:

@@ -80,7 +80,7 @@ def import_(
     if not dry_run:
         outcome = agreed(settings, root, adoption.outcome, f"import {source}", key)
         adoption = replace(adoption, outcome=outcome)
-    _tell(Output(settings), adoption, options)
+    _tell(Output(settings, root=root), adoption, options)
 
 
 def _adopted(
@@ -161,7 +161,7 @@ def _tell(output: Output, adoption: Adoption, options: WriteOptions) -> None:
         )
         return "\n".join([*_table(output, adoption.findings), head, _total(adoption.findings)])
 
-    output.result(data, text, state=outcome.state, position=position)
+    output.changed(data, text, outcome.state, is_rehearsal=options.dry_run, position=position)
 
 
 def _table(output: Output, findings: tuple[Finding, ...]) -> list[str]:

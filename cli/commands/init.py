@@ -85,7 +85,7 @@ def init(
         _tell_of_pin(settings)
         outcome = agreed(settings, root, outcome, f"init {plan}", key)
     tell_of_password(settings.database_url)
-    tell(Output(settings), outcome, options)
+    tell(Output(settings, root=root), outcome, options)
 
 
 def _begun(

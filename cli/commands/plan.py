@@ -38,12 +38,15 @@ def check(
 ) -> None:
     """Say whether `wfctl init` would take a plan, with every problem and advice; writes nothing."""
     from lifecycle.plan.advice import parameters_of
+    from lifecycle.plan.fields import WORDS_OF_PARAMETER
     from service.documents.plan_file import read_plan
     from service.questions.advice import advice_of
 
     settings = settings_of(context)
     state = begun_with(read_plan(plan), settings.start)
     parameters = {stage.id: parameters_of(stage.parameters) for stage in state.stages.values()}
+    used = {name for of in parameters.values() for name in of["wfctl"]}
+    words = {name: text for name, text in WORDS_OF_PARAMETER.items() if name in used}
     found = advice_of(settings.start, state)
     data = {
         "workflow": state.id,
@@ -51,9 +54,11 @@ def check(
         "problems": [],
         "advice": found,
         "parameters": parameters,
+        "words": words,
     }
     head = f"{plan}: a plan of {len(state.stages)} stages; `wfctl init {plan}` takes it"
     told = [f"{id_}: {line}" for id_, of in parameters.items() for line in _shown(of)]
+    told += [f"  {name}: {text}" for name, text in words.items()]
     Output(settings).result(data, lambda: "\n".join([head, *told, *_advised(found)]))
 
 

@@ -23,15 +23,16 @@ def reconcile(context: typer.Context, dry_run: DryRun = False) -> None:
         text = "\n\n".join(_finding(f.to_dict(), dry_run) for f in findings)
         seen = look(jobs.service.root, jobs.service.log, state)
         stands = account(state, seen)
-        output.result(
+        output.changed(
             {
                 "dry_run": dry_run,
                 "findings": [f.to_dict() for f in findings],
                 "account": to_dicts(stands),
             },
             lambda: "\n".join([text or "no attempt is under way", *map(str, stands)]),
-            state=state,
-            seen=seen,
+            state,
+            is_rehearsal=dry_run,
+            actions=output.next_actions(state, seen),
         )
 
 

@@ -138,9 +138,7 @@ def tell(service: Service, output: Output, ended: Ended) -> None:
     from reconciler.files.freshness import look
 
     known = output.next_actions(ended.state, look(service.root, service.log, ended.state))
-    output.result(
-        ended.to_dict(), lambda: str(ended), state=ended.state, actions=ended.actions(known)
-    )
+    output.changed(ended.to_dict(), lambda: str(ended), ended.state, actions=ended.actions(known))
 
 
 def _rehearse(context: typer.Context) -> None:

@@ -151,6 +151,7 @@ def complete(
     from cli.frame.overruling import claims_of
     from cli.frame.workspace import engine
     from cli.frame.writes import tell
+    from reconciler.verification.verify import by_what
     from reconciler.verification.verify import complete as verify_and_complete
 
     # What its checks find is no part of what was asked for, and may differ the second time.
@@ -159,7 +160,7 @@ def complete(
     with engine(context, dry_run) as (jobs, output):
         claims = claims_of(jobs, overruling_of(overrule, key), options)
         outcome = verify_and_complete(jobs, stage, evidence, options, claims, or_fail=or_fail)
-        tell(output, outcome, options)
+        tell(output, outcome, options, by_what(outcome, stage))
 
 
 def fail(

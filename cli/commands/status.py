@@ -11,12 +11,14 @@ import typer
 from cli.frame.options import At, KnownAt
 from cli.frame.workspace import Reading, journal_of, reading
 from cli.terminal.output import Output
+from lifecycle.rules.impact import acting_on
 from lifecycle.state.hindrance import reason
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage as StageState
 from lifecycle.state.workflow import Workflow
 from lifecycle.sweeps.definition import is_sweep
 from projections.words.account import Seen, account, stale, to_dicts, waits
+from projections.words.amendments import held
 from projections.words.came_about import decisions, missing
 from projections.words.times import utc_seconds
 from service.consent.doubts import doubts_of
@@ -186,11 +188,13 @@ def _stages(
     shown = stages[:_SCREEN] if not head else stages[:_FEW_STAGES]
     wide = min(max((len(stage.name) for stage in shown), default=0), 40)
     width = max((len(stage.id) for stage in shown), default=9)
+    acting = acting_on(state)
     lines = []
     for stage in shown:
         status = output.style(f"{stage.status.value:<15}", _COLORS.get(stage.status, "0"))
         name = f"{stage.name[:40]:<{wide}}"
-        line = f"  {stage.id:<{max(width, 9)}} {name}  {status} {_note(state, stage, told, gone)}"
+        note = _note(state, stage, told, gone, acting)
+        line = f"  {stage.id:<{max(width, 9)}} {name}  {status} {note}"
         lines.append(" ".join(line.splitlines()).rstrip())
     more = len(stages) - len(shown)
     return [*head, *lines, *([f"  and {more} more of these"] if more else [])]
@@ -213,21 +217,24 @@ def _note(
     stage: StageState,
     told: dict[str, dict[str, int]],
     gone: Mapping[str, Sequence[str]],
+    acting: Mapping[str, list[str]],
 ) -> str:
     if stage.id in gone:
         return f"taken over, {missing(gone[stage.id])}"
+    if stage.status is Status.FAILED:
+        return reason(stage)[:100]
     if stage.id in told:
         from projections.words.sweeps import line_of
 
         return line_of(told[stage.id])
-    if stage.status is Status.FAILED:
-        return reason(stage)[:100]
     if stage.status is Status.COMPLETED:
         return utc_seconds(stage.completed_at) or ""
     if stage.status is Status.PENDING:
         return f"waits for {_named(list(state.unmet(stage)))}"
     if stage.status is Status.READY and state.unmet(stage):
         return f"not yet: {_named(list(state.unmet(stage)))} is to be completed again"
+    if stage.status is Status.READY and stage.id in acting:
+        return held(acting[stage.id])
     return f"{stage.attempt.id}" if stage.open_attempt and stage.attempt else ""
 
 

@@ -183,7 +183,8 @@ def _usage(error: TyperException) -> str:
         said = said.replace(found, ours)
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "wfctl"
-    return f"{said.rstrip('.')}. `{command} --help` lists what there is."
+    end = "" if said.endswith("?") else "."
+    return f"{said.rstrip('.')}{end} `{command} --help` lists what there is."
 
 
 def _wants_json(arguments: list[str]) -> bool:

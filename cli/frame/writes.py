@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -58,17 +60,28 @@ def claim(
         tell(output, jobs.service.handle(*commands, options=options), options)
 
 
-def tell(output: Output, outcome: Outcome, options: WriteOptions) -> None:
-    """Print an outcome: the events appended, or those that would be."""
+def tell(
+    output: Output,
+    outcome: Outcome,
+    options: WriteOptions,
+    told: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Print an outcome: the events appended, or those that would be; and what is ``told`` of it."""
     data = {
         "dry_run": options.dry_run,
         "repeated": outcome.repeated,
         "events": events_of(outcome, options),
         **foreseen(outcome, options),
+        **told,
     }
+    said = [f"{name}: {text}" for name, text in told.items()]
     position = outcome.events[-1].position if outcome.events else None
-    output.result(
-        data, lambda: "\n".join(_lines(outcome, options)), state=outcome.stands, position=position
+    output.changed(
+        data,
+        lambda: "\n".join([*_lines(outcome, options), *said]),
+        outcome.stands,
+        is_rehearsal=options.dry_run,
+        position=position,
     )
 
 

@@ -147,8 +147,10 @@ def _names(metavar: str) -> Iterator[str]:
         return
     from cli.program.topics import TOPICS
     from cli.program.tree import COMMANDS
+    from lifecycle.plan.fields import WORDS_OF_PARAMETER
 
-    yield from (*TOPICS, *(name for name in COMMANDS if not name.startswith("_")))
+    commands = (name for name in COMMANDS if not name.startswith("_"))
+    yield from dict.fromkeys((*TOPICS, *WORDS_OF_PARAMETER, *commands))
 
 
 def _of_workflow(kind: str, settings: Settings) -> list[str]:

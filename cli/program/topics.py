@@ -45,6 +45,7 @@ amendment, trusts a server or a notification, or replaces a pin: others get exit
 Anyone proposes, a person decides. stage_rerun computes a stage once more, with --set
 as the new values; parameter_change and criteria_change are what --set means without
 a type; stage_insert adds one; stage_skip takes one out (--rewire: dependents go on).
+plan_change is an edited plan as a whole, by `wfctl plan apply FILE`: one decision.
 `wfctl amend propose --dry-run` says what it would cost before anybody is asked.""",
     ),
     "environment": (

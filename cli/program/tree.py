@@ -174,6 +174,10 @@ class Group(_Helped, TyperGroup):
         """Return the command that is meant; one has a name of two words (`machine task claim`)."""
         pair = " ".join(args[:2])
         whole = [pair, *args[2:]] if len(args) > 1 and pair in self.commands else args
+        if whole[0] not in self.commands and not whole[0].startswith("-"):
+            from cli.program.meant import no_such_command
+
+            raise no_such_command(ctx, self, whole)
         return super().resolve_command(ctx, whole)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - as the base class has it

@@ -114,6 +114,26 @@ class Output:
         answer = success(data, [action.to_dict() for action in actions], meta)
         return as_json(lean(answer) if is_brief else answer)
 
+    def changed(
+        self,
+        data: Any,
+        text: Callable[[], str],
+        state: Workflow | None,
+        *,
+        is_rehearsal: bool = False,
+        actions: Sequence[NextAction] | None = None,
+        position: int | None = None,
+    ) -> None:
+        """Print as `result` what a change did; for people the last line leads on from there."""
+
+        def led_on() -> str:
+            found = () if actions is None else actions
+            if actions is None and state is not None and not is_rehearsal:
+                found = self.next_actions(state)
+            return "\n".join([text(), *(f"next: {action}" for action in found[:1])])
+
+        self.result(data, led_on, state=state, actions=actions, position=position)
+
     def next_actions(self, state: Workflow, seen: Seen | None = None) -> list[NextAction]:
         """Return what leads on from a state, as it is around it now."""
         from projections.screens.next_actions import next_actions

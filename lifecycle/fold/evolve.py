@@ -18,7 +18,7 @@ E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
 #: The fold's own version: a stored state folded by another is not used.
-REDUCER = 20
+REDUCER = 21
 
 
 def evolve(

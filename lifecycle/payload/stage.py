@@ -206,15 +206,16 @@ Category = Literal["input", "resource", "scheduler", "missing_output", "software
 
 
 class StageFailed(StagePayload):
-    """The stage failed; ``error`` goes into ``last_error``.
+    """The stage failed; ``error`` goes into ``last_error``: a line that tells what went wrong.
 
+    ``output`` is what the line was found in, whole as far as it was kept, such as a traceback.
     ``category`` and ``because`` are a diagnosis: what kind of failure the evidence shows, and the
     line that shows it. None where nobody looked. ``stop``: its attempt is to be ended where
     it runs; `AttemptStopped` says when it was. ``outputs`` are those that were checked and failed.
     """
 
     type: ClassVar[str] = "stage.failed"
-    schema_version: ClassVar[int] = 2
+    schema_version: ClassVar[int] = 3
     error: Text
     attempt: AttemptId | None = None
     exit_code: Whole | None = None
@@ -224,6 +225,7 @@ class StageFailed(StagePayload):
     because: str | None = None
     stop: bool = False
     outputs: list[FileDigest] = []
+    output: str | None = None
 
 
 class StageRetried(StagePayload):

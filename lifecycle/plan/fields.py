@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from lifecycle.sweeps.definition import MAP, OF_SWEEP
+from lifecycle.sweeps.definition import MAP
 from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS
 
 #: For people: kept as they are, shown, and never read by a rule.
@@ -51,19 +51,40 @@ WORDS_OF_STAGE: dict[str, str] = {
     "success_criteria": "When it is completed, in words; judged by parameters.verify or somebody.",
 }
 
-#: The parameters of a stage that wfctl itself reads; all others are its command's.
-PARAMETERS = (
-    "command",
-    "verify",
-    "forward_files",
-    "backward_files",
-    "carry",
-    "resource_overrides",
-    "expected_seconds",
-    "environment",
-)
-#: Those of a stage with a map, too.
-READ = frozenset((*PARAMETERS, "bring_back_limit", MAP, *OF_SWEEP))
+#: The parameters of a stage that wfctl itself reads, and what each is for; all others are its
+#: command's.
+WORDS_OF_PARAMETER: dict[str, str] = {
+    "command": "What is run, by bash, in a scratch copy of the stage's folder; of a stage with a "
+    "map, in a folder for each task. Without it somebody does the work.",
+    "verify": "What is run in the root afterwards; exit code 0 says that the criteria hold.",
+    "forward_files": "More files that the command needs, relative to the stage's folder; without "
+    "it all that somebody put there.",
+    "backward_files": "Files that are brought back from where the command runs; without it the "
+    "outputs.",
+    "carry": "Patterns of checkpoint files, relative to the stage's folder, that the next attempt "
+    "goes on from.",
+    "resource_overrides": "Resources of this stage (group_size, cpu_per_node, custom_flags …); "
+    "they win over resource_defaults of its backend profile.",
+    "expected_seconds": "How long the stage takes. Below 120 on a local backend it is waited for "
+    "in place.",
+    "environment": "The software that the command runs with: modules, conda or venv, container. "
+    "It wins over that of the backend profile, field by field.",
+    "bring_back_limit": "How much of what the command left, and no output names, is put beside the "
+    'outputs, as "2 GB"; else it stays in the folder of the attempt.',
+    MAP: "The points of a sweep, as points, grid, zip, file or like; the command runs once for "
+    "each. A stage without it computes one thing.",
+    "task_outputs": "Of a sweep: files that each task must leave in its folder.",
+    "task_verify": "Of a sweep: a shell command that judges one task, in its folder: exit code 0 "
+    "means that the task is done. Another one judges what is there and computes nothing.",
+    "task_retries": "Of a sweep: how often a task that failed is tried again within one attempt.",
+    "tolerate": "Of a sweep: the share of tasks that may fail, such as 0.02; 0 where nobody says.",
+    "at_once": "Of a sweep: how many tasks run at the same time; 8 where nobody says.",
+    "metrics": "Of a sweep: numbers of each task by name: a JSON file in its folder and a pointer "
+    'into it, such as {"m": "fit.json#/m"}. They are columns of tasks.csv.',
+}
+READ = frozenset(WORDS_OF_PARAMETER)
+#: Those of any stage, which people also write beside ``parameters``.
+PARAMETERS = tuple(WORDS_OF_PARAMETER)[:8]
 #: How alike two names are before one is taken for a slip of the other (1: equal).
 ALIKE = 0.85
 #: What people write in place of a field of a stage → where it belongs.
@@ -113,6 +134,17 @@ _ELSEWHERE_IN_WORKFLOW = {
     "notes": "description",
     "comment": "description",
 }
+
+
+def words_of(name: str) -> list[str]:
+    """Return what a name is for in a plan, a line for each place: ``map``, ``parameters.map``."""
+    bare = name.removeprefix("parameters.")
+    places = {
+        f"parameters.{bare}": WORDS_OF_PARAMETER.get(bare),
+        f"{name}, of a stage": WORDS_OF_STAGE.get(name),
+        f"{name}, of a plan": WORDS_OF_WORKFLOW.get(name),
+    }
+    return [f"{place}: {text}" for place, text in places.items() if text is not None]
 
 
 def unknown_in_workflow(plan: Mapping[str, Any]) -> Iterator[str]:

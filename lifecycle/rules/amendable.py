@@ -15,9 +15,11 @@ Leaf = dict[str, Any]
 
 #: Amendment type → the fields of a stage that it may change.
 _COMPUTED_FROM = frozenset({"name", "depends_on", "inputs", "outputs", "parameters", "backend"})
+_CRITERIA = frozenset({"success_criteria"})
 STAGE_FIELDS: Mapping[str, frozenset[str]] = {
-    "parameter_change": _COMPUTED_FROM,
-    "criteria_change": frozenset({"success_criteria"}),
+    # A criterion and the `verify` that checks it are one decision.
+    "parameter_change": _COMPUTED_FROM | _CRITERIA,
+    "criteria_change": _CRITERIA,
 }
 #: The fields of the workflow that a ``parameter_change`` without a stage may change.
 WORKFLOW_FIELDS = frozenset(

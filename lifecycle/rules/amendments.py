@@ -71,8 +71,9 @@ def _out_of_reach(asked: p.AmendmentProposed | Amendment, rewires: bool) -> Iter
     kind = asked.kind
     yield from _misfits_of_plan(asked) if kind == PLAN_CHANGE else _misfits(asked, rewires)
     allowed = amendable.fields_of(kind, asked.stage)
+    both = "; a parameter_change changes both" if kind == "criteria_change" else ""
     for field in sorted(set(asked.changes) - allowed):
-        yield f"{field}: a {kind} may change {', '.join(sorted(allowed)) or 'no field'}"
+        yield f"{field}: a {kind} may change {', '.join(sorted(allowed)) or 'no field'}{both}"
     others = amendable.fields_beside(kind)
     for id_, change in asked.rewired.items():
         for field in sorted(set(rewired_fields(change)) - others):

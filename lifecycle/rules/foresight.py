@@ -81,8 +81,9 @@ def foresee(state: Workflow, amendment: Amendment, impact: Impact) -> Foresight:
     again = {*impact.again} - blocked
     done = [stage.id for stage in stages if stage.status is Status.COMPLETED]
     kept = tuple(id_ for id_ in done if id_ not in impact.affected and id_ != amendment.stage)
-    kept_tasks = [id_ for id_ in amendment.targets if keeps_tasks(state, amendment, id_)]
-    tasks = tuple(one for id_ in kept_tasks for one in _tasks(state, changed, id_, impact))
+    named = [amendment.stage] if amendment.stage is not None else [*amendment.rewired]
+    swept = [id_ for id_ in named if keeps_tasks(state, amendment, id_)]
+    tasks = tuple(one for id_ in swept for one in _tasks(state, changed, id_, impact))
     return Foresight(
         blocked=tuple(id_ for id_ in state.stages if id_ in blocked),
         again=tuple((stage.id, _took(stage)) for stage in stages if stage.id in again),

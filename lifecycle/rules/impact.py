@@ -137,6 +137,17 @@ def reach_of(state: Workflow, amendment: Amendment) -> Reach:
     return Reach(frozenset(direct), frozenset(reached - {skipped}), changed, skipped)
 
 
+def acting_on(state: Workflow) -> dict[str, list[str]]:
+    """Return by stage the amendments that wait for a decision and would act on it."""
+    found: dict[str, list[str]] = {}
+    for amendment in state.pending_amendments:
+        every = list(state.stages.values())
+        reached = every if amendment.is_plan else reach_of(state, amendment).stages(state)
+        for stage in reached:
+            found.setdefault(stage.id, []).append(amendment.id)
+    return found
+
+
 def _is_invalidated(reach: Reach, stage: Stage) -> bool:
     """Whether what the stage did counts no longer, and it waits for what it rests on."""
     if stage.status is Status.COMPLETED:

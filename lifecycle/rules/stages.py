@@ -21,6 +21,7 @@ from lifecycle.state.basis import reusable
 from lifecycle.state.retry import RECOVERY_LIMIT, retry_limit
 from lifecycle.state.status import Status, targets, transition
 from lifecycle.state.workflow import Attempt, Stage, Workflow, is_below
+from lifecycle.words.cause import in_one_line
 from lifecycle.words.naming import is_placeholder, stays_below
 
 if TYPE_CHECKING:
@@ -311,8 +312,11 @@ def fail(state: Workflow, command: p.StageFailed) -> Decision:
         )
     if command.attempt is not None and stage.status is not Status.POST_PROCESSING:
         _under_way(stage, command.attempt)
+    error, output = in_one_line(command.error)
+    said = {"error": error, "output": command.output or output}
     # What is over needs no stopping.
-    return [command.model_copy(update={"stop": command.stop and stage.open_attempt is not None})]
+    stops = command.stop and stage.open_attempt is not None
+    return [command.model_copy(update={**said, "stop": stops})]
 
 
 def retry(state: Workflow, command: p.StageRetried) -> Decision:

@@ -84,7 +84,7 @@ def _summary(found: Summary) -> Iterator[str]:
     yield "Look twice:" if found.doubts else "Nothing is stale, changed or undecided in the log."
     yield from (f"- {_line(one)}" for one in found.doubts)
     yield ""
-    yield "Decisions:" if found.decisions else "Nothing was for a person to decide."
+    yield "Decisions:" if found.decisions else found.undecided
     yield from (f"- {_line(one)}" for one in found.decisions)
 
 

@@ -7,6 +7,7 @@ the schemas of the state and the answers do.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lifecycle.payload.event_types import VERSIONS
@@ -29,13 +30,47 @@ _MOMENT: Document = {
     "type": "string",
     "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z$",
 }
+#: What those are for that do not say it themselves.
+_ABOUT = {
+    "event": "a recorded event, as `wfctl events` prints it",
+    "state": "the state, as workflow-state.json holds it",
+    "answer": "the answer of a command with -o json",
+    "plan": "what `wfctl init` takes",
+    "definition": "what `wfctl machine init --definition` takes",
+}
 
 
 def schemas() -> dict[str, Document]:
     """Return every schema by its name: event types, ``event``, ``state``, ``answer``, ``plan`` …"""
-    found = {type_: _of_type(type_) for type_ in VERSIONS}
-    whole = {"event": _event(), "state": _state(), "answer": _answer(), "plan": _plan()}
-    return {**found, **whole, "definition": _definition()}
+    every = {name: schema(name) for name in (*VERSIONS, *_wholes())}
+    return {name: found for name, found in every.items() if found is not None}
+
+
+def schema(name: str) -> Document | None:
+    """Return one of them, None where there is none of that name."""
+    if name in VERSIONS:
+        return _of_type(name)
+    make = _wholes().get(name)
+    return make() if make is not None else None
+
+
+def _wholes() -> dict[str, Callable[[], Document]]:
+    return {
+        "event": _event,
+        "state": _state,
+        "answer": _answer,
+        "plan": _plan,
+        "definition": _definition,
+    }
+
+
+def about(name: str, schema: Document) -> str:
+    """Return in a line of what a schema is."""
+    told = _ABOUT.get(name) or schema.get("description")
+    if told is None:
+        of, _, what = name.partition(".")
+        told = f"the state of a {of}" if what == "state" else f"the data of {what} of a {of}"
+    return str(told).split(". ")[0].split("\n")[0].rstrip(".").replace("``", "`")
 
 
 def file_name(name: str) -> str:

@@ -65,6 +65,14 @@ class Summary:
     outcomes: list[Outcome]
     doubts: list[str]
     decisions: list[str]
+    waits: bool = False
+
+    @property
+    def undecided(self) -> str:
+        """What is said where no decision is told."""
+        if self.waits:
+            return "Nothing was decided yet; what waits for a person stands above."
+        return "Nothing was for a person to decide."
 
 
 def summarised(state: Workflow, results: Mapping[str, Result], seen: Seen | None = None) -> Summary:
@@ -74,6 +82,7 @@ def summarised(state: Workflow, results: Mapping[str, Result], seen: Seen | None
     last = [stage for stage in done if stage.id not in needed]
     rest = [stage for stage in done if stage.id in needed]
     gone = (seen or Seen()).gone
+    found = account(state, seen)
     return Summary(
         asked=state.purpose or "not said",
         standing=_standing(state, len(done), gone),
@@ -81,8 +90,9 @@ def summarised(state: Workflow, results: Mapping[str, Result], seen: Seen | None
             _outcome(stage, results.get(stage.id, Result()), gone.get(stage.id, ()))
             for stage in [*last, *rest]
         ],
-        doubts=[*map(str, account(state, seen)), *_doubts(state, results)],
-        decisions=list(_decisions(state)),
+        doubts=[*map(str, found), *_doubts(state, results)],
+        decisions=[*_decisions(state), *_judged(state, results)],
+        waits=any(one.person for one in found),
     )
 
 
@@ -130,3 +140,11 @@ def _decisions(state: Workflow) -> Iterator[str]:
     for amendment in state.amendments.values():
         if amendment.status != "proposed":
             yield f"{amendment.id} {decided(amendment)}: {changes_of(amendment)}"
+
+
+def _judged(state: Workflow, results: Mapping[str, Result]) -> Iterator[str]:
+    """Yield which stages are completed on somebody's word, and which word it was."""
+    for stage in state.stages.values():
+        found = results.get(stage.id, Result()).completed or {}
+        if stage.status is Status.COMPLETED and found.get("judged_by"):
+            yield f"{stage.id} judged by {found['judged_by']}: {found.get('evidence')}"

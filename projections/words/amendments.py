@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lifecycle.fold.amendments import KEYED, rewired_fields
-from lifecycle.state.workflow import Amendment
+from lifecycle.state.workflow import PLAN, Amendment
 from projections.words.signs import spelled
 
 #: What `told` shows: so many values, and so many letters of a place or a value.
@@ -24,6 +24,13 @@ def where(amendment: Amendment) -> str:
 def changes(amendment: Amendment) -> list[str]:
     """Return a line for each value that changes: place, old, new; in full, nothing is left out."""
     return [_line(parts, spelled) for parts in _changes(amendment)]
+
+
+def held(ids: Sequence[str]) -> str:
+    """Say of a stage that amendments which wait for a decision would act on it."""
+    if PLAN in ids:
+        return "waits for the plan's approval"
+    return f"waits for a decision: {', '.join(ids)} would act on it"
 
 
 def summary(amendment: Amendment) -> str:

@@ -13,6 +13,8 @@ from reconciler.attempt.paths import Attempt
 from reconciler.control.dispatch import launched
 from reconciler.control.finding import Finding, lacks_launch
 from reconciler.port import Facts, Mode
+from reconciler.verdict.diagnosis import Diagnosis
+from reconciler.verdict.failure import failure
 from reconciler.verdict.names import Name
 from reconciler.verdict.table import Action
 
@@ -27,12 +29,12 @@ def following(
     finding: Finding,
     facts: Facts,
     attempt: Attempt,
-    reason_of: Callable[[Attempt], str],
+    diagnosis_of: Callable[[Attempt], Diagnosis],
     versions_of: Callable[[Attempt], dict[str, str]],
 ) -> list[Payload]:
     """Return the commands that a finding leads to, launches aside.
 
-    ``reason_of`` says of a failed attempt why, ``versions_of`` with which software one computed.
+    ``diagnosis_of`` says of a failed attempt why, ``versions_of`` with which software it computed.
     """
     recorded, found = stage.attempts[-1], finding.verdict
     commands: list[Payload] = []
@@ -41,22 +43,17 @@ def following(
         foreign = {"session": recorded.session} if recorded.taken_over else {}
         commands.append(launch_.model_copy(update=foreign))
     if found.action is Action.SUCCEEDED and recorded.diagnostic:
-        commands.append(_failed(stage, recorded, f"diagnostic run: {reason_of(attempt)}"))
+        commands.append(failure(stage.id, recorded.id, diagnosis_of(attempt), "a diagnostic run"))
     elif found.action is Action.SUCCEEDED:
         commands.append(_computed(stage, recorded, finding, versions_of(attempt)))
     elif found.action is Action.FAILED:
         # Of a command that failed its own exit code and words say more than that it did.
-        known = found.name == Name.TASK_FAILED
-        error = reason_of(attempt) if known else f"{found.reason}: {reason_of(attempt)}"
-        error = found.reason if found.name == Name.TASKS_FAILED else error
-        failure = _failed(stage, recorded, error)
-        commands.append(failure.model_copy(update={"exit_code": _exit_code(finding)}))
+        more = [] if found.name == Name.TASK_FAILED else [found.reason]
+        failed = failure(stage.id, recorded.id, diagnosis_of(attempt), *more)
+        commands.append(failed.model_copy(update={"exit_code": _exit_code(finding)}))
     elif found.action is Action.LOST and not can_recover(stage):
-        commands.append(
-            _failed(
-                stage, recorded, f"lost twice; the last time: {found.reason}: {reason_of(attempt)}"
-            )
-        )
+        why = f"lost twice; the last time: {found.reason}"
+        commands.append(failure(stage.id, recorded.id, diagnosis_of(attempt), why))
     return commands
 
 
@@ -100,10 +97,6 @@ def _detail(recorded: Recorded, finding: Finding) -> str:
 def _exit_code(finding: Finding) -> int | None:
     codes = (job.told_code for job in finding.evidence.jobs)
     return next((code for code in codes if code), None)
-
-
-def _failed(stage: Stage, recorded: Recorded, error: str) -> p.StageFailed:
-    return p.StageFailed(stage=stage.id, attempt=recorded.id, error=error)
 
 
 def when(command: Payload, finding: Finding) -> str | None:

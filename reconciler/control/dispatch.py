@@ -33,6 +33,7 @@ from reconciler.port import Facts, Mode
 from reconciler.records.traces import forward
 from reconciler.submission.agreed import check_recorded
 from reconciler.submission.diagnostic import diagnostic_of, kept_diagnostic
+from reconciler.submission.parameters import placed
 from service.consent.scripts import beside
 from service.root.below import OutsideRoot, below
 from service.writing.stream_writer import WriteOptions
@@ -277,6 +278,7 @@ def prepare(
     carried = None if diagnostic else carry.to_carry(jobs, stage)
     if diagnostic:
         given = kept_diagnostic(attempt, given)
+    given = placed(given, stage.inputs)
     if is_sweep(stage.parameters):
         sha256 = _sharing_out(jobs, state, stage, attempt, given, inputs, recovers)
     else:

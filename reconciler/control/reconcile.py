@@ -20,6 +20,7 @@ from reconciler.attempt.paths import Attempt
 from reconciler.context import Jobs
 from reconciler.control import lost_attempts
 from reconciler.control.commands import following, observed, when
+from reconciler.control.diagnosing import diagnosis
 from reconciler.control.dispatch import attach, in_the_way, launch, prepare
 from reconciler.control.ending_attempts import try_to_stop
 from reconciler.control.finding import (
@@ -40,8 +41,7 @@ from reconciler.files.bring_back import bring_back
 from reconciler.files.leftovers import left_by
 from reconciler.port import Facts, Mode
 from reconciler.submission.software import versions
-from reconciler.verdict.diagnosis import diagnose, diagnosed
-from reconciler.verdict.failure import why
+from reconciler.verdict.diagnosis import Diagnosis
 from reconciler.verdict.names import Name
 from reconciler.verdict.table import OF_TASKS, Action, Verdict
 
@@ -209,10 +209,10 @@ def _asked(jobs: Jobs, state: Workflow, finding: Finding) -> list[tuple[Payload,
     left = _left(state, stage, finding, attempt)
     if finding.verdict.action is Action.SUCCEEDED:
         finding = replace(finding, evidence=with_digests(jobs.root, finding.evidence))
-    planned = following(stage, finding, facts, attempt, partial(why, finding.evidence), versions)
-    ends = [_diagnosed(c, finding, attempt) for c in planned]
+    diagnosis_of = partial(_diagnosis, state, stage, finding)
+    planned = following(stage, finding, facts, attempt, diagnosis_of, versions)
     # What was left comes before the end, which may make it the outputs.
-    launch_, rest = ends[: int(unrecorded)], ends[int(unrecorded) :]
+    launch_, rest = planned[: int(unrecorded)], planned[int(unrecorded) :]
     seen = _tasks_seen(jobs, state, stage, finding)
     commands = [*observed(stage, finding), *launch_, *seen, *left, *rest]
     return [(command, when(command, finding)) for command in commands]
@@ -238,10 +238,8 @@ def _left(state: Workflow, stage: Stage, finding: Finding, attempt: Attempt) -> 
     return left_by(state, stage, attempt, bring=not stays)
 
 
-def _diagnosed(command: Payload, finding: Finding, attempt: Attempt) -> Payload:
-    if not isinstance(command, p.StageFailed):
-        return command
-    return diagnosed(command, diagnose(attempt, finding.evidence, finding.verdict.name))
+def _diagnosis(state: Workflow, stage: Stage, finding: Finding, attempt: Attempt) -> Diagnosis:
+    return diagnosis(state, stage, attempt, finding.evidence, finding.verdict.name)
 
 
 def _relaunch(jobs: Jobs, stage: Stage, attempt: Attempt, found: Verdict) -> None:

@@ -96,7 +96,7 @@ copy() { # folder, patterns that must be there …
         's/^ *"([0-9a-f]{40})": \{$/of\t\1/p; s/^ *"(job_state|fail_count)": ([0-9]+),?$/\1\t\2/p' \
         "$1/$hash.json"
     find "$1" -type f \( -name err -o -name '*_last_err_file' \) -size +0 2>/dev/null | head -n 5 |
-        while read -r file; do printf 'err\t%s\n' "$(tail -c 1000 "$file" | text)"; done
+        while read -r file; do printf 'err\t%s\n' "$(tail -c 4000 "$file" | text)"; done
 }
 
 attempt() { # tag, scratch, patterns that must be there …

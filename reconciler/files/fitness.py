@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lifecycle.errors import Refused
+from lifecycle.errors import LifecycleError
 from lifecycle.state.workflow import Stage, Workflow
 from projections.screens.starting import is_due
 from reconciler.errors import ReconcilerError
@@ -35,7 +35,7 @@ def _unfit(root: Path, state: Workflow, stages: list[Stage]) -> Iterator[tuple[s
 
         try:
             submission_of(root, state, stage, anew=stage.regenerate)
-        except (ReconcilerError, Refused, OSError) as error:
+        except (ReconcilerError, LifecycleError, OSError) as error:
             found = str(getattr(error, "message", error))
             yield stage.id, f"a correction: {found[:_SHOWN]}"
             continue

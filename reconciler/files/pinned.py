@@ -9,7 +9,7 @@ from lifecycle.errors import NeedsConsent
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import VERDICTS
 from reconciler.context import Jobs
-from service.consent.scripts import changed, judging, others
+from service.consent.scripts import changed, data_left, judging, others
 
 
 class ScriptsChanged(NeedsConsent):
@@ -66,9 +66,10 @@ def other_verdict(root: Path, state: Workflow, stage: Stage) -> VerdictChanged |
         return None
     own = judging(stage)
     then = {path: sha256 for path, sha256 in refuted.scripts.items() if path in own}
-    now_others = changed(root, then)
-    unasked = sorted(path for path, now in now_others.items() if state.scripts.get(path) != now)
-    return VerdictChanged(stage.id, refuted.id, unasked) if unasked else None
+    found = changed(root, then)
+    unasked = {path for path, now in found.items() if state.scripts.get(path) != now}
+    unasked -= data_left(root, state) if unasked else set()
+    return VerdictChanged(stage.id, refuted.id, sorted(unasked)) if unasked else None
 
 
 def _did_not_pass(attempt: Attempt) -> bool:

@@ -23,6 +23,7 @@ from reconciler.loop.session import begin, check_report
 from service.consent.doubts import doubts_of
 from service.errors import InvalidOption
 from service.writing.stream_writer import WriteOptions
+from service.writing.undecided import check_edits_of_all
 from service.writing.workflow_service import Outcome
 
 #: Characters of what comes next that the log is told.
@@ -55,7 +56,7 @@ def run(
             return _close(jobs, ending.completed(jobs.service.state()))
         for doubt in doubts_of(jobs.service.log.approvals, jobs.service.state()):
             jobs.say(doubt, level="warning")
-        jobs.service.files.take_in()
+        check_edits_of_all(jobs.service)
         _check(jobs, orders)
         end_orphan(jobs)
         _open(jobs, orders, options, asked)

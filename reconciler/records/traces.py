@@ -26,7 +26,7 @@ from reconciler.submission import build as submission
 _SUBMITTED = re.compile(r"job ([0-9a-f]{40}) was submitted; job_id is (\S+)")
 _TASK = re.compile(r"[0-9a-f]{40}_task_tag_finished")
 _HASH = re.compile(r"[0-9a-f]{40}")
-_ERROR_BYTES = 1000
+_ERROR_BYTES = 4000
 _ERROR_LINES = 10
 #: What Python says last of what it was ended by, and the lines of a log that are looked through.
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)(: .*)?$")
@@ -288,24 +288,19 @@ def errors(attempt: Attempt) -> Iterator[str]:
             yield from _tail(path)
 
 
-def errors_in_place(attempt: Attempt) -> list[str]:
-    """Return the last lines of stderr where it was brought back."""
-    ours = attempt.launch_record.exists()
-    return _end_of(attempt.stage_folder / submission.ERROR_LOG).splitlines() if ours else []
-
-
 def written(attempt: Attempt) -> Iterator[tuple[str, str]]:
     """Yield the end of what the jobs wrote, where it is on this machine, each with its name."""
     in_place = [attempt.root] if attempt.launch_record.exists() else []
     places = [*scratch_copies(attempt), *in_place]
     for name in (submission.ERROR_LOG, submission.OUTPUT_LOG):
         for place in places:
-            yield name, _end_of(place / attempt.stage / name)
+            yield name, end_of(place / attempt.stage / name)
     for job in job_ids(attempt, ()):
-        yield "err", _end_of(attempt.root / f"{job}_last_err_file")
+        yield "err", end_of(attempt.root / f"{job}_last_err_file")
 
 
-def _end_of(path: Path) -> str:
+def end_of(path: Path) -> str:
+    """Return the end of what was written into a file; nothing where there is none."""
     return "\n".join(_tail(path)) if path.is_file() else ""
 
 
@@ -313,7 +308,7 @@ def _tail(path: Path) -> list[str]:
     with path.open("rb") as stream:
         stream.seek(max(0, path.stat().st_size - _ERROR_BYTES))
         text = stream.read().decode(errors="replace")
-    return text.strip().splitlines()[-_ERROR_LINES:]
+    return text.strip().splitlines()
 
 
 def log_end(attempt: Attempt) -> list[str]:

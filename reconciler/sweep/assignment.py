@@ -41,6 +41,8 @@ from reconciler.sweep.tasks import (
 from service.root.disk import write_whole
 from service.root.root import MARKER
 
+#: The folder of the task of the stage whose points these are.
+LIKE = "WFCTL_LIKE_FOLDER"
 _WORKER = Path(__file__).parent / "worker.sh"
 #: Folders that the workers put something into.
 _FOLDERS = ("claims", "failed", "lost", "aside")
@@ -81,7 +83,7 @@ def assigned(
     if what.verify is not None:
         _write(place, "verify.sh", f"{what.verify}\n")
     _write(place, "worker.sh", "".join(p.read_text(encoding="utf-8") for p in (AWAITING, _WORKER)))
-    _write(place, "list", "".join(_lines(root, every, {one.point.key: one for one in todo})))
+    _write(place, "list", "".join(_lines(root, stage, every, {one.point.key: one for one in todo})))
     head = {
         "definition": definition_of(stage),
         "basis": basis,
@@ -155,19 +157,27 @@ def _write(place: Place, name: str, text: str) -> None:
     (place.folder / name).write_text(text, encoding="utf-8")
 
 
-def _lines(root: Path, every: Sequence[Point], todo: Mapping[str, Task]) -> list[str]:
+def _lines(root: Path, stage: Stage, every: Sequence[Point], todo: Mapping[str, Task]) -> list[str]:
     return [
-        f"{number}\t{point.folder}\t{_assignments(root, point, todo[point.key])}\n"
+        f"{number}\t{point.folder}\t{_assignments(root, stage, point, todo[point.key])}\n"
         for number, point in enumerate(every)
         if point.key in todo
     ]
 
 
-def _assignments(root: Path, point: Point, task: Task) -> str:
+def _assignments(root: Path, stage: Stage, point: Point, task: Task) -> str:
     words = {f"{PREFIX}{name}": spelled(value) for name, value in point.values.items()}
     words |= {"WFCTL_TASK": point.key, "WFCTL_TASK_FOLDER": point.folder}
+    words |= _partner(root, stage, point)
     words |= {JUDGE: str(root / task.folder)} if task.to_judge else {}
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in words.items())
+
+
+def _partner(root: Path, stage: Stage, point: Point) -> dict[str, str]:
+    """Return where the same point of another stage lies; nothing where that task has not passed."""
+    like = stage.parameters[MAP].get("like")
+    folder = done_folder(root, str(like)) / point.folder
+    return {LIKE: str(folder)} if like is not None and folder.is_dir() else {}
 
 
 def _workers(given: Mapping[str, Any], what: Sweep, count: int) -> int:

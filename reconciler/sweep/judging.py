@@ -15,7 +15,7 @@ from lifecycle.sweeps.definition import is_sweep, sweep_of
 from lifecycle.sweeps.ranges import text_of
 from reconciler.attempt import execution_host
 from reconciler.attempt.paths import Attempt, of_recorded
-from reconciler.sweep import journal, outlived, record, table
+from reconciler.sweep import causes, journal, outlived, record, table
 from reconciler.sweep.place import place_of
 from reconciler.sweep.points import digest_of
 from reconciler.sweep.tasks import Task, tasks_of
@@ -65,7 +65,7 @@ def judged(state: Workflow, stage: Stage, attempt: Attempt, found: Verdict) -> V
     if len(spent) <= what.tolerate * len(tasks):
         why = f"{said}, {len(spent):,} failed, which is tolerated" if spent else said
         return replace(found, row=7, name=Name.TASKS_DONE, action=Action.SUCCEEDED, reason=why)
-    why = f"{said}, {words(spent)}"
+    why = f"{words(spent)}; {said}"
     return replace(found, row=8, name=Name.TASKS_FAILED, action=Action.FAILED, reason=why)
 
 
@@ -91,14 +91,14 @@ def _closed(task: Task, through: Collection[str] = ()) -> Task:
 
 
 def words(failed: Sequence[Task]) -> str:
-    """Say how many tasks failed, of what most of them, and which is the first."""
+    """Say of what most of the tasks failed, how many they are, and which is the first."""
     if not failed:
         return "none failed"
     why, most = Counter(task.why for task in failed).most_common(1)[0]
     shares = [_shared(failed, why)] if most > 1 else []
     first = next(task for task in failed if task.why == why)
-    of = f"{most:,} of them: {why}" if most < len(failed) else why
-    return f"{len(failed):,} failed: {of}{''.join(shares)}, such as {first.point.key}"
+    of = f"{most:,} of {len(failed):,}" if most < len(failed) else f"{most:,}"
+    return f"{why}: {of} failed tasks{''.join(shares)}, such as {first.point.key}"
 
 
 def _shared(failed: Sequence[Task], why: str) -> str:
@@ -127,7 +127,7 @@ def observation(
         lost=_at(tasks, "lost"),
         running=_at(tasks, "running"),
         ended=ended,
-        failures=[_failure(task) for task in named[:_NAMED]],
+        failures=[_failure(root, task) for task in named[:_NAMED]],
         record=kept,
         journals=journal.told(attempt),
         edited=journal.edited(attempt, seen),
@@ -152,8 +152,9 @@ def _at(tasks: Sequence[Task], state: str) -> str:
     return text_of(number for number, task in enumerate(tasks) if task.state == state)
 
 
-def _failure(task: Task) -> p.FailedTask:
-    return p.FailedTask(key=task.point.key, exit_code=task.exit_code, because=task.why[:200])
+def _failure(root: Path, task: Task) -> p.FailedTask:
+    why = causes.why(root / task.folder, task.why)
+    return p.FailedTask(key=task.point.key, exit_code=task.exit_code, because=why[:200])
 
 
 def progress(root: Path, state: Workflow, stage: Stage, attempt: Attempt) -> list[p.TasksObserved]:

@@ -22,7 +22,7 @@ from reconciler.attempt.markers import digests
 from reconciler.attempt.paths import Attempt
 from reconciler.host import small_files as plain
 from reconciler.records.traces import read_json
-from reconciler.sweep import journal
+from reconciler.sweep import causes, journal
 from reconciler.sweep.place import done_folder, place_of
 from reconciler.sweep.tasks import Task, judged_in
 from service.root.disk import write_whole
@@ -77,7 +77,8 @@ def _told(attempt: Attempt) -> Iterator[dict[str, Any]]:
         # Nothing of the attempt is left: whatever has not told of its end never will.
         state = "lost" if ran.state == "running" else ran.state
         row |= {"state": state, "exit_code": ran.exit_code, "started": ran.started}
-        yield row | {"ended": ran.ended, "why": ran.why or ("" if state == "done" else "cut off")}
+        why = causes.why(place.folder / state / folder, ran.why)
+        yield row | {"ended": ran.ended, "why": why or ("" if state == "done" else "cut off")}
 
 
 def _results(root: Path, done: Path, row: Mapping[str, Any], what: Sweep) -> dict[str, Any]:

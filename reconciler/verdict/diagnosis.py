@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from lifecycle.payload import models as p
-from lifecycle.state.workflow import Attempt as Recorded
+from lifecycle.words.cause import cause_of, stated_in
 from reconciler.attempt.contract import SIGNALLED
 from reconciler.attempt.observed import Job
 from reconciler.attempt.paths import Attempt
@@ -22,9 +22,21 @@ from reconciler.submission.diagnostic import CODE_LINE
 from reconciler.verdict.names import Name
 
 _WIDTH = 200
+_NOTHING = "nothing that was left says why"
 
-Kind: TypeAlias = "tuple[p.Category, str]"
-"""A category, and what shows it."""
+
+class Kind(NamedTuple):
+    """A category, and what shows it, with the name of the place that says so."""
+
+    category: p.Category
+    said: str
+    source: str | None = None
+
+    @property
+    def because(self) -> str:
+        """What shows it, behind the name of its place."""
+        return self.said if self.source is None else f"{self.source}: {self.said}"
+
 
 Texts = Sequence[tuple[str, str]]
 """What was written somewhere, each with the name of the place."""
@@ -111,6 +123,12 @@ class Diagnosis:
     remote: str | None = None
     #: Whether what the job wrote is here to be read.
     has_output: bool = True
+    #: What went wrong, without the name of the place that tells it; None where nothing does.
+    cause: str | None = None
+    #: What the job wrote last, whole as far as it is looked through: a traceback.
+    output: str | None = None
+    #: Of a sweep: the tasks that failed, each with why, and where its files are.
+    tasks: tuple[str, ...] = ()
 
     @property
     def advice(self) -> str:
@@ -119,33 +137,39 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {**asdict(self), "jobs": list(self.jobs), "advice": self.advice}
+        return {
+            **asdict(self),
+            "jobs": list(self.jobs),
+            "tasks": list(self.tasks),
+            "advice": self.advice,
+        }
 
 
 def diagnose(attempt: Attempt, evidence: Evidence | None, verdict: str | None) -> Diagnosis:
     """Return the diagnosis of an attempt by its evidence, the verdict on it, and its files."""
     jobs = evidence.jobs if evidence is not None else ()
     outputs = list(_outputs(attempt, evidence))
-    monitor = [("dpdispatcher.log", "\n".join(traces.log_end(attempt)))]
-    category, because = _kind(jobs, outputs, monitor, verdict)
+    logged = ("\n".join(find(attempt)) for find in (traces.log_cause, traces.log_end))
+    monitor = [("dpdispatcher.log", text) for text in logged]
+    kind = _kind(jobs, outputs, monitor, verdict)
+    ends = tuple(map(line_of, jobs))
+    heard = [(name, text) for name, text in outputs if text.strip()]
+    # Where the cause stands; else what says most.
+    told = [one for one in heard if one[0] == kind.source] or heard or monitor
     return Diagnosis(
-        category,
-        because,
-        tuple(map(line_of, jobs)),
+        kind.category,
+        kind.because,
+        ends,
         traces.facts(attempt).work_dir,
-        any(text.strip() for _, text in outputs),
+        bool(heard),
+        None if kind.said == _NOTHING or any(kind.said in end for end in ends) else kind.said,
+        told[0][1].strip() or None,
     )
 
 
-def of_recorded(attempt: Attempt, recorded: Recorded) -> Diagnosis:
-    """Return the diagnosis of an attempt by the evidence that was recorded of it."""
-    evidence = Evidence.from_dict(recorded.evidence) if recorded.evidence else None
-    return diagnose(attempt, evidence, recorded.verdict)
-
-
-def diagnosed(command: p.StageFailed, found: Diagnosis) -> p.StageFailed:
-    """Return the failure with its diagnosis."""
-    return command.model_copy(update={"category": found.category, "because": found.because})
+def of_texts(texts: Texts) -> Kind:
+    """Return the kind of a failure of which nothing but words is known."""
+    return _kind((), texts, (), None)
 
 
 def of_checks(checks: Iterable[p.Check]) -> Kind:
@@ -154,8 +178,13 @@ def of_checks(checks: Iterable[p.Check]) -> Kind:
     absent = (" exists", " is not empty", " is newer than the launch")
     for check in broken:
         if check.name.endswith(absent):
-            return "missing_output", f"{check.name}: {check.detail}"
-    return "unknown", "; ".join(check.name for check in broken)
+            return Kind("missing_output", check.detail, check.name)
+    return Kind("unknown", "; ".join(map(in_words, broken)))
+
+
+def in_words(check: p.Check) -> str:
+    """Return what a check that failed says, on one line."""
+    return f"{check.name}: {cause_of(check.detail) or check.detail}"
 
 
 def line_of(job: Job) -> str:
@@ -174,37 +203,39 @@ def _signal(code: int) -> str:
 def _kind(jobs: Sequence[Job], written: Texts, monitor: Texts, verdict: str | None) -> Kind:
     """Return the kind of a failure: what ended the program comes before what it says."""
     if verdict == Name.OUTPUT_MISSING:
-        return "missing_output", "the job ended well without a file that it is to bring back"
+        return Kind("missing_output", "the job ended well without a file that it is to bring back")
+    said = written if any(text.strip() for _, text in written) else monitor
     codes = [*(job.told_code for job in jobs), *_told(written)]
     found = (
         _by_queue(jobs)
         or _by_words(_ENDING, [*written, *monitor])
         or _by_exit(code for code in codes if code is not None and code > SIGNALLED)
+        or _by_statement(monitor if verdict == Name.REJECTED else said)
         or _by_words(_SAYING, monitor if verdict == Name.REJECTED else written)
         or _by_exit(codes)
     )
     if found is not None:
         return found
     if verdict == Name.REJECTED:
-        return "input", "DPDispatcher refused the submission"
-    return "unknown", _last_line(written) or "nothing that was left says why"
+        return Kind("input", "DPDispatcher refused the submission")
+    return _last_line(said) or Kind("unknown", _NOTHING)
 
 
-def _last_line(written: Texts) -> str | None:
+def _last_line(written: Texts) -> Kind | None:
     """Return the last that was written on stderr, or else on stdout: it is near the cause."""
     for source, text in written:
         lines = [line for line in text.splitlines() if line.strip()]
         if lines:
-            return f"{source}: {_around(lines[-1], len(lines[-1]))}"
+            return Kind("unknown", _around(lines[-1], len(lines[-1])), source)
     return None
 
 
 def _by_queue(jobs: Iterable[Job]) -> Kind | None:
     for job in jobs:
         if job.queued in EXCEEDED:
-            return "resource", f"its scheduler says {job.queued}"
+            return Kind("resource", f"its scheduler says {job.queued}")
         if job.queued in TAKEN:
-            return "scheduler", f"its scheduler says {job.queued}"
+            return Kind("scheduler", f"its scheduler says {job.queued}")
     return None
 
 
@@ -213,8 +244,18 @@ def _by_words(clues: Iterable[Clue], texts: Texts) -> Kind | None:
         for source, text in texts:
             for line in text.splitlines():
                 if (hit := clue.words.search(line)) is not None:
-                    return clue.category, f"{source}: {_around(line, hit.end())}"
+                    return Kind(clue.category, _around(line, hit.end()), source)
     return None
+
+
+def _by_statement(texts: Texts) -> Kind | None:
+    """Return what a program says itself of what went wrong; the line tells of which kind it is."""
+    line = stated_in(*(text for _, text in texts))
+    if line is None:
+        return None
+    source = next(name for name, text in texts if stated_in(text) == line)
+    kinds = (clue.category for clue in _SAYING if clue.words.search(line))
+    return Kind(next(kinds, "software"), line, source)
 
 
 def _around(line: str, end: int) -> str:
@@ -224,7 +265,7 @@ def _around(line: str, end: int) -> str:
 
 
 def _by_exit(codes: Iterable[int | None]) -> Kind | None:
-    return next((_EXITS[code] for code in codes if code in _EXITS), None)
+    return next((Kind(*_EXITS[code]) for code in codes if code in _EXITS), None)
 
 
 def _told(written: Texts) -> list[int]:

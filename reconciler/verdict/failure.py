@@ -1,27 +1,23 @@
-"""Why an attempt failed, in a few lines: its jobs, their ends, the last of what they wrote."""
+"""Why an attempt failed, as it is recorded: the cause first, and whole what it was found in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from reconciler.attempt.paths import Attempt
-from reconciler.evidence.collect import Evidence
-from reconciler.records import traces
-from reconciler.verdict.diagnosis import line_of
-
-_LINES = 10
+from lifecycle.payload import models as p
+from reconciler.verdict.diagnosis import Diagnosis
 
 
-def why(evidence: Evidence, attempt: Attempt) -> str:
-    """Return the reason by the evidence, and by the attempt's own files."""
-    errors = list(_errors(evidence, attempt)) or traces.errors_in_place(attempt)
-    lines = [*map(line_of, evidence.jobs), *errors]
-    return "\n".join(lines or traces.log_cause(attempt) or ["no trace of a failure was left"])
+def failure(stage: str, attempt: str, found: Diagnosis, *circumstances: str) -> p.StageFailed:
+    """Return the failure by its diagnosis: its cause, how the jobs ended, and what else is known.
 
-
-def _errors(evidence: Evidence, attempt: Attempt) -> Iterator[str]:
-    if evidence.far is None:
-        yield from traces.errors(attempt)
-        return
-    for text in evidence.far.errors:
-        yield from text.splitlines()[-_LINES:]
+    ``circumstances`` are such as the verdict's own words; they stand alone where they hold all.
+    """
+    cause = [found.cause] if found.cause else []
+    lines = [*cause, *found.jobs, *circumstances]
+    return p.StageFailed(
+        stage=stage,
+        attempt=attempt,
+        error="; ".join(dict.fromkeys(lines)) or "no trace of a failure was left",
+        category=found.category,
+        because=found.because,
+        output=found.output,
+    )

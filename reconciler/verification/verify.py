@@ -21,8 +21,8 @@ from reconciler.files.freshness import deviations
 from reconciler.files.pinned import check_pinned, check_verdict
 from reconciler.records import launch_record
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
-from reconciler.submission.parameters import environment
-from reconciler.verdict.diagnosis import of_checks
+from reconciler.submission.parameters import environment, places
+from reconciler.verdict.diagnosis import in_words, of_checks
 from reconciler.verification.log_lines import scan
 from reconciler.verification.output_checks import Found, check
 from service.writing.stream_writer import WriteOptions
@@ -49,7 +49,7 @@ class Verification:
     @property
     def problems(self) -> str:
         """The checks that failed, in words; empty where all passed."""
-        return "; ".join(f"{c.name}: {c.detail}" for c in self.checks if not c.passed)
+        return "; ".join(in_words(check) for check in self.checks if not check.passed)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -142,6 +142,7 @@ def _command(jobs: Jobs, stage: Stage, command: str) -> p.Check:
         env={
             **job_environment.of(_attempt(jobs, stage), os.environ),
             **environment(stage.parameters),
+            **places(jobs.root, stage.inputs),
             "WFCTL_STAGE": stage.id,
         },
         stdin=subprocess.DEVNULL,
@@ -187,6 +188,27 @@ def complete(
     return jobs.service.handle(upheld[0], ended, options=bound(options, upheld[1]))
 
 
+def by_what(outcome: Outcome, id_: str) -> dict[str, str]:
+    """Return the criteria by which a stage was just completed, and whether anything checked them.
+
+    Empty where it has none, or is not completed by the outcome.
+    """
+    events = [(event.type, event.data) for event in outcome.events]
+    planned = [(payload.type, payload.model_dump(mode="json")) for payload, _ in outcome.planned]
+    ended = [data for type_, data in events or planned if type_ == p.StageCompleted.type]
+    done = [data for data in ended if data["stage"] == id_]
+    criteria = outcome.state.stage(id_).success_criteria
+    if not criteria or not done:
+        return {}
+    verified = [one for one in done[0]["checks"] if one["name"] == "verify"]
+    if verified:
+        return {"criteria": criteria, "checked": f"by parameters.verify, {verified[0]['detail']}"}
+    others = len(done[0]["checks"])
+    files = f"; {others} checks of its files passed, which say nothing of the criteria"
+    word = f"nothing checked them: they hold on the word of {done[0]['judged_by']}"
+    return {"criteria": criteria, "checked": word + (files if others else "")}
+
+
 def settle(jobs: Jobs, stage: Stage) -> None:
     """Verify a stage in post_processing and record how it ended."""
     found = verify(jobs, stage)
@@ -206,10 +228,18 @@ def completion(jobs: Jobs, stage: Stage, found: Verification) -> p.StageComplete
 def _failed(stage: Stage, found: Verification) -> p.StageFailed:
     error = f"verification failed: {found.problems}"
     checks = list(found.checks)
-    category, because = of_checks(checks)
+    kind = of_checks(checks)
+    told = "\n".join(check.detail for check in checks if not check.passed)
     whole = list(found.outputs) if len(found.outputs) == len(stage.outputs) else []
-    failure = p.StageFailed(stage=stage.id, error=error, checks=checks, outputs=whole)
-    return failure.model_copy(update={"category": category, "because": because})
+    return p.StageFailed(
+        stage=stage.id,
+        error=error,
+        checks=checks,
+        outputs=whole,
+        category=kind.category,
+        because=kind.because,
+        output=told if "\n" in told else None,
+    )
 
 
 def _completed(

@@ -31,12 +31,17 @@ def _of_scripts(approvals: Approvals, state: Workflow) -> Iterator[str]:
     known = [(when, recorded) for when, recorded in records.items() if recorded]
     if root is None or not known:
         return
-    from service.consent.scripts import changed  # a log without scripts pays nothing
+    from service.consent.scripts import changed, left_by_jobs  # a log without scripts pays nothing
 
+    made = left_by_jobs(state)
     for when, recorded in known:
-        others = changed(root, recorded)
+        found = changed(root, recorded)
+        others = [path for path, now in found.items() if now and (path, now) not in made]
+        gone = [path for path, now in found.items() if now is None]
         if others:
             yield f"{', '.join(others)}: not what it was when {when}"
+        if gone:
+            yield f"{', '.join(gone)}: missing, and there when {when}"
 
 
 def _of_policy(approvals: Approvals, state: Workflow) -> list[str]:

@@ -24,6 +24,9 @@ INIT = "init.sh"
 _IMPORTED, _MODULES = (".py", ".pyc", ".so"), 200
 #: Words of a command line that may be paths; ``--script=check.py`` is two.
 _WORDS = re.compile(r"[^\s=;|&<>()$`'\"*?\[\]{}\\]+")
+#: The root and an input as a command names them, with quotes around.
+_ROOT = re.compile(r"[\"']?\$(?:WFCTL_ROOT\b|\{WFCTL_ROOT\})[\"']?", re.ASCII)
+_INPUT = re.compile(r"\$(?:WFCTL_INPUT_(\d+)|\{WFCTL_INPUT_(\d+)\})", re.ASCII)
 _ENDINGS = frozenset(
     {".awk", ".bash", ".in", ".inp", ".ipynb", ".jl", ".js", ".lua", ".m", ".pl", ".plt", ".py"}
     | {".r", ".rb", ".sh", ".tcl", ".zsh"}
@@ -108,21 +111,38 @@ def others(root: Path, state: Workflow) -> list[str]:
     if not isinstance(pinned, dict):
         return []
     new = scripts_of(root, state).keys() - pinned.keys()
-    return sorted({*changed(root, pinned), *new})
+    found = {*changed(root, pinned), *new}
+    return sorted(found - data_left(root, state) if found else found)
+
+
+def left_by_jobs(state: Workflow) -> set[tuple[str, str]]:
+    """Return path and digest of what jobs wrote beside their outputs: nobody changed it."""
+    attempts = (attempt for stage in state.stages.values() for attempt in stage.attempts)
+    files = (file for attempt in attempts for file in attempt.left)
+    return {(file["path"], file["sha256"]) for file in files if file.get("sha256")}
+
+
+def data_left(root: Path, state: Workflow) -> set[str]:
+    """Return the paths of what jobs wrote and left as it is; a script of theirs is none of it.
+
+    A check reads such files, such as a log. What it runs is agreed to, whoever wrote it.
+    """
+    known = {(path, one) for path, one in left_by_jobs(state) if not _is_script(path)}
+    return {path for path, one in known if digest_of(root, path) == one}
 
 
 def judging(stage: Stage) -> set[str]:
     """Return the paths that the verify commands of a stage name: what its results are judged by."""
-    own = _paths(stage.parameters.get("verify"), "")
+    own = _paths(stage, "verify", "")
     if not is_sweep(stage.parameters):
         return {*own}
     # A task is judged in a copy of its folder.
-    return {*own, *_paths(stage.parameters.get("task_verify"), f"{stage.id}/{DONE}/any")}
+    return {*own, *_paths(stage, "task_verify", f"{stage.id}/{DONE}/any")}
 
 
 def _named(state: Workflow, stage: Stage) -> Iterator[str]:
     yield from judging(stage)
-    yield from _paths(stage.parameters.get("command"), stage.id)
+    yield from _paths(stage, "command", stage.id)
     yield from (path for path in _texts(stage.inputs) if _is_script(path))
     yield from _texts([stage.parameters[MAP].get("file")] if is_sweep(stage.parameters) else [])
     for path in _texts(stage.parameters.get("forward_files")):
@@ -142,14 +162,29 @@ def _is_script(path: str) -> bool:
     return PurePosixPath(path).suffix.lower() in _ENDINGS
 
 
-def _paths(command: object, folder: str) -> Iterator[str]:
+def _paths(stage: Stage, name: str, folder: str) -> Iterator[str]:
     """Yield the words of a command that may be files below the root, which it names from a folder.
 
     A job's command runs in a copy of its stage's folder.
     """
-    for word in _WORDS.findall(command) if isinstance(command, str) else ():
+    command = stage.parameters.get(name)
+    for word in _WORDS.findall(_spelled_out(stage, command, folder)):
         if "/" in word or "." in word:
             yield from _below(folder, word)
+
+
+def _spelled_out(stage: Stage, command: object, folder: str) -> str:
+    """Return a command with the paths in place of the variables that name root and inputs."""
+    if not isinstance(command, str) or "WFCTL_" not in command:
+        return command if isinstance(command, str) else ""
+    up = os.path.relpath(".", folder or ".")
+
+    def path(found: re.Match[str]) -> str:
+        number = int(found[1] or found[2])
+        there = 0 < number <= len(stage.inputs)
+        return f"{up}/{stage.inputs[number - 1]}" if there else found[0]
+
+    return _INPUT.sub(path, _ROOT.sub(up, command))
 
 
 def _below(folder: str, word: str) -> Iterator[str]:

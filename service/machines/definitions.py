@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ SHIPPED = ("feature", "debug", "refactor", "oneshot", "dotagent", "conductor")
 _CONFIG, _LIMIT = "conductor/config.json", "loop_state.max_fix_cycles"
 
 
+@cache  # it cannot be changed, and a process that stays is asked for it again
 def shipped(name: str) -> Definition:
     """Return a definition that travels with wfctl; raises `InvalidInput` for another name."""
     from service.documents.strict_yaml import load as decoded

@@ -9,8 +9,10 @@ from collections import deque
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from lifecycle.rules.impact import acting_on
 from lifecycle.state.status import BLOCKING, Status
 from lifecycle.state.workflow import Stage, Workflow
+from projections.words.amendments import held
 from service.questions.grounds import Grounds, Link
 from service.reading.log import At, WorkflowLog
 
@@ -55,7 +57,9 @@ def _causes(state: Workflow, stage: Stage, grounds: Grounds, told: set[int]) -> 
 
 def _alone(state: Workflow, stage: Stage, grounds: Grounds, told: set[int]) -> Causes:
     """Return the causes of one stage without those in ``told``, which take theirs in."""
-    sentence = _sentence(stage, _unmet(state, stage))
+    if stage.status is Status.READY:
+        grounds.renew(stage)
+    sentence = _sentence(stage, _unmet(state, stage), acting_on(state).get(stage.id, []))
     return Causes(stage.id, stage.status.value, sentence, grounds.chain(stage.id, told), [])
 
 
@@ -72,17 +76,19 @@ def _holding(state: Workflow, stage: Stage) -> list[Stage]:
 
 def _unmet(state: Workflow, stage: Stage) -> list[Stage]:
     """Return what holds a stage back, those that will not come by themselves first."""
-    if stage.status not in (Status.PENDING, Status.INVALIDATED):
+    if stage.status not in (Status.PENDING, Status.INVALIDATED, Status.READY):
         return []
     found = [state.stages[dependency] for dependency in state.unmet(stage)]
     return sorted(found, key=lambda one: one.status not in BLOCKING)
 
 
-def _sentence(stage: Stage, unmet: list[Stage]) -> str:
+def _sentence(stage: Stage, unmet: list[Stage], acting: list[str]) -> str:
     text = f"{stage.id} ({stage.name}) is {stage.status.value}"
     if unmet:
         waits = ", ".join(f"{one.id}, which is {one.status.value}" for one in unmet)
         return f"{text}: it waits for {waits}"
+    if stage.status is Status.READY and acting:
+        return f"{text}, and {held(acting)}"
     if stage.status is Status.FAILED and stage.last_error:
         return f"{text}: {' '.join(stage.last_error.split())}"
     return text

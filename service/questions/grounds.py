@@ -13,7 +13,7 @@ from typing import Any
 
 from eventstore.event import RecordedEvent
 from lifecycle.state.status import Status
-from lifecycle.state.workflow import Workflow
+from lifecycle.state.workflow import Stage, Workflow
 from projections.files.progress_log import message
 
 #: Event type → the types, newest first, of what it follows from in the same stage or attempt.
@@ -91,6 +91,8 @@ class Grounds:
         else:
             self._causes[version] = {cause} if cause is not None else set()
             self._causes[version] |= self._further(event, state)
+        if event.type == "stage.prepared":
+            self.renew(state.stages[event.data["stage"]])
         if _is_step(event):
             self._steps.add(version)
         self._links[version] = _link(event, state)
@@ -136,11 +138,25 @@ class Grounds:
         stage = state.stages.get(event.data.get("stage") or "")
         if stage is None or event.type != "stage.readied":
             return set()
-        done = [id_ for id_ in stage.depends_on if self._status.get(id_) is Status.COMPLETED]
-        found = {self._turns[id_] for id_ in done}
+        found = self._completions(stage)
         stale = self._newest.get(("stage.invalidated", stage.id))
         before = self._newest.get(("stage.readied", stage.id), 0)
         return found | ({stale} if stale is not None and stale > before else set())
+
+    def renew(self, stage: Stage) -> None:
+        """Let a stage that begins, or may, follow from the completions that count now.
+
+        It stays ready while what it depends on runs again, and is not made ready once more.
+        """
+        version = self._newest.get(("stage.readied", stage.id), 0)
+        if version not in self._causes:
+            return
+        others = {v for v in self._causes[version] if self._links[v].stage not in stage.depends_on}
+        self._causes[version] = others | self._completions(stage)
+
+    def _completions(self, stage: Stage) -> set[int]:
+        done = [id_ for id_ in stage.depends_on if self._status.get(id_) is Status.COMPLETED]
+        return {self._turns[id_] for id_ in done}
 
     def chain(self, stage: str, told: set[int]) -> list[Link]:
         """Return what led to a stage's status, from the newest event to the root.

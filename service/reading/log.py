@@ -46,6 +46,8 @@ class WorkflowLog:
         #: Up to this version the log was never by signature.
         self._unsigned = 0
         self._reached: RecordedEvent | None = None
+        #: The newest state that was asked for, and the link it ends at.
+        self._newest: tuple[Workflow, Link] | None = None
 
     def state(self, at: At = None) -> Workflow | None:
         """Return the state now, or as it was at a moment; None where nothing was yet."""
@@ -57,7 +59,16 @@ class WorkflowLog:
         state = self._fold(start, read)
         if start is not None and state is start:
             self._require_end(link)
+        if state is not None and moment.version is None:
+            self._remember(state, link)
         return state
+
+    def _remember(self, state: Workflow, start: Link) -> None:
+        """Have the newest state at hand: a command asks for it up to five times."""
+        last = self._reached
+        link = Link(last.version, last.hash) if last is not None else start
+        if link.version == state.head:
+            self._newest = state.draft(), link
 
     def _require_end(self, link: Link) -> None:
         """Raise `UnsoundLog` where the event that a kept state ends with is not there.
@@ -204,6 +215,9 @@ class WorkflowLog:
 
         Without one that does: the beginning of the log.
         """
+        if self._newest is not None and at is None:
+            state, link = self._newest
+            return state.draft(), link
         kept = self._kept()
         if kept is None or (at is not None and kept[1].version > at):
             return None, START

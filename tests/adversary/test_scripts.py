@@ -144,3 +144,63 @@ def test_an_older_log_names_no_scripts(trusted: Place) -> None:
         ).fetchone()
     assert "scripts" in json.loads(text)["data"]
     assert "not what it was" not in told(trusted)
+
+
+def test_a_script_that_is_gone_is_missing(tmp_path: Path) -> None:
+    """It is no other file: there is none."""
+    place = begun(tmp_path)
+    (place.path / "check.sh").unlink()
+    assert "check.sh: missing, and there when the workflow began" in told(place)
+    assert "not what it was" not in told(place)
+
+
+@pytest.mark.slow
+def test_what_the_job_wrote_itself_was_changed_by_nobody(tmp_path: Path) -> None:
+    """A check that reads the job's log names it; a second run writes another log."""
+    stage = {
+        "id": "stage-1",
+        "name": "Run",
+        "outputs": ["stage-1/out.txt"],
+        "parameters": {
+            "command": "echo ran $(date +%s%N) | tee run.dat; echo 1 > out.txt",
+            "verify": "grep -q ran stage-1/log && test -s stage-1/run.dat && test -s own.sh",
+        },
+    }
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/own.sh").write_text("exit 0\n")
+    place = make_in(tmp_path / "root", {"workflow_id": "w", "stages": [stage]})
+    place.done("run")
+    place.done("amend", "propose", "--type", "stage_rerun", "--stage", "stage-1", "--reason", "x")
+    place.done("amend", "approve", "amend-1")
+    place.done("run")
+    assert "not what it was" not in told(place)
+    (place.path / "own.sh").write_text("exit 1\n")
+    (place.path / "stage-1/run.dat").write_text("by hand\n")
+    assert "own.sh, stage-1/run.dat: not what it was when a person" in told(place)
+
+
+@pytest.mark.slow
+def test_a_log_that_a_check_reads_is_no_other_verdict(tmp_path: Path) -> None:
+    """Each try writes its own log: the check that reads it is the same, whatever was pinned."""
+    stage = {
+        "id": "stage-1",
+        "name": "Run",
+        "outputs": ["stage-1/out.txt"],
+        "parameters": {
+            "command": "echo ran $(date +%s%N); echo 1 > out.txt",
+            "verify": "grep -q ran stage-1/log && test -e good",
+        },
+    }
+    (tmp_path / "root").mkdir()
+    place = make_in(tmp_path / "root", {"workflow_id": "w", "stages": [stage]})
+    assert place.json("run").code == 6
+    pinning = ("--set", "session_config.pin=scripts", "--reason", "what runs is agreed")
+    place.propose(*pinning)
+    place.approve()
+    for _ in range(2):
+        place.done("stage", "retry", "stage-1", "--fix", "again")
+        assert place.json("run").code == 6
+        assert place.done("status")["stages"][0]["status"] == "failed"
+    (place.path / "good").touch()
+    place.done("stage", "retry", "stage-1", "--fix", "once more")
+    place.done("run")

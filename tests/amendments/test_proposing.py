@@ -57,9 +57,9 @@ def test_an_old_value_that_is_not_so_is_a_conflict(trusted: Place, tmp_path: Pat
 
 REFUSED = {
     "an operational field": ("--stage", "stage-1", "--set", "retry_count=0"),
-    "criteria as parameters": (
-        *("--stage", "stage-1", "--type", "parameter_change"),
-        *("--set", "success_criteria=x"),
+    "parameters as criteria": (
+        *("--stage", "stage-1", "--type", "criteria_change"),
+        *("--set", "parameters.n=2"),
     ),
     "the same value": ("--stage", "stage-1", "--set", "parameters.n=1"),
     "a circle": ("--stage", "stage-1", "--set", 'depends_on=["stage-3"]'),

@@ -17,7 +17,9 @@ from cli.program.completion import candidates
 from cli.program.examples import EXAMPLES
 from cli.program.manual import _commands
 from cli.program.topics import TOPICS
+from cli.program.tree import COMMANDS
 from cli.settings import Settings
+from lifecycle.plan.fields import READ, WORDS_OF_STAGE, WORDS_OF_WORKFLOW
 from tests.cli.manual_page import ON_FILE, page
 from tests.cli.support import HERE, Place, call
 from tests.cli.terminal import at_a_terminal
@@ -81,6 +83,17 @@ def test_help_knows_topics_and_commands(topic: str) -> None:
     assert told.code == 0
     assert len(told.out) > 100
     assert call("help", "nonsense").code == 3
+
+
+@pytest.mark.parametrize("name", sorted({*READ, *WORDS_OF_STAGE, *WORDS_OF_WORKFLOW}))
+def test_help_knows_every_field_of_a_plan(name: str) -> None:
+    """A parameter too that wfctl reads; a command of that name is helped on beside it."""
+    told = call("help", name)
+    assert told.code == 0
+    place = f"parameters.{name}: " if name in READ else f"{name}, of a "
+    assert told.out.startswith(place)
+    assert ("Usage:" in told.out) is (name in COMMANDS)
+    assert call("help", f"parameters.{name}").code == (0 if name in READ else 3)
 
 
 def test_the_manual_page_on_file_is_what_the_program_prints() -> None:

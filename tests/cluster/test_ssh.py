@@ -54,7 +54,8 @@ def test_a_stage_runs_over_ssh(
 ) -> None:
     """The job runs once on the far side, and its result is brought back."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
-    init(workflow, path, traced(workflow, "echo 1 > out.txt"))
+    far = f'case "$WFCTL_ROOT" in {tmp_path}/far/*) ;; *) exit 7 ;; esac'
+    init(workflow, path, traced(workflow, f"{far}; [ -d $WFCTL_ROOT/stage-1 ] && echo 1 > out.txt"))
     workflow.succeed("run")
     check_completed(workflow, ONCE)
     [launched] = workflow.events("stage.launched")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from jsonschema import Draft202012Validator
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
+from cli.commands.events import _of_machines
 from projections.files.schemas import schemas
 from tests.adoption.support import STATES, copied, history, imported
 from tests.cli.support import Place
@@ -41,8 +43,8 @@ def test_each_is_a_schema_of_its_draft(name: str) -> None:
 
 
 def test_schema_prints_each_of_them(half_way: Place) -> None:
-    """One, or all; an unknown name is a usage error that lists those that there are."""
-    assert half_way.done("schema").items() >= EVERY.items()
+    """By its name; without one, the names are listed."""
+    assert half_way.done("schema").keys() >= EVERY.keys()
     assert half_way.done("schema", "state") == EVERY["state"]
     answer = half_way.json("schema", "states")
     assert answer.code == 2
@@ -97,3 +99,16 @@ LINES = [
 def test_every_answer_is_what_its_schema_says(half_way: Place, line: list[str]) -> None:
     """Successes and failures."""
     assert faults("answer", half_way.json(*line).envelope) == []
+
+
+@pytest.mark.parametrize("name", ["stage.failed", "plan", "feature.state", "debug.stack.submitted"])
+def test_one_by_its_name_is_the_same_as_among_all(tmp_path: Path, name: str) -> None:
+    """It is made alone; a name that is not there is told all that are."""
+    every = Place(tmp_path).done("schema")
+    alone = Place(tmp_path).done("schema", name)
+    made = {**schemas(), **_of_machines()}
+    assert alone == json.loads(json.dumps(made[name]))
+    assert set(every) == set(made)
+    missing = Place(tmp_path).call("-o", "json", "schema", f"{name}.none")
+    assert missing.code == 2
+    assert all(one in missing.out for one in every)

@@ -115,7 +115,7 @@ def test_nothing_is_built_on_a_changed_result_until_somebody_decides(tmp_path: P
     answer = place.json("dispatch", "stage-3")
     assert (answer.code, answer.error["code"]) == (6, "changed_result")
     run = place.json("run")
-    assert (run.code, "stage-2/b.txt changed" in run.data["message"]) == (6, True)
+    assert (run.code, "stage-2/b.txt has changed" in run.data["message"]) == (6, True)
     agreed_to(place.path, "verify", "stage-2", "--adopt", "--reason", "rounded for the paper")
     assert "changed by hand and adopted: stage-2/b.txt (rounded for the paper)" in place.log()
     assert place.call("run").code == 0

@@ -165,7 +165,7 @@ def test_a_failure_is_told_before_a_budget_that_is_used_up(tmp_path: Path) -> No
     assert ended.code == 6
     lines = ended.out.splitlines()
     assert lines[0].startswith("stage-1: failed (")
-    assert "budget is used up" in lines[-1]
+    assert "budget is used up" in lines[-2]
     first = place.json("status").envelope["next_actions"][0]
     assert first["command"] == "wfctl stage retry stage-1 --fix TEXT"
 

@@ -1,0 +1,170 @@
+"""Which commands a word may mean that is none; loaded where somebody gave such a word."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Any
+
+from typer.exceptions import TyperException
+
+from cli.program.helping import path_of, plain
+
+_RESUME = ("run: goes on", "rehydrate: looks first")
+_STOP = (
+    "stage cancel: ends the attempt under way",
+    "runner pause: lets the runner begin nothing more",
+    "runner stop: ends the runner, not its jobs",
+)
+_GRAPH = ("export mermaid", "export dot")
+_CHANGE = ("amend propose --stage STAGE --set parameters.KEY=VALUE --reason TEXT",)
+#: Word that people try → the commands that do it, the likeliest first; a colon, and what one does.
+MEANT: dict[str, tuple[str, ...]] = {
+    "resume": _RESUME,
+    "continue": _RESUME,
+    "recover": ("rehydrate",),
+    "start": ("run: drives the workflow", "dispatch: launches one stage"),
+    "submit": ("dispatch",),
+    "launch": ("dispatch",),
+    "retry": ("stage retry",),
+    "restart": ("stage retry: after a failure", "rerun: computes anew what is completed"),
+    "cancel": _STOP,
+    "stop": _STOP,
+    "kill": _STOP,
+    "abort": _STOP,
+    "pause": ("runner pause",),
+    "approve": ("amend approve",),
+    "accept": ("amend approve",),
+    "reject": ("amend reject",),
+    "apply": ("plan apply: takes an edited plan", "amend approve: agrees to an amendment"),
+    "change": _CHANGE,
+    "edit": _CHANGE,
+    "set": _CHANGE,
+    "skip": ("amend propose --type stage_skip --stage STAGE --reason TEXT",),
+    "validate": ("plan check: a plan", "fsck: the log", "verify: the results"),
+    "lint": ("plan check",),
+    "new": ("init",),
+    "create": ("init",),
+    "graph": _GRAPH,
+    "dag": _GRAPH,
+    "plot": _GRAPH,
+    "history": ("log",),
+    "ps": ("status",),
+    "queue": ("status: this workflow", "list: all of this login"),
+    "ls": ("list",),
+    "top": ("watch",),
+    "monitor": ("watch",),
+    "tail": ("logs --follow",),
+    "output": ("logs",),
+    "dashboard": ("serve",),
+    "results": ("report",),
+    "summary": ("report",),
+}
+#: Commands that a message tells of at most.
+_SHOWN = 4
+#: How alike a word and a name are (1: equal), so that the one may be a slip of the other.
+_ALIKE = 0.75
+_EVERYWHERE = ("--help", "-h")
+
+
+class NoSuchCommand(TyperException):
+    """A word that is no command; ``commands`` says which lines may be meant."""
+
+    def __init__(self, context: Any, word: str, commands: list[str], *, is_alike: bool) -> None:
+        said = f"No such command {word!r}"
+        shown = " or ".join(commands)
+        if commands:
+            said += f". Did you mean {shown}?" if is_alike else f"; use {shown}"
+        super().__init__(said)
+        self.ctx = context
+
+
+def no_such_command(context: Any, group: Any, words: list[str]) -> NoSuchCommand:
+    """Return the error for words that begin with no command of a group.
+
+    A word that means a command goes before a command elsewhere of that very name, and that before
+    names that are alike.
+    """
+    root = context.find_root().command
+    above = path_of(context) if context.parent is not None else ""
+    word, rest = words[0], words[1:]
+    known = list(_paths(root))
+    found = _by_meaning(word.lower(), known, above)
+    is_alike = not found
+    if is_alike:
+        found = _alike(word.lower(), known, above)
+    lines = [_line(root, meant, rest) for meant in found[:_SHOWN]]
+    return NoSuchCommand(context, word, lines, is_alike=is_alike)
+
+
+def _by_meaning(word: str, known: list[str], above: str) -> list[str]:
+    """Return what a word means; in a group that has one of these, that alone."""
+    found = [*MEANT.get(word, [path for path in known if path.split()[-1] == word])]
+    here = [path for path in found if above and path.startswith(f"{above} ")]
+    return here or found
+
+
+def _alike(word: str, known: list[str], above: str) -> list[str]:
+    """Return the commands whose names, or words for which, are like the word; own ones alone."""
+    names = {path.split()[-1] for path in known} | {*MEANT}
+    near = get_close_matches(word, sorted(names), cutoff=_ALIKE)
+    found = list(dict.fromkeys(path for name in near for path in _by_meaning(name, known, above)))
+    here = [path for path in found if above and path.startswith(f"{above} ")]
+    return here or found
+
+
+def _paths(group: Any, above: str = "") -> Iterator[str]:
+    """Yield the words of every command, one level down too."""
+    for name, command in group.commands.items():
+        if name.startswith("_") or command.hidden:
+            continue
+        path = f"{above} {name}".strip()
+        yield path
+        if not above:
+            yield from _paths(command, path) if hasattr(command, "commands") else ()
+
+
+def _line(root: Any, meant: str, given: list[str]) -> str:
+    """Return a command ready to run: with what was given, if it takes that, and what it lacks."""
+    path, _, does = meant.partition(": ")
+    given = [word for word in given if word not in _EVERYWHERE]
+    if len(given) == 1 and " STAGE" in path:
+        path, given = path.replace("STAGE", shlex.quote(given[0])), []
+    command, context, words = _found(root, path.split())
+    lacking = _lacking(command, context, [*words, *given])
+    if lacking is None:
+        given, lacking = [], _lacking(command, context, words) or []
+    line = " ".join(["wfctl", path, *map(shlex.quote, given), *lacking])
+    return f"`{line}` ({does})" if does else f"`{line}`"
+
+
+def _found(root: Any, words: list[str]) -> tuple[Any, Any, list[str]]:
+    """Return the command that words begin with, its context, and the words that are left."""
+    command, context = root, root.context_class(root, info_name="wfctl")
+    while commands := getattr(command, "commands", {}):
+        length = 2 if " ".join(words[:2]) in commands else 1
+        name = " ".join(words[:length])
+        command, words = commands[name], words[length:]
+        context = command.context_class(command, info_name=name, parent=context)
+    return command, context, words
+
+
+def _lacking(command: Any, context: Any, words: list[str]) -> list[str] | None:
+    """Return what a command asks for beyond the words; None where it does not take these."""
+    try:
+        values, left, _ = command.make_parser(context).parse_args([*words])
+    except TyperException:
+        return None
+    if left:
+        return None
+    return [
+        _placeholder(param, context)
+        for param in command.get_params(context)
+        if param.required and not isinstance(values.get(param.name), str | tuple | list)
+    ]
+
+
+def _placeholder(param: Any, context: Any) -> str:
+    is_option = param.param_type_name == "option"
+    return plain(param.get_help_record(context)[0], is_option=is_option).split(", ")[-1]

@@ -1,0 +1,69 @@
+"""``python -m tests.house``: the size of the house, and what stands in it twice, in figures.
+
+Lines and files are those of the program; a name counts where a module defines it at its top.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+from tests.test_house import HERE, ROOMS, functions, sources, taken_apart
+
+#: What reads as a translation: "none" as a predicate.
+_NONE = re.compile(r"\b(?:is|are|was|were) none\b")
+_TOLD = ("README.md", "CONTRIBUTING.md", "docs/*.md", "docs/*/*.md")
+_EXAMPLES = 6
+
+
+def names(kind: type[ast.ClassDef | ast.FunctionDef]) -> dict[str, list[str]]:
+    """Return the public names of a kind that stand at the top of several files: name → files."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sources():
+        own = (node.name for node in taken_apart(path).body if isinstance(node, kind))
+        for name in dict.fromkeys(own):
+            found[name].append(str(path.relative_to(HERE)))
+    public = {name: files for name, files in found.items() if not name.startswith("_")}
+    return {name: files for name, files in public.items() if len(files) > 1}
+
+
+def pages() -> Iterator[Path]:
+    """Yield the pages that people read."""
+    for pattern in _TOLD:
+        yield from sorted(HERE.glob(pattern))
+
+
+def said(pattern: re.Pattern[str]) -> int:
+    """Return how often a pattern stands in code, docs and tests."""
+    tests = sorted((HERE / "tests").rglob("*.py"))
+    texts = (path.read_text("utf-8") for path in (*sources(), *pages(), *tests))
+    return sum(len(pattern.findall(text)) for text in texts)
+
+
+def rows() -> Iterator[tuple[str, str]]:
+    """Yield each figure with what it is of."""
+    texts = {path: path.read_text("utf-8") for path in sources()}
+    lines = sum(len(text.splitlines()) for text in texts.values())
+    yield "product lines, files", f"{lines:,}; {len(texts)}"
+    for room in ROOMS:
+        own = [text for path, text in texts.items() if path.relative_to(HERE).parts[0] == room]
+        yield f"  {room}", f"{sum(len(text.splitlines()) for text in own):,}; {len(own)}"
+    sizes = [size for path in texts for _, size in functions(path)]
+    yield "lines of a function: usual, longest", f"{median(sizes):g}; {max(sizes)}"
+    for kind, what in ((ast.ClassDef, "classes"), (ast.FunctionDef, "functions")):
+        found = names(kind)
+        most = sorted(found, key=lambda name: (-len(found[name]), name))[:_EXAMPLES]
+        listed = ", ".join(f"{name} {len(found[name])}" for name in most)
+        yield f"public {what} in several files", f"{len(found)}" + (f" ({listed})" if most else "")
+    yield "words of docs", f"{sum(len(page.read_text('utf-8').split()) for page in pages()):,}"
+    yield "records of decisions", f"{len(list((HERE / 'docs/adr').glob('0*.md')))}"
+    yield '"none" as a predicate', f"{said(_NONE)}"
+
+
+if __name__ == "__main__":
+    for what, figure in rows():
+        print(f"{what:<38} {figure}")

@@ -1,0 +1,114 @@
+"""The line that tells what went wrong comes first, wherever somebody looks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.support import Place
+
+RAISES = "python3 -c 'import sys; sys.exit(int(\"many\"))'"
+LAMMPS = "echo 'ERROR: Unknown pair style lj/cutt (src/force.cpp:275)'; echo Last; exit 1"
+DRIFTS = "echo reading; echo the energy drifts by 0.3; exit 3"
+CHECKED = "echo 1 > out.txt"
+OUT = ["stage-1/out.txt"]
+CAUSES: dict[str, tuple[str, dict[str, Any]]] = {
+    "ValueError: invalid literal for int() with base 10: 'many'; exit code 1": (RAISES, {}),
+    "ERROR: Unknown pair style lj/cutt (src/force.cpp:275); exit code 1": (LAMMPS, {}),
+    "verification failed: verify: the energy drifts by 0.3": (CHECKED, {"verify": DRIFTS}),
+    "verification failed: verify: ValueError: invalid literal for int() with base 10: 'many'": (
+        CHECKED,
+        {"verify": RAISES},
+    ),
+}
+
+
+def run(folder: Path, stage: dict[str, Any]) -> Place:
+    """Return a workflow of one stage that was run to its failure."""
+    folder.mkdir(exist_ok=True)
+    entry = {"id": "stage-1", "name": "Run", **stage}
+    plan = folder / "plan.json"
+    plan.write_text(json.dumps({"workflow_id": "w", "stages": [entry]}))
+    place = Place(folder / "root")
+    place.path.mkdir()
+    assert place.call("init", str(plan), "--consent", "trust").code == 0
+    assert place.json("run").code == 6
+    return place
+
+
+def told(place: Place) -> dict[str, str]:
+    """Return what each reader is told of the failure."""
+    (shown,) = place.done("status")["stages"]
+    (item,) = [one for one in place.done("status")["account"] if one["kind"] == "failure"]
+    return {
+        "last_error": shown["last_error"],
+        "status": place.call("status").out,
+        "log": place.log(),
+        "why": place.call("why", "stage-1").out,
+        "account": json.dumps(item),
+        "blocked": place.call("run").out,
+        "diagnose": place.call("stage", "diagnose", "stage-1").out,
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cause", CAUSES)
+def test_the_cause_is_the_first_line_and_the_whole_is_below(tmp_path: Path, cause: str) -> None:
+    """Of a job and of a verify script; a traceback is never a part of the one line."""
+    command, more = CAUSES[cause]
+    place = run(tmp_path, {"outputs": OUT, "parameters": {"command": command, **more}})
+    found = told(place)
+    assert found["last_error"].startswith(cause), found
+    assert "\n" not in found["last_error"]
+    line = cause.removeprefix("verification failed: ").partition("; exit")[0]
+    for name, text in found.items():
+        assert line[:60] in text, (name, text)
+        assert "Traceback" not in text or name == "diagnose", (name, text)
+    (event,) = place.done("events", "--type", "stage.failed")
+    whole = event["data"]["output"]
+    assert ("Traceback (most recent call last)" in whole) is ("many" in cause)
+    assert whole.splitlines()[-1] in found["diagnose"]
+
+
+@pytest.mark.slow
+def test_the_tasks_of_a_sweep_tell_why_it_failed(tmp_path: Path) -> None:
+    """Their own words, in the list of tasks, in the failure and where it is diagnosed."""
+    raises = "python3 -c \"import sys; sys.exit(int(sys.argv[1]) and int('many'))\" $WFCTL_PARAM_T"
+    verify = "test $WFCTL_PARAM_T != 0 || { echo T is 0, and that is no temperature; exit 4; }"
+    parameters = {
+        "command": f"echo 1 > e.txt; {raises}",
+        "map": {"grid": {"T": [0, 1, 2]}},
+        "task_outputs": ["e.txt"],
+        "task_verify": verify,
+    }
+    place = run(tmp_path, {"outputs": ["stage-1/tasks.csv"], "parameters": parameters})
+    cause = "ValueError: invalid literal for int() with base 10: 'many' (exit 1)"
+    tasks = {row["key"]: row["why"] for row in place.done("tasks", "stage-1", "--failed")["tasks"]}
+    judged = "task_verify: T is 0, and that is no temperature (exit 4)"
+    assert tasks == {"T=0": judged, "T=1": cause, "T=2": cause}
+    found = told(place)
+    assert found["last_error"].startswith(f"{cause}: 2 of 3 failed tasks")
+    for name, text in found.items():
+        assert cause[:60] in text, (name, text)
+    known = place.done("stage", "diagnose", "stage-1")
+    assert known["category"] == "input"
+    assert [line.partition(" (")[0] for line in known["tasks"]][-1] == f"T=0: {judged[:-9]}"
+    assert "Traceback" in known["output"]
+    assert place.call("replay", "--check").code == 0
+    assert place.call("fsck", "--protocol").code == 0
+
+
+def test_a_pasted_traceback_is_one_line_and_kept_whole(tmp_path: Path) -> None:
+    """What a person or an agent says of a failure goes the same way."""
+    place = Place(tmp_path)
+    plan = {"workflow_id": "w", "stages": [{"id": "stage-1", "name": "Run"}]}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    assert place.call("init", str(tmp_path / "plan.json"), "--consent", "trust").code == 0
+    place.done("stage", "prepare", "stage-1")
+    text = "Traceback (most recent call last):\n  File a\nValueError: no column T"
+    place.done("stage", "fail", "stage-1", "--error", text)
+    (event,) = place.done("events", "--type", "stage.failed")
+    assert (event["data"]["error"], event["data"]["output"]) == ("ValueError: no column T", text)
