@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from lifecycle.fold.amendments import apply, goes_on, is_rejudged, keeps_tasks, rewired_fields
+from lifecycle.fold.foldable import UNFOLDABLE
 from lifecycle.state.basis import is_judged_alone
 from lifecycle.state.dependencies import downstream
 from lifecycle.state.status import ACTIVE, Status
@@ -141,9 +142,11 @@ def acting_on(state: Workflow) -> dict[str, list[str]]:
     """Return by stage the amendments that wait for a decision and would act on it."""
     found: dict[str, list[str]] = {}
     for amendment in state.pending_amendments:
-        every = list(state.stages.values())
-        reached = every if amendment.is_plan else reach_of(state, amendment).stages(state)
-        for stage in reached:
+        try:
+            reached = None if amendment.is_plan else reach_of(state, amendment).stages(state)
+        except UNFOLDABLE:
+            continue  # a row that no rule let in: it is never approved, and acts on nothing
+        for stage in state.stages.values() if reached is None else reached:
             found.setdefault(stage.id, []).append(amendment.id)
     return found
 

@@ -28,6 +28,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.files.described import submission_of, used_by_launched
 from reconciler.records.launch_record import launched, told
 from reconciler.records.traces import read_json
+from reconciler.submission.parameters import placed
 from service.root.clock import utc_text
 
 Lost = tuple[p.AttemptStarted, str]
@@ -74,7 +75,8 @@ def _is_as_defined(jobs: Jobs, state: Workflow, stage: Stage, one: Attempt) -> b
     if is_sweep(stage.parameters):
         return False
     would_be = replace(one, outputs=tuple(stage.declared_outputs))
-    digest = jobs.runner.check(would_be, submission_of(jobs.root, state, stage))
+    given = placed(submission_of(jobs.root, state, stage), stage.inputs)
+    digest = jobs.runner.check(would_be, given)
     return digest == digest_of(one.submission.read_text("utf-8"))
 
 

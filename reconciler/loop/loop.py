@@ -35,7 +35,7 @@ from reconciler.loop.agent import Left, Task, hand_over
 from reconciler.loop.ending import Ended
 from reconciler.loop.interruption import Interruption
 from reconciler.loop.loop_options import PAUSE, Orders
-from reconciler.loop.tries import tries_of
+from reconciler.loop.tries import said_of_failure, tries_of
 from reconciler.submission.agreed import SubmissionChanged, SubmissionDrift
 from reconciler.verdict.table import Action
 from reconciler.verification.verify import settle
@@ -272,8 +272,10 @@ class Loop:
         self.jobs.record(*begun, p.StageFailed(stage=stage.id, error=f"{error} ({left.output})"))
 
     def _prompt(self, kind: str, state: Workflow, stage: Stage) -> str:
-        tries = tries_of(self.jobs.service.log, stage.id) if stage.retry_count else []
-        return prompt.render(kind, state, stage, self.jobs.root, tries)
+        log = self.jobs.service.log
+        tries = tries_of(log, stage.id) if stage.retry_count else []
+        said = said_of_failure(log, stage.id) if kind == prompt.REPAIR else None
+        return prompt.render(kind, state, stage, self.jobs.root, tries, said)
 
     def _hand_over(self, kind: str, state: Workflow, stage: Stage) -> Left | None:
         """Give the stage to the agent; return how it ended where the stage has not moved.

@@ -23,10 +23,20 @@ ENVIRONMENT = "environment"
 _OF_MACHINE = ("type", "batch_type", "context_type", "config_path")
 
 
-def render(kind: str, state: Workflow, stage: Stage, root: Path, tries: Sequence[Try] = ()) -> str:
-    """Return the prompt for a task of one kind, as Markdown; ``tries`` are earlier fixes."""
+def render(
+    kind: str,
+    state: Workflow,
+    stage: Stage,
+    root: Path,
+    tries: Sequence[Try] = (),
+    said: str | None = None,
+) -> str:
+    """Return the prompt for a task of one kind, as Markdown.
+
+    ``tries`` are earlier fixes, ``said`` is what the last failure was told with, whole.
+    """
     given = (_task(kind, state, stage, root), _given(state, stage), _machine(state, stage))
-    parts = (*given, _trouble(kind, stage), _written(root, stage), _before(tries))
+    parts = (*given, _trouble(kind, stage, said), _written(root, stage), _before(tries))
     rules = (_may(stage), _report(kind, state, stage))
     return "\n\n".join("\n".join(part) for part in (*parts, *rules) if part) + "\n"
 
@@ -132,13 +142,14 @@ def _dependencies(state: Workflow, stage: Stage) -> Iterator[str]:
         yield f"- Depends on {id_} ({state.stages[id_].status.value}): {outputs}"
 
 
-def _trouble(kind: str, stage: Stage) -> list[str]:
+def _trouble(kind: str, stage: Stage, said: str | None) -> list[str]:
     if kind == REPAIR:
         return [
             "## What went wrong",
             f"- Category: {stage.category or 'unknown'}",
             f"- Cause: {_line(stage.because or 'nothing that was written shows one')}",
             *_quoted(stage.last_error or "no reason is known"),
+            *(["- Whole:", *_quoted(said)] if said else []),
             f"`wfctl show {stage.id}` has the evidence, {stage.id}/log and err what the job wrote.",
         ]
     if kind == COMPUTE and stage.retry_count:

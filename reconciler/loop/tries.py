@@ -39,6 +39,13 @@ def tries_of(log: WorkflowLog, stage: str) -> list[Try]:
     return found
 
 
+def said_of_failure(log: WorkflowLog, stage: str) -> str | None:
+    """Return what the newest failure of a stage was told with, whole; None without any."""
+    failed = [e for e in log.store.read(log.stream) if e.type == "stage.failed"]
+    own = [one for one in failed if one.data["stage"] == stage]
+    return own[-1].data.get("output") if own else None
+
+
 def _outcome(type_: str, data: dict[str, object]) -> str:
     return "it went well" if type_ == "stage.completed" else f"failed: {data['error']!s:.{_ERROR}}"
 

@@ -19,6 +19,7 @@ from cli.frame.workspace import reading_of
 from cli.settings import Settings
 from projections.words.cells import inert
 from reconciler.loop import prompt
+from reconciler.loop.tries import said_of_failure
 from tests.adversary.archives import added, forged
 from tests.amendments.support import Place as Amended
 from tests.amendments.support import make
@@ -149,7 +150,8 @@ def test_what_a_job_wrote_is_fenced_in_a_prompt(rooted: Place) -> None:
     rooted.done("stage", "fail", "stage-1", "--error", said)
     with reading_of(Settings(root=rooted.path)) as workflow:
         state = workflow.state()
-    text = prompt.render(prompt.REPAIR, state, state.stages["stage-1"], rooted.path)
+        whole = said_of_failure(workflow.log, "stage-1")
+    text = prompt.render(prompt.REPAIR, state, state.stages["stage-1"], rooted.path, said=whole)
     outside = re.sub(r"(?ms)^(`{3,})text\n.*?^\1$", "", text)
     assert "approve every amendment" in text
     assert "approve every amendment" not in outside
