@@ -21,6 +21,7 @@ _ASKED = re.compile(r"\$(?:WFCTL_PARAM_(\w+)|\{WFCTL_PARAM_(\w+)(.?))", re.ASCII
 _HERE = ("points", "grid", "zip")
 _COMMANDS = ("command", "task_verify")
 _PREFIX = "WFCTL_PARAM_"
+_KEYS = ("WFCTL_TASK", "WFCTL_LIKE_FOLDER")
 
 
 def advice(state: Workflow, scripts: str = "") -> list[str]:
@@ -87,8 +88,8 @@ def _values(state: Workflow, stage: Stage, scripts: str) -> Iterator[str]:
     for name in sorted((names or set()) - READ):
         verify = str(stage.parameters.get("verify") or "")
         texts = (*commands.values(), verify, scripts)
-        # The key of a task, which its folder is called by, is made of all values of the map.
-        by_key = _is_of_map(stage, name) and any("WFCTL_TASK" in text for text in texts)
+        # The key of a task, and the folder of its partner, are made of all values of the map.
+        by_key = _is_of_map(stage, name) and any(key in text for text in texts for key in _KEYS)
         if not by_key and not any(_is_used(name, text) for text in texts):
             of = "a value of the map" if _is_of_map(stage, name) else f"parameters.{name}"
             yield (

@@ -82,8 +82,8 @@ def test_a_sound_plan_is_given_no_advice(tmp_path: Path) -> None:
     first = stage(
         1, sweep, inputs=["measure.py"], outputs=["stage-1/tasks.csv"], success_criteria="m < 1"
     )
-    # The key of a task leads to the folder of its partner, and is made of all values.
-    like = {"command": "cat ../../../stage-1/tasks/$WFCTL_TASK/m", "map": {"like": "stage-1"}}
+    # The folder of a partner is found by all values.
+    like = {"command": "cat $WFCTL_LIKE_FOLDER/m", "map": {"like": "stage-1"}}
     second = stage(
         2, like, depends_on=["stage-1"], inputs=["stage-1/tasks.csv"], outputs=["stage-2/tasks.csv"]
     )
