@@ -217,7 +217,9 @@ def _kind(jobs: Sequence[Job], written: Texts, monitor: Texts, verdict: str | No
     if found is not None:
         return found
     if verdict == Name.REJECTED:
-        return Kind("input", "DPDispatcher refused the submission")
+        words = cause_of(*(text for _, text in monitor))
+        why = f": {words}" if words is not None else ""
+        return Kind("input", f"DPDispatcher refused the submission{why}")
     return _last_line(said) or Kind("unknown", _NOTHING)
 
 
