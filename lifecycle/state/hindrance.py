@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lifecycle.state.retry import retry_limit
 from lifecycle.state.status import FINISHED, Status
 from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.sweeps.definition import VERDICTS
 
 #: Characters of a failure's reason that are shown.
 _REASON = 300
@@ -114,8 +115,13 @@ def _failed(state: Workflow, stage: Stage) -> Hindrance:
 
 
 def is_refuted(stage: Stage) -> bool:
-    """Whether a stage failed as what it computed did not pass its checks."""
-    return bool(stage.attempts) and stage.attempts[-1].is_refuted
+    """Whether a stage failed as what it computed did not pass: it, or each task that failed."""
+    if not stage.attempts:
+        return False
+    last = stage.attempts[-1]
+    failed = (last.tasks or {}).get("failures", [])
+    by_task = [str(one.get("because")).startswith(VERDICTS) for one in failed]
+    return last.is_refuted or (bool(by_task) and all(by_task))
 
 
 def _amendment(stage: Stage, change: str, *needs: str) -> tuple[str, ...]:

@@ -6,12 +6,14 @@ import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.support import Answer, Place
 from tests.sessions.followed import WORDS
 from tests.sessions.support import stage, workflow
+from tests.sessions.wild import MAP
 
 
 def built(folder: Path) -> Place:
@@ -170,9 +172,13 @@ def test_a_failure_is_told_before_a_budget_that_is_used_up(tmp_path: Path) -> No
     assert first["command"] == "wfctl stage retry stage-1 --fix TEXT"
 
 
-def test_what_computes_the_same_is_no_way_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["stage", "sweep"])
+def test_what_computes_the_same_is_no_way_on(tmp_path: Path, kind: str) -> None:
     """A stage that did not pass is led on by an amendment, everywhere by the same one."""
-    place = workflow(tmp_path, stage(1, parameters={"verify": "false"}), consent="trust")
+    fields: dict[str, Any] = {"parameters": {"verify": "false"}}
+    if kind == "sweep":
+        fields = {"parameters": {**MAP, "task_verify": "false"}, "outputs": ["stage-1/tasks.csv"]}
+    place = workflow(tmp_path, stage(1, **fields), consent="trust")
     ended = place.json("run")
     change = "wfctl amend propose --stage stage-1 --set PATH=VALUE --reason TEXT"
     assert ended.data["blocked"][0]["unblock"] == f"`{change}`"
