@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
-from agents.install import jsonc
 from agents.install.clients import Edit, Kit
-from agents.install.pieces import cut, put
+from agents.install.pieces import cut, lacking, put, read_json
 from agents.install.record import Changed, Record
 from service.errors import AlreadyThere, InvalidOption
 from service.root.disk import content_of, write_whole
@@ -68,14 +69,18 @@ def _add(plan: Plan, edit: Edit) -> None:
     after = text
     for piece in pieces:
         after = put(after, piece)
-    taken = jsonc.taken(after, edit.more) if edit.more is not None else []
-    if taken:
-        plan.left[str(path)] = f"{', '.join(taken)} is somebody else's; rename it to have ours"
+    if edit.more is not None and (keys := lacking(after, edit.more)):
+        plan.left[str(path)] = "; ".join(_to_paste(key, edit.more[key]) for key in keys)
     if not _reader(path)(after):
         raise _unreadable(path, "what is to be added does not fit it")
     if pieces:
         plan.writes[path] = after.encode()
         plan.record.changed.append(Changed(str(path), pieces, made=found is None))
+
+
+def _to_paste(key: str, entries: Mapping[str, Any]) -> str:
+    shown = json.dumps(entries, ensure_ascii=False)
+    return f"it has `{key}` already; put into it yourself: {shown[1:-1]}"
 
 
 def _unreadable(path: Path, why: str) -> InvalidOption:
@@ -124,7 +129,7 @@ def _reader(path: Path) -> Callable[[str], bool]:
     if path.suffix == ".toml":
         return lambda text: _reads(tomllib.loads, text)
     if path.suffix in (".json", ".jsonc"):
-        return lambda text: not text.strip() or _reads(jsonc.read, text)
+        return lambda text: not text.strip() or _reads(read_json, text)
     return lambda _text: True
 
 
