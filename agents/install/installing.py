@@ -6,7 +6,7 @@ import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -40,8 +40,10 @@ def installed(kit: Kit, before: Record | None) -> Plan:
     Raises `AlreadyThere` for a file of somebody else in the place of one of ours, and
     `InvalidOption` where settings cannot be read as what they are.
     """
-    plan = removed(before) if before is not None else Plan()
-    plan.record = Record(folders=list(before.folders) if before is not None else [])
+    before = before or Record()
+    kept = [changed for changed in before.changed if _holds_all(changed, kit)]
+    plan = removed(replace(before, changed=[one for one in before.changed if one not in kept]))
+    plan.record = Record(changed=kept, folders=list(before.folders))
     for path, content in kit.files.items():
         found = plan.now(path)
         if str(path) in plan.left:
@@ -54,6 +56,18 @@ def installed(kit: Kit, before: Record | None) -> Plan:
         _add(plan, edit)
     plan.record.folders += _new_folders(plan)
     return plan
+
+
+def _holds_all(changed: Changed, kit: Kit) -> bool:
+    """Say whether settings hold all that the kit gives: they may, with pieces within members."""
+    path = Path(changed.path)
+    more = next((edit.more for edit in kit.edits if edit.path.resolve() == path), None)
+    found = content_of(path)
+    if more is None or found is None:
+        return False
+    with suppress(ValueError, InvalidOption):  # it is told as it is added to
+        return not lacking(_text(path, found), more)
+    return False
 
 
 def _add(plan: Plan, edit: Edit) -> None:

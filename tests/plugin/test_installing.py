@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from agents.install.clients import SOURCE
 from agents.install.pieces import cut, lacking, members, put
+from agents.install.record import place_of
 from tests.cli.support import Answer, call
 
 CLIENTS = ("claude", "codex", "gemini", "opencode", "other")
@@ -177,6 +178,25 @@ def test_a_key_that_is_there_is_left_and_its_part_told(
     path.write_text(json.dumps({key: theirs}))
     assert agent(tmp_path, "uninstall", client).code == 0
     assert snapshot(tmp_path) == before
+
+
+@pytest.mark.usefixtures("home")
+def test_what_an_earlier_version_put_within_a_member_stays(tmp_path: Path) -> None:
+    """It holds what ours would; it is taken out as it was put in."""
+    path = own(tmp_path, "opencode")
+    path.write_text(before := '{\n  "mcp": {"x": {}}\n}\n')
+    agent(tmp_path, "install", "opencode")
+    entry = ',\n    "wfctl": {"type": "local", "command": ["wfctl", "mcp"], "enabled": true}'
+    path.write_text(before.replace("{}", f"{{}}{entry}"))
+    record = place_of("opencode", tmp_path)
+    kept = json.loads(record.read_text())
+    kept["changed"].append({"path": str(path), "made": False, "pieces": [[18, entry]]})
+    record.write_text(json.dumps(kept))
+    for _ in range(2):
+        assert agent(tmp_path, "install", "opencode", "-o", "json").data["left"] == {}
+        assert entry in path.read_text()
+    agent(tmp_path, "uninstall", "opencode")
+    assert path.read_text() == before
 
 
 @pytest.mark.usefixtures("home")
