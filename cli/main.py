@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from cli.frame.hoist import hoist
-from cli.program.spared import spared
 
 
 def main() -> None:
@@ -65,9 +64,8 @@ def _command(is_only: bool) -> Callable[..., Any]:
     # Imports leave no garbage worth looking for, and looking takes a tenth of the start.
     gc.disable()
     try:
-        with spared():
-            from cli.program.app import build
-            from cli.program.plugins import search_no_plugins
+        from cli.program.app import build
+        from cli.program.shortcuts import search_no_plugins
 
         search_no_plugins()
         return build()

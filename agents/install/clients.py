@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agents.install import jsonc
-from agents.install.pieces import Piece, block
+from agents.install.pieces import Piece, block, members
 
 #: Where the plugin lies, in a checkout and in an installed wheel.
 SOURCE = Path(__file__).resolve().parents[2] / "plugin"
@@ -30,7 +29,7 @@ class Edit(NamedTuple):
     def pieces(self, text: str) -> list[Piece]:
         """Return what is to be put into its text; raises `ValueError` where it cannot be read."""
         if self.more is not None:
-            return jsonc.added(text, self.more)
+            return members(text, self.more)
         return block(text, self.lines, *(_TOML if self.path.suffix == ".toml" else _MARKDOWN))
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
-from agents.install import jsonc
 from agents.install.clients import Edit, Kit
-from agents.install.pieces import cut, put
+from agents.install.pieces import cut, lacking, put, read_json
 from agents.install.record import Changed, Record
 from service.errors import AlreadyThere, InvalidOption
 from service.root.disk import content_of, write_whole
@@ -39,8 +40,10 @@ def installed(kit: Kit, before: Record | None) -> Plan:
     Raises `AlreadyThere` for a file of somebody else in the place of one of ours, and
     `InvalidOption` where settings cannot be read as what they are.
     """
-    plan = removed(before) if before is not None else Plan()
-    plan.record = Record(folders=list(before.folders) if before is not None else [])
+    before = before or Record()
+    kept = [changed for changed in before.changed if _holds_all(changed, kit)]
+    plan = removed(replace(before, changed=[one for one in before.changed if one not in kept]))
+    plan.record = Record(changed=kept, folders=list(before.folders))
     for path, content in kit.files.items():
         found = plan.now(path)
         if str(path) in plan.left:
@@ -53,6 +56,18 @@ def installed(kit: Kit, before: Record | None) -> Plan:
         _add(plan, edit)
     plan.record.folders += _new_folders(plan)
     return plan
+
+
+def _holds_all(changed: Changed, kit: Kit) -> bool:
+    """Say whether settings hold all that the kit gives: they may, with pieces within members."""
+    path = Path(changed.path)
+    more = next((edit.more for edit in kit.edits if edit.path.resolve() == path), None)
+    found = content_of(path)
+    if more is None or found is None:
+        return False
+    with suppress(ValueError, InvalidOption):  # it is told as it is added to
+        return not lacking(_text(path, found), more)
+    return False
 
 
 def _add(plan: Plan, edit: Edit) -> None:
@@ -68,14 +83,18 @@ def _add(plan: Plan, edit: Edit) -> None:
     after = text
     for piece in pieces:
         after = put(after, piece)
-    taken = jsonc.taken(after, edit.more) if edit.more is not None else []
-    if taken:
-        plan.left[str(path)] = f"{', '.join(taken)} is somebody else's; rename it to have ours"
+    if edit.more is not None and (keys := lacking(after, edit.more)):
+        plan.left[str(path)] = "; ".join(_to_paste(key, edit.more[key]) for key in keys)
     if not _reader(path)(after):
         raise _unreadable(path, "what is to be added does not fit it")
     if pieces:
         plan.writes[path] = after.encode()
         plan.record.changed.append(Changed(str(path), pieces, made=found is None))
+
+
+def _to_paste(key: str, entries: Mapping[str, Any]) -> str:
+    shown = json.dumps(entries, ensure_ascii=False)
+    return f"it has `{key}` already; put into it yourself: {shown[1:-1]}"
 
 
 def _unreadable(path: Path, why: str) -> InvalidOption:
@@ -124,7 +143,7 @@ def _reader(path: Path) -> Callable[[str], bool]:
     if path.suffix == ".toml":
         return lambda text: _reads(tomllib.loads, text)
     if path.suffix in (".json", ".jsonc"):
-        return lambda text: not text.strip() or _reads(jsonc.read, text)
+        return lambda text: not text.strip() or _reads(read_json, text)
     return lambda _text: True
 
 

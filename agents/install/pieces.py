@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 _COMMA = re.compile(r"\s*,")
+_TEXT = r'("(?:[^"\\]|\\.)*")'
+_COMMENT = re.compile(_TEXT + r"|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_LAST_COMMA = re.compile(_TEXT + r"|,(?=\s*[}\]])")
+#: All before the first member of an object.
+_BEGIN = re.compile(r"\ufeff?(?:\s|//[^\n]*|/\*.*?\*/)*\{", re.DOTALL)
 
 
 class Piece(NamedTuple):
@@ -27,6 +33,47 @@ def block(text: str, body: str, begin: str, end: str) -> list[Piece]:
         return []
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
     return [Piece(len(text), f"{gap}{begin}\n{body.strip()}\n{end}\n")]
+
+
+def read_json(text: str) -> Any:
+    """Return a document of JSON that may have comments; raises `ValueError`."""
+    plain = _COMMENT.sub(lambda found: found[1] or " ", text.removeprefix("\ufeff"))
+    try:
+        return json.loads(_LAST_COMMA.sub(lambda found: found[1] or "", plain))
+    except RecursionError:
+        raise ValueError("expected fewer levels") from None
+
+
+def members(text: str, more: Mapping[str, Any]) -> list[Piece]:
+    """Return the piece that puts the keys of ``more`` that an object lacks before all it has.
+
+    Raises `ValueError` where the text is no object of JSON.
+    """
+    if not text.strip():
+        return [Piece(len(text), json.dumps(more, indent=2, ensure_ascii=False) + "\n")]
+    there = read_json(text)
+    begin = _BEGIN.match(text)
+    if not isinstance(there, dict) or begin is None:
+        raise ValueError("expected an object")
+    new = {key: value for key, value in more.items() if key not in there}
+    if not new:
+        return []
+    lines = json.dumps(new, indent=2, ensure_ascii=False).removeprefix("{").removesuffix("\n}")
+    return [Piece(begin.end(), lines + ("," if there else "\n"))]
+
+
+def lacking(text: str, more: Mapping[str, Any]) -> list[str]:
+    """Return the keys of ``more`` whose values in an object do not hold all of ours."""
+    there = read_json(text)
+    return [key for key, value in more.items() if not _holds(there.get(key), value)]
+
+
+def _holds(there: Any, ours: Any) -> bool:
+    if isinstance(ours, Mapping) and isinstance(there, dict):
+        return all(_holds(there.get(key), value) for key, value in ours.items())
+    if isinstance(ours, list) and isinstance(there, list):
+        return all(one in there for one in ours)
+    return bool(there == ours)
 
 
 def cut(

@@ -17,7 +17,7 @@ _STOP = (
     "runner pause: lets the runner begin nothing more",
     "runner stop: ends the runner, not its jobs",
 )
-_GRAPH = ("export mermaid", "export dot")
+_GRAPH = ("export mermaid",)
 _CHANGE = ("amend propose --stage STAGE --set parameters.KEY=VALUE --reason TEXT",)
 #: Word that people try → the commands that do it, the likeliest first; a colon, and what one does.
 MEANT: dict[str, tuple[str, ...]] = {

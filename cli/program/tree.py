@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from cli.program.coercion import taken_as_typed
+from cli.program.shortcuts import taken_as_typed
 
 PORCELAIN = "Porcelain"
 PLUMBING = "Plumbing"

@@ -17,13 +17,10 @@ class ExportFormat(StrEnum):
     LOG = "log"
     EVENTS = "events"
     MERMAID = "mermaid"
-    DOT = "dot"
     SVG = "svg"
     TIMELINE = "timeline"
     REPORT = "report"
     TABLE = "table"
-    TABLE_JSON = "table-json"
-    CLOUDEVENTS = "cloudevents"
     OTEL = "otel"
     PROV = "prov"
     RO_CRATE = "ro-crate"
@@ -55,13 +52,10 @@ FORMATS: dict[str, Maker] = {
     "log": Maker("plain:log", ".log"),
     "events": Maker("plain:events", ".jsonl", chained=True),
     "mermaid": Maker("mermaid:export", ".mmd"),
-    "dot": Maker("dot:export", ".dot"),
     "svg": Maker("graph_svg:export", ".svg"),
     "timeline": Maker("timeline_svg:export", ".svg"),
     "report": Maker("report:export", ".html"),
-    "table": Maker("table:as_csv", ".csv"),
-    "table-json": Maker("table:as_json", ".json"),
-    "cloudevents": Maker("cloudevents:export", ".json"),
+    "table": Maker("table:export", ".csv"),
     "otel": Maker("otel:export", ".jsonl"),
     "prov": Maker("prov:export", ".json"),
     "ro-crate": Maker("ro_crate:export", ".json"),

@@ -1,4 +1,4 @@
-"""``table`` and ``table-json``: a row for each attempt, for a notebook or a spreadsheet.
+"""``table``: a row for each attempt, for a notebook or a spreadsheet.
 
 The columns are those of `HEAD`, then one for each parameter that an attempt ran with, as
 ``parameters.NAME``. Times are as in the log (UTC), ``seconds`` is from the start of an attempt to
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,22 +34,13 @@ HEAD = (
 Row = dict[str, Any]
 
 
-def as_csv(source: Source) -> Iterator[str]:
+def export(source: Source) -> Iterator[str]:
     """Yield the table as CSV: an empty cell for what is not known, a line feed at line ends."""
     rows = _rows(source)
     names = [*HEAD, *sorted({name for row in rows for name in row} - set(HEAD))]
     yield _line(names)
     for row in rows:
         yield _line([shown(row.get(name)) for name in names])
-
-
-def as_json(source: Source) -> Iterator[str]:
-    """Yield the table as one list of objects, one a line; numbers and lists as they are."""
-    before = "["
-    for row in _rows(source):
-        yield f"{before}\n{json.dumps(row, ensure_ascii=False)}"
-        before = ","
-    yield "\n]\n" if before == "," else "[]\n"
 
 
 def _line(cells: list[str]) -> str:

@@ -65,7 +65,7 @@ READS = (
     ("audit", "times"),
     ("audit", "sql", "SELECT count(*) FROM v_events"),
 )
-FORMS = ("report", "otel", "prov", "events", "ro-crate", "archive", "cloudevents", "timeline")
+FORMS = ("report", "otel", "prov", "events", "ro-crate", "archive", "timeline")
 
 
 def _deep() -> Any:

@@ -28,7 +28,7 @@ STOP = ["wfctl stage cancel STAGE", "wfctl runner pause", "wfctl runner stop"]
         ("cancel", STOP),
         ("stop", STOP),
         ("approve amend-1", ["wfctl amend approve amend-1"]),
-        ("graph", ["wfctl export mermaid", "wfctl export dot"]),
+        ("graph", ["wfctl export mermaid"]),
         ("history", ["wfctl log"]),
         # One level down, and back.
         ("propose --stage stage-1", ["wfctl amend propose --stage stage-1"]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -14,7 +13,6 @@ from projections.drawing.layout import layout
 from projections.drawing.svg import columns, shortened, text, wrapped
 from tests.cli.support import Place, call, write_plan
 from tests.exports.support import stages_of, text_of
-from tests.need import need_programs
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -77,17 +75,6 @@ def test_mermaid_names_every_stage_and_every_dependency(told: Place) -> None:
     found = [m[1].removeprefix("s_").replace("_", "-") for m in nodes if m]
     assert found == [stage.replace("A_b", "Ax5fb") for stage in stages_of(told)]
     assert sum(" --> " in line for line in lines) == 6
-
-
-def test_graphviz_reads_the_graph(told: Place, tmp_path: Path) -> None:
-    """Graphviz itself is the judge of its language."""
-    need_programs("dot")
-    file = tmp_path / "graph.dot"
-    file.write_text(text_of(told, "dot"))
-    done = subprocess.run(["dot", "-Tplain", file], capture_output=True, text=True, check=True)
-    words = [line.split() for line in done.stdout.splitlines()]
-    assert [line[1].strip('"') for line in words if line[0] == "node"] == stages_of(told)
-    assert sum(line[0] == "edge" for line in words) == 6
 
 
 @st.composite

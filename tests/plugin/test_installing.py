@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.install import jsonc
 from agents.install.clients import SOURCE
-from agents.install.pieces import cut, put
+from agents.install.pieces import cut, lacking, members, put
+from agents.install.record import place_of
 from tests.cli.support import Answer, call
 
 CLIENTS = ("claude", "codex", "gemini", "opencode", "other")
@@ -23,7 +23,7 @@ OWN = {
     "codex": (".codex/config.toml", 'model = "m" # mine\n[mcp_servers.other]\ncommand = "x"'),
     "gemini": (
         ".gemini/settings.json",
-        '{\n  // mine\n  "mcpServers": {}, "hooks": {"SessionStart": [ 1 ]},\n  "b": 1,\n}\r\n',
+        '\ufeff// mine {\n{ /* { */\n  "a": [ "// }", 1, ], "c": {},\n  "b": 1,\n}\r\n',
     ),
     "opencode": ("opencode.jsonc", '{\n\t"mcp": {\n\t\t"a": {"type": "local"}, // a\n\t}\n}\n'),
     "other": ("AGENTS.md", "# Rules\n\nBe kind."),
@@ -151,44 +151,52 @@ def test_settings_that_cannot_be_read_are_left_alone(
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(
-    ("client", "text", "said"),
+    ("client", "key", "theirs"),
     [
-        ("gemini", '{"mcpServers": null}', "`mcpServers` is null, which is not an object"),
-        ("gemini", '{"hooks": []}', "`hooks` is [], which is not an object"),
-        ("gemini", '{"hooks": {"BeforeTool": null}}', "`hooks.BeforeTool` is null"),
-        ("opencode", '{"mcp": null}', "`mcp` is null, which is not an object"),
+        ("gemini", "mcpServers", {"wfctl": {"command": "wfctl-of-mine", "env": {"A": "1"}}}),
+        ("gemini", "mcpServers", {"other": {"command": "x"}}),
+        ("gemini", "mcpServers", None),
+        ("gemini", "hooks", []),
+        ("gemini", "hooks", {"BeforeTool": None}),
+        ("opencode", "mcp", {"wfctl": {"type": "remote", "url": "http://localhost/mcp"}}),
     ],
 )
-def test_null_in_settings_is_told(tmp_path: Path, client: str, text: str, said: str) -> None:
-    """It was kept, nothing was added, and the answer was success."""
-    own(tmp_path, client).write_text(text)
+def test_a_key_that_is_there_is_left_and_its_part_told(
+    tmp_path: Path, client: str, key: str, theirs: Any
+) -> None:
+    """As a text to paste; once it is pasted, nothing is left to tell."""
+    path = own(tmp_path, client)
+    path.write_text(json.dumps({key: theirs}))
     before = snapshot(tmp_path)
-    answer = agent(tmp_path, "install", client)
-    assert answer.code == 2
-    assert said in answer.err
+    left = agent(tmp_path, "install", client, "-o", "json").data["left"]
+    said, _, snippet = left[str(path)].partition("; put into it yourself: ")
+    assert said == f"it has `{key}` already"
+    old = f'"{key}": {json.dumps(theirs)}'
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, f'"{key}": {{{snippet}}}'))
+    assert agent(tmp_path, "install", client, "-o", "json").data["left"] == {}
+    path.write_text(json.dumps({key: theirs}))
+    assert agent(tmp_path, "uninstall", client).code == 0
     assert snapshot(tmp_path) == before
 
 
 @pytest.mark.usefixtures("home")
-@pytest.mark.parametrize(
-    ("client", "key", "theirs"),
-    [
-        ("gemini", "mcpServers", {"command": "wfctl-of-mine", "env": {"A": "1"}}),
-        ("opencode", "mcp", {"type": "remote", "url": "http://localhost/mcp"}),
-    ],
-)
-def test_an_entry_of_somebody_else_is_left_and_told(
-    tmp_path: Path, client: str, key: str, theirs: dict[str, Any]
-) -> None:
-    """Ours is not merged into it, and what is taken out again leaves it."""
-    path = own(tmp_path, client)
-    path.write_text(json.dumps({key: {"wfctl": theirs}}))
-    before = snapshot(tmp_path)
-    left = agent(tmp_path, "install", client, "-o", "json").data["left"]
-    assert f"{key}.wfctl is somebody else's" in left[str(path)]
-    assert json.loads(path.read_text())[key] == {"wfctl": theirs}
-    assert agent(tmp_path, "uninstall", client).code == 0
-    assert snapshot(tmp_path) == before
+def test_what_an_earlier_version_put_within_a_member_stays(tmp_path: Path) -> None:
+    """It holds what ours would; it is taken out as it was put in."""
+    path = own(tmp_path, "opencode")
+    path.write_text(before := '{\n  "mcp": {"x": {}}\n}\n')
+    agent(tmp_path, "install", "opencode")
+    entry = ',\n    "wfctl": {"type": "local", "command": ["wfctl", "mcp"], "enabled": true}'
+    path.write_text(before.replace("{}", f"{{}}{entry}"))
+    record = place_of("opencode", tmp_path)
+    kept = json.loads(record.read_text())
+    kept["changed"].append({"path": str(path), "made": False, "pieces": [[18, entry]]})
+    record.write_text(json.dumps(kept))
+    for _ in range(2):
+        assert agent(tmp_path, "install", "opencode", "-o", "json").data["left"] == {}
+        assert entry in path.read_text()
+    agent(tmp_path, "uninstall", "opencode")
+    assert path.read_text() == before
 
 
 @pytest.mark.usefixtures("home")
@@ -251,42 +259,16 @@ VALUES = st.recursive(
 OBJECTS = st.dictionaries(st.text(max_size=4), VALUES, max_size=4)
 
 
-NEW = st.dictionaries(st.text(max_size=4), OBJECTS, max_size=4)
-
-
-def _merged(old: Any, new: Any, depth: int = 0) -> Any:
-    if isinstance(new, list):
-        return [*old, *(one for i, one in enumerate(new) if one not in [*old, *new[:i]])]
-    if depth > 1:
-        return old
-    both = {key: _merged(old[key], new[key], depth + 1) if key in new else old[key] for key in old}
-    return {**both, **{key: value for key, value in new.items() if key not in old}}
-
-
-def _fits(old: Any, new: Any, depth: int = 0) -> bool:
-    """Say whether objects and lists stand where there is something to add to."""
-    if isinstance(new, list):
-        return isinstance(old, list)
-    if depth > 1:
-        return True
-    return isinstance(old, dict) and all(
-        _fits(old[key], new[key], depth + 1) for key in new if key in old
-    )
-
-
-@given(old=OBJECTS, new=NEW, indent=st.sampled_from([None, 2, 4]))
-def test_whatever_is_added_is_there_and_is_cut_out_again(
+@given(old=OBJECTS, new=OBJECTS, indent=st.sampled_from([None, 2, 4]))
+def test_what_is_added_is_there_and_is_cut_out_again(
     old: dict[str, Any], new: dict[str, Any], indent: int | None
 ) -> None:
-    """Nothing that was there is another; what is taken out leaves the text as it was."""
+    """Nothing that was there is another; the text without it is as it was."""
     text = json.dumps(old, indent=indent)
-    if not _fits(old, new):
-        with pytest.raises(ValueError, match="which is not"):
-            jsonc.added(text, new)
-        return
-    pieces = jsonc.added(text, new)
+    pieces = members(text, new)
     after = text
     for piece in pieces:
         after = put(after, piece)
-    assert json.loads(after) == _merged(old, new)
+    assert json.loads(after) == {**new, **old}
+    assert set(lacking(after, new)) <= set(old)
     assert cut(after, pieces, lambda _: True) == (text, [])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.far.start import is_cut
+from reconciler.far.start import LATER, is_cut
 from reconciler.host.program import starting
 
 _LOADED = """
@@ -40,6 +40,25 @@ def test_what_no_local_job_needs_is_imported_when_it_is_used(tmp_path: Path) -> 
     assert loaded == ""
     assert used == "paramiko.transport True"
     assert same == "True"
+
+
+_AS_IT_IS = """
+import inspect, sys, time
+import dpdispatcher.dpdisp
+import dpdispatcher.contexts.ssh_context
+from dpdispatcher import submission
+print(*(name for name in sys.argv[1:] if name not in sys.modules))
+print(submission.time is time, "time.sleep(1)" in inspect.getsource(submission))
+print("upload_jobs" in vars(submission.Submission), "self.belonging_jobs" in
+    inspect.getsource(submission.Submission), "self.job_id" in inspect.getsource(submission.Job))
+"""
+
+
+def test_dpdispatcher_has_what_its_start_counts_on(tmp_path: Path) -> None:
+    """A version that has it elsewhere is told by this: look at `put_off`, `hurry`, `send_once`."""
+    line = [sys.executable, "-c", _AS_IT_IS, *LATER]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["", "True True", "True True True"]
 
 
 def test_a_program_is_run_as_if_it_were_started_itself(tmp_path: Path) -> None:

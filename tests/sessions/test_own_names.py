@@ -13,7 +13,7 @@ from tests.sessions.support import events, statuses
 
 pytestmark = pytest.mark.slow
 
-EXPORTS = ("dot", "mermaid", "svg", "report", "prov", "otel", "timeline", "archive", "ro-crate")
+EXPORTS = ("mermaid", "svg", "report", "prov", "otel", "timeline", "archive", "ro-crate")
 
 
 def named(id_: str, *after: str, **parameters: Any) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""Values of the command line are what typer would make of them, with and without its validators."""
+"""Shortcuts past typer and pydantic change no answer, and are still where they were."""
 
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -14,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.exceptions import TyperException
 
-from cli.program import coercion
-from cli.program.plugins import LOADER, search_no_plugins
+from cli.program import shortcuts
+from cli.program.shortcuts import LOADER, search_no_plugins
 from cli.program.tree import Command
+from tests.cli.support import HERE
 
 
 class Fruit(StrEnum):
@@ -84,7 +86,7 @@ def test_a_typer_without_its_private_names_makes_each_value_itself(
     import typer._coercion
 
     monkeypatch.delattr(typer._coercion, "RuntimeParam")
-    spec = importlib.util.spec_from_file_location("another", coercion.__file__)
+    spec = importlib.util.spec_from_file_location("another", shortcuts.__file__)
     assert spec is not None
     assert spec.loader is not None
     another = importlib.util.module_from_spec(spec)
@@ -97,7 +99,7 @@ def test_a_typer_without_its_private_names_makes_each_value_itself(
 def test_a_parameter_of_another_make_is_left_as_it_is() -> None:
     """Whatever a later typer calls its parts."""
     other = object()
-    assert coercion.taken_as_typed([other]) == [other]
+    assert shortcuts.taken_as_typed([other]) == [other]
 
 
 def test_a_pydantic_that_wants_more_of_its_loader_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,3 +108,27 @@ def test_a_pydantic_that_wants_more_of_its_loader_gets_it(monkeypatch: pytest.Mo
     search_no_plugins()
     assert sys.modules[LOADER].get_plugins() == ()
     assert sys.modules[LOADER].PYDANTIC_ENTRY_POINT_GROUP == "pydantic"
+
+
+_BUILT = """
+import sys
+from cli.main import _command
+from cli.program.shortcuts import LOADER
+program = _command(False).__self__
+command = program.commands["show"]
+context = command.make_context("show", ["stage-1"])
+print(context.params["stage"], "pydantic" in sys.modules)
+import pydantic
+pydantic.TypeAdapter(int).validate_python(1)
+print(sys.modules[LOADER].__doc__, "importlib.metadata" in sys.modules)
+"""
+
+
+def test_typer_and_pydantic_take_the_shortcuts() -> None:
+    """A version that has its parts elsewhere is told by this: look what it has in their place."""
+    done = subprocess.run(
+        [sys.executable, "-c", _BUILT], cwd=HERE, capture_output=True, text=True, check=True
+    )
+    values, plugins = done.stdout.splitlines()
+    assert values == "stage-1 False"
+    assert plugins == "Stands for the module that searches. False"

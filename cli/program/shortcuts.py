@@ -1,19 +1,26 @@
-"""Values of the command line without a validator, where what was typed is the value.
+"""Shortcuts past typer and pydantic, by names that are private to them.
 
-typer hands each value to pydantic, and builds a validator for each option even where none is given:
-more than half of the time of a command that reads. A text that is to be a text, a whole number, or
-the name of one of several choices needs none. What is not plainly right goes to typer as ever, so
-that each error is the one that typer gives.
+**Values without a validator.** typer hands each value to pydantic, and builds a validator for each
+option even where none is given: a third of a command that reads. A text that is to be a text, a
+whole number, or the name of one of several choices needs none. What is not plainly right goes to
+typer as ever, so that each error is the one that typer gives.
 
-What is used of typer here is private to it. A typer that has it elsewhere makes each value itself,
-which takes longer and changes no answer.
+**No search for plugins.** Before it builds its first validator, pydantic opens a file of every
+distribution that is installed to see whether one is a plugin of it, and loads much of the standard
+library for that: a tenth of a proposal, and a third more files, which a home on a network feels.
+
+Another version of either project makes commands slower and changes no answer;
+`tests/cli/test_shortcuts.py` fails then.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from contextlib import suppress
 from enum import Enum
+from importlib import import_module
+from types import ModuleType
 from typing import Any, get_args, get_origin
 
 try:
@@ -21,6 +28,8 @@ try:
 except ImportError:
     RuntimeParam = None  # type: ignore[misc, assignment]
 
+#: The module of pydantic that searches.
+LOADER = "pydantic.plugin._loader"
 _WHOLE = re.compile(r"(0|[1-9][0-9]{0,17})\Z")
 #: Stands for a value on which typer must decide.
 _UNDECIDED = object()
@@ -83,3 +92,19 @@ def taken_as_typed(params: list[Any]) -> list[Any]:
                 plain = _AsTyped(kind.parameter_info, kind.annotation)
                 param._runtime_param = plain  # noqa: SLF001
     return params
+
+
+def search_no_plugins() -> None:
+    """Let pydantic find no plugin in this process; where it has looked already, nothing changes."""
+    if LOADER not in sys.modules:
+        loader = ModuleType(LOADER, "Stands for the module that searches.")
+        vars(loader).update(get_plugins=lambda: (), __getattr__=_of_the_real_one)
+        sys.modules[LOADER] = loader
+
+
+def _of_the_real_one(name: str) -> Any:
+    """Return what a pydantic of another version wants of the module, which is then loaded."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    del sys.modules[LOADER]
+    return getattr(import_module(LOADER), name)
