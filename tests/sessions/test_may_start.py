@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.support import Answer, Place
+from tests.crash.support import until
 from tests.sessions.followed import WORDS
-from tests.sessions.support import stage, workflow
+from tests.sessions.support import events, stage, started, workflow
 
 
 def built(folder: Path) -> Place:
@@ -129,6 +130,20 @@ def test_a_session_that_cannot_begin_is_not_offered_again(tmp_path: Path) -> Non
         assert "init.sh that exits 0" in action["needs"][0]
     (place.path / "init.sh").write_text("true\n")
     assert offered(place.json("status")) == {"stage-1"}
+
+
+def test_a_session_that_a_killed_loop_left_open_is_not_gone_on_in(tmp_path: Path) -> None:
+    """The next run begins a new one, so what kept that from its beginning keeps it still."""
+    place = workflow(tmp_path, stage(1, "sleep 20"), stage(2), stage(3), consent="trust")
+    loop = started(place, "run")
+    until(lambda: bool(events(place, "attempt.started")))
+    loop.kill()
+    loop.communicate()
+    (place.path / "init.sh").write_text("echo no license; exit 3\n")
+    assert place.json("run").error["code"] == "environment_not_ready"
+    for answer in (place.json("status"), place.json("note", "on")):
+        runs = [one for one in answer.envelope["next_actions"] if one["command"] == "wfctl run"]
+        assert [one["needs"][0][:20] for one in runs] == ["init.sh that exits 0"], answer.out
 
 
 def test_a_budget_that_no_session_affords_leads_to_one_that_it_does(tmp_path: Path) -> None:
