@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -77,8 +76,6 @@ def init(
         policy_of(consent, signers, key),
         write_options(dry_run, command_id, expected_version),
     )
-    for name, path in _missing_machine_files(outcome.state.backend_profiles, root.path):
-        say(f"{name}: the machine file {path} is missing; no stage can be dispatched to it yet")
     for line in advice_of(root.path, outcome.state):
         say(line)
     if not dry_run:
@@ -159,16 +156,6 @@ def _write_example(context: typer.Context, name: str) -> None:
     Output(settings_of(context)).result(
         {"file": name}, lambda: f"{name}: a plan to start from; `wfctl init {name}` takes it"
     )
-
-
-def _missing_machine_files(profiles: dict[str, Any], root: Path) -> Iterator[tuple[str, Path]]:
-    """Yield each backend profile whose config_path leads nowhere; such a file is never read."""
-    from service.root.below import seen_from
-
-    for name, profile in profiles.items():
-        given = profile.get("config_path")
-        if isinstance(given, str) and given and not seen_from(root, given).exists():
-            yield name, seen_from(root, given)
 
 
 def policy_of(consent: Consent, signers: Path | None, key: Path | None) -> dict[str, Any]:

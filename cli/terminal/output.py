@@ -126,13 +126,23 @@ class Output:
     ) -> None:
         """Print as `result` what a change did; for people the last line leads on from there."""
 
+        seen = None if actions is not None or state is None else self._looked(state)
+
         def led_on() -> str:
             found = () if actions is None else actions
             if actions is None and state is not None and not is_rehearsal:
-                found = self.next_actions(state)
+                found = self.next_actions(state, seen)
             return "\n".join([text(), *(f"next: {action}" for action in found[:1])])
 
-        self.result(data, led_on, state=state, actions=actions, position=position)
+        self.result(data, led_on, state=state, actions=actions, position=position, seen=seen)
+
+    def _looked(self, state: Workflow) -> Seen | None:
+        """Look at the files where all is done: a result that is stale is no report's."""
+        if state.workflow_status != "completed" or self._root is None or self._log is None:
+            return None
+        from reconciler.files.freshness import look
+
+        return look(self._root, self._log, state)
 
     def next_actions(self, state: Workflow, seen: Seen | None = None) -> list[NextAction]:
         """Return what leads on from a state, as it is around it now."""

@@ -34,6 +34,7 @@ def advice(state: Workflow, scripts: str = "") -> list[str]:
         for stage in state.stages.values()
         for line in (
             *doubtful_parameters({"id": stage.id, "parameters": stage.parameters}),
+            *_not_text(stage),
             *_unjudged(stage),
             *_far_partner(state, stage),
             *_values(state, stage, scripts),
@@ -46,6 +47,13 @@ def parameters_of(parameters: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the names of the parameters that wfctl reads, and of those that are the command's."""
     read = [name for name in parameters if name in READ]
     return {"wfctl": read, "command": [name for name in parameters if name not in read]}
+
+
+def _not_text(stage: Stage) -> Iterator[str]:
+    for name in (*_COMMANDS, "verify"):
+        value = stage.parameters.get(name)
+        if value is not None and not isinstance(value, str):
+            yield f"{stage.id}: parameters.{name} is {value!r}, and no text: bash runs `{value}`"
 
 
 def _unjudged(stage: Stage) -> Iterator[str]:

@@ -58,7 +58,8 @@ def fail_and_stop(
         stopped = _end(jobs, outcome.state.stage(id_))
     if stopped is None:
         return outcome
-    return replace(outcome, events=(*outcome.events, *stopped.events), state=stopped.state)
+    events = (*outcome.events, *stopped.events)
+    return replace(outcome, events=events, state=stopped.state, stands=stopped.stands)
 
 
 def stop_all(jobs: Jobs) -> None:

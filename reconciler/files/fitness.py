@@ -52,6 +52,7 @@ def _is_own(root: Path, state: Workflow, stage: Stage) -> bool:
     return (
         "resource_overrides" in stage.parameters
         or "config_path" in profile
+        or "config" not in profile
         or profile.get("type") == "remote"
         or any(".." in path for path in stage.inputs)
         or (root / stage.id / _PREPARED).is_file()

@@ -240,5 +240,6 @@ def _verified(
     # Where nobody but a person or an agent can judge them, they are judged as any outputs are.
     with suppress(NeedsConsent):
         over = jobs.record(completion(jobs, now, found))
-        return replace(outcome, events=(*outcome.events, *over.events), state=over.state)
+        events = (*outcome.events, *over.events)
+        return replace(outcome, events=events, state=over.state, stands=over.stands)
     return outcome

@@ -83,7 +83,8 @@ def _refused(root: Root, state: Workflow) -> str | None:
     name = f"{state.session.count + 1}.{INIT.removesuffix('.sh')}"
     kept = max((root.folder / SESSIONS).glob(f"{name}*.log"), default=None, key=_written)
     script = root.path / INIT
-    if kept is None or state.session.is_open or not script.is_file():
+    gone_on_in = state.session.is_open and not state.session.driven
+    if kept is None or gone_on_in or not script.is_file():
         return None
     if _written(script) > _written(kept):
         return None

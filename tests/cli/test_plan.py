@@ -130,3 +130,18 @@ def test_a_check_says_which_stage_no_session_affords(tmp_path: Path) -> None:
 def test_a_check_takes_scripts_that_are_pinned_as_they_are(tmp_path: Path) -> None:
     """As `init` takes them."""
     assert advice_on(Place(tmp_path), stage(1, {}), session_config={"pin": "scripts"}) == []
+
+
+def test_a_machine_that_is_not_there_is_told_before_anything_begins(tmp_path: Path) -> None:
+    """Of a profile that names none, and of one whose file is missing; a check says it too."""
+    profiles = {"local": {"type": "local"}, "hpc": {"type": "remote", "config_path": "hpc.json"}}
+    found = advice_on(Place(tmp_path), stage(1, {"command": "true"}), backend_profiles=profiles)
+    assert [line.partition(": ")[0] for line in found] == ["local", "hpc"]
+    assert "without config and config_path" in found[0]
+    assert "hpc.json is missing" in found[1]
+
+
+def test_a_command_that_is_no_text_is_told_of(tmp_path: Path) -> None:
+    """``verify = true`` is run by bash as ``True``, which is no command."""
+    [line] = advice_on(Place(tmp_path), stage(1, {"command": "true", "verify": True}))
+    assert line == "stage-1: parameters.verify is True, and no text: bash runs `True`"

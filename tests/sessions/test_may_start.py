@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tests.cli.support import Answer, Place
+from tests.crash.support import until
 from tests.sessions.followed import WORDS
-from tests.sessions.support import stage, workflow
+from tests.sessions.support import events, stage, started, workflow
 from tests.sessions.wild import MAP
 
 
@@ -133,6 +134,20 @@ def test_a_session_that_cannot_begin_is_not_offered_again(tmp_path: Path) -> Non
     assert offered(place.json("status")) == {"stage-1"}
 
 
+def test_a_session_that_a_killed_loop_left_open_is_not_gone_on_in(tmp_path: Path) -> None:
+    """The next run begins a new one, so what kept that from its beginning keeps it still."""
+    place = workflow(tmp_path, stage(1, "sleep 20"), stage(2), stage(3), consent="trust")
+    loop = started(place, "run")
+    until(lambda: bool(events(place, "attempt.started")))
+    loop.kill()
+    loop.communicate()
+    (place.path / "init.sh").write_text("echo no license; exit 3\n")
+    assert place.json("run").error["code"] == "environment_not_ready"
+    for answer in (place.json("status"), place.json("note", "on")):
+        runs = [one for one in answer.envelope["next_actions"] if one["command"] == "wfctl run"]
+        assert [one["needs"][0][:20] for one in runs] == ["init.sh that exits 0"], answer.out
+
+
 def test_a_budget_that_no_session_affords_leads_to_one_that_it_does(tmp_path: Path) -> None:
     """Not to a dispatch, and the value that would do stands in the command."""
     place = workflow(tmp_path, stage(1), consent="trust", session_budget=0.5)
@@ -196,3 +211,36 @@ def test_what_rests_on_a_stage_that_runs_again_is_not_ready(tmp_path: Path) -> N
     assert place.json("why").data["ready"] == ["stage-1", "stage-3"]
     line = next(one for one in place.call("status").out.splitlines() if "stage-2" in one)
     assert "not yet: stage-1 is to be completed again" in line
+
+
+def test_a_profile_without_a_machine_is_offered_with_what_it_lacks(tmp_path: Path) -> None:
+    """A dispatch is refused of it on this machine as on another."""
+    place = workflow(tmp_path, stage(1), consent="trust", profiles={"local": {"type": "local"}})
+    [action] = place.json("status").envelope["next_actions"]
+    assert "config must be an object" in action["needs"][0]
+    assert place.json("dispatch", "stage-1").code != 0
+
+
+def test_a_change_of_a_stale_workflow_leads_on_as_status_does(tmp_path: Path) -> None:
+    """To what is computed again, not to the report."""
+    fed = stage(2, "cat ../stage-1/out.txt", after=[1], inputs=["stage-1/out.txt"])
+    place = workflow(tmp_path, stage(1), fed, consent="trust")
+    place.done("run")
+    (place.path / "stage-1" / "out.txt").write_text("other\n")
+    adopted = place.json("verify", "stage-1", "--adopt", "--reason", "it is better so")
+    for answer in (adopted, place.json("status"), place.json("note", "on")):
+        [action] = answer.envelope["next_actions"]
+        assert action["command"] == "wfctl rerun stage-2"
+
+
+def test_outputs_that_were_taken_and_hold_wait_for_no_check(tmp_path: Path) -> None:
+    """A dispatch that judged what was kept leads on from there."""
+    one = stage(1, parameters={"verify": "false"})
+    place = workflow(tmp_path, one, stage(2, after=[1]), consent="trust")
+    assert place.json("run").code == 6
+    change = ("--stage", "stage-1", "--set", "parameters.verify=exit 0")
+    place.done("amend", "propose", *change, "--reason", "it was none")
+    place.done("amend", "approve", "amend-1")
+    judged = place.json("dispatch", "stage-1")
+    assert judged.data["events"][-1]["type"] == "stage.readied"
+    assert {one["command"] for one in judged.envelope["next_actions"]} == {"wfctl dispatch stage-2"}
