@@ -14,15 +14,26 @@ from socketserver import ThreadingMixIn
 from threading import BoundedSemaphore
 from typing import Any
 
+from lifecycle.errors import NoWorkflow, UnknownAmendment, UnknownStage
 from pages import entrance, render, views
 from pages.entrance import Door
-from pages.errors import status_of
 from pages.previews import figure
 from pages.pulse import Pulses
 from pages.request import Request, parsed
 from pages.shelf import Entry, Shelf
-from service.errors import NotFound
+from service.errors import InvalidOption, NotFound
+from service.root.below import OutsideRoot
 
+#: An error, and the number of HTTP with which it is answered; any other: 500.
+_STATUSES: tuple[tuple[type[Exception], int], ...] = (
+    (NotFound, 404),
+    (NoWorkflow, 404),
+    (UnknownStage, 404),
+    (UnknownAmendment, 404),
+    (OutsideRoot, 404),
+    (FileNotFoundError, 404),
+    (InvalidOption, 400),
+)
 #: Requests that are answered at once, pages that are followed among them; more wait.
 _AT_ONCE = 256
 #: Seconds that a request may take to come, and after which a followed page is sent a sign of life.
@@ -102,7 +113,7 @@ class Handler(BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionError, TimeoutError):
             self.close_connection = True
         except Exception as error:  # noqa: BLE001 - told to the person who asked
-            self._fail(status_of(error), str(getattr(error, "message", error)))
+            self._fail(_status_of(error), str(getattr(error, "message", error)))
 
     def _answer(self) -> None:
         if not entrance.is_host_known(self.headers.get("Host")):
@@ -224,3 +235,8 @@ def _share_memory() -> None:
 
     with suppress(OSError, AttributeError):
         CDLL(None).mallopt(-8, 1)
+
+
+def _status_of(error: Exception) -> int:
+    """Return the number with which an error is answered."""
+    return next((number for kind, number in _STATUSES if isinstance(error, kind)), 500)

@@ -11,7 +11,6 @@ from agents.install.pieces import Piece, block, members
 
 #: Where the plugin lies, in a checkout and in an installed wheel.
 SOURCE = Path(__file__).resolve().parents[2] / "plugin"
-CLIENTS = ("claude", "codex", "gemini", "opencode", "other")
 _SKILLS = ("wfctl-stages", "wfctl-machines", "wfctl-history")
 _SCRIPTS = ("hook.sh", "guard.sh", "guard.awk")
 _TOML = ("# >>> wfctl >>>", "# <<< wfctl <<<")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -16,6 +16,8 @@ from lifecycle.payload import models as p
 from lifecycle.rules.schema import payload_of
 
 if TYPE_CHECKING:
+    from cli.terminal.output import Output
+    from reconciler.verification.verify import Verification
     from service.writing.stream_writer import WriteOptions
 
 _CATEGORIES = "input, resource, scheduler, missing_output, software, unknown"
@@ -117,7 +119,6 @@ def compute(
 def verify(context: typer.Context, stage: Stage) -> None:
     """Check outputs, logs and `parameters.verify`; list every check (exit 7: one failed)."""
     from cli.frame.workspace import engine
-    from cli.terminal.verification import lines
     from reconciler.verification.verify import verify_again
 
     with engine(context, dry_run=True) as (jobs, output):
@@ -125,11 +126,22 @@ def verify(context: typer.Context, stage: Stage) -> None:
         found = verify_again(jobs, state, state.stage(stage))
         output.result(
             {"stage": stage, **found.to_dict()},
-            lambda: "\n".join(lines(found, output)),
+            lambda: "\n".join(_checks(found, output)),
             state=state,
         )
     if found.problems:
         raise typer.Exit(7)
+
+
+def _checks(found: Verification, output: Output) -> Iterator[str]:
+    """Yield a line for each check, its findings below it, and what it comes to."""
+    width = max((len(check.name) for check in found.checks), default=0)
+    for check in found.checks:
+        mark = output.style("ok    ", "32") if check.passed else output.style("FAILED", "31")
+        yield f"{mark}  {check.name:<{width}}  {check.detail}".rstrip()
+        yield from (f"        {output.style(finding, '33')}" for finding in check.findings)
+    failed = sum(not check.passed for check in found.checks)
+    yield f"{len(found.checks)} checks, {failed or 'none'} failed"
 
 
 def complete(

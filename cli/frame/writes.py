@@ -99,21 +99,31 @@ def foreseen(outcome: Outcome, options: WriteOptions) -> dict[str, list[str]]:
     """Return, for a dry run, which of the files that show the log would be written."""
     if not options.dry_run:
         return {}
-    from service.writing.dry_run import files_shown
+    return {"files": _files_shown(outcome)}
 
-    return {"files": files_shown(outcome.planned, outcome.state)}
+
+def _files_shown(outcome: Outcome) -> list[str]:
+    """Return the paths of the files that would be written, relative to the root."""
+    from projections.files import progress_log, state_document
+
+    if not outcome.planned:
+        return []
+    payloads, state = [payload for payload, _ in outcome.planned], outcome.state
+    has_line = any(progress_log.shows(one.type, one.as_json(), state) for one in payloads)
+    completes = any(one.type == "workflow.completed" for one in payloads)
+    report = state.report if completes else None
+    lines = [progress_log.FILE_NAME] if has_line else []
+    return [state_document.FILE_NAME, *lines, *([report] if report is not None else [])]
 
 
 def _lines(outcome: Outcome, options: WriteOptions) -> list[str]:
     if options.dry_run:
-        from service.writing.dry_run import files_shown
-
         head = outcome.state.head - len(outcome.planned)
         appended = [
             f"would append v{head + number} {payload.type}: {_subject(payload)}"
             for number, (payload, _) in enumerate(outcome.planned, 1)
         ]
-        written = [f"would write {name}" for name in files_shown(outcome.planned, outcome.state)]
+        written = [f"would write {name}" for name in _files_shown(outcome)]
         return [*appended, *written] or ["nothing to append"]
     lines = [
         f"v{event.version} {message(event, outcome.state) or event.type}"

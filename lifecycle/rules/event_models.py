@@ -20,8 +20,3 @@ def model_of(type_: str) -> type[Payload]:
 
         found = getattr(of_machines, OF_MACHINES[type_].model)
     return found
-
-
-def models() -> dict[str, type[Payload]]:
-    """Return the closed union of every stream: event type → its model."""
-    return {type_: model_of(type_) for type_ in (*STAGED, *OF_MACHINES)}

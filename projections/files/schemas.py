@@ -73,11 +73,6 @@ def about(name: str, schema: Document) -> str:
     return str(told).split(". ")[0].split("\n")[0].rstrip(".").replace("``", "`")
 
 
-def file_name(name: str) -> str:
-    """Return what a schema's file is called: ``stage.failed.v1.json``, ``state.v1.json``."""
-    return f"{name}.v{_version(name)}.json"
-
-
 def _version(name: str) -> int:
     return VERSIONS.get(name, 1)
 

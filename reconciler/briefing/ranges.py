@@ -38,16 +38,3 @@ def _run(first: int, last: int) -> str:
     if first == last:
         return str(first)
     return f"{first},{last}" if last == first + 1 else f"{first}..{last}"
-
-
-def spelled_out(text: str) -> list[str]:
-    """Return the names that `shortened` wrote."""
-    return [name for word in text.split() for name in _names(word)]
-
-
-def _names(word: str) -> list[str]:
-    prefix, dash, numbers = word.rpartition("-")
-    if not dash or not re.fullmatch(r"[1-9][0-9]*(\.\.[0-9]+)?(,[0-9]+(\.\.[0-9]+)?)*", numbers):
-        return [word]
-    runs = (part.split("..") for part in numbers.split(","))
-    return [f"{prefix}-{n}" for run in runs for n in range(int(run[0]), int(run[-1]) + 1)]

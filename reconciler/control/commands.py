@@ -14,7 +14,6 @@ from reconciler.control.dispatch import launched
 from reconciler.control.finding import Finding, lacks_launch
 from reconciler.port import Facts, Mode
 from reconciler.verdict.diagnosis import Diagnosis
-from reconciler.verdict.failure import failure
 from reconciler.verdict.names import Name
 from reconciler.verdict.table import Action
 
@@ -43,17 +42,17 @@ def following(
         foreign = {"session": recorded.session} if recorded.taken_over else {}
         commands.append(launch_.model_copy(update=foreign))
     if found.action is Action.SUCCEEDED and recorded.diagnostic:
-        commands.append(failure(stage.id, recorded.id, diagnosis_of(attempt), "a diagnostic run"))
+        commands.append(_failure(stage.id, recorded.id, diagnosis_of(attempt), "a diagnostic run"))
     elif found.action is Action.SUCCEEDED:
         commands.append(_computed(stage, recorded, finding, versions_of(attempt)))
     elif found.action is Action.FAILED:
         # Of a command that failed its own exit code and words say more than that it did.
         more = [] if found.name == Name.TASK_FAILED else [found.reason]
-        failed = failure(stage.id, recorded.id, diagnosis_of(attempt), *more)
+        failed = _failure(stage.id, recorded.id, diagnosis_of(attempt), *more)
         commands.append(failed.model_copy(update={"exit_code": _exit_code(finding)}))
     elif found.action is Action.LOST and not can_recover(stage):
         why = f"lost twice; the last time: {found.reason}"
-        commands.append(failure(stage.id, recorded.id, diagnosis_of(attempt), why))
+        commands.append(_failure(stage.id, recorded.id, diagnosis_of(attempt), why))
     return commands
 
 
@@ -108,3 +107,20 @@ def when(command: Payload, finding: Finding) -> str | None:
     if ended is None or not isinstance(command, p.StageComputed | p.StageFailed):
         return None
     return min(ended, finding.evidence.observed_at)
+
+
+def _failure(stage: str, attempt: str, found: Diagnosis, *circumstances: str) -> p.StageFailed:
+    """Return the failure by its diagnosis: its cause, how the jobs ended, and what else is known.
+
+    ``circumstances`` are such as the verdict's own words; they stand alone where they hold all.
+    """
+    cause = [found.cause] if found.cause else []
+    lines = [*cause, *found.jobs, *circumstances]
+    return p.StageFailed(
+        stage=stage,
+        attempt=attempt,
+        error="; ".join(dict.fromkeys(lines)) or "no trace of a failure was left",
+        category=found.category,
+        because=found.because,
+        output=found.output,
+    )

@@ -5,18 +5,31 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from lifecycle.payload import models as p
 from reconciler.attempt.markers import check_inputs
 from reconciler.errors import EmptyInput, MissingInput
-from reconciler.verification.outputs import known
+from reconciler.verification.outputs import json_text, npy, png, table, text
 from reconciler.verification.outputs.reading import Reading
 
 Found: TypeAlias = "tuple[list[p.Check], p.FileDigest | None]"
 #: Files of a folder that a check names.
 _NAMED = 5
+#: The ending of a name, in small letters → what reads such a file.
+READERS: dict[str, Callable[[BinaryIO], Reading]] = {
+    ".json": json_text.read,
+    ".jsonl": partial(json_text.read, lines=True),
+    ".ndjson": partial(json_text.read, lines=True),
+    ".csv": partial(table.read, kind="CSV"),
+    ".tsv": partial(table.read, kind="TSV"),
+    ".png": png.read,
+    ".npy": npy.read,
+    ".npz": npy.read_archive,
+    **dict.fromkeys((".txt", ".dat", ".log", ".out", ".xyz", ".xvg", ".data"), text.read),
+}
 
 
 def check(root: Path, path: str, launched_at: int | None, *, new: bool = False) -> Found:
@@ -108,7 +121,7 @@ def _names(place: Path, files: Sequence[Path]) -> str:
 
 def _readings(path: str, place: Path) -> list[p.Check]:
     """Read every file whose type is known: a check for its form, and one for its numbers."""
-    found = [(file, known.read(file)) for file in _files(place)]
+    found = [(file, read_output(file)) for file in _files(place)]
     read = [(file, reading) for file, reading in found if reading is not None]
     if not place.is_dir():
         return [check for _, reading in read for check in _of_file(path, reading)]
@@ -119,6 +132,15 @@ def _readings(path: str, place: Path) -> list[p.Check]:
     if any(reading.has_numbers for _, reading in names):
         checks.append(_of_folder(path, "is finite", names, lambda r: r.not_finite))
     return checks
+
+
+def read_output(path: Path) -> Reading | None:
+    """Read a file as its name says, a block at a time; None where its type is not known."""
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        return None
+    with path.open("rb") as stream:
+        return reader(stream)
 
 
 def _of_file(path: str, reading: Reading) -> list[p.Check]:

@@ -27,11 +27,6 @@ class SignatureFailed(ServiceError):
     code = "signature_failed"
 
 
-def is_installed() -> bool:
-    """Say whether ssh-keygen is there."""
-    return _program() is not None
-
-
 def sign(statement: bytes, key: Path) -> str:
     """Return the armoured signature of ``statement`` by a private key, or by the agent for a
     public one; raises `SignatureFailed`.

@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lifecycle.payload.event_types import VERSIONS
 from lifecycle.payload.models import Payload
-from lifecycle.rules.event_models import models
+from lifecycle.rules.event_models import model_of
 
-EVERY = models()
+#: Event type → its model, of workflows and machines.
+EVERY = {type_: model_of(type_) for type_ in VERSIONS}
 FOLDER = Path(__file__).parent / "events"
 
 

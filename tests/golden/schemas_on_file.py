@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lifecycle.rules.event_models import models
-from projections.files.schemas import file_name, schemas
+from projections.files.schemas import schemas
+from tests.golden.events_on_file import EVERY
 
 _HERE = Path(__file__).resolve().parents[2]
 FOLDER = _HERE / "docs" / "schema"
@@ -23,14 +23,17 @@ SHAPES = r"""'''
 def texts() -> dict[str, str]:
     """Return what each file must hold, by its name."""
     return {
-        file_name(name): json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+        f"{name}.v{schema['$id'].rpartition(':')[2]}.json": json.dumps(
+            schema, indent=2, ensure_ascii=False
+        )
+        + "\n"
         for name, schema in schemas().items()
     }
 
 
 def shapes() -> str:
     """Return what `lifecycle/payload/shapes.py` must hold: what of the schemas says what may be."""
-    found = {type_: _bare(model.model_json_schema()) for type_, model in models().items()}
+    found = {type_: _bare(model.model_json_schema()) for type_, model in EVERY.items()}
     text = json.dumps(found, sort_keys=True, separators=(",", ":")).replace('},"', '},\n"')
     return f'{_HEAD}{text}"""\n'
 

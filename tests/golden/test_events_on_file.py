@@ -9,10 +9,8 @@ import pytest
 
 from eventstore.codec import Schema
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS
-from lifecycle.rules.event_models import models
-from tests.golden.events_on_file import OnFile, examples, path_of, schema_of
+from tests.golden.events_on_file import EVERY, OnFile, examples, path_of, schema_of
 
-EVERY = models()
 EXAMPLES = list(examples())
 HOW = "raise schema_version, add an upcaster, and keep an example of the new version"
 

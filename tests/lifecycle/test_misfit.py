@@ -11,10 +11,10 @@ from pydantic import BaseModel, Field, JsonValue, StringConstraints, TypeAdapter
 
 from lifecycle.machines.definition import Definition
 from lifecycle.plan.document import Plan
-from lifecycle.rules.event_models import models
 from lifecycle.words.misfit import misfit, problem
+from tests.golden.events_on_file import EVERY
 
-MODELS: list[type[BaseModel]] = [*models().values(), Plan, Definition]
+MODELS: list[type[BaseModel]] = [*EVERY.values(), Plan, Definition]
 PATTERNS = {
     json.loads(f'"{found}"')
     for model in MODELS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Attempt, Drift, Stage, Workflow
 from reconciler.attempt.markers import Marker, Seen
 from reconciler.briefing.briefing import Briefing
-from reconciler.briefing.ranges import shortened, spelled_out
+from reconciler.briefing.ranges import shortened
 from reconciler.briefing.rehydrate import briefing_of
 from reconciler.briefing.shorten import fitted, tokens
 from reconciler.control.finding import Finding
@@ -42,6 +43,19 @@ EVIDENCE: tuple[Evidence, ...] = (
     submitted(),
 )
 IN_FLIGHT = (Status.PREPARING, Status.RUNNING)
+
+
+def spelled_out(text: str) -> list[str]:
+    """Return the names that `shortened` wrote."""
+    return [name for word in text.split() for name in _names(word)]
+
+
+def _names(word: str) -> list[str]:
+    prefix, dash, numbers = word.rpartition("-")
+    if not dash or not re.fullmatch(r"[1-9][0-9]*(\.\.[0-9]+)?(,[0-9]+(\.\.[0-9]+)?)*", numbers):
+        return [word]
+    runs = (part.split("..") for part in numbers.split(","))
+    return [f"{prefix}-{n}" for run in runs for n in range(int(run[0]), int(run[-1]) + 1)]
 
 
 def render_text(briefing: Briefing) -> str:

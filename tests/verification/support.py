@@ -6,7 +6,7 @@ import struct
 import zlib
 from pathlib import Path
 
-from reconciler.verification.outputs import known
+from reconciler.verification.output_checks import read_output
 from reconciler.verification.outputs.reading import Reading
 
 ARRAYS = Path(__file__).parent / "arrays"
@@ -30,6 +30,6 @@ def read(folder: Path, name: str, content: bytes | str) -> Reading:
     """Write a file and read it as its name says."""
     path = folder / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    found = known.read(path)
+    found = read_output(path)
     assert found is not None
     return found

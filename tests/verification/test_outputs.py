@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.verification.outputs import json_text, known, lines, npy, png, table, text
+from reconciler.verification.output_checks import READERS, read_output
+from reconciler.verification.outputs import json_text, lines, npy, png, table, text
 from tests.verification.support import ARRAYS, picture, read
 
 WHOLE: dict[str, bytes | str] = {
@@ -87,7 +88,7 @@ def test_a_number_that_is_none_is_found_out(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("path", sorted(ARRAYS.iterdir()), ids=lambda path: path.name)
 def test_arrays_that_numpy_wrote_are_read_without_it(path: Path) -> None:
     """Whatever their order, type and packing; NaN and infinity are found in each."""
-    found = known.read(path)
+    found = read_output(path)
     assert found is not None
     assert found.problem is None
     assert (found.not_finite is not None) == path.stem.startswith(("nan", "infinite"))
@@ -95,7 +96,7 @@ def test_arrays_that_numpy_wrote_are_read_without_it(path: Path) -> None:
 
 def test_an_array_of_objects_is_never_unpickled() -> None:
     """It is said to be there, and its bytes are left alone."""
-    found = known.read(ARRAYS / "objects.npy")
+    found = read_output(ARRAYS / "objects.npy")
     assert found is not None
     assert found.remarks == ["holds pickled Python objects, which are not looked into"]
 
@@ -147,7 +148,7 @@ def test_no_bytes_break_a_reader(
 def test_a_file_of_another_type_is_not_read(tmp_path: Path) -> None:
     """It is there and not empty, which is all that can be said."""
     (tmp_path / "a.restart").write_bytes(b"\0")
-    assert known.read(tmp_path / "a.restart") is None
+    assert read_output(tmp_path / "a.restart") is None
 
 
 class Metered(io.BytesIO):
@@ -173,7 +174,7 @@ def test_no_file_is_read_at_once(name: str) -> None:
     """A block after another, or a line: a large file does not fill the memory."""
     content = WHOLE.get(name) or (ARRAYS / name).read_bytes()
     stream = Metered(content.encode() if isinstance(content, str) else content)
-    known.READERS[Path(name).suffix](stream)
+    READERS[Path(name).suffix](stream)
     assert all(size is not None and 0 <= size <= lines.LONGEST for size in stream.asked)
 
 
