@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.attempt.paths import Attempt
+from reconciler.control.commands import failure
 from reconciler.verdict.diagnosis import diagnose
-from reconciler.verdict.failure import failure
 
 SAID = "paramiko.ssh_exception.SSHException: connection closed in the upload"
 LOG = (
