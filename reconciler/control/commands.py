@@ -42,17 +42,19 @@ def following(
         foreign = {"session": recorded.session} if recorded.taken_over else {}
         commands.append(launch_.model_copy(update=foreign))
     if found.action is Action.SUCCEEDED and recorded.diagnostic:
-        commands.append(_failure(stage.id, recorded.id, diagnosis_of(attempt), "a diagnostic run"))
+        commands.append(
+            stage_failure(stage.id, recorded.id, diagnosis_of(attempt), "a diagnostic run")
+        )
     elif found.action is Action.SUCCEEDED:
         commands.append(_computed(stage, recorded, finding, versions_of(attempt)))
     elif found.action is Action.FAILED:
         # Of a command that failed its own exit code and words say more than that it did.
         more = [] if found.name == Name.TASK_FAILED else [found.reason]
-        failed = _failure(stage.id, recorded.id, diagnosis_of(attempt), *more)
+        failed = stage_failure(stage.id, recorded.id, diagnosis_of(attempt), *more)
         commands.append(failed.model_copy(update={"exit_code": _exit_code(finding)}))
     elif found.action is Action.LOST and not can_recover(stage):
         why = f"lost twice; the last time: {found.reason}"
-        commands.append(_failure(stage.id, recorded.id, diagnosis_of(attempt), why))
+        commands.append(stage_failure(stage.id, recorded.id, diagnosis_of(attempt), why))
     return commands
 
 
@@ -109,7 +111,7 @@ def when(command: Payload, finding: Finding) -> str | None:
     return min(ended, finding.evidence.observed_at)
 
 
-def _failure(stage: str, attempt: str, found: Diagnosis, *circumstances: str) -> p.StageFailed:
+def stage_failure(stage: str, attempt: str, found: Diagnosis, *circumstances: str) -> p.StageFailed:
     """Return the failure by its diagnosis: its cause, how the jobs ended, and what else is known.
 
     ``circumstances`` are such as the verdict's own words; they stand alone where they hold all.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.attempt.paths import Attempt
-from reconciler.control.commands import failure
+from reconciler.control.commands import stage_failure
 from reconciler.verdict.diagnosis import diagnose
 
 SAID = "paramiko.ssh_exception.SSHException: connection closed in the upload"
@@ -26,7 +26,7 @@ def test_the_first_error_of_an_upload_is_the_cause(tmp_path: Path, verdict: str)
     attempt = Attempt(tmp_path, "wf", "stage-1", "att-0001")
     attempt.folder.mkdir(parents=True)
     attempt.log.write_text(LOG)
-    failed = failure("stage-1", "att-0001", diagnose(attempt, None, verdict), "and so on")
+    failed = stage_failure("stage-1", "att-0001", diagnose(attempt, None, verdict), "and so on")
     assert failed.error == f"{SAID}; and so on"
     assert failed.output is not None
     assert SAID in failed.output
