@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from lifecycle.state.workflow import Stage, Workflow
@@ -130,6 +130,7 @@ def dispatch_sync(
 ) -> Outcome:
     """Launch an attempt of the stage, wait for its end and record it."""
     outcome = dispatch(jobs, id_, sync=True, options=options, diagnostic=diagnostic)
-    if not options.dry_run and not outcome.repeated:
-        wait(jobs, id_)
-    return outcome
+    if options.dry_run or outcome.repeated:
+        return outcome
+    wait(jobs, id_)
+    return replace(outcome, stands=jobs.service.state())

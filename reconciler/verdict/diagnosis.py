@@ -204,7 +204,9 @@ def _kind(jobs: Sequence[Job], written: Texts, monitor: Texts, verdict: str | No
     """Return the kind of a failure: what ended the program comes before what it says."""
     if verdict == Name.OUTPUT_MISSING:
         return Kind("missing_output", "the job ended well without a file that it is to bring back")
-    said = written if any(text.strip() for _, text in written) else monitor
+    # A command that ended badly and said nothing is told by its exit code: DPDispatcher counts it.
+    is_told = any(text.strip() for _, text in written) or any(job.told_code for job in jobs)
+    said = written if is_told else monitor
     codes = [*(job.told_code for job in jobs), *_told(written)]
     found = (
         _by_queue(jobs)

@@ -244,3 +244,11 @@ def test_outputs_that_were_taken_and_hold_wait_for_no_check(tmp_path: Path) -> N
     judged = place.json("dispatch", "stage-1")
     assert judged.data["events"][-1]["type"] == "stage.readied"
     assert {one["command"] for one in judged.envelope["next_actions"]} == {"wfctl dispatch stage-2"}
+
+
+def test_a_dispatch_that_waited_leads_on_from_the_end(tmp_path: Path) -> None:
+    """Not to the wait that is over; a command that said nothing is told by its exit code."""
+    place = workflow(tmp_path, stage(1, "exit 3"), consent="trust")
+    [action] = place.json("dispatch", "stage-1", "--sync").envelope["next_actions"]
+    assert action["command"] == "wfctl stage retry stage-1 --fix TEXT"
+    assert place.done("show", "stage-1")["last_error"].startswith("exit code 3")
