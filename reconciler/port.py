@@ -90,6 +90,3 @@ class JobRunner(Protocol):
 
     def facts(self, attempt: Attempt) -> Facts:
         """Return what is known of the submission, from the attempt's files alone."""
-
-    def failure_reason(self, attempt: Attempt) -> str:
-        """Say in a few lines why the attempt failed: jobs, their ends, the last error output."""

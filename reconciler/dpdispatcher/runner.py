@@ -106,10 +106,6 @@ class DPDispatcherRunner:
         """See JobRunner."""
         return traces.facts(attempt)
 
-    def failure_reason(self, attempt: Attempt) -> str:
-        """See JobRunner."""
-        return traces.failure_reason(attempt)
-
     def _checked(
         self, attempt: Attempt, given: Mapping[str, Any]
     ) -> tuple[dict[str, Any], machine.Machine, str]:

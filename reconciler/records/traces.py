@@ -223,12 +223,6 @@ def facts(attempt: Attempt) -> Facts:
     )
 
 
-def failure_reason(attempt: Attempt) -> str:
-    """Say in a few lines why the attempt failed, by what lies on this machine."""
-    lines = [*_ends(attempt), *errors(attempt)]
-    return "\n".join(lines or log_cause(attempt) or ["no trace of a failure was left"])
-
-
 def _backward(own: Mapping[str, Any]) -> Iterator[str]:
     yield from own.get("backward_common_files", [])
     for task in own.get("task_list", []):
@@ -272,20 +266,6 @@ def _claim(text: str) -> tuple[str | None, Process | None]:
     if pid is None or ticks is None:
         return None, None
     return "\n".join(lines[:-5]), Process(pid, ticks, lines[-3])
-
-
-def _ends(attempt: Attempt) -> Iterator[str]:
-    ids = job_ids(attempt, scratch_copies(attempt))
-    for job in jobs(attempt):
-        end = "has left no exit code" if job.exit_code is None else f"exited {job.exit_code}"
-        yield f"job {job.name} (id {ids.get(job.name, 'unknown')}) {end}"
-
-
-def errors(attempt: Attempt) -> Iterator[str]:
-    """Yield the last lines that the jobs wrote on stderr."""
-    for copy in scratch_copies(attempt):
-        for path in sorted(copy.glob(f"**/{submission.ERROR_LOG}")):
-            yield from _tail(path)
 
 
 def written(attempt: Attempt) -> Iterator[tuple[str, str]]:

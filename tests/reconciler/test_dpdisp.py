@@ -22,6 +22,7 @@ from reconciler.host import processes, tmux
 from reconciler.port import Mode
 from reconciler.submission import build as submission
 from reconciler.submission.build import StageJob
+from reconciler.verdict.diagnosis import diagnose
 from tests.programs import path_without
 from tests.reconciler.support import (
     LONG,
@@ -66,9 +67,9 @@ def test_a_task_that_fails_runs_once_and_says_why(stage: Stage) -> None:
     attempt = stage.prepare("sleep 1.5; echo 'no convergence' >&2; exit 3")
     assert stage.runner().launch(attempt, Mode.SYNC).exit_code == 1
     assert (judged(attempt).name, stage.runs(attempt)) == ("TASK_FAILED", 1)
-    reason = stage.runner().failure_reason(attempt)
-    assert "no convergence" in reason
-    assert stage.runner().facts(attempt).job_ids[0] in reason
+    found = diagnose(attempt, collect(attempt, NOW), "TASK_FAILED")
+    assert "no convergence" in (found.output or "")
+    assert stage.runner().facts(attempt).job_ids[0] in found.jobs[0]
     assert list(stage.root.glob("*_last_err_file")) == []
 
 
@@ -161,7 +162,7 @@ def test_a_forward_file_that_went_away_is_rejected_before_it_runs(stage: Stage) 
     sent.unlink()
     assert stage.runner().launch(attempt, Mode.SYNC).exit_code == 1
     assert judged(attempt).name == "REJECTED"
-    assert "no.py" in stage.runner().failure_reason(attempt)
+    assert "no.py" in (diagnose(attempt, collect(attempt, NOW), "REJECTED").output or "")
 
 
 def test_an_output_that_was_never_written_is_found_missing(stage: Stage) -> None:
