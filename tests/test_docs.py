@@ -129,3 +129,12 @@ def test_a_record_has_the_four_parts_of_the_template(record: Path) -> None:
     """Context, decision, what was weighed, consequences."""
     parts = re.findall(r"^## (.+)$", record.read_text("utf-8"), re.MULTILINE)
     assert parts == ["Context", "Decision", "Weighed", "Consequences"]
+
+
+def test_no_two_rows_of_the_glossary_explain_one_word() -> None:
+    """A word that means two things is two words."""
+    page = (HERE / "docs" / "glossary.md").read_text("utf-8")
+    rows = re.findall(r"^\| ([^|]+) \| ", page, re.MULTILINE)
+    words = [word for row in rows for word in row.split(", ") if row != "word"]
+    assert sorted(words) == sorted(set(words))
+    assert len(words) > 100
