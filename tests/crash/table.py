@@ -1,4 +1,4 @@
-"""The table of the kill matrix, as printed after a run and kept in docs/run/recovery-matrix.md."""
+"""The table of the kill matrix, as printed after a run and kept in tests/crash/matrix.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.crash.cells import EVERY, POSSIBLE, Backend, Cell, Target, When
 
-PAGE = Path(__file__).parents[2] / "docs" / "run" / "recovery-matrix.md"
+PAGE = Path(__file__).with_name("matrix.md")
 BEGIN, END = "<!-- the kill matrix -->", "<!-- end of the kill matrix -->"
 HEAD = "| moment | victims (and what was hit) | verdicts after the blow | done | executions |"
 _LINE = "|---|---|---|---|---|"
