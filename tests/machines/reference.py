@@ -159,10 +159,8 @@ def _keys(model: type[Any]) -> Iterator[str]:
         if key == "newer_than":
             yield "`newer_than: phase`"
             continue
-        default = _default(field)
-        usual = f", else {default}" if default not in ("needed", "-") else ""
         words = WORDS[model][key].replace("|", "\\|")
-        yield f"`{key}` ({_kind(field.annotation)}{usual}): {words}"
+        yield f"`{key}` ({_held(field).removesuffix(', needed')}): {words}"
 
 
 def _title(model: type[Any]) -> str:
@@ -176,12 +174,20 @@ def _says(model: type[Any]) -> str:
 
 
 def _table(model: type[Any]) -> str:
-    rows = ["| key | holds | default | what for |", "|---|---|---|---|"]
+    rows = ["| key | holds | what for |", "|---|---|---|"]
     for name, field in model.model_fields.items():
         key = field.alias or name
         words = WORDS[model][key].replace("|", "\\|")
-        rows.append(f"| `{key}` | {_kind(field.annotation)} | {_default(field)} | {words} |")
+        rows.append(f"| `{key}` | {_held(field)} | {words} |")
     return "\n".join(rows)
+
+
+def _held(field: Any) -> str:
+    """Return what a key holds, whether it is needed, and what holds without it."""
+    kind, default = _kind(field.annotation), _default(field)
+    if default == "needed":
+        return f"{kind}, needed"
+    return kind if default == "-" else f"{kind}, else {default}"
 
 
 def _default(field: Any) -> str:
