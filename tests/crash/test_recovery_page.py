@@ -79,6 +79,6 @@ def test_every_verdict_of_an_imported_attempt_is_explained() -> None:
 
 def test_the_page_counts_the_cells() -> None:
     """And names each moment."""
-    section = PAGE.partition("## The kill matrix")[2]
+    section = " ".join(PAGE.partition("## The kill matrix")[2].split())
     assert f"All {len(POSSIBLE)} cells" in section
     assert [when for when in When if when not in section] == []

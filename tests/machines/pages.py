@@ -32,6 +32,8 @@ shape](machine-definitions.md), with an example.
 """
 #: What the page leaves out or says shorter: the drawings, and what stands above.
 _DRAWING = re.compile(r"```mermaid\n.*?```\n\n", re.DOTALL)
+#: The last lines of a type; those of the exarchos types are the same.
+_ALIKE = re.compile(r"^Events: .*\nReserved: .*\n", re.MULTILINE)
 _SHORTER = {", written since the phase began": ", *new*", "a person approved: ": "approved: "}
 
 
@@ -40,6 +42,9 @@ def text() -> str:
     told = "\n".join([HEAD, *(page(shipped(name)) for name in SHIPPED)])
     for long, short in _SHORTER.items():
         told = told.replace(long, short)
+    for alike in set(_ALIKE.findall(told)):
+        first, found, others = told.partition(alike)
+        told = first + found + others.replace(alike, "Events, reserved: as of `feature`.\n")
     return _DRAWING.sub("", told)
 
 

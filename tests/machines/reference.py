@@ -108,24 +108,19 @@ knows is refused elsewhere (`RESERVED_FIELD`), except common words (`id`, `name`
 
 ## What machines and staged workflows share
 
+`log`, `why` (with each unmet condition), `blame`, `diff`, `events`, `audit refused`, `replay` and
+`export mermaid` take `--machine ID`; `fsck` and `replay --check` look at every machine; each answer
+has `next_actions`.
+
 | | staged workflow | machine |
 |---|---|---|
 | begin | `wfctl init plan.toml` | `wfctl machine init ID` |
 | where it stands | `wfctl status`, `show` | `wfctl machine get ID`, `list` |
 | come back to it | `wfctl rehydrate` | `wfctl machine rehydrate ID` |
-| what may be done next | `next_actions` of each answer | the same |
 | a person agrees | `wfctl amend approve` | `wfctl machine approve ID APPROVAL` |
-| draw it | `wfctl export mermaid` | `wfctl export mermaid --machine ID` |
 | hand edits | `wfctl drift` | `wfctl machine drift ID` |
 | take over files kept by hand | `wfctl import` | `wfctl machine import` |
-| what happened | `wfctl log` | `wfctl log --machine ID`; all machines if there is no workflow |
-| why it stands there | `wfctl why` | `wfctl why --machine ID`, with what each way out lacks |
-| who changed a field | `wfctl blame FIELD` | `wfctl blame tasks.T-1.status --machine ID` |
-| what differs between two moments | `wfctl diff 3 5` | `wfctl diff 3 5 --machine ID` |
-| events | `wfctl events` | `wfctl events --machine ID` |
-| refusals | `wfctl audit refused` | `wfctl audit refused --machine ID` |
-| files from the log | `wfctl replay` | `wfctl replay --machine ID` |
-| is all whole | `wfctl fsck`, `replay --check` | the same, of every machine |
+| a field | `wfctl blame FIELD` | `wfctl blame tasks.T-1.status --machine ID` |
 | schemas | `wfctl schema state`, `plan` | `wfctl schema TYPE.state`, `definition` |
 """
 
