@@ -110,7 +110,7 @@ def test_every_file_that_a_page_for_developers_names_is_there(page: Path) -> Non
 
 
 #: A link of the list of decisions: its number, file and title.
-_RECORD = re.compile(r"^\| \[(\d{4})\]\((\S+)\) \| (.+) \| .*\|$", re.MULTILINE)
+_RECORD = re.compile(r"^\| \[(\d{4})\]\((\S+)\) \| (.+) \|$", re.MULTILINE)
 
 
 def test_the_list_of_decisions_has_every_record_by_its_title() -> None:

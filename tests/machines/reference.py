@@ -134,7 +134,7 @@ def text() -> str:
             HEAD + EXAMPLE + "```\n",
             *(f"## {_title(model)}\n\n{_table(model)}\n" for model in parts),
             GUARDS,
-            "| guard | is met if | keys |\n|---|---|---|",
+            "| guard | is met if | other keys |\n|---|---|---|",
             *(_guard(model) for model in guards),
             "",
             SHAPES,
@@ -144,13 +144,18 @@ def text() -> str:
 
 def _guard(model: type[Any]) -> str:
     """Return a row of the table of guards; the first key of a guard is its name."""
-    said = _says(model).removesuffix(".").replace("``", "`")
-    return f"| `{next(iter(WORDS[model]))}` | {said} | {'; '.join(_keys(model))} |"
+    said, name = _says(model).removesuffix(".").replace("``", "`"), next(iter(WORDS[model]))
+    held = {
+        field.alias or key: _kind(field.annotation) for key, field in model.model_fields.items()
+    }
+    return f"| `{name}`: {held[name]} | {said} | {'; '.join(_keys(model, name)) or '-'} |"
 
 
-def _keys(model: type[Any]) -> Iterator[str]:
+def _keys(model: type[Any], own: str) -> Iterator[str]:
     for name, field in model.model_fields.items():
         key = field.alias or name
+        if key == own:
+            continue
         if key == "newer_than":
             yield "`newer_than: phase`"
             continue
