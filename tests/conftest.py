@@ -191,7 +191,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _show_matrix(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the kill matrix; WFCTL_MATRIX=keep writes it into docs/run/recovery-matrix.md."""
+    """Print the kill matrix; WFCTL_MATRIX=keep writes it into tests/crash/matrix.md."""
     rows = table.rows_of(_outcomes(terminalreporter))
     if not rows:
         return

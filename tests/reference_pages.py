@@ -18,8 +18,8 @@ DOCS = Path(__file__).resolve().parents[1] / "docs" / "use"
 
 _EVENTS = """# Events
 
-Every type of event that a log may hold, with the fields of its data. `wfctl events` prints them,
-`wfctl schema TYPE` the JSON Schema of one; [the glossary](../glossary.md) has the words.
+Every type of event that a log may hold, linked to the JSON Schema of its data, which `wfctl schema
+TYPE` prints too. `wfctl events` prints events; [the glossary](../glossary.md) has the words.
 
 """
 _ERRORS = """# Errors
@@ -40,11 +40,10 @@ def _sentence(kind: type) -> str:
 
 
 def _table(types: Mapping[str, EventType]) -> str:
-    lines = ["| type | version | says | fields |", "|---|---|---|---|"]
+    lines = ["| type | version | says |", "|---|---|---|"]
     for name, known in types.items():
-        model = model_of(name)
-        fields = ", ".join(f"`{field}`" for field in model.model_fields)
-        lines.append(f"| `{name}` | {known.version} | {_sentence(model)} | {fields} |")
+        schema = f"../schema/{name}.v{known.version}.json"
+        lines.append(f"| [`{name}`]({schema}) | {known.version} | {_sentence(model_of(name))} |")
     return "\n".join(lines)
 
 

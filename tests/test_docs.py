@@ -103,10 +103,45 @@ def test_the_readme_is_read_in_three_minutes() -> None:
 _PLACE = re.compile(r"`([a-z_]+/[a-z\d_./-]*)`")
 
 
-@pytest.mark.parametrize("page", sorted((HERE / "docs" / "develop").glob("*.md")), ids=str)
+@pytest.mark.parametrize(
+    "page",
+    [page for name in ("adr", "develop") for page in sorted((HERE / "docs" / name).glob("*.md"))],
+    ids=str,
+)
 def test_every_file_that_a_page_for_developers_names_is_there(page: Path) -> None:
     """Whoever moves a file finds the pages that lead to it."""
     named = {
         name for name in _PLACE.findall(page.read_text("utf-8")) if "." in name or name[-1:] == "/"
     }
     assert sorted(name for name in named if not (HERE / name).exists()) == []
+
+
+#: A link of the list of decisions: its number, file and title.
+_RECORD = re.compile(r"^\| \[(\d{4})\]\((\S+)\) \| (.+) \|$", re.MULTILINE)
+
+
+def test_the_list_of_decisions_has_every_record_by_its_title() -> None:
+    """In the order of their numbers, each with the sentence that it begins with."""
+    folder = HERE / "docs" / "adr"
+    listed = [
+        (file, f"# {number}. {title}")
+        for number, file, title in _RECORD.findall((folder / "README.md").read_text("utf-8"))
+    ]
+    records = sorted(folder.glob("[0-9]*.md"))
+    assert listed == [(one.name, one.read_text("utf-8").partition("\n")[0]) for one in records]
+
+
+@pytest.mark.parametrize("record", sorted((HERE / "docs" / "adr").glob("[0-9]*.md")), ids=str)
+def test_a_record_has_the_four_parts_of_the_template(record: Path) -> None:
+    """Context, decision, what was weighed, consequences."""
+    parts = re.findall(r"^## (.+)$", record.read_text("utf-8"), re.MULTILINE)
+    assert parts == ["Context", "Decision", "Weighed", "Consequences"]
+
+
+def test_no_two_rows_of_the_glossary_explain_one_word() -> None:
+    """A word that means two things is two words."""
+    page = (HERE / "docs" / "glossary.md").read_text("utf-8")
+    rows = re.findall(r"^\| ([^|]+) \| ", page, re.MULTILINE)
+    words = [word for row in rows for word in row.split(", ") if row != "word"]
+    assert sorted(words) == sorted(set(words))
+    assert len(words) > 100

@@ -1,6 +1,7 @@
 """Answers that fit a budget of tokens: of many records the newest, of long ones the beginning.
 
-It is loaded where a budget was named.
+It is loaded if a budget was named. An answer without a budget has every key of its command, empty
+or not: scripts read keys, and a missing one is an error in most languages.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The table of the kill matrix, as printed after a run and kept in docs/run/recovery-matrix.md."""
+"""The table of the kill matrix, as printed after a run and kept in tests/crash/matrix.md."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.crash.cells import EVERY, Backend, Cell, Target, When
+from tests.crash.cells import EVERY, POSSIBLE, Backend, Cell, Target, When
 
-PAGE = Path(__file__).parents[2] / "docs" / "run" / "recovery-matrix.md"
+PAGE = Path(__file__).with_name("matrix.md")
 BEGIN, END = "<!-- the kill matrix -->", "<!-- end of the kill matrix -->"
-HEAD = "| moment | victim | hit | verdicts after the blow | what was done | executions |"
-_LINE = "|---|---|---|---|---|---|"
-_ROW = re.compile(r"^\| (?P<when>[^|]+) \| (?P<target>[^|]+) \|(?P<rest>.*)\|$")
+HEAD = "| moment | victims (and what was hit) | verdicts after the blow | done | executions |"
+_LINE = "|---|---|---|---|---|"
+_ROW = re.compile(r"^\| (?P<when>[^|]+) \| (?P<victims>[^|]+) \| (?P<rest>.*) \|$")
+#: One victim of a row; what was hit stands behind it where it has another name.
+_VICTIM = re.compile(r"(?P<target>[^,(]+?)(?: \((?P<hit>[^)]*)\))?(?:, |$)")
 _NOT_STRUCK = "not struck"
 
 Rows = dict[Cell, str]
@@ -40,9 +42,10 @@ def kept(page: str) -> Rows:
         if line.startswith("### "):
             backend = Backend(line.removeprefix("### "))
         elif (row := _ROW.match(line)) and backend and row["when"] in set(When):
-            cell = Cell(backend, When(row["when"]), Target(row["target"]))
-            if cell.impossible is None and _NOT_STRUCK not in line:
-                found[cell] = row["rest"].strip()
+            for one in _VICTIM.finditer(row["victims"]):
+                if _NOT_STRUCK not in line:
+                    cell = Cell(backend, When(row["when"]), Target(one["target"]))
+                    found[cell] = f"{one['hit'] or one['target']} | {row['rest']}"
     return found
 
 
@@ -69,11 +72,27 @@ def _columns(one: dict[str, Any]) -> str:
 
 
 def _table(backend: Backend, rows: Rows) -> str:
-    return "\n".join([HEAD, _LINE, *_lines(backend, rows)])
+    return "\n".join([HEAD, _LINE, *_lines(backend, rows), "", *_cannot(backend)])
 
 
 def _lines(backend: Backend, rows: Rows) -> Iterator[str]:
-    for cell in (one for one in EVERY if one.backend is backend):
-        cannot = f"- | cannot be: {cell.impossible} | - | -"
-        columns = cannot if cell.impossible else rows.get(cell, f"{_NOT_STRUCK} | - | - | -")
-        yield f"| {cell.when} | {cell.target} | {columns} |"
+    """Yield a row for all victims of a moment that had the same outcome."""
+    alike: dict[tuple[When, str], list[str]] = {}
+    for cell in POSSIBLE:
+        if cell.backend is backend:
+            hit, _, rest = rows.get(cell, f"- | {_NOT_STRUCK} | - | -").partition(" | ")
+            victim = cell.target if hit == cell.target else f"{cell.target} ({hit})"
+            alike.setdefault((cell.when, rest), []).append(victim)
+    for (when, rest), victims in alike.items():
+        yield f"| {when} | {', '.join(victims)} | {rest} |"
+
+
+def _cannot(backend: Backend) -> Iterator[str]:
+    """Yield the cells that cannot be, by their reason."""
+    reasons: dict[str, dict[When, list[str]]] = {}
+    for cell in EVERY:
+        if cell.backend is backend and cell.impossible:
+            reasons.setdefault(cell.impossible, {}).setdefault(cell.when, []).append(cell.target)
+    for reason, moments in reasons.items():
+        told = "; ".join(f"{when}: {', '.join(victims)}" for when, victims in moments.items())
+        yield f"Cannot be, as {reason} ({told})."

@@ -1,4 +1,4 @@
-"""docs/run/recovery-matrix.md says what the matrix and the table of verdicts are."""
+"""docs/run/recovery-matrix.md explains each verdict, and matrix.md has each cell of the matrix."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import pytest
 from reconciler.verdict import taken_over
 from reconciler.verdict.names import Name
 from reconciler.verdict.table import TABLE
+from tests.cli.support import HERE
 from tests.crash import table
 from tests.crash.cells import EVERY, FEW, POSSIBLE, Backend, Cell, Target, When
 
-PAGE = table.PAGE.read_text(encoding="utf-8")
+MATRIX = table.PAGE.read_text(encoding="utf-8")
+PAGE = (HERE / "docs" / "run" / "recovery-matrix.md").read_text(encoding="utf-8")
 
 
 def test_every_cell_that_can_be_struck_was() -> None:
     """The page shows each cell with verdicts, deeds and executions."""
-    rows = table.kept(PAGE)
+    rows = table.kept(MATRIX)
     assert set(rows) == set(POSSIBLE)
     assert [row for row in rows.values() if "not struck" in row] == []
     assert {len(row.split(" | ")) for row in rows.values()} == {4}
@@ -25,22 +27,22 @@ def test_every_cell_that_can_be_struck_was() -> None:
 
 def test_executions_are_one_but_where_the_command_itself_was_ended() -> None:
     """The last column is what every run of the matrix checks."""
-    for cell, row in table.kept(PAGE).items():
+    for cell, row in table.kept(MATRIX).items():
         expected = "2 in 2 attempts" if cell.ends_the_command else "1"
         assert row.rpartition(" | ")[2] == expected, cell
 
 
 def test_the_page_is_as_the_tool_writes_it() -> None:
     """Nobody edited the table by hand, and cells that cannot be say why."""
-    assert table.written(PAGE, {}) == PAGE
+    assert table.written(MATRIX, {}) == MATRIX
 
 
 def test_a_row_that_is_struck_anew_replaces_its_own_alone() -> None:
     """The others keep what they had."""
     cell = Cell(Backend.SHELL, When.RUNNING, Target.MONITOR)
-    after = table.kept(table.written(PAGE, {cell: "wrapper | `1 A` | wait | 1"}))
+    after = table.kept(table.written(MATRIX, {cell: "wrapper | `1 A` | wait | 1"}))
     assert after.pop(cell) == "wrapper | `1 A` | wait | 1"
-    assert after == {c: row for c, row in table.kept(PAGE).items() if c != cell}
+    assert after == {c: row for c, row in table.kept(MATRIX).items() if c != cell}
 
 
 @pytest.mark.parametrize("backend", Backend)
@@ -73,3 +75,10 @@ def test_every_verdict_of_an_imported_attempt_is_explained() -> None:
     given = {(str(row.number), row.name) for row in taken_over.TABLE}
     explained = PAGE.partition("## An attempt that was imported")[2].partition("## A log")[0]
     assert set(re.findall(r"\| (\d+) \| `([A-Z_]+)` \|", explained)) == given
+
+
+def test_the_page_counts_the_cells() -> None:
+    """And names each moment."""
+    section = " ".join(PAGE.partition("## The kill matrix")[2].split())
+    assert f"All {len(POSSIBLE)} cells" in section
+    assert [when for when in When if when not in section] == []

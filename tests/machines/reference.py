@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin
 
@@ -62,26 +63,31 @@ files:
 
 HEAD = """# A definition of your own
 
-The tables of this page are made from the models that read a definition. A definition is a YAML,
-JSON or TOML file with the keys below and no others. `wfctl machine check FILE` says everything
-that is wrong with it, each with its place, or draws it; `wfctl machine init ID --definition FILE`
-begins a machine from it, which keeps it for as long as it lives. `wfctl machine describe feature
---source` prints a shipped one to start from, `wfctl schema definition` the JSON Schema. Once it
-is begun, a machine of your own has all that the [shipped ones](machines.md) have. Begun by an agent
-or a script it waits: no way is open before a person runs `wfctl machine approve ID definition`
-([consent.md](../trust/consent.md)).
+The tables of this page are made from the models that read a definition: a YAML, JSON or TOML file
+with these keys and no others. `wfctl machine check FILE` says every fault with its place, or
+draws it. `wfctl machine init ID --definition FILE` begins a machine, which keeps the definition.
+`wfctl machine describe feature --source` prints a shipped one to start from, `wfctl schema
+definition` the JSON Schema. If an agent or a script begins it, no way is open before a person
+runs `wfctl machine approve ID definition` ([consent.md](../trust/consent.md)).
 
 ## An example that runs
 
 ```yaml
 """
 
+GUARDS = """## Guards
+
+A guard is one of these; `all`, `any` and `not` hold others. `newer_than: phase` counts a field, a
+status or a file only if it was written, and a commit only if it was made, since the machine entered
+the phase.
+"""
+
 SHAPES = """## Shapes
 
-A shape says what a field may hold. Every field may be missing or null; fields that no shape names
-are kept, but no guard may look at them. A name that `fields`, `reserved` or the protocol knows has
-one place: elsewhere it is refused (`RESERVED_FIELD`). Words that any object has (`id`, `name`,
-`title`, `type`, `status`, `version`, times) are free.
+A shape says the possible values of a field. Every field may be missing or null; fields without a
+shape are kept, but no guard may look at them. A name that `fields`, `reserved` or the protocol
+knows is refused elsewhere (`RESERVED_FIELD`), except common words (`id`, `name`, `title`, `type`,
+`status`, `version`, times).
 
 | shape | holds |
 |---|---|
@@ -93,35 +99,28 @@ one place: elsewhere it is refused (`RESERVED_FIELD`). Words that any object has
 
 ## The three mistakes that people make
 
-1. **A guard looks at a field that `fields` does not name**, or at a value that the field never
-   has: `equals: "no"` on a flag. Put the shape under `fields`; a flag is compared with `true` or
-   `false`.
-2. **A loop without an exit.** A way back is counted by a `loop` whose `on_limit` leads to a phase
-   outside of the cycle, or waits for an approval. A phase for that, where a person decides, is
-   enough.
-3. **What was there before counts again.** A guard on a field or file that each round must bring
-   anew says `newer_than: phase`.
+1. **A guard looks at a field that `fields` does not name**, or at an impossible value: `equals:
+   "no"` on a flag. Put the shape under `fields`; compare a flag with `true` or `false`.
+2. **A loop without an exit.** Count a way back by a `loop` whose `on_limit` leads to a phase
+   outside the cycle, where a person decides, or let it wait for an approval.
+3. **Old evidence counts again.** A guard on a field or file that each round must bring anew says
+   `newer_than: phase`.
 
 ## What machines and staged workflows share
+
+`log`, `why` (with each unmet condition), `blame`, `diff`, `events`, `audit refused`, `replay` and
+`export mermaid` take `--machine ID`; `fsck` and `replay --check` look at every machine; each answer
+has `next_actions`.
 
 | | staged workflow | machine |
 |---|---|---|
 | begin | `wfctl init plan.toml` | `wfctl machine init ID` |
 | where it stands | `wfctl status`, `show` | `wfctl machine get ID`, `list` |
 | come back to it | `wfctl rehydrate` | `wfctl machine rehydrate ID` |
-| what may be done next | `next_actions` of each answer | the same |
 | a person agrees | `wfctl amend approve` | `wfctl machine approve ID APPROVAL` |
-| draw it | `wfctl export mermaid` | `wfctl export mermaid --machine ID` |
 | hand edits | `wfctl drift` | `wfctl machine drift ID` |
 | take over files kept by hand | `wfctl import` | `wfctl machine import` |
-| what happened | `wfctl log` | `wfctl log --machine ID`; all of them where there is no workflow |
-| why it stands there | `wfctl why` | `wfctl why --machine ID`, with what each way out lacks |
-| who changed a field | `wfctl blame FIELD` | `wfctl blame tasks.T-1.status --machine ID` |
-| what differs between two moments | `wfctl diff 3 5` | `wfctl diff 3 5 --machine ID` |
-| events | `wfctl events` | `wfctl events --machine ID` |
-| refusals | `wfctl audit refused` | `wfctl audit refused --machine ID` |
-| files from the log | `wfctl replay` | `wfctl replay --machine ID` |
-| is all whole | `wfctl fsck`, `replay --check` | the same, of every machine |
+| a field | `wfctl blame FIELD` | `wfctl blame tasks.T-1.status --machine ID` |
 | schemas | `wfctl schema state`, `plan` | `wfctl schema TYPE.state`, `definition` |
 """
 
@@ -134,14 +133,34 @@ def text() -> str:
         [
             HEAD + EXAMPLE + "```\n",
             *(f"## {_title(model)}\n\n{_table(model)}\n" for model in parts),
-            "## Guards\n\nA guard is one of these; `all`, `any` and `not` hold others.\n",
-            *(
-                f"### {next(iter(WORDS[model]))}\n\n{_says(model)}\n\n{_table(model)}\n"
-                for model in guards
-            ),
+            GUARDS,
+            "| guard | is met if | other keys |\n|---|---|---|",
+            *(_guard(model) for model in guards),
+            "",
             SHAPES,
         ]
     )
+
+
+def _guard(model: type[Any]) -> str:
+    """Return a row of the table of guards; the first key of a guard is its name."""
+    said, name = _says(model).removesuffix(".").replace("``", "`"), next(iter(WORDS[model]))
+    held = {
+        field.alias or key: _kind(field.annotation) for key, field in model.model_fields.items()
+    }
+    return f"| `{name}`: {held[name]} | {said} | {'; '.join(_keys(model, name)) or '-'} |"
+
+
+def _keys(model: type[Any], own: str) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        if key == own:
+            continue
+        if key == "newer_than":
+            yield "`newer_than: phase`"
+            continue
+        words = WORDS[model][key].replace("|", "\\|")
+        yield f"`{key}` ({_held(field).removesuffix(', needed')}): {words}"
 
 
 def _title(model: type[Any]) -> str:
@@ -155,12 +174,20 @@ def _says(model: type[Any]) -> str:
 
 
 def _table(model: type[Any]) -> str:
-    rows = ["| key | holds | default | what for |", "|---|---|---|---|"]
+    rows = ["| key | holds | what for |", "|---|---|---|"]
     for name, field in model.model_fields.items():
         key = field.alias or name
         words = WORDS[model][key].replace("|", "\\|")
-        rows.append(f"| `{key}` | {_kind(field.annotation)} | {_default(field)} | {words} |")
+        rows.append(f"| `{key}` | {_held(field)} | {words} |")
     return "\n".join(rows)
+
+
+def _held(field: Any) -> str:
+    """Return what a key holds, whether it is needed, and what holds without it."""
+    kind, default = _kind(field.annotation), _default(field)
+    if default == "needed":
+        return f"{kind}, needed"
+    return kind if default == "-" else f"{kind}, else {default}"
 
 
 def _default(field: Any) -> str:

@@ -1,0 +1,40 @@
+"""The walk through one write in docs/develop/architecture.md is taken: each step, in its order."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from types import FrameType
+
+from tests.cli.support import HERE, PLAN, call
+
+PAGE = (HERE / "docs" / "develop" / "architecture.md").read_text("utf-8")
+WALK = PAGE.partition("## One write")[2].partition("\n## ")[0]
+#: A function and the file that it stands in.
+STEPS = re.findall(r"`([A-Za-z_.]+)`\s+\(`([a-z_/]+\.py)`\)", WALK)
+
+
+def test_the_walk_of_one_write_is_the_way_it_goes(tmp_path: Path) -> None:
+    """Each function of the page is called, and for the first time after the one named before it."""
+    command = re.findall(r"`wfctl (.+?)`", WALK)[0].split()
+    (tmp_path / "plan.json").write_text(json.dumps(PLAN), "utf-8")
+    root = ("--root", str(tmp_path))
+    assert call(*root, "init", str(tmp_path / "plan.json"), "--consent", "trust").code == 0
+    assert call(*root, "stage", "prepare", "stage-1").code == 0
+    called: dict[tuple[str, str], None] = {}
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(str(HERE)):
+            called[code.co_qualname, str(Path(code.co_filename).relative_to(HERE))] = None
+
+    sys.setprofile(note)
+    try:
+        answer = call(*root, *command)
+    finally:
+        sys.setprofile(None)
+    assert answer.code == 0, answer
+    assert len(STEPS) > 10
+    assert [step for step in called if step in STEPS] == STEPS
