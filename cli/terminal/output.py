@@ -137,8 +137,11 @@ class Output:
         self.result(data, led_on, state=state, actions=actions, position=position, seen=seen)
 
     def _looked(self, state: Workflow) -> Seen | None:
-        """Look at the files where all is done: a result that is stale is no report's."""
-        if state.workflow_status != "completed" or self._root is None or self._log is None:
+        """Look at the files where what is stale decides what is next: a report, or no session."""
+        stops = state.session_config.get("stale") == "stop"
+        if not (stops or state.workflow_status == "completed"):
+            return None
+        if self._root is None or self._log is None:
             return None
         from reconciler.files.freshness import look
 

@@ -221,11 +221,15 @@ def test_a_profile_without_a_machine_is_offered_with_what_it_lacks(tmp_path: Pat
     assert place.json("dispatch", "stage-1").code != 0
 
 
-def test_a_change_of_a_stale_workflow_leads_on_as_status_does(tmp_path: Path) -> None:
-    """To what is computed again, not to the report."""
+@pytest.mark.parametrize("policy", ["tell", "stop"])
+def test_a_change_of_a_stale_workflow_leads_on_as_status_does(tmp_path: Path, policy: str) -> None:
+    """To what is computed again: not to the report, nor to a run that begins no session."""
     fed = stage(2, "cat ../stage-1/out.txt", after=[1], inputs=["stage-1/out.txt"])
-    place = workflow(tmp_path, stage(1), fed, consent="trust")
-    place.done("run")
+    more = [stage(3, after=[2])] if policy == "stop" else []
+    place = workflow(tmp_path, stage(1), fed, *more, consent="trust", stale=policy)
+    for id_ in ("stage-1", "stage-2"):
+        place.done("dispatch", id_, "--sync")
+        place.done("stage", "complete", id_)
     (place.path / "stage-1" / "out.txt").write_text("other\n")
     adopted = place.json("verify", "stage-1", "--adopt", "--reason", "it is better so")
     for answer in (adopted, place.json("status"), place.json("note", "on")):
