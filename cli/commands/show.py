@@ -72,8 +72,9 @@ def _page(
     yield from _attempts(output, stage)
     for id_, fields in otherwise.get("launched_otherwise", {}).items():
         yield f"  {id_} was not launched as defined: something else in {', '.join(fields)}"
-    actions = [a for a in output.next_actions(state) if stage.id in str(a).split()]
-    yield from (f"next: {action}" for action in actions)
+    from projections.screens.next_actions import leading_on
+
+    yield from (f"next: {one}" for one in leading_on(state, stage.id, output.around(state)))
 
 
 def _field(name: str, values: list[Any]) -> Iterator[str]:

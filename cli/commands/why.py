@@ -13,7 +13,7 @@ from cli.terminal.output import Output
 from lifecycle.state.hindrance import hindrances, is_stuck
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
-from projections.screens.starting import hindered, is_due
+from projections.screens.starting import Surroundings, hindered, is_due
 from projections.words.next_action import NextAction
 from projections.words.times import utc_seconds
 from service.errors import InvalidOption
@@ -124,9 +124,16 @@ def _of_stage(workflow: Reading, stage: str, view: Moment | None) -> Form:
 
 def _next(workflow: Reading, stage: str) -> list[NextAction]:
     """Return the commands that lead a stage on."""
+    from projections.screens.next_actions import leading_on
+
+    return leading_on(workflow.log.current(None), stage, _around(workflow))
+
+
+def _around(workflow: Reading) -> Surroundings:
+    from reconciler.files.freshness import look
+
     state = workflow.log.current(None)
-    found = workflow.output.next_actions(state)
-    return [one for one in found if stage in one.command.split()]
+    return workflow.output.around(state, look(workflow.root, workflow.log, state))
 
 
 def _stale(workflow: Reading) -> dict[str, list[str]]:
@@ -206,7 +213,7 @@ def _clip(text: str) -> str:
 
 
 def _of_workflow(workflow: Reading, state: Workflow, view: Moment | None) -> Form:
-    found = hindrances(state) if view else hindered(state, workflow.output.around(state))
+    found = hindrances(state) if view else hindered(state, _around(workflow))
     held = list(dict.fromkeys(h.stage for h in found if h.stage is not None))
     causes = causes_of(workflow.log, *held, at=view)
     chains = {one.stage: one.to_dict() for one in causes}

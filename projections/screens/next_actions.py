@@ -37,6 +37,14 @@ def next_actions(state: Workflow, around: Surroundings = _ALONE) -> list[NextAct
     return _once([*found, *_begun(state, around)])
 
 
+def leading_on(state: Workflow, id_: str, around: Surroundings) -> list[NextAction]:
+    """Return what leads one stage on: what names it, and what keeps it from its start."""
+    stage = state.stage(id_)
+    found = [bar(state, stage, around), session_bar(state, around)] if is_due(state, stage) else []
+    named = [one for one in next_actions(state, around) if id_ in one.command.split()]
+    return _once([*(one.action for one in found if one is not None), *named])
+
+
 def _once(actions: list[NextAction]) -> list[NextAction]:
     """Return each command once, with the first reason for it."""
     found: dict[str, NextAction] = {}

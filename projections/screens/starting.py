@@ -26,7 +26,7 @@ class Bar(NamedTuple):
     why: str
     action: NextAction
 
-    def to_hindrance(self, stage: str) -> Hindrance:
+    def to_hindrance(self, stage: str | None) -> Hindrance:
         """Return it as what waits for somebody."""
         command, needs = self.action.command, self.action.needs
         return Hindrance(stage, self.why, f"`{command}`", command, needs)
@@ -99,8 +99,12 @@ def hindered(state: Workflow, around: Surroundings) -> list[Hindrance]:
     told = hindrances(state)
     named = {one.stage for one in told}
     due = [one for one in state.stages.values() if is_due(state, one) and one.id not in named]
-    barred = [(stage.id, found) for stage in due if (found := bar(state, stage, around))]
-    return [*told, *(found.to_hindrance(id_) for id_, found in barred)]
+    barred = {stage.id: found for stage in due if (found := bar(state, stage, around))}
+    held = [*told, *(one.to_hindrance(id_) for id_, one in barred.items())]
+    session = session_bar(state, around)
+    if session is not None and len(barred) < len(due):
+        held.append(session.to_hindrance(None))
+    return held
 
 
 def edited_before(state: Workflow, stage: str, around: Surroundings) -> list[str]:

@@ -154,6 +154,8 @@ def test_a_budget_that_no_session_affords_leads_to_one_that_it_does(tmp_path: Pa
     [action] = place.json("status").envelope["next_actions"]
     words = [WORDS.get(word, word) for word in shlex.split(action["command"])[1:]]
     assert words[:2] == ["amend", "propose"]
+    for line in (("why", "stage-1"), ("show", "stage-1")):
+        assert action["command"] in place.call(*line).out
     assert place.json("run").code == 6
     place.done(*words)
     place.done("amend", "approve", "amend-1")
@@ -172,6 +174,8 @@ def test_stale_results_that_are_to_stop_it_lead_to_their_rerun(tmp_path: Path) -
     actions = place.json("status").envelope["next_actions"]
     assert [one["command"] for one in actions] == ["wfctl rerun stage-1"]
     assert place.json("run").code == 6
+    assert "wfctl rerun stage-1" in place.json("why").data["hindrances"][-1]["unblock"]
+    assert "wfctl rerun stage-1" in place.call("why", "stage-2").out
 
 
 def test_a_failure_is_told_before_a_budget_that_is_used_up(tmp_path: Path) -> None:
