@@ -21,14 +21,16 @@ _OF_EVENT = ("version", "type")
 _ENOUGH = 2000
 
 
-class Answer(NamedTuple):
+class ToolAnswer(NamedTuple):
     """Text of at most `BOUND` bytes, and whether it tells of a failure."""
 
     text: str
     is_error: bool
 
 
-def answer_of(code: int, out: str, err: str, *, writes: bool, person: str | None = None) -> Answer:
+def answer_of(
+    code: int, out: str, err: str, *, writes: bool, person: str | None = None
+) -> ToolAnswer:
     """Return the answer of a command that ended with ``code`` and printed JSON.
 
     ``writes``: of its events only what the caller did not send is told. ``person``: the command
@@ -51,7 +53,7 @@ def answer_of(code: int, out: str, err: str, *, writes: bool, person: str | None
         "next": suggested(envelope.get("next_actions")),
         "version": version,
     }
-    return Answer(fitted({**lean(found), "data": said(data)}), is_error=False)
+    return ToolAnswer(fitted({**lean(found), "data": said(data)}), is_error=False)
 
 
 def failure(
@@ -60,14 +62,16 @@ def failure(
     data: dict[str, Any] | None = None,
     exit_code: int | None = None,
     actions: Any = None,
-) -> Answer:
+) -> ToolAnswer:
     """Return the answer of what did not succeed; ``actions`` are what may be done instead."""
     known = dict(data or {})
     actions = suggested(known.pop("next_actions", None) or actions)
     error = {"code": code, "message": message, "exit_code": exit_code}
     if len(_compact(known)) > _ENOUGH:
         known = json.loads(fitted(lean(known), _ENOUGH))
-    return Answer(fitted(lean({"error": {**error, "data": known}, "next": actions})), is_error=True)
+    return ToolAnswer(
+        fitted(lean({"error": {**error, "data": known}, "next": actions})), is_error=True
+    )
 
 
 def suggested(actions: Any) -> list[Any]:

@@ -20,14 +20,14 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from agents.answers import Answer, answer_of, failure
+from agents.answers import ToolAnswer, answer_of, failure
 from agents.errors import OutsideFolder, ToolCallError, UnfitArguments
 from agents.lines import line_of
 from agents.prompts import PROMPTS, prompt_of
 from agents.readers import SLOW, Loan, Readers
 from agents.resources import RESOURCES, TEMPLATES, resource_line
 from agents.tools import TOOLS, Tool
-from agents.warm import Ended, Running, Warm
+from agents.warm import CommandEnd, Running, Warm
 
 Call = ServerRequestContext[Any, Any]
 JSON = "application/json"
@@ -74,7 +74,7 @@ class Face:
             raise OutsideFolder(str(named), str(self.folder))
         return root
 
-    async def run(self, line: list[str], context: Call, root: Path, *, writes: bool) -> Ended:
+    async def run(self, line: list[str], context: Call, root: Path, *, writes: bool) -> CommandEnd:
         """Carry out a command line; where the call is cancelled, its command is ended.
 
         A read whose reader dies of it is carried out once more, by a process of its own.
@@ -92,7 +92,7 @@ class Face:
 
     async def _read(
         self, words: list[str], root: Path, environ: dict[str, str], loan: Loan
-    ) -> Ended | None:
+    ) -> CommandEnd | None:
         """Carry out a read by a reader; None where that died."""
         try:
             with self._warm.start(words, root, environ, loan.reader) as running:
@@ -123,7 +123,7 @@ async def _beat(context: Call) -> None:
         await context.session.report_progress(seconds, None, f"under way for {seconds:.0f} s")
 
 
-async def _end_of(running: Running, is_slow: Callable[[], None] = lambda: None) -> Ended:
+async def _end_of(running: Running, is_slow: Callable[[], None] = lambda: None) -> CommandEnd:
     """Wait for the end of a command, and end it where the call is cancelled.
 
     ``is_slow`` is told where it takes longer than a read should.
@@ -225,7 +225,7 @@ def _invalid(message: str) -> MCPError:
 
 async def _called(
     face: Face, context: Call, name: str, given: dict[str, Any], once: object = None
-) -> Answer:
+) -> ToolAnswer:
     tool = TOOLS.get(name)
     if tool is None:
         raise _invalid(f"expected a tool of {', '.join(TOOLS)}; found {name!r}")

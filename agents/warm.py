@@ -40,7 +40,7 @@ _MOST_GROWN = 64 << 10
 Run = Callable[[list[str]], int]
 
 
-class Ended(NamedTuple):
+class CommandEnd(NamedTuple):
     """How a command ended: its exit code, -1 where it was killed, and what it printed."""
 
     code: int
@@ -67,7 +67,7 @@ class Running:
             os.close(asked)
             os.close(telling)
 
-    def hear(self) -> Ended | None:
+    def hear(self) -> CommandEnd | None:
         """Wait for news, and return how the command ended; None where it has only begun."""
         told = os.read(self.news, _TOLD.size)
         self._heard += told
@@ -75,7 +75,7 @@ class Running:
         if told and not is_whole:
             return None
         _, code, self.stays = _TOLD.unpack(self._heard) if is_whole else (0, -1, False)
-        return Ended(code, _text(self._out), _text(self._err))
+        return CommandEnd(code, _text(self._out), _text(self._err))
 
     def stop(self) -> None:
         """End the command and what it started in its session, where it has begun."""

@@ -19,7 +19,7 @@ from eventstore.event import Actor
 from eventstore.store import Claim, Expected
 from lifecycle.payload import models as p
 from lifecycle.plan.document import create as command_of
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs
 from reconciler.dpdispatcher.runner import DPDispatcherRunner
 from reconciler.host import processes
@@ -112,12 +112,12 @@ def finish(path: Path, count: int) -> None:
             place.write_text(marker)
 
 
-def _attempt(root: Path, number: int) -> Attempt:
+def _attempt(root: Path, number: int) -> AttemptPaths:
     stage = f"stage-{number}"
-    return Attempt(root, "many-stages", stage, "att-0001", (f"{stage}/out.txt",))
+    return AttemptPaths(root, "many-stages", stage, "att-0001", (f"{stage}/out.txt",))
 
 
-def _leave_files(attempt: Attempt) -> None:
+def _leave_files(attempt: AttemptPaths) -> None:
     copy = attempt.work / _SUBMISSION
     started = attempt.folder / f"job-{_JOB}.started"
     for folder in (copy, started):
@@ -146,7 +146,7 @@ def _leave_files(attempt: Attempt) -> None:
         path.write_text(text)
 
 
-def _launched(attempt: Attempt) -> tuple[p.AttemptStarted, p.StageLaunched]:
+def _launched(attempt: AttemptPaths) -> tuple[p.AttemptStarted, p.StageLaunched]:
     host, boot = processes.host(), processes.boot_id()
     started = p.AttemptStarted(
         stage=attempt.stage,

@@ -24,7 +24,7 @@ class Format(StrEnum):
     CSV = "csv"
 
 
-class Journal(StrEnum):
+class JournalChoice(StrEnum):
     """The journal of a log on SQLite."""
 
     WAL = "wal"
@@ -64,7 +64,7 @@ class Settings:
     color: Color = Color.AUTO
     actor: str | None = None
     root_is: RootIs | None = None
-    journal: Journal | None = None
+    journal: JournalChoice | None = None
     log_level: LogLevel = LogLevel.INFO
     #: Rows of the log are shown as they stand, whatever is wrong with them.
     as_is: bool = False

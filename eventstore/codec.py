@@ -18,7 +18,7 @@ from eventstore.errors import (
     NewerEventSchema,
     OlderEventSchema,
     SchemaError,
-    UnknownEventType,
+    UnknownStoredType,
 )
 from eventstore.event import NewEvent, RecordedEvent
 
@@ -142,7 +142,7 @@ class Schema:
     def _known(self, type_: str, found: int, place: str) -> int:
         known = self.versions.get(type_)
         if known is None:
-            raise UnknownEventType(type_, found, place)
+            raise UnknownStoredType(type_, found, place)
         if found > known:
             raise NewerEventSchema(type_, found, known, place)
         return known

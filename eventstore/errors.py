@@ -7,7 +7,7 @@ EventStoreError
 ├── TransferConflict         what another log holds cannot be taken in
 ├── InvalidData              not JSON that reads back as it was written
 ├── SchemaError              the code does not know this event
-│   ├── UnknownEventType
+│   ├── UnknownStoredType
 │   ├── NewerEventSchema
 │   ├── OlderEventSchema     written, not read: only the current version is appended
 │   └── MissingUpcaster
@@ -146,7 +146,7 @@ class SchemaError(EventStoreError):
         self.place = place
 
 
-class UnknownEventType(SchemaError):
+class UnknownStoredType(SchemaError):
     """The type is not one of the program's."""
 
     code = "unknown_event_type"

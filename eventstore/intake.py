@@ -10,7 +10,7 @@ from eventstore.codec import canonical
 from eventstore.errors import DamagedEvent, TransferConflict
 from eventstore.statements import Statements
 from eventstore.store import Cargo, Claimed, Raw, Refusal
-from eventstore.verification import Row
+from eventstore.verification import StoredRow
 
 Fetch = Callable[[str, tuple[Any, ...]], list[Any]]
 
@@ -19,16 +19,16 @@ _CHUNK = 1000
 CLAIM = (str, str, str, int, int)
 
 
-def placed(events: Iterable[Raw], last: int) -> list[Row]:
+def placed(events: Iterable[Raw], last: int) -> list[StoredRow]:
     """The rows of events that come after position `last`. Raises DamagedEvent."""
     return [_row(raw, position) for position, raw in enumerate(events, last + 1)]
 
 
-def _row(raw: Raw, position: int) -> Row:
+def _row(raw: Raw, position: int) -> StoredRow:
     try:
         body = orjson.loads(raw.text)
         place = (position, body["stream"], body["version"], body["event_id"])
-        return Row(*place, body["type"], body["recorded_at"], raw.hash, raw.text)
+        return StoredRow(*place, body["type"], body["recorded_at"], raw.hash, raw.text)
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedEvent(raw.position, str(error)) from error
 

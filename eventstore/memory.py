@@ -24,7 +24,7 @@ from eventstore.store import (
     Refusal,
     StoredFold,
 )
-from eventstore.verification import Finding, Row, Span, findings
+from eventstore.verification import CommandSpan, Finding, StoredRow, findings
 
 
 class MemoryStore:
@@ -34,8 +34,8 @@ class MemoryStore:
         self._schema = schema
         self._reader = Reader(schema)
         self._clock = clock
-        self._log: list[Row] = []
-        self._streams: defaultdict[str, list[Row]] = defaultdict(list)
+        self._log: list[StoredRow] = []
+        self._streams: defaultdict[str, list[StoredRow]] = defaultdict(list)
         self._event_ids: set[str] = set()
         self._commands: dict[str, Command] = {}
         self._folds: dict[tuple[str, str], StoredFold] = {}
@@ -89,14 +89,14 @@ class MemoryStore:
         if len(set(ids)) < len(ids) or self._event_ids.intersection(ids):
             raise EventIdReused(stream, ids)
 
-    def _store(self, link: Sealed) -> Row:
-        row = Row(len(self._log) + 1, *link)
+    def _store(self, link: Sealed) -> StoredRow:
+        row = StoredRow(len(self._log) + 1, *link)
         self._log.append(row)
         self._streams[row.stream].append(row)
         self._event_ids.add(row.event_id)
         return row
 
-    def _decode(self, row: Row) -> RecordedEvent:
+    def _decode(self, row: StoredRow) -> RecordedEvent:
         return self._schema.decode(row.position, row.hash, row.text)
 
     def _answer(self, known: Command) -> Appended:
@@ -176,7 +176,7 @@ class MemoryStore:
         self._refusals += cargo.refusals
         self._folds |= {(fold.stream, fold.reducer): fold for fold in cargo.folds}
 
-    def rows(self, stream: str) -> Iterator[Row]:
+    def rows(self, stream: str) -> Iterator[StoredRow]:
         """Every column of a stream's rows, in order of version."""
         return iter(self._streams.get(stream, []))
 
@@ -184,10 +184,10 @@ class MemoryStore:
         """Number of events, and the last position."""
         return len(self._log), self._log[-1].position if self._log else 0
 
-    def spans(self, command_ids: Sequence[str]) -> dict[str, Span]:
+    def spans(self, command_ids: Sequence[str]) -> dict[str, CommandSpan]:
         """What each of these commands recorded."""
         known = ((id_, self._commands[id_]) for id_ in command_ids if id_ in self._commands)
-        return {id_: Span(c.stream, c.first_version, c.last_version) for id_, c in known}
+        return {id_: CommandSpan(c.stream, c.first_version, c.last_version) for id_, c in known}
 
     def head(self, stream: str) -> Head | None:
         """See EventStore."""

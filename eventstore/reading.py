@@ -21,7 +21,7 @@ Stored = tuple[Any, ...]
 """Every column of a row, in the order of `verification.Row`."""
 
 if TYPE_CHECKING:
-    from eventstore.verification import Row
+    from eventstore.verification import StoredRow
 
 #: What a text may fail with that is no envelope: no JSON, no object, no field, not even a text.
 _NO_ENVELOPE = (ValueError, KeyError, TypeError, AttributeError)
@@ -122,13 +122,13 @@ def _said_before(row: Stored) -> str:
 
 
 def _unsound(found: Iterable[Any], stream: str, version: int, previous: str) -> UnsoundLog:
-    from eventstore.verification import Row  # a sound log does not pay for it
+    from eventstore.verification import StoredRow  # a sound log does not pay for it
 
-    row = Row(*found)
+    row = StoredRow(*found)
     return UnsoundLog(stream, version, *_what_is_wrong(row, stream, version, previous))
 
 
-def _what_is_wrong(row: Row, stream: str, version: int, previous: str) -> tuple[str, str]:
+def _what_is_wrong(row: StoredRow, stream: str, version: int, previous: str) -> tuple[str, str]:
     """The kind, as `verification.Finding` names them, and what was expected and found."""
     if row.version != version:
         return "gap", f"expected version {version}, found {row.version!r:.80}"

@@ -11,7 +11,7 @@ from eventstore.event import NewEvent, RecordedEvent
 
 if TYPE_CHECKING:
     from eventstore.errors import StoreUnreachable
-    from eventstore.verification import Finding, Span
+    from eventstore.verification import CommandSpan, Finding
 
 
 class Expected(Enum):
@@ -137,7 +137,7 @@ class EventStore(Protocol):
         """The claim under which a command was recorded, None where none was."""
         ...
 
-    def spans(self, command_ids: Sequence[str]) -> Mapping[str, Span]:
+    def spans(self, command_ids: Sequence[str]) -> Mapping[str, CommandSpan]:
         """What each of these commands claims to have recorded, by its id; few at a time."""
         ...
 

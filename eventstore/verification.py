@@ -13,7 +13,7 @@ from eventstore.errors import DamagedEvent, SchemaError
 _CLAIMS_AT_ONCE = 500
 
 
-class Row(NamedTuple):
+class StoredRow(NamedTuple):
     """A stored event with the columns that repeat what its text says."""
 
     position: int
@@ -46,7 +46,7 @@ class Finding(NamedTuple):
     message: str
 
 
-class Span(NamedTuple):
+class CommandSpan(NamedTuple):
     """The versions of a stream, both ends included, that a command claims to have recorded."""
 
     stream: str
@@ -54,10 +54,10 @@ class Span(NamedTuple):
     last: int
 
 
-class Source(Protocol):
+class RowSource(Protocol):
     """What an engine shows of its rows."""
 
-    def rows(self, stream: str) -> Iterator[Row]:
+    def rows(self, stream: str) -> Iterator[StoredRow]:
         """Every column of a stream's rows, in order of version."""
         ...
 
@@ -69,13 +69,13 @@ class Source(Protocol):
         """Number of events, and the last position."""
         ...
 
-    def spans(self, command_ids: Sequence[str]) -> Mapping[str, Span]:
+    def spans(self, command_ids: Sequence[str]) -> Mapping[str, CommandSpan]:
         """What each of these commands claims to have recorded, by its id; few at a time."""
         ...
 
 
 def findings(
-    source: Source, schema: Schema, stream: str | None, anchors: Mapping[str, Link]
+    source: RowSource, schema: Schema, stream: str | None, anchors: Mapping[str, Link]
 ) -> Iterator[Finding]:
     """What is wrong with one stream, or with all of them and their positions."""
     schema = replace(schema, unknown=None)
@@ -86,7 +86,7 @@ def findings(
         yield from _of_positions(source)
 
 
-def _of_positions(source: Source) -> Iterator[Finding]:
+def _of_positions(source: RowSource) -> Iterator[Finding]:
     count, last = source.extent()
     if count != last:
         message = f"expected {last} events up to position {last}, found {count}"
@@ -101,9 +101,9 @@ class _Before(NamedTuple):
     position: int
 
 
-def _of_stream(stream: str, source: Source, schema: Schema, anchor: Link) -> Iterator[Finding]:
+def _of_stream(stream: str, source: RowSource, schema: Schema, anchor: Link) -> Iterator[Finding]:
     before = _Before(stream, START, 0)
-    sound: list[Row] = []
+    sound: list[StoredRow] = []
     for row in source.rows(stream):
         found = list(_of_row(row, before, schema, anchor))
         if found or len(sound) == _CLAIMS_AT_ONCE:
@@ -125,7 +125,7 @@ def _of_end(before: _Before, anchor: Link) -> Iterator[Finding]:
         yield Finding(before.stream, end + 1, None, "cut_tail", message)
 
 
-def _of_claims(rows: Sequence[Row], source: Source) -> Iterator[Finding]:
+def _of_claims(rows: Sequence[StoredRow], source: RowSource) -> Iterator[Finding]:
     """Of rows whose text is what was hashed, those whose command is not claimed for them."""
     commands = [str(orjson.loads(row.text).get("command_id")) for row in rows]
     spans = source.spans(sorted({*commands}))
@@ -136,24 +136,24 @@ def _of_claims(rows: Sequence[Row], source: Source) -> Iterator[Finding]:
             yield _finding(row, "unclaimed", message)
 
 
-def covers(span: Span | None, stream: str, version: int) -> bool:
+def covers(span: CommandSpan | None, stream: str, version: int) -> bool:
     """Whether what a command claims, if it is claimed, holds a version of a stream."""
     if span is None or not all(map(isinstance, span, (str, int, int))):
         return False
     return span.stream == stream and span.first <= version <= span.last
 
 
-def _well_typed(row: Row) -> bool:
+def _well_typed(row: StoredRow) -> bool:
     """Whether the engine gave what the columns are declared to hold; a damaged file may not."""
     types = (int, str, int, str, str, str, str, str)
     return all(map(isinstance, row, types))
 
 
-def _finding(row: Row, kind: str, message: str) -> Finding:
+def _finding(row: StoredRow, kind: str, message: str) -> Finding:
     return Finding(row.stream, row.version, row.position, kind, message)
 
 
-def _of_row(row: Row, before: _Before, schema: Schema, anchor: Link) -> Iterator[Finding]:
+def _of_row(row: StoredRow, before: _Before, schema: Schema, anchor: Link) -> Iterator[Finding]:
     if not _well_typed(row):
         version = before.link.version + 1
         yield Finding(before.stream, version, None, "malformed", f"columns of {row}")
@@ -164,7 +164,7 @@ def _of_row(row: Row, before: _Before, schema: Schema, anchor: Link) -> Iterator
         yield _finding(row, "anchor", f"expected hash {anchor.hash}, found {row.hash}")
 
 
-def _of_text(row: Row, link: Link, schema: Schema) -> Iterator[Finding]:
+def _of_text(row: StoredRow, link: Link, schema: Schema) -> Iterator[Finding]:
     found = digest(row.text.encode("utf-8", "surrogateescape"))
     if found != row.hash:
         yield _finding(row, "altered", f"expected the text of hash {row.hash}, found {found}")
@@ -180,7 +180,7 @@ def _of_text(row: Row, link: Link, schema: Schema) -> Iterator[Finding]:
     yield from _of_schema(row, schema)
 
 
-def _of_place(row: Row, before: _Before) -> Iterator[Finding]:
+def _of_place(row: StoredRow, before: _Before) -> Iterator[Finding]:
     expected = before.link.version + 1
     if row.version != expected:
         message = f"expected version {expected}, found {row.version}"
@@ -198,14 +198,14 @@ def _envelope(text: str) -> dict[str, Any] | None:
     return body if isinstance(body, dict) else None
 
 
-def _of_columns(row: Row, body: dict[str, Any]) -> Iterator[Finding]:
+def _of_columns(row: StoredRow, body: dict[str, Any]) -> Iterator[Finding]:
     for name in ("stream", "version", "event_id", "type", "recorded_at"):
         said, filed = body.get(name), getattr(row, name)
         if said != filed:
             yield _finding(row, "misfiled", f"expected {name} {said!r}, found it under {filed!r}")
 
 
-def _of_schema(row: Row, schema: Schema) -> Iterator[Finding]:
+def _of_schema(row: StoredRow, schema: Schema) -> Iterator[Finding]:
     """What this program cannot read; what it sets aside, only those can list who fold."""
     try:
         schema.event(row.position, row.hash, orjson.loads(row.text))

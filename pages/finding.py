@@ -15,7 +15,7 @@ _PIECE, _FAR = 1000, 20_000
 _FOLDED = "\0"
 
 
-class Found(NamedTuple):
+class FoundEvents(NamedTuple):
     """Events, the newest first; ``before`` is where to look on, None at the log's beginning."""
 
     events: list[RecordedEvent]
@@ -28,7 +28,7 @@ def newest(
     most: int,
     fits: Callable[[RecordedEvent], bool],
     needles: Sequence[Sequence[str]] = (),
-) -> Found:
+) -> FoundEvents:
     """Return at most ``most`` events below version ``before`` that fit.
 
     Of each group of ``needles`` the text of an event has one at least (`quoted`, `written`): what
@@ -43,9 +43,9 @@ def newest(
             if fits(event):
                 found.append(event)
             if len(found) == most:
-                return Found(found, event.version if event.version > 1 else None)
+                return FoundEvents(found, event.version if event.version > 1 else None)
         end = start
-    return Found(found, end + 1 if end else None)
+    return FoundEvents(found, end + 1 if end else None)
 
 
 def _held(

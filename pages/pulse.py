@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from threading import Condition, Thread
 
-from pages.shelf import Entry, Shelf
+from pages.shelf import ServedRoot, Shelf
 
 #: Seconds that one wait for an event takes at most: with a job at work, whose lines are looked at.
 _AT_REST, _AT_WORK = 3.0, 1.0
@@ -31,7 +31,7 @@ class Pulses:
         self._listeners: dict[str, int] = {}
 
     @contextmanager
-    def heard(self, entries: list[Entry]) -> Iterator[None]:
+    def heard(self, entries: list[ServedRoot]) -> Iterator[None]:
         """Watch the workflows for as long as somebody listens."""
         for entry in entries:
             self._begin(entry)
@@ -42,26 +42,26 @@ class Pulses:
                 for entry in entries:
                     self._listeners[entry.key] -= 1
 
-    def after(self, entries: list[Entry], seen: str, seconds: float) -> str:
+    def after(self, entries: list[ServedRoot], seen: str, seconds: float) -> str:
         """Return the mark of the workflows as soon as it is not ``seen``, or after so long."""
         with self._changed:
             self._changed.wait_for(lambda: self._mark(entries) not in ("", seen), seconds)
             return self._mark(entries)
 
-    def _mark(self, entries: list[Entry]) -> str:
+    def _mark(self, entries: list[ServedRoot]) -> str:
         marks = [self._marks.get(entry.key, "") for entry in entries]
         if len(marks) == 1 or not all(marks):
             return marks[0] if len(marks) == 1 else ""
         return sha256("\n".join(marks).encode()).hexdigest()[:16]
 
-    def _begin(self, entry: Entry) -> None:
+    def _begin(self, entry: ServedRoot) -> None:
         with self._changed:
             number = self._listeners.get(entry.key)
             self._listeners[entry.key] = (number or 0) + 1
             if number is None:
                 Thread(target=self._watch, args=(entry,), daemon=True).start()
 
-    def _watch(self, entry: Entry) -> None:
+    def _watch(self, entry: ServedRoot) -> None:
         while not self._ended(entry):
             try:
                 with entry.open() as log:
@@ -75,7 +75,7 @@ class Pulses:
                 self._tell(entry, -1, {"": repr(error)})
                 time.sleep(_AGAIN)
 
-    def _ended(self, entry: Entry) -> bool:
+    def _ended(self, entry: ServedRoot) -> bool:
         """Whether nobody listens any more; the next who does begins a new thread."""
         with self._changed:
             if self._listeners.get(entry.key, 0) > 0:
@@ -84,7 +84,7 @@ class Pulses:
             self._marks.pop(entry.key, None)
             return True
 
-    def _tell(self, entry: Entry, version: int, tails: dict[str, str]) -> None:
+    def _tell(self, entry: ServedRoot, version: int, tails: dict[str, str]) -> None:
         digest = sha256(repr(sorted(tails.items())).encode()).hexdigest()[:8]
         mark = f"{version}.{digest}"
         with self._changed:

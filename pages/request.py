@@ -13,7 +13,7 @@ _LONGEST = 8000
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PageRequest:
     """A path in its parts, decoded, and the values behind it, the last of each name."""
 
     path: str
@@ -34,7 +34,7 @@ class Request:
         return int(text)
 
 
-def parsed(target: str) -> Request:
+def parsed(target: str) -> PageRequest:
     """Return what a request's line asks for; raises `NotFound`, `InvalidOption`."""
     if len(target) > _LONGEST or not target.startswith("/"):
         raise NotFound("expected the path of a page")
@@ -44,4 +44,4 @@ def parsed(target: str) -> Request:
         parts = tuple(unquote(part, errors="strict") for part in split.path.split("/")[1:])
     except ValueError as error:
         raise InvalidOption(f"expected an address in UTF-8, found another: {error}") from error
-    return Request(split.path, parts, {name: found[-1] for name, found in values.items()})
+    return PageRequest(split.path, parts, {name: found[-1] for name, found in values.items()})

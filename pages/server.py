@@ -19,8 +19,8 @@ from pages import entrance, render, views
 from pages.entrance import Door
 from pages.previews import figure
 from pages.pulse import Pulses
-from pages.request import Request, parsed
-from pages.shelf import Entry, Shelf
+from pages.request import PageRequest, parsed
+from pages.shelf import ServedRoot, Shelf
 from service.errors import InvalidOption, NotFound
 from service.root.below import OutsideRoot
 
@@ -130,7 +130,7 @@ class Handler(BaseHTTPRequestHandler):
     def _is_navigation(self) -> bool:
         return self.headers.get("Sec-Fetch-Mode") == "navigate"
 
-    def _is_let_in(self, door: Door, request: Request) -> bool:
+    def _is_let_in(self, door: Door, request: PageRequest) -> bool:
         token = request.text("token")
         if token is not None and door.opens(token):
             # A page in between: a browser sends the cookie only to what was asked for from here.
@@ -143,7 +143,7 @@ class Handler(BaseHTTPRequestHandler):
         self._fail(403, "expected the address that `wfctl serve` said last; each works once")
         return False
 
-    def _route(self, request: Request) -> None:
+    def _route(self, request: PageRequest) -> None:
         match request.parts:
             case ("",):
                 self._send(200, _HTML, views.listing(self.server.shelf))
@@ -166,18 +166,18 @@ class Handler(BaseHTTPRequestHandler):
                 raise NotFound(f"no page {request.path!r:.200}; the list leads to all there are")
 
     @contextmanager
-    def _opened(self, key: str) -> Iterator[tuple[Entry, Any]]:
+    def _opened(self, key: str) -> Iterator[tuple[ServedRoot, Any]]:
         entry = self.server.shelf.entry(key)
         with entry.open() as log:
             yield entry, log
 
-    def _figure(self, entry: Entry, request: Request) -> None:
+    def _figure(self, entry: ServedRoot, request: PageRequest) -> None:
         with entry.open() as log:
             state = self.server.shelf.state(entry, log)
         kind, content = figure(entry.root, state, request.text("path") or "")
         self._send(200, kind, content, {"Content-Security-Policy": _FILE})
 
-    def _follow(self, entries: list[Entry]) -> None:
+    def _follow(self, entries: list[ServedRoot]) -> None:
         """Send a line whenever the mark of the workflows changes, until the browser leaves."""
         self.close_connection = True
         self._head(200, "text/event-stream", {"Connection": "close"})

@@ -37,7 +37,7 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ServedRoot:
     """One workflow: ``name`` is its id, ``root`` its folder, None where only its log is known."""
 
     name: str
@@ -61,16 +61,16 @@ class Entry:
         return f"wfctl --root {as_word(str(self.root))}"
 
 
-def keyed(entries: Sequence[Entry]) -> list[Entry]:
+def keyed(entries: Sequence[ServedRoot]) -> list[ServedRoot]:
     """Return the entries with a key each: the id, and where several share it a digest behind it."""
     counts = Counter(entry.name for entry in entries)
     return [
-        Entry(one.name, one.root, one.open, one.where, _key(one, counts[one.name] > 1))
+        ServedRoot(one.name, one.root, one.open, one.where, _key(one, counts[one.name] > 1))
         for one in entries
     ]
 
 
-def _key(entry: Entry, is_shared: bool) -> str:
+def _key(entry: ServedRoot, is_shared: bool) -> str:
     if not is_shared:
         return entry.name
     return f"{entry.name}~{sha256(entry.where.encode()).hexdigest()[:8]}"
@@ -86,22 +86,22 @@ class _Kept:
 class Shelf:
     """All that is served, looked at by many threads at once."""
 
-    def __init__(self, find: Callable[[], Sequence[Entry]], sight: Sight) -> None:
+    def __init__(self, find: Callable[[], Sequence[ServedRoot]], sight: Sight) -> None:
         self._find = find
         self.sight = sight
         self._lock = Lock()
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, ServedRoot] = {}
         self.refresh()
 
-    def refresh(self) -> list[Entry]:
+    def refresh(self) -> list[ServedRoot]:
         """Return what there is now: workflows may come and go."""
         found = keyed(self._find())
         with self._lock:
             self._entries = {entry.key: entry for entry in found}
         return found
 
-    def entry(self, key: str) -> Entry:
+    def entry(self, key: str) -> ServedRoot:
         """Return the entry of a key; raises `NotFound`."""
         if key not in self._entries:
             self.refresh()
@@ -109,7 +109,7 @@ class Shelf:
             raise NotFound(f"no workflow {key!r:.200} is served here; the list names them all")
         return self._entries[key]
 
-    def state(self, entry: Entry, log: WorkflowLog) -> Workflow:
+    def state(self, entry: ServedRoot, log: WorkflowLog) -> Workflow:
         """Return the state now: what was folded before, with the events since folded in.
 
         Raises as `WorkflowLog.current` does.
@@ -137,7 +137,9 @@ class Shelf:
                 self._kept.popitem(last=False)
             return kept
 
-    def running(self, entry: Entry, log: WorkflowLog, state: Workflow, most: int) -> dict[str, str]:
+    def running(
+        self, entry: ServedRoot, log: WorkflowLog, state: Workflow, most: int
+    ) -> dict[str, str]:
         """Return by stage the last lines of what runs, of so many stages at most."""
         if entry.root is None:
             return {}
@@ -145,7 +147,7 @@ class Shelf:
         return {one.id: self.sight.tail(entry.root, log, state, one) for one in at_work[:most]}
 
 
-def record(entry: Entry, state: Workflow | None, note: str | None = None) -> dict[str, Any]:
+def record(entry: ServedRoot, state: Workflow | None, note: str | None = None) -> dict[str, Any]:
     """Return a line of the list: what waits for a person, and how far it is."""
     counts = Counter(stage.status.value for stage in state.stages.values()) if state else Counter()
     every = waits(state) if state else []

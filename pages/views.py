@@ -14,8 +14,8 @@ from lifecycle.state.budget import budget_of
 from lifecycle.state.workflow import PLAN, Attempt, Stage, Workflow
 from pages import finding, render
 from pages.previews import previews
-from pages.request import Request
-from pages.shelf import Entry, Shelf, record
+from pages.request import PageRequest
+from pages.shelf import ServedRoot, Shelf, record
 from projections.exports.graph_svg import drawing as graph
 from projections.exports.markup import flat, shown
 from projections.exports.state_spans import state_spans
@@ -43,13 +43,13 @@ _DRAWN = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PageLook:
     """A workflow opened for one request: ``then`` is the state at ``?at=``, else that of now."""
 
     shelf: Shelf
-    entry: Entry
+    entry: ServedRoot
     log: WorkflowLog
-    request: Request
+    request: PageRequest
     now: Workflow
     then: Workflow
 
@@ -71,12 +71,12 @@ class Look:
         }
 
 
-def looked(shelf: Shelf, entry: Entry, log: WorkflowLog, request: Request) -> Look:
+def looked(shelf: Shelf, entry: ServedRoot, log: WorkflowLog, request: PageRequest) -> PageLook:
     """Return the workflow as the request wants to see it; raises as `WorkflowLog.current`."""
     now = shelf.state(entry, log)
     at = request.text("at")
     then = now if at is None else log.current(parse_moment(at))
-    return Look(shelf, entry, log, request, now, then)
+    return PageLook(shelf, entry, log, request, now, then)
 
 
 def listing(shelf: Shelf) -> bytes:
@@ -87,7 +87,7 @@ def listing(shelf: Shelf) -> bytes:
     return render.page("list.html.j2", records=records, is_live=True, commands=_commands)
 
 
-def _record(shelf: Shelf, entry: Entry) -> dict[str, Any]:
+def _record(shelf: Shelf, entry: ServedRoot) -> dict[str, Any]:
     try:
         with entry.open() as log:
             return record(entry, shelf.state(entry, log))
@@ -95,7 +95,7 @@ def _record(shelf: Shelf, entry: Entry) -> dict[str, Any]:
         return record(entry, None, str(getattr(error, "message", error))[:300])
 
 
-def workflow(look: Look) -> bytes:
+def workflow(look: PageLook) -> bytes:
     """Return the page of a workflow, now or at a moment with what differs from now."""
     state, first = look.then, look.request.number("stages") or 0
     stands = account(state, _seen(look))
@@ -132,13 +132,13 @@ def _counts(state: Workflow) -> list[tuple[str, int]]:
     return counts(state)
 
 
-def _seen(look: Look) -> Seen | None:
+def _seen(look: PageLook) -> Seen | None:
     if not look.is_now or look.entry.root is None:
         return None
     return look.shelf.sight.seen(look.entry.root, look.log, look.now)
 
 
-def _next(look: Look) -> list[NextAction]:
+def _next(look: PageLook) -> list[NextAction]:
     """Return what leads on, each with the root that it is for."""
     if not look.is_now:
         return []
@@ -148,11 +148,11 @@ def _next(look: Look) -> list[NextAction]:
     return [one._replace(command=_rooted(look.entry, one.command)) for one in found[:_STAGES]]
 
 
-def _rooted(entry: Entry, command: str) -> str:
+def _rooted(entry: ServedRoot, command: str) -> str:
     return f"{entry.command}{command.removeprefix('wfctl')}"
 
 
-def _commands(entry: Entry, wait: Item) -> list[str]:
+def _commands(entry: ServedRoot, wait: Item) -> list[str]:
     """Return the commands that a person decides with."""
     match wait.kind:
         case "amendment":
@@ -172,15 +172,15 @@ def _commands(entry: Entry, wait: Item) -> list[str]:
     return [f"{entry.command} {line}" for line in lines]
 
 
-def _newest(look: Look, before: int, most: int) -> finding.Found:
+def _newest(look: PageLook, before: int, most: int) -> finding.FoundEvents:
     return finding.newest(look.log, before, most, lambda _: True)
 
 
-def _differences(look: Look) -> list[Any]:
+def _differences(look: PageLook) -> list[Any]:
     return differences(document(look.then), document(look.now))
 
 
-def stage(look: Look) -> bytes:
+def stage(look: PageLook) -> bytes:
     """Return the page of a stage: attempts, evidence, parameters and who set them, files."""
     found = look.then.stage(look.request.parts[3])
     listed = found.attempts[-_ATTEMPTS:][::-1]
@@ -214,7 +214,7 @@ _LOOKS = 2
 _JUDGED = ("stage.completed", "stage.failed")
 
 
-def _judgements(look: Look, stage: Stage, listed: list[Attempt]) -> dict[str, dict[str, Any]]:
+def _judgements(look: PageLook, stage: Stage, listed: list[Attempt]) -> dict[str, dict[str, Any]]:
     """Return by attempt the checks and the words with which it was judged, of those shown."""
     ended = {attempt.id for attempt in listed if attempt.outcome in ("completed", "failed")}
     needles = [[finding.quoted(type_) for type_ in _JUDGED], [finding.quoted(stage.id)]]
@@ -248,7 +248,7 @@ def _setters(state: Workflow, stage: Stage) -> dict[str, str]:
 _FILTERS = ("type", "stage", "actor", "session", "status", "amendment", "since", "until", "grep")
 
 
-def history(look: Look) -> bytes:
+def history(look: PageLook) -> bytes:
     """Return a page of events, the newest first, of those that the filters let through."""
     request = look.request
     wanted = Selection(
@@ -276,7 +276,7 @@ def history(look: Look) -> bytes:
     )  # fmt: skip
 
 
-def _needles(request: Request) -> Iterator[list[str]]:
+def _needles(request: PageRequest) -> Iterator[list[str]]:
     """Yield groups of letters of which the text of every event that fits has one."""
     grep, amendment = request.text("grep"), request.text("amendment")
     stages, types = _listed(request.text("stage")), _listed(request.text("type"))
@@ -292,12 +292,12 @@ def _listed(text: str | None) -> tuple[str, ...]:
     return tuple(part for part in (text or "").replace(",", " ").split() if part)
 
 
-def _bound(look: Look, name: str) -> Any:
+def _bound(look: PageLook, name: str) -> Any:
     text = look.request.text(name)
     return look.log.resolved(parse_moment(text)) if text is not None else None
 
 
-def amendments(look: Look) -> bytes:
+def amendments(look: PageLook) -> bytes:
     """Return the amendments: what changes, the impact of what is pending, consent of the rest."""
     pending = {one.id: _impact(look, one) for one in look.then.pending_amendments}
     every = list(look.then.amendments.values())[::-1]
@@ -308,13 +308,13 @@ def amendments(look: Look) -> bytes:
     )  # fmt: skip
 
 
-def _impact(look: Look, amendment: Any) -> list[str]:
+def _impact(look: PageLook, amendment: Any) -> list[str]:
     if look.entry.root is None or not look.is_now:
         return []
     return look.shelf.sight.impact(look.entry.root, look.now, amendment)
 
 
-def _decisions(look: Look) -> dict[str, dict[str, Any]]:
+def _decisions(look: PageLook) -> dict[str, dict[str, Any]]:
     """Return by amendment who proposed and who decided it, as far back as one page looks."""
     if not look.then.amendments:
         return {}
@@ -332,11 +332,11 @@ def _decisions(look: Look) -> dict[str, dict[str, Any]]:
     return told
 
 
-def search(look: Look) -> bytes:
+def search(look: PageLook) -> bytes:
     """Return the stages, amendments and events that hold a text."""
     text = look.request.text("q")
     stages: list[Stage] = []
-    found = finding.Found([], None)
+    found = finding.FoundEvents([], None)
     if text is not None:
         wanted = text.casefold()
         stages = [one for one in look.then.stages.values() if _speaks(one, wanted)]
@@ -361,7 +361,7 @@ def _speaks(stage: Stage, wanted: str) -> bool:
     return wanted in "\n".join(flat(part or "") for part in parts).casefold()
 
 
-_PAGES: dict[str, Callable[[Look], bytes]] = {
+_PAGES: dict[str, Callable[[PageLook], bytes]] = {
     "": workflow,
     "history": history,
     "amendments": amendments,
@@ -369,7 +369,7 @@ _PAGES: dict[str, Callable[[Look], bytes]] = {
 }
 
 
-def page_of(look: Look) -> bytes:
+def page_of(look: PageLook) -> bytes:
     """Return the page that a path below a workflow's own names; raises `NotFound`."""
     parts = look.request.parts[2:]
     if len(parts) == 2 and parts[0] == "stage":

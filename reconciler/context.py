@@ -21,7 +21,7 @@ from service.writing.workflow_service import Outcome, Service
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
-    from reconciler.attempt.paths import Attempt
+    from reconciler.attempt.paths import AttemptPaths
     from reconciler.port import JobRunner
 
 #: Seconds for which a look at the loop's lock may hold it.
@@ -83,14 +83,14 @@ class Jobs:
 
     def attempt(
         self, state: Workflow, stage: Stage, id_: str, *, diagnostic: bool = False
-    ) -> Attempt:
+    ) -> AttemptPaths:
         """Return where an attempt of the stage keeps its files.
 
         One that is ``diagnostic``, as it is recorded or as it is to be, has no outputs but what
         the job wrote on stdout and stderr. One that is not recorded yet gets a mark of its own.
         """
         from reconciler.attempt.paths import (
-            Attempt,
+            AttemptPaths,
             new_mark,
             of_recorded,
         )  # of no use where nothing runs
@@ -103,7 +103,7 @@ class Jobs:
         left = [] if is_sweep(stage.parameters) else stage.declared_outputs
         outputs = logs if of_logs else tuple(left)
         if known is None:
-            return Attempt(self.root, state.id, stage.id, id_, outputs, new_mark())
+            return AttemptPaths(self.root, state.id, stage.id, id_, outputs, new_mark())
         return of_recorded(self.root, state.id, stage.id, known, outputs)
 
     @contextmanager

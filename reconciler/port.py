@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 
 
 class Mode(StrEnum):
@@ -19,7 +19,7 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Launched:
+class LaunchResult:
     """What a launch came to.
 
     ``mode`` is the one that was used, which differs from the one asked for where ``note`` says
@@ -35,7 +35,7 @@ class Launched:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class SubmissionFacts:
     """What the files of an attempt tell about its submission; None or empty where they do not.
 
     ``host`` and ``boot_id`` are the monitor's machine, ``job_host`` and ``job_boot_id`` that of
@@ -60,7 +60,7 @@ class Facts:
 class JobRunner(Protocol):
     """Runs the jobs of attempts, one submission and one run each."""
 
-    def check(self, attempt: Attempt, submission: Mapping[str, Any]) -> str:
+    def check(self, attempt: AttemptPaths, submission: Mapping[str, Any]) -> str:
         """Check what the attempt would submit, as ``prepare`` does; write nothing.
 
         Returns its SHA-256.
@@ -68,14 +68,14 @@ class JobRunner(Protocol):
         Raises what ``prepare`` raises.
         """
 
-    def prepare(self, attempt: Attempt, submission: Mapping[str, Any]) -> str:
+    def prepare(self, attempt: AttemptPaths, submission: Mapping[str, Any]) -> str:
         """Write what the attempt submits, have it checked, and return its SHA-256.
 
         Starts no computation, and leaves what a person or agent wrote as it is. Raises
         UnusableSubmission, RejectedSubmission, ProgramMissing.
         """
 
-    def launch(self, attempt: Attempt, mode: Mode) -> Launched:
+    def launch(self, attempt: AttemptPaths, mode: Mode) -> LaunchResult:
         """Start a monitor of a prepared attempt.
 
         Called again for the same attempt it attaches: whatever was killed in between, a
@@ -85,8 +85,8 @@ class JobRunner(Protocol):
         AlreadyMonitored, LaunchFailed, ProgramMissing.
         """
 
-    def wait(self, attempt: Attempt, timeout: float | None = None) -> bool:
+    def wait(self, attempt: AttemptPaths, timeout: float | None = None) -> bool:
         """Wait until no monitor of the stage lives; False after ``timeout`` seconds."""
 
-    def facts(self, attempt: Attempt) -> Facts:
+    def facts(self, attempt: AttemptPaths) -> SubmissionFacts:
         """Return what is known of the submission, from the attempt's files alone."""

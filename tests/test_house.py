@@ -132,3 +132,14 @@ def test_git_is_called_through_one_door() -> None:
     found = [path for path in sources() if path != door and calls.search(path.read_text("utf-8"))]
     assert found == []
     assert calls.search(door.read_text("utf-8"))
+
+
+def test_no_class_has_the_name_of_another() -> None:
+    """A word means one thing, whatever file a reader comes from."""
+    found: dict[str, list[str]] = {}
+    for path in sources():
+        own = (node.name for node in taken_apart(path).body if isinstance(node, ast.ClassDef))
+        for name in dict.fromkeys(own):
+            found.setdefault(name, []).append(str(path.relative_to(HERE)))
+    public = {name: files for name, files in found.items() if not name.startswith("_")}
+    assert {name: files for name, files in public.items() if len(files) > 1} == {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agents.install.pieces import Piece, block, members
+from agents.install.pieces import SettingsPiece, block, members
 
 #: Where the plugin lies, in a checkout and in an installed wheel.
 SOURCE = Path(__file__).resolve().parents[2] / "plugin"
@@ -18,14 +18,14 @@ _MARKDOWN = ("<!-- wfctl: begin -->", "<!-- wfctl: end -->")
 _SERVER = {"command": "wfctl", "args": ["mcp"]}
 
 
-class Edit(NamedTuple):
+class SettingsEdit(NamedTuple):
     """A file of the user's own that is added to: JSON with comments, or lines between marks."""
 
     path: Path
     more: Mapping[str, Mapping[str, Any]] | None = None
     lines: str = ""
 
-    def pieces(self, text: str) -> list[Piece]:
+    def pieces(self, text: str) -> list[SettingsPiece]:
         """Return what is to be put into its text; raises `ValueError` where it cannot be read."""
         if self.more is not None:
             return members(text, self.more)
@@ -36,7 +36,7 @@ class Kit(NamedTuple):
     """What a client is given: path → content of files of ours, and edits."""
 
     files: dict[Path, bytes]
-    edits: list[Edit]
+    edits: list[SettingsEdit]
 
 
 class Places(NamedTuple):
@@ -73,7 +73,7 @@ def _codex(places: Places) -> Kit:
     scripts = base / "wfctl/hooks"
     words = places.project / "AGENTS.md" if places.project else base / "AGENTS.md"
     files = {**_scripts(scripts), **_skills(places.of(".agents/skills", ".agents/skills"))}
-    return Kit(files, [Edit(base / "config.toml", lines=_toml(scripts)), _agents_md(words)])
+    return Kit(files, [SettingsEdit(base / "config.toml", lines=_toml(scripts)), _agents_md(words)])
 
 
 def _gemini(places: Places) -> Kit:
@@ -90,7 +90,9 @@ def _gemini(places: Places) -> Kit:
         "AfterAgent": _hook(_ask(scripts, "before-stop", "gemini"), 30_000),
     }
     hooks = {turn: [one] for turn, one in turns.items()}
-    settings = Edit(base / "settings.json", {"mcpServers": {"wfctl": _SERVER}, "hooks": hooks})
+    settings = SettingsEdit(
+        base / "settings.json", {"mcpServers": {"wfctl": _SERVER}, "hooks": hooks}
+    )
     return Kit({**_scripts(scripts), **_skills(base / "skills")}, [settings, _agents_md(words)])
 
 
@@ -105,7 +107,7 @@ def _opencode(places: Places) -> Kit:
         **_skills(base / "skills"),
         base / "plugins/wfctl.js": _source("opencode/wfctl.js"),
     }
-    edits = [Edit(settings, {"mcp": {"wfctl": server}}), _agents_md(config / "AGENTS.md")]
+    edits = [SettingsEdit(settings, {"mcp": {"wfctl": server}}), _agents_md(config / "AGENTS.md")]
     return Kit(files, edits)
 
 
@@ -134,8 +136,8 @@ def _scripts(folder: Path) -> dict[Path, bytes]:
     return {folder / name: _source(f"hooks/{name}") for name in _SCRIPTS}
 
 
-def _agents_md(path: Path) -> Edit:
-    return Edit(path, lines=_source("AGENTS.md").decode())
+def _agents_md(path: Path) -> SettingsEdit:
+    return SettingsEdit(path, lines=_source("AGENTS.md").decode())
 
 
 def _ask(scripts: Path, turn: str, client: str) -> str:

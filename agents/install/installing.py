@@ -11,22 +11,22 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from agents.install.clients import Edit, Kit
+from agents.install.clients import Kit, SettingsEdit
 from agents.install.pieces import cut, lacking, put, read_json
-from agents.install.record import Changed, Record
+from agents.install.record import Changed, InstallRecord
 from service.errors import AlreadyThere, InvalidOption
 from service.root.disk import content_of, write_whole
 
 
 @dataclass(slots=True)
-class Plan:
+class InstallPlan:
     """What is to be written (None: removed), what is kept of it, and what stays though it is ours.
 
     ``left``: path → why it is left as it is.
     """
 
     writes: dict[Path, bytes | None] = field(default_factory=dict)
-    record: Record = field(default_factory=Record)
+    record: InstallRecord = field(default_factory=InstallRecord)
     left: dict[str, str] = field(default_factory=dict)
 
     def now(self, path: Path) -> bytes | None:
@@ -34,16 +34,16 @@ class Plan:
         return self.writes[path] if path in self.writes else content_of(path)
 
 
-def installed(kit: Kit, before: Record | None) -> Plan:
+def installed(kit: Kit, before: InstallRecord | None) -> InstallPlan:
     """Return how a kit is put in, in place of what an earlier version put in.
 
     Raises `AlreadyThere` for a file of somebody else in the place of one of ours, and
     `InvalidOption` where settings cannot be read as what they are.
     """
-    before = before or Record()
+    before = before or InstallRecord()
     kept = [changed for changed in before.changed if _holds_all(changed, kit)]
     plan = removed(replace(before, changed=[one for one in before.changed if one not in kept]))
-    plan.record = Record(changed=kept, folders=list(before.folders))
+    plan.record = InstallRecord(changed=kept, folders=list(before.folders))
     for path, content in kit.files.items():
         found = plan.now(path)
         if str(path) in plan.left:
@@ -70,7 +70,7 @@ def _holds_all(changed: Changed, kit: Kit) -> bool:
     return False
 
 
-def _add(plan: Plan, edit: Edit) -> None:
+def _add(plan: InstallPlan, edit: SettingsEdit) -> None:
     path = edit.path.resolve()
     found = plan.now(path)
     # A new file of JSON begins as an empty object, so that each of its parts is a piece.
@@ -105,9 +105,9 @@ def _unreadable(path: Path, why: str) -> InvalidOption:
     )
 
 
-def removed(record: Record) -> Plan:
+def removed(record: InstallRecord) -> InstallPlan:
     """Return how all of a record is taken out; what somebody edited since stays."""
-    plan = Plan()
+    plan = InstallPlan()
     for name, digest in record.files.items():
         found = content_of(Path(name))
         if found is not None and sha256(found).hexdigest() != digest:
@@ -119,7 +119,7 @@ def removed(record: Record) -> Plan:
     return plan
 
 
-def _cut(plan: Plan, changed: Changed) -> None:
+def _cut(plan: InstallPlan, changed: Changed) -> None:
     path = Path(changed.path)
     found = content_of(path)
     if found is None:
@@ -155,7 +155,7 @@ def _reads(read: Callable[[str], object], text: str) -> bool:
     return True
 
 
-def _new_folders(plan: Plan) -> list[str]:
+def _new_folders(plan: InstallPlan) -> list[str]:
     """Return the folders that are not there yet, the outermost first."""
     wanted = {
         parent
@@ -167,7 +167,7 @@ def _new_folders(plan: Plan) -> list[str]:
     return sorted(str(one) for one in wanted if not one.exists() and str(one) not in known)
 
 
-def carry_out(plan: Plan) -> None:
+def carry_out(plan: InstallPlan) -> None:
     """Write what is planned; each file whole, with the mode that it had."""
     for path, content in plan.writes.items():
         if content is None:

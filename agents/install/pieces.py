@@ -15,24 +15,24 @@ _LAST_COMMA = re.compile(_TEXT + r"|,(?=\s*[}\]])")
 _BEGIN = re.compile(r"\ufeff?(?:\s|//[^\n]*|/\*.*?\*/)*\{", re.DOTALL)
 
 
-class Piece(NamedTuple):
+class SettingsPiece(NamedTuple):
     """A text, and where it was put: its first character's place in the text of then."""
 
     at: int
     text: str
 
 
-def put(text: str, piece: Piece) -> str:
+def put(text: str, piece: SettingsPiece) -> str:
     """Return the text with the piece in its place."""
     return text[: piece.at] + piece.text + text[piece.at :]
 
 
-def block(text: str, body: str, begin: str, end: str) -> list[Piece]:
+def block(text: str, body: str, begin: str, end: str) -> list[SettingsPiece]:
     """Return the piece that puts marked lines at the end of a text; none where they are there."""
     if begin in text:
         return []
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
-    return [Piece(len(text), f"{gap}{begin}\n{body.strip()}\n{end}\n")]
+    return [SettingsPiece(len(text), f"{gap}{begin}\n{body.strip()}\n{end}\n")]
 
 
 def read_json(text: str) -> Any:
@@ -44,13 +44,13 @@ def read_json(text: str) -> Any:
         raise ValueError("expected fewer levels") from None
 
 
-def members(text: str, more: Mapping[str, Any]) -> list[Piece]:
+def members(text: str, more: Mapping[str, Any]) -> list[SettingsPiece]:
     """Return the piece that puts the keys of ``more`` that an object lacks before all it has.
 
     Raises `ValueError` where the text is no object of JSON.
     """
     if not text.strip():
-        return [Piece(len(text), json.dumps(more, indent=2, ensure_ascii=False) + "\n")]
+        return [SettingsPiece(len(text), json.dumps(more, indent=2, ensure_ascii=False) + "\n")]
     there = read_json(text)
     begin = _BEGIN.match(text)
     if not isinstance(there, dict) or begin is None:
@@ -59,7 +59,7 @@ def members(text: str, more: Mapping[str, Any]) -> list[Piece]:
     if not new:
         return []
     lines = json.dumps(new, indent=2, ensure_ascii=False).removeprefix("{").removesuffix("\n}")
-    return [Piece(begin.end(), lines + ("," if there else "\n"))]
+    return [SettingsPiece(begin.end(), lines + ("," if there else "\n"))]
 
 
 def lacking(text: str, more: Mapping[str, Any]) -> list[str]:
@@ -77,14 +77,14 @@ def _holds(there: Any, ours: Any) -> bool:
 
 
 def cut(
-    text: str, pieces: Sequence[Piece], is_whole: Callable[[str], bool]
-) -> tuple[str, list[Piece]]:
+    text: str, pieces: Sequence[SettingsPiece], is_whole: Callable[[str], bool]
+) -> tuple[str, list[SettingsPiece]]:
     """Return the text without the pieces, and those that are not in it as they were put.
 
     They are cut in the reverse order. ``is_whole`` says whether a text can be read as what its file
     is: what somebody wrote behind a piece may have needed its comma.
     """
-    left: list[Piece] = []
+    left: list[SettingsPiece] = []
     for piece in reversed(pieces):
         found = _cut(text, piece, is_whole)
         if found is None:
@@ -94,7 +94,7 @@ def cut(
     return text, left[::-1]
 
 
-def _cut(text: str, piece: Piece, is_whole: Callable[[str], bool]) -> str | None:
+def _cut(text: str, piece: SettingsPiece, is_whole: Callable[[str], bool]) -> str | None:
     # Somebody who writes behind it may take its last newline away.
     part = piece.text if piece.text in text else piece.text.rstrip()
     at = piece.at if text.startswith(part, piece.at) else _only(text, part)

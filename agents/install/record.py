@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from agents.install.pieces import Piece
+from agents.install.pieces import SettingsPiece
 from service.root.disk import content_of, write_whole
 from service.root.known_roots import folder
 
@@ -18,12 +18,12 @@ class Changed:
     """A file of the user's: what was put into it; ``made``: it was not there before."""
 
     path: str
-    pieces: list[Piece]
+    pieces: list[SettingsPiece]
     made: bool
 
 
 @dataclass(slots=True)
-class Record:
+class InstallRecord:
     """Files of ours by path with their SHA-256, files of the user's, and folders that were made."""
 
     files: dict[str, str] = field(default_factory=dict)
@@ -37,20 +37,20 @@ def place_of(client: str, project: Path | None) -> Path:
     return folder().with_name("installed") / f"{client}-{where}.json"
 
 
-def load(path: Path) -> Record | None:
+def load(path: Path) -> InstallRecord | None:
     """Return a record, None where there is none."""
     content = content_of(path)
     if content is None:
         return None
     found = json.loads(content)
     changed = [
-        Changed(one["path"], [Piece(*piece) for piece in one["pieces"]], one["made"])
+        Changed(one["path"], [SettingsPiece(*piece) for piece in one["pieces"]], one["made"])
         for one in found["changed"]
     ]
-    return Record(found["files"], changed, found["folders"])
+    return InstallRecord(found["files"], changed, found["folders"])
 
 
-def save(path: Path, record: Record) -> None:
+def save(path: Path, record: InstallRecord) -> None:
     """Keep a record."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_whole(path, json.dumps(asdict(record)).encode())

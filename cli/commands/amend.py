@@ -109,7 +109,7 @@ def propose(
     asked = (
         proposal.read_proposal(source)
         if source is not None
-        else proposal.Asked(
+        else proposal.AskedChanges(
             kind=type_,
             reason=reason,
             description=description,
@@ -348,7 +348,7 @@ def _show_ineffective(output: Output, state: Workflow, amendment: Amendment, why
     output.result(data, lambda: f"{told}\n{_text(amendment)}", state=state)
 
 
-def _show_pending(output: Output, question: decisions.Question) -> None:
+def _show_pending(output: Output, question: decisions.AmendmentQuestion) -> None:
     data = {
         "amendment": _record(question.amendment),
         "impact": {

@@ -23,7 +23,7 @@ CHILD = "WFCTL_RUNNER"
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class LoopOptions:
     """What a loop is told on its command line."""
 
     agent: str | None
@@ -74,7 +74,7 @@ def is_wanted(context: typer.Context) -> bool:
         return workflow.state().session_config.get("autonomous") is True
 
 
-def launch(context: typer.Context, given: Given, limits: Mapping[str, float]) -> None:
+def launch(context: typer.Context, given: LoopOptions, limits: Mapping[str, float]) -> None:
     """Start the runner, and say how to watch, pause, resume, attach and stop it."""
     from reconciler.files.described import NoStageCommand
     from reconciler.loop.detached import start

@@ -18,7 +18,7 @@ from eventstore.engine import open_log
 from eventstore.errors import DatabaseMissing
 from eventstore.memory import MemoryStore
 from eventstore.store import EventStore
-from eventstore.transfer.copy import Chains, Copied, Source, require_vacant, steps
+from eventstore.transfer.copy import Chains, Copied, CopySource, require_vacant, steps
 from eventstore.transfer.copy import copy as copied
 from projections.words.next_action import NextAction
 from service.errors import NoRoot
@@ -35,7 +35,7 @@ from service.root.root import Root, address_of, find_root
 from service.writing.initialise import configure, prepare_folder, root_at
 
 
-class Form(StrEnum):
+class BackupForm(StrEnum):
     """What a backup is: lines of JSON with the chain, or a SQLite database."""
 
     ARCHIVE = "archive"
@@ -73,7 +73,7 @@ def backup(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
     form: Annotated[
-        Form | None,
+        BackupForm | None,
         typer.Option("--as", help="By default sqlite for a log on SQLite, else archive."),
     ] = None,
     stream: OneStream = None,
@@ -81,7 +81,7 @@ def backup(
 ) -> None:
     """Write the whole log to a file, while others write to it; checked as by fsck."""
     address = address_here(context)
-    chosen = form or (Form.SQLITE if isinstance(address, Path) else Form.ARCHIVE)
+    chosen = form or (BackupForm.SQLITE if isinstance(address, Path) else BackupForm.ARCHIVE)
     with closing(_reader(address)) as log:
         require_stream(log, stream)
         done = (
@@ -118,7 +118,7 @@ def restore(
     _tell(context, data, "\n".join(told), actions)
 
 
-def _new_root(context: typer.Context, source: Source, only: str | None) -> Root | None:
+def _new_root(context: typer.Context, source: CopySource, only: str | None) -> Root | None:
     """Return the root that is to be made, None where the log's place is known already."""
     settings = settings_of(context)
     if settings.database_url is not None and is_server(settings.database_url):
@@ -133,7 +133,7 @@ def _new_root(context: typer.Context, source: Source, only: str | None) -> Root 
     return None
 
 
-def _transfer(source: Source, target: Path | str, only: str | None, dry_run: bool) -> Copied:
+def _transfer(source: CopySource, target: Path | str, only: str | None, dry_run: bool) -> Copied:
     require_stream(source, only)
     if not dry_run:
         with closing(made_at(target)) as store:
@@ -151,7 +151,7 @@ def _there(target: Path | str) -> EventStore:
         return MemoryStore(schema=SCHEMA, clock=system_instant)
 
 
-def survey(source: Source, only: str | None) -> Copied:
+def survey(source: CopySource, only: str | None) -> Copied:
     """Return what would be copied, each event checked."""
     chains = Chains()
     events = sum(1 for _ in steps(source, chains, only))

@@ -10,7 +10,7 @@ from cli.commands.events import of_machine
 from cli.frame.options import At, Brief, KnownAt
 from cli.frame.workspace import Reading, moment, reading
 from cli.terminal.output import Output, compact
-from cli.terminal.table import Column, table
+from cli.terminal.table import TableColumn, table
 from projections.words.times import utc_seconds
 from service.questions.blame import Blame
 from service.questions.blame import blame as blamed
@@ -105,14 +105,14 @@ def _who(entry: dict[str, Any]) -> str:
 
 
 _COLUMNS = (
-    Column("FIELD", lambda e: e["field"]),
-    Column("VALUE", _value, 40),
-    Column("BEFORE", lambda e: _value(e, "old", "was_there"), 24),
-    Column("VERSION", lambda e: f"v{e['version']}"),
-    Column("WHEN", lambda e: utc_seconds(e["occurred_at"]) or ""),
-    Column("WHAT", lambda e: e["type"]),
-    Column("WHO", _who),
-    Column("WHY", lambda e: e["why"] or "", 60),
+    TableColumn("FIELD", lambda e: e["field"]),
+    TableColumn("VALUE", _value, 40),
+    TableColumn("BEFORE", lambda e: _value(e, "old", "was_there"), 24),
+    TableColumn("VERSION", lambda e: f"v{e['version']}"),
+    TableColumn("WHEN", lambda e: utc_seconds(e["occurred_at"]) or ""),
+    TableColumn("WHAT", lambda e: e["type"]),
+    TableColumn("WHO", _who),
+    TableColumn("WHY", lambda e: e["why"] or "", 60),
 )
 
 

@@ -15,7 +15,7 @@ from service.errors import InvalidOption
 
 if TYPE_CHECKING:
     from service.proofs.note import Note
-    from service.proofs.signing import Signed
+    from service.proofs.signing import SignedCheckpoint
 
 Machine = Annotated[str | None, typer.Option(metavar="ID", help="Of the log of a phase machine.")]
 
@@ -73,7 +73,7 @@ def stream_of(workflow: Reading, machine: str | None) -> str:
     return log.stream
 
 
-def _cosigned(workflow: Reading, stream: str, signed: Signed, url: str, key: str) -> Note:
+def _cosigned(workflow: Reading, stream: str, signed: SignedCheckpoint, url: str, key: str) -> Note:
     from service.proofs.asking import cosignature, keys_named
 
     return cosignature(
@@ -87,7 +87,7 @@ def _cosigned(workflow: Reading, stream: str, signed: Signed, url: str, key: str
 
 
 def _kept(
-    workflow: Reading, signed: Signed, note: Note, file: Path | None, *, git_tag: bool
+    workflow: Reading, signed: SignedCheckpoint, note: Note, file: Path | None, *, git_tag: bool
 ) -> dict[str, Any]:
     from service.proofs.kept import keep, tag
 

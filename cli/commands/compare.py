@@ -12,8 +12,14 @@ import typer
 from cli.frame.workspace import Reading, moment, reading_of, settings_of
 from cli.settings import Format, Settings
 from cli.terminal.output import Output
-from cli.terminal.table import Column, present
-from projections.files.comparison import Row, Side, rows, side_of_attempt, side_of_state
+from cli.terminal.table import TableColumn, present
+from projections.files.comparison import (
+    ComparedRow,
+    ComparedSide,
+    rows,
+    side_of_attempt,
+    side_of_state,
+)
 from projections.words.cells import shown
 from service.errors import InvalidOption, NotFound
 
@@ -44,15 +50,15 @@ def compare(
         output.result({"sides": sides, "rows": records}, str)
         return
     columns = [
-        Column("KIND", lambda one: one["kind"]),
-        Column("NAME", lambda one: one["name"], _WIDE),
-        *(Column(name, _value_of(name), _WIDE) for name in sides),
-        Column("SAME", lambda one: "yes" if one["same"] else "no"),
+        TableColumn("KIND", lambda one: one["kind"]),
+        TableColumn("NAME", lambda one: one["name"], _WIDE),
+        *(TableColumn(name, _value_of(name), _WIDE) for name in sides),
+        TableColumn("SAME", lambda one: "yes" if one["same"] else "no"),
     ]
     present(output, records, columns, ["kind", "name", *sides, "same"], None)
 
 
-def _side(settings: Settings, name: str) -> Side:
+def _side(settings: Settings, name: str) -> ComparedSide:
     """Return what a word names; raises `NotFound`, `InvalidOption`."""
     if (Path(name) / ".wfctl" / "config.toml").is_file():
         with reading_of(replace(settings, root=Path(name), database_url=None)) as there:
@@ -64,7 +70,7 @@ def _side(settings: Settings, name: str) -> Side:
         return _of_attempt(here, name, attempt["stage"], attempt["attempt"])
 
 
-def _of_attempt(here: Reading, name: str, stage: str, attempt: str) -> Side:
+def _of_attempt(here: Reading, name: str, stage: str, attempt: str) -> ComparedSide:
     known = here.state().stage(stage)
     side = side_of_attempt(name, here.log.steps(), stage, attempt)
     if side is None:
@@ -73,7 +79,7 @@ def _of_attempt(here: Reading, name: str, stage: str, attempt: str) -> Side:
     return side
 
 
-def _record(row: Row, sides: list[str], *, is_flat: bool) -> dict[str, Any]:
+def _record(row: ComparedRow, sides: list[str], *, is_flat: bool) -> dict[str, Any]:
     values = dict(zip(sides, row.values, strict=True))
     named = values if is_flat else {"values": values}
     return {"kind": row.kind, "name": row.name, **named, "same": row.is_same}

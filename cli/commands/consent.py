@@ -140,12 +140,12 @@ def _decided(service: Service, prepared: Prepared, dry_run: bool) -> dict[str, A
 
 
 def _proposed(service: Service, state: Workflow, line: str) -> str:
-    from cli.frame.proposal import Asked, command_of
+    from cli.frame.proposal import AskedChanges, command_of
     from service.writing.stream_writer import WriteOptions
 
     lines = [*state.signers, *([line] if line not in state.signers else [])]
     wanted = {"consent": _POLICY, "signers": lines}
-    command = command_of(state, Asked(reason=_WHY, settings=wanted))
+    command = command_of(state, AskedChanges(reason=_WHY, settings=wanted))
     outcome = service.handle(command, options=WriteOptions())
     return next(str(e.data["amendment"]) for e in outcome.events if e.type == command.type)
 

@@ -56,7 +56,7 @@ def diff(
         raise typer.Exit(FINDINGS)
 
 
-class Side(NamedTuple):
+class DiffSide(NamedTuple):
     """What is compared: its kind and id, its version, its document; the state of a workflow."""
 
     kind: str
@@ -71,16 +71,16 @@ class Side(NamedTuple):
         return {self.kind: self.id, "version": self.version}
 
 
-def _side(root: Reading, machine: str | None, view: Moment | None) -> Side:
+def _side(root: Reading, machine: str | None, view: Moment | None) -> DiffSide:
     if machine is not None:
         from cli.frame.machine_history import document_of
 
-        return Side("machine", machine, *document_of(root, machine, view))
+        return DiffSide("machine", machine, *document_of(root, machine, view))
     state = root.log.current(view)
-    return Side("workflow", state.id, state.head, document(state), state)
+    return DiffSide("workflow", state.id, state.head, document(state), state)
 
 
-def _print(here: Reading, before: Side, after: Side, found: list[FieldDifference]) -> None:
+def _print(here: Reading, before: DiffSide, after: DiffSide, found: list[FieldDifference]) -> None:
     data = {
         "a": before.named,
         "b": after.named,

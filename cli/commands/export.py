@@ -18,7 +18,7 @@ from cli.frame.workspace import Reading, moment, reading
 from cli.settings import Format
 from cli.terminal.output import harmless, say
 from projections.exports.formats import FORMATS, ExportFormat
-from projections.exports.source import Source
+from projections.exports.source import ExportSource
 from service.errors import InvalidOption
 from service.reading.moment import Moment
 
@@ -101,7 +101,7 @@ def _machine(
     _put(of_machine(root, machine), format_, file, _encoded(found_chunks))
 
 
-def source_of(workflow: Reading, when: Moment | None, format_: ExportFormat) -> Source:
+def source_of(workflow: Reading, when: Moment | None, format_: ExportFormat) -> ExportSource:
     """Return what an export is made from; raises `InvalidOption` for a time of a chain.
 
     It ends where the log ends now: what is appended while it is read again is not in it.
@@ -123,7 +123,7 @@ def source_of(workflow: Reading, when: Moment | None, format_: ExportFormat) -> 
         return islice(found, upto.version)
 
     root = workflow.root.path
-    return Source(
+    return ExportSource(
         lambda: log.steps(upto=upto),
         raw,
         lambda: log.current(upto),
@@ -245,7 +245,7 @@ def _checkpoint(workflow: Reading, head: int) -> Shown:
     return {"log.checkpoint": lambda: [str(note).encode()]}
 
 
-def _chunks(format_: str, source: Source) -> Iterator[bytes]:
+def _chunks(format_: str, source: ExportSource) -> Iterator[bytes]:
     return _encoded(FORMATS[format_].chunks(source))
 
 

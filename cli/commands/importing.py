@@ -20,8 +20,8 @@ from service.errors import InvalidOption
 from service.writing.stream_writer import WriteOptions
 
 if TYPE_CHECKING:
-    from service.adoption.adopt import Adoption
-    from service.adoption.finding import Finding
+    from service.adoption.adopt import ImportResult
+    from service.adoption.finding import ImportFinding
     from service.adoption.versions import Sources
     from service.root.root import Root
 
@@ -85,7 +85,7 @@ def import_(
 
 def _adopted(
     settings: Settings, root: Root, sources: Sources, options: WriteOptions, policy: dict[str, Any]
-) -> Adoption:
+) -> ImportResult:
     from reconciler.files.described import rests_of_imported
     from service.adoption.adopt import adopt
     from service.root.clock import system_clock
@@ -138,7 +138,7 @@ def _place(source: Path, into: Path | None, settings: Settings, dry_run: bool) -
     return place
 
 
-def _tell(output: Output, adoption: Adoption, options: WriteOptions) -> None:
+def _tell(output: Output, adoption: ImportResult, options: WriteOptions) -> None:
     outcome = adoption.outcome
     counts = Counter(payload.type for payload, _ in outcome.planned)
     data = {
@@ -164,7 +164,7 @@ def _tell(output: Output, adoption: Adoption, options: WriteOptions) -> None:
     output.changed(data, text, outcome.state, is_rehearsal=options.dry_run, position=position)
 
 
-def _table(output: Output, findings: tuple[Finding, ...]) -> list[str]:
+def _table(output: Output, findings: tuple[ImportFinding, ...]) -> list[str]:
     rows = [(f.kind, _where(f), f.stage or "", f.evidence) for f in findings]
     if not rows:
         return []
@@ -176,14 +176,14 @@ def _table(output: Output, findings: tuple[Finding, ...]) -> list[str]:
     ]
 
 
-def _where(finding: Finding) -> str:
+def _where(finding: ImportFinding) -> str:
     commit = f"{finding.commit[:9]}:" if finding.commit else ""
     last = finding.last_line or finding.line
     lines = f"{finding.line}-{last}" if last != finding.line else str(finding.line)
     return f"{commit}{finding.file}:{lines}"
 
 
-def _total(findings: tuple[Finding, ...]) -> str:
+def _total(findings: tuple[ImportFinding, ...]) -> str:
     counts = Counter(finding.kind for finding in findings)
     parts = ", ".join(f"{number} {kind}" for kind, number in counts.most_common())
     return f"findings: {parts or 'none'}"

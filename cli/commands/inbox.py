@@ -17,7 +17,7 @@ from cli.terminal.output import Output
 from lifecycle.errors import LifecycleError
 from lifecycle.machines.machine import Machine
 from lifecycle.state.workflow import Workflow
-from projections.screens.inbox import Asked, number_of, numbered
+from projections.screens.inbox import InboxItem, number_of, numbered
 from projections.words.account import waits
 from projections.words.items import Item
 from projections.words.next_action import NextAction
@@ -27,7 +27,7 @@ from service.root.known_roots import known_roots
 Record = dict[str, Any]
 
 
-class Answer(StrEnum):
+class InboxAnswer(StrEnum):
     """What a person does of something that waits."""
 
     APPROVE = "approve"
@@ -39,14 +39,14 @@ class Answer(StrEnum):
 #: Verb of a machine's action that a person decides → the kind of what waits.
 _OF_PERSON = {"approve": "approval", "drift": "drift"}
 #: Answer → the option that a person's words go to, if it takes any.
-_WORDS = {Answer.REJECT: "--reason", Answer.ANSWER: "--evidence"}
+_WORDS = {InboxAnswer.REJECT: "--reason", InboxAnswer.ANSWER: "--evidence"}
 
 
 def inbox(
     context: typer.Context,
     answer: Annotated[
-        Answer | None,
-        typer.Argument(metavar="[ANSWER]", help=f"{', '.join(Answer)}; else all is listed."),
+        InboxAnswer | None,
+        typer.Argument(metavar="[ANSWER]", help=f"{', '.join(InboxAnswer)}; else all is listed."),
     ] = None,
     number: Annotated[
         str | None, typer.Argument(metavar="[NUMBER]", help="Of what, as the list numbers it.")
@@ -86,7 +86,7 @@ def inbox(
     raise typer.Exit(_carried_out(settings, found[number], line))
 
 
-def _answered(one: Asked, answer: Answer, text: str | None, given: Record) -> list[str]:
+def _answered(one: InboxItem, answer: InboxAnswer, text: str | None, given: Record) -> list[str]:
     """Return the command line that gives an answer; raises `InvalidOption`."""
     line = one.lines.get(answer.value)
     if line is None:
@@ -97,13 +97,13 @@ def _answered(one: Asked, answer: Answer, text: str | None, given: Record) -> li
     option = _WORDS.get(answer)
     if option is None and text is not None:
         raise InvalidOption(f"--text goes with reject and answer; found {answer.value}")
-    if answer is Answer.ANSWER and text is None:
+    if answer is InboxAnswer.ANSWER and text is None:
         raise InvalidOption("an answer says what was seen: give --text TEXT")
     more = [f"{option}={text}"] if option and text is not None else []
     return [*line, *more, *(f"{name}={value}" for name, value in given.items() if value)]
 
 
-def _carried_out(settings: Settings, one: Asked, line: list[str]) -> int:
+def _carried_out(settings: Settings, one: InboxItem, line: list[str]) -> int:
     from cli.main import run
 
     actor = [f"--actor={settings.actor}"] if settings.actor is not None else []
@@ -111,7 +111,7 @@ def _carried_out(settings: Settings, one: Asked, line: list[str]) -> int:
     return run([*everywhere, *line])
 
 
-def _all(settings: Settings) -> Iterator[Asked]:
+def _all(settings: Settings) -> Iterator[InboxItem]:
     """Yield what waits in each root; of one that cannot be read `wfctl list` says why."""
     for root in known_roots():
         try:
@@ -122,7 +122,7 @@ def _all(settings: Settings) -> Iterator[Asked]:
         yield from found
 
 
-def _of_workflow(workflow: Reading, settings: Settings) -> Iterator[Asked]:
+def _of_workflow(workflow: Reading, settings: Settings) -> Iterator[InboxItem]:
     if workflow.config.workflow is None:
         return
     from reconciler.files.freshness import look
@@ -134,7 +134,7 @@ def _of_workflow(workflow: Reading, settings: Settings) -> Iterator[Asked]:
             text, mark = _impact(workflow, settings, state, wait)
         elif wait.kind == "drift":
             mark = str([(d.version, d.rest) for d in state.drifts if d.file == wait.subject])
-        yield Asked(
+        yield InboxItem(
             root=str(workflow.root.path),
             kind=wait.kind,
             subject=wait.subject,
@@ -180,7 +180,7 @@ def _lines(wait: Item) -> dict[str, list[str]]:
     return {}
 
 
-def _of_machines(workflow: Reading) -> Iterator[Asked]:
+def _of_machines(workflow: Reading) -> Iterator[InboxItem]:
     from projections.machines.next_actions import machine_actions
     from service.machines import evidence, place
     from service.machines.log import MachineLog
@@ -193,11 +193,11 @@ def _of_machines(workflow: Reading) -> Iterator[Asked]:
                 yield _asked(str(root.path), machine, action)
 
 
-def _asked(root: str, machine: Machine, action: NextAction) -> Asked:
+def _asked(root: str, machine: Machine, action: NextAction) -> InboxItem:
     verb, target = str(action.verb), str(action.target)
     line = ["machine", verb, machine.id, target]
     edits = [one.version for one in machine.drifts if one.file == target]
-    return Asked(
+    return InboxItem(
         root=root,
         kind=_OF_PERSON[verb],
         subject=f"{machine.id} {target}",

@@ -14,7 +14,7 @@ import typer
 from cli.frame.workspace import opened, reading_of, settings_of
 from cli.settings import Settings
 from cli.terminal.output import Output
-from cli.terminal.table import Column, table
+from cli.terminal.table import TableColumn, table
 from eventstore.address import is_server
 from projections.words.account import waits
 from projections.words.times import utc_seconds
@@ -172,11 +172,11 @@ def _size(record: Record) -> str:
 
 
 _COLUMNS = (
-    Column("WORKFLOW", lambda r: r["workflow"] or "-", 32),
-    Column("STATUS", lambda r: r["status"] or "-"),
-    Column("DONE", _stages),
-    Column("SIZE", _size),
-    Column("UPDATED", lambda r: utc_seconds(r["updated"]) or "-"),
-    Column("WAITS FOR A PERSON", lambda r: "; ".join(r["waits"]) or r["note"] or "-", 48),
-    Column("WHERE", lambda r: r["root"] or r["database"] or "-", 60),
+    TableColumn("WORKFLOW", lambda r: r["workflow"] or "-", 32),
+    TableColumn("STATUS", lambda r: r["status"] or "-"),
+    TableColumn("DONE", _stages),
+    TableColumn("SIZE", _size),
+    TableColumn("UPDATED", lambda r: utc_seconds(r["updated"]) or "-"),
+    TableColumn("WAITS FOR A PERSON", lambda r: "; ".join(r["waits"]) or r["note"] or "-", 48),
+    TableColumn("WHERE", lambda r: r["root"] or r["database"] or "-", 60),
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.commands.autonomous import Given, is_wanted, launch
+from cli.commands.autonomous import LoopOptions, is_wanted, launch
 from cli.frame.exit_codes import NEEDS_PERSON
 from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
 from cli.frame.workspace import engine, reading
@@ -92,7 +92,7 @@ def run(
     if dry_run:
         _rehearse(context)
         return
-    given = Given(agent, agent_time, agent_name, max_parallel, report, notify)
+    given = LoopOptions(agent, agent_time, agent_name, max_parallel, report, notify)
     if autonomous is None:
         autonomous = is_wanted(context)
     options = write_options(dry_run, command_id, expected_version)
@@ -115,7 +115,7 @@ def run(
 
 
 def _attended(
-    context: typer.Context, given: Given, time_limit: float | None, options: WriteOptions
+    context: typer.Context, given: LoopOptions, time_limit: float | None, options: WriteOptions
 ) -> None:
     from cli.frame.notifying import notifying
     from reconciler.loop.interruption import interruptible

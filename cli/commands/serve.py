@@ -23,7 +23,7 @@ from service.root.known_roots import known_roots
 from service.root.root import WORKFLOW, Root, find_root, read_config
 
 if TYPE_CHECKING:
-    from pages.shelf import Entry, Opening
+    from pages.shelf import Opening, ServedRoot
     from service.reading.log import WorkflowLog
 
 #: Folders in a folder of workflows that are looked at.
@@ -69,7 +69,7 @@ def _leave(number: int, _frame: object) -> None:
     raise SystemExit(128 + number)
 
 
-def _on_socket(find: Callable[[], list[Entry]], what: str, path: Path | None) -> None:
+def _on_socket(find: Callable[[], list[ServedRoot]], what: str, path: Path | None) -> None:
     from pages.entrance import listening, usual_socket
 
     place = path.absolute() if path is not None else usual_socket(what)
@@ -89,7 +89,7 @@ def _tell_socket(place: Path) -> None:
     say("  and open http://localhost:8000/")
 
 
-def _on_port(find: Callable[[], list[Entry]], port: int) -> None:
+def _on_port(find: Callable[[], list[ServedRoot]], port: int) -> None:
     from pages.entrance import Door
 
     try:
@@ -102,7 +102,7 @@ def _on_port(find: Callable[[], list[Entry]], port: int) -> None:
 
 
 def _serve(
-    find: Callable[[], list[Entry]],
+    find: Callable[[], list[ServedRoot]],
     made: socket.socket,
     door: object,
     ready: Callable[[], None],
@@ -116,7 +116,7 @@ def _serve(
     served(shelf, made, door if isinstance(door, Door) else None, ready)
 
 
-def _served(settings: Settings, folders: list[Path]) -> tuple[Callable[[], list[Entry]], str]:
+def _served(settings: Settings, folders: list[Path]) -> tuple[Callable[[], list[ServedRoot]], str]:
     """Return what finds the workflows, and a name for them, the same each time."""
     plain = replace(settings, root=None, database_url=None)
     if folders:
@@ -157,14 +157,14 @@ def _is_root(folder: Path) -> bool:
     return (folder / ".wfctl" / "config.toml").is_file()
 
 
-def _of_root(settings: Settings, path: Path) -> Entry:
-    from pages.shelf import Entry
+def _of_root(settings: Settings, path: Path) -> ServedRoot:
+    from pages.shelf import ServedRoot
 
     try:
         name = read_config(find_root(path)).workflow or path.name
     except Exception:  # noqa: BLE001 - one root that is broken hides no other; its page says why
         name = path.name
-    return Entry(name, path, _opening(replace(settings, root=path)), str(path))
+    return ServedRoot(name, path, _opening(replace(settings, root=path)), str(path))
 
 
 def _opening(settings: Settings) -> Opening:
@@ -176,8 +176,8 @@ def _opening(settings: Settings) -> Opening:
     return open_
 
 
-def _of_server(settings: Settings, url: str) -> list[Entry]:
-    from pages.shelf import Entry
+def _of_server(settings: Settings, url: str) -> list[ServedRoot]:
+    from pages.shelf import ServedRoot
 
     store = opened(Root(Path.cwd(), url), read_only=True)
     try:
@@ -186,7 +186,7 @@ def _of_server(settings: Settings, url: str) -> list[Entry]:
         store.close()
     where = public(url)
     return [
-        Entry(stream.removeprefix(WORKFLOW), None, _stream_of(url, stream), where)
+        ServedRoot(stream.removeprefix(WORKFLOW), None, _stream_of(url, stream), where)
         for stream in streams
     ]
 

@@ -160,10 +160,10 @@ def _short(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _table(workflow: Reading, rows: list[dict[str, Any]]) -> str:
-    from cli.terminal.table import Column, table
+    from cli.terminal.table import TableColumn, table
 
     names = list(dict.fromkeys(name for row in rows for name in row))
-    columns = [Column(name, partial(_shown_of, name), 60) for name in names]
+    columns = [TableColumn(name, partial(_shown_of, name), 60) for name in names]
     return table(workflow.output, rows, columns)
 
 

@@ -18,7 +18,7 @@ from projections.words.next_action import NextAction
 from projections.words.times import utc_seconds
 from service.errors import InvalidOption
 from service.questions.causes import causes_of
-from service.questions.grounds import Link
+from service.questions.grounds import CauseLink
 from service.reading.moment import Moment
 
 OfStage = Annotated[
@@ -85,7 +85,7 @@ def _print_machine(root: Reading, stage: str | None, machine: str, view: Moment 
     of_machine(root, machine).output.result(found, lambda: "\n".join(lines(found)))
 
 
-class Form(NamedTuple):
+class SizedAnswer(NamedTuple):
     """An answer that can be given in several sizes."""
 
     data: Callable[[Size], Record]
@@ -110,13 +110,13 @@ def _fits(output: Output, brief: int | None, shown: str) -> bool:
     return not output.is_text or shown.count("\n") < _SCREEN
 
 
-def _of_stage(workflow: Reading, stage: str, view: Moment | None) -> Form:
+def _of_stage(workflow: Reading, stage: str, view: Moment | None) -> SizedAnswer:
     (found,) = causes_of(workflow.log, stage, at=view)
     whole = found.to_dict()
     reasons = _stale(workflow).get(stage, []) if view is None else []
     lines = [f"  stale: {one}; `wfctl rerun {stage}` computes it again" for one in reasons]
     lines += [f"  to go on: {one}" for one in _next(workflow, stage)] if view is None else []
-    return Form(
+    return SizedAnswer(
         lambda size: {**_cut(whole, size), "stale": reasons},
         lambda size: iter([*_told(workflow.output, _cut(whole, size), ""), *lines]),
     )
@@ -198,12 +198,12 @@ def _told(output: Output, causes: Record, indent: str) -> Iterator[str]:
 
 def _chain(causes: Record, indent: str) -> Iterator[str]:
     for link in causes["chain"]:
-        yield f"{indent}{_line(Link(**link))}"
+        yield f"{indent}{_line(CauseLink(**link))}"
     if causes.get("older_left_out"):
         yield f"{indent}and {causes['older_left_out']} older causes"
 
 
-def _line(link: Link) -> str:
+def _line(link: CauseLink) -> str:
     when = utc_seconds(link.occurred_at)
     return f"v{link.version:<4} {when}  {_clip(link.sentence)}  ({link.actor})"
 
@@ -212,7 +212,7 @@ def _clip(text: str) -> str:
     return text if len(text) <= _WIDE else f"{text[: _WIDE - 1]}…"
 
 
-def _of_workflow(workflow: Reading, state: Workflow, view: Moment | None) -> Form:
+def _of_workflow(workflow: Reading, state: Workflow, view: Moment | None) -> SizedAnswer:
     found = hindrances(state) if view else hindered(state, _around(workflow))
     held = list(dict.fromkeys(h.stage for h in found if h.stage is not None))
     causes = causes_of(workflow.log, *held, at=view)
@@ -236,7 +236,7 @@ def _of_workflow(workflow: Reading, state: Workflow, view: Moment | None) -> For
             **({"hindrances_left_out": len(found) - len(shown)} if len(shown) < len(found) else {}),
         }
 
-    return Form(data, lambda size: _lines(workflow.output, data(size)))
+    return SizedAnswer(data, lambda size: _lines(workflow.output, data(size)))
 
 
 def _status(state: Workflow, hindered: bool) -> str:

@@ -12,7 +12,7 @@ from cli.frame.workspace import settings_of
 from cli.terminal.output import Output, say
 
 if TYPE_CHECKING:
-    from service.proofs.witness import Seen, Witness
+    from service.proofs.witness import Witness, WitnessedLog
 
 _DONE = 200
 
@@ -85,7 +85,7 @@ def show(context: typer.Context) -> None:
     _result(context, {"public_key": key, "logs": seen}, lambda: "\n".join(lines))
 
 
-def _told(seen: Seen) -> dict[str, Any]:
+def _told(seen: WitnessedLog) -> dict[str, Any]:
     last = seen.checkpoint
     return {
         "origin": seen.origin,

@@ -139,7 +139,7 @@ def _covariance(deviations: Sequence[float], lag: int) -> float:
     return math.fsum(a * b for a, b in pairs) / len(deviations)
 
 
-class Line(NamedTuple):
+class FittedLine(NamedTuple):
     """A weighted straight line through points: its slope, errors and goodness."""
 
     slope: float
@@ -149,7 +149,7 @@ class Line(NamedTuple):
     chi_squared_per_freedom: float
 
 
-def weighted_line(xs: Sequence[float], ys: Sequence[float], sigmas: Sequence[float]) -> Line:
+def weighted_line(xs: Sequence[float], ys: Sequence[float], sigmas: Sequence[float]) -> FittedLine:
     """Return the least-squares line with weights 1/sigma^2.
 
     The slope's standard error is that of the weights, times the root of chi^2 per degree of
@@ -168,14 +168,14 @@ def weighted_line(xs: Sequence[float], ys: Sequence[float], sigmas: Sequence[flo
     chi = math.fsum(w * (y - intercept - slope * x) ** 2 for w, x, y in points)
     freedom = chi / (len(xs) - 2)
     error = math.sqrt(max(1.0, freedom) / sxx)
-    return Line(slope, intercept, error, 1.0 - chi / total, freedom)
+    return FittedLine(slope, intercept, error, 1.0 - chi / total, freedom)
 
 
 def _weighted_mean(weights: Sequence[float], values: Sequence[float]) -> float:
     return math.fsum(w * v for w, v in zip(weights, values, strict=True)) / math.fsum(weights)
 
 
-def exponent(rows: Sequence[dict[str, Any]], size: str) -> Line:
+def exponent(rows: Sequence[dict[str, Any]], size: str) -> FittedLine:
     """Return the line through ln N and ln R, where R is the root of the mean square ``size``.
 
     Each row holds ``length`` and, under ``size``, ``mean`` and ``error`` of R^2.
@@ -244,7 +244,7 @@ def run_fit(options: argparse.Namespace) -> None:
     print(text, end="", flush=True)
 
 
-def table(rows: Sequence[dict[str, Any]], end: Line, gyration: Line) -> str:
+def table(rows: Sequence[dict[str, Any]], end: FittedLine, gyration: FittedLine) -> str:
     """Return the sizes and the fits as text for people."""
     head = f"{'N':>5} {'<R_e^2>':>10} {'+-':>8} {'<R_g^2>':>10} {'+-':>8}"
     body = [

@@ -13,7 +13,7 @@ from cli.terminal.output import say
 from lifecycle.state.workflow import PLAN
 
 if TYPE_CHECKING:
-    from cli.frame.consent import AtTerminal, Signed
+    from cli.frame.consent import AtTerminal, SignedConsent
     from eventstore.event import Actor
     from service.root.root import Root
     from service.writing.workflow_service import Outcome
@@ -76,8 +76,12 @@ def approved(root: Root, actor: Actor, command: str, key: Path | None) -> Outcom
         store.close()
 
 
-def typed(actor: Actor, command: str, key: Path | None) -> AtTerminal | Signed:
+def typed(actor: Actor, command: str, key: Path | None) -> AtTerminal | SignedConsent:
     """Return how the person who typed the command at a terminal agrees by that."""
-    from cli.frame.consent import AtTerminal, Signed
+    from cli.frame.consent import AtTerminal, SignedConsent
 
-    return AtTerminal(actor, typed=command) if key is None else Signed(actor, key, typed=command)
+    return (
+        AtTerminal(actor, typed=command)
+        if key is None
+        else SignedConsent(actor, key, typed=command)
+    )

@@ -10,12 +10,12 @@ from cli.frame.workspace import Reading
 from service.errors import AlreadyThere
 
 if TYPE_CHECKING:
-    from service.proofs.judging import Judged
-    from service.proofs.kept import Kept
-    from service.proofs.signing import Signed
+    from service.proofs.judging import JudgedNotes
+    from service.proofs.kept import KeptNote
+    from service.proofs.signing import SignedCheckpoint
 
 
-def signed_now(workflow: Reading, stream: str, upto: int | None = None) -> Signed:
+def signed_now(workflow: Reading, stream: str, upto: int | None = None) -> SignedCheckpoint:
     """Return a checkpoint of a stream as it stands, or ``upto`` a version.
 
     Raises `CheckpointDenied`, `UnsoundLog`.
@@ -36,28 +36,30 @@ def judged(
     files: Sequence[Path] = (),
     witnesses: Sequence[str] = (),
     keys: Sequence[str] = (),
-) -> Judged:
+) -> JudgedNotes:
     """Hold the logs of the root against every checkpoint that is kept or named.
 
     Raises `NotWitnessed` where a witness that is named has nothing to say.
     """
     from service.machines.log import PREFIX
     from service.proofs.asking import keys_named
-    from service.proofs.judging import Judged, judge
+    from service.proofs.judging import JudgedNotes, judge
 
     streams = [workflow.log.stream] if workflow.config.workflow is not None else []
-    known, total = keys_named(keys), Judged(0, (), ())
+    known, total = keys_named(keys), JudgedNotes(0, (), ())
     streams += [f"{PREFIX}{id_}" for id_ in machines]
     for stream in streams:
         found = [*_named(files), *_kept(workflow, stream, witnesses)]
         one = judge(workflow.log.store, stream, found, known)
         others = _of_no_log_here(one, streams)
         passed = dict.fromkeys((*total.passed_over, *one.passed_over, *others))
-        total = Judged(total.agree + one.agree, (*total.findings, *one.findings), tuple(passed))
+        total = JudgedNotes(
+            total.agree + one.agree, (*total.findings, *one.findings), tuple(passed)
+        )
     return total
 
 
-def _of_no_log_here(found: Judged, streams: Sequence[str]) -> Iterator[str]:
+def _of_no_log_here(found: JudgedNotes, streams: Sequence[str]) -> Iterator[str]:
     """Yield what is said of the checkpoints that no log of the root is held against."""
     from service.proofs.checkpoint import is_of_stream
 
@@ -66,14 +68,14 @@ def _of_no_log_here(found: Judged, streams: Sequence[str]) -> Iterator[str]:
             yield f"{place}: a checkpoint of another log, {origin}"
 
 
-def _named(files: Sequence[Path]) -> Iterator[Kept]:
-    from service.proofs.kept import Kept
+def _named(files: Sequence[Path]) -> Iterator[KeptNote]:
+    from service.proofs.kept import KeptNote
 
     for path in files:
-        yield Kept(str(path), path.read_bytes())
+        yield KeptNote(str(path), path.read_bytes())
 
 
-def _kept(workflow: Reading, stream: str, witnesses: Sequence[str]) -> Iterator[Kept]:
+def _kept(workflow: Reading, stream: str, witnesses: Sequence[str]) -> Iterator[KeptNote]:
     from service.proofs.asking import last_seen
     from service.proofs.checkpoint import first_hash, origin_of
     from service.proofs.judging import found_in
@@ -84,12 +86,12 @@ def _kept(workflow: Reading, stream: str, witnesses: Sequence[str]) -> Iterator[
         yield last_seen(url, origin)
 
 
-def told_of(found: Judged) -> dict[str, Any]:
+def told_of(found: JudgedNotes) -> dict[str, Any]:
     """Return what is said of checkpoints in an answer."""
     return {"agree": found.agree, "passed_over": list(found.passed_over)}
 
 
-def lines_of(found: Judged) -> list[str]:
+def lines_of(found: JudgedNotes) -> list[str]:
     """Return what people are told of checkpoints."""
     agree = [f"{found.agree} checkpoints agree"] if found.agree else []
     return [*agree, *(f"passed over: {one}" for one in found.passed_over)]

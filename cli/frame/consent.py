@@ -23,7 +23,7 @@ _TERMINAL = "/dev/tty"
 _TRIES = 3
 
 
-class Asked(Protocol):
+class ConsentSubject(Protocol):
     """What a person is asked: an amendment with its impact, or an approval of a machine."""
 
     @property
@@ -65,11 +65,11 @@ class Trusted:
 
     actor: Actor
 
-    def ask(self, question: Asked) -> bool:  # noqa: ARG002 - one signature for every consenter
+    def ask(self, question: ConsentSubject) -> bool:  # noqa: ARG002 - one signature for every consenter
         """See Consenter."""
         return True
 
-    def prove(self, question: Asked) -> dict[str, Any] | None:
+    def prove(self, question: ConsentSubject) -> dict[str, Any] | None:
         """See Consenter."""
         return proof_of(question.statement, "trust", by=f"{self.actor.kind}:{self.actor.name}")
 
@@ -83,13 +83,13 @@ class AtTerminal:
     #: The command that the person typed at a terminal, and agreed by; None: y is asked for.
     typed: str | None = None
 
-    def ask(self, question: Asked) -> bool:
+    def ask(self, question: ConsentSubject) -> bool:
         """See Consenter."""
         return self.typed is not None or asked_at_terminal(
             self.actor, question.subject, self.wording.told(question), self.wording.approve
         )
 
-    def prove(self, question: Asked) -> dict[str, Any] | None:
+    def prove(self, question: ConsentSubject) -> dict[str, Any] | None:
         """See Consenter."""
         who = f"{self.actor.kind}:{self.actor.name}"
         return proof_of(question.statement, "terminal", by=who, **_typed(self.typed))
@@ -145,7 +145,7 @@ def _write(terminal: int, text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class SignedConsent:
     """An allowed signer's key signs the statement, now or beforehand.
 
     While nobody has agreed to the signers, a person says y at a terminal too.
@@ -158,7 +158,7 @@ class Signed:
     #: As of `AtTerminal`.
     typed: str | None = None
 
-    def ask(self, question: Asked) -> bool:
+    def ask(self, question: ConsentSubject) -> bool:
         """See Consenter."""
         if self.key is None and self.made is None:
             raise NeedsConsent(
@@ -176,7 +176,7 @@ class Signed:
         say(self.wording.told(question))
         return True
 
-    def prove(self, question: Asked) -> dict[str, Any] | None:
+    def prove(self, question: ConsentSubject) -> dict[str, Any] | None:
         """See Consenter."""
         signed = self._signature(question)
         signer = signature.signer_of(signed, question.signers)
@@ -193,7 +193,7 @@ class Signed:
         how = _typed(self.typed) if question.state.has_new_signers else {}
         return proof_of(question.statement, "signature", signature=signed, signer=signer, **how)
 
-    def _signature(self, question: Asked) -> str:
+    def _signature(self, question: ConsentSubject) -> str:
         if self.made is None and self.key is not None:
             return signature.sign(question.statement, self.key)
         try:
@@ -210,10 +210,10 @@ def consenter_of(
     key: Path | None,
     made: Path | None,
     wording: Wording = OF_AMENDMENTS,
-) -> Trusted | AtTerminal | Signed:
+) -> Trusted | AtTerminal | SignedConsent:
     """Return how a person agrees under the policy; raises `InvalidOption` for options it lacks."""
     if policy == "signature":
-        return Signed(actor, key, made, wording)
+        return SignedConsent(actor, key, made, wording)
     if key is not None or made is not None:
         raise InvalidOption(
             f"consent is by {policy} here; --key and --signature are for the policy signature"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lifecycle.payload.models import Payload
-    from service.writing.decisions import Question
+    from service.writing.decisions import DecisionQuestion
     from service.writing.stream_writer import WriteOptions
 
 DecisionKey = Annotated[
@@ -58,7 +58,7 @@ def agreed(service: Any, decision: Decision, line: str, key: Path | None) -> tup
             raise NeedsConsent(
                 f"{decision.subject}: this is agreed to by a signature here: give --key FILE."
             )
-        wording = Wording(lambda asked: cast("Question", asked).text, line)
+        wording = Wording(lambda asked: cast("DecisionQuestion", asked).text, line)
         return consenter_of(policy, service.actor, key, None, wording)
 
     try:

@@ -75,7 +75,7 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (proofs.ProofRejected, FINDINGS),
     (proofs.NotWitnessed, FINDINGS),
     (log.UnsoundLog, FINDINGS),
-    (log.UnknownEventType, FINDINGS),
+    (log.UnknownStoredType, FINDINGS),
     (log.NewerEventSchema, FINDINGS),
     (log.ForeignRule, FINDINGS),
     (log.InvalidData, USAGE),

@@ -8,10 +8,10 @@ from lifecycle.rules.foresight import Foresight, foresee
 from lifecycle.rules.impact import Impact
 from projections.words.amendments import changes, where
 from projections.words.signs import spelled
-from service.writing.amendments import Question
+from service.writing.amendments import AmendmentQuestion
 
 
-def told(question: Question) -> str:
+def told(question: AmendmentQuestion) -> str:
     """Return what a person is shown before the answer: all that is signed, the change last."""
     amendment = question.amendment
     if amendment.is_plan:
@@ -32,7 +32,7 @@ def told(question: Question) -> str:
     return "\n".join(spelled(line) for line in lines)
 
 
-def _runs(question: Question) -> list[str]:
+def _runs(question: AmendmentQuestion) -> list[str]:
     return [f"Runs: {path}, SHA-256 {sha256}" for path, sha256 in question.scripts.items()]
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
     from reconciler.context import Jobs
     from reconciler.control.claims import Claims
-    from reconciler.control.finding import Finding
+    from reconciler.control.finding import AttemptFinding
     from service.writing.stream_writer import WriteOptions
 
 Overrule = Annotated[
@@ -54,7 +54,7 @@ def claims_of(jobs: Jobs, overruling: Overruling | None, options: WriteOptions) 
 
 
 def _upheld(
-    jobs: Jobs, overruling: Overruling, finding: Finding, claim: Any, options: WriteOptions
+    jobs: Jobs, overruling: Overruling, finding: AttemptFinding, claim: Any, options: WriteOptions
 ) -> tuple[Payload, int]:
     from cli.frame.deciding import NOBODY, Decision, agreed
     from lifecycle.payload import models as p

@@ -29,7 +29,7 @@ _NAMES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedChanges:
     """What was asked for: dotted paths to values, or changes as they are recorded."""
 
     kind: str | None = None
@@ -46,7 +46,7 @@ class Asked:
     rewire: list[str] | bool = False
 
 
-def read_proposal(source: str) -> Asked:
+def read_proposal(source: str) -> AskedChanges:
     """Return what a JSON, YAML or TOML file asks for; raises `InvalidOption`, `UnreadablePlan`."""
     values = read_plan(source)
     if not isinstance(values, dict) or not set(values) <= _NAMES:
@@ -54,7 +54,7 @@ def read_proposal(source: str) -> Asked:
         raise InvalidOption(
             f"{source}: expected an object with some of {', '.join(sorted(_NAMES))}; found {found}"
         )
-    return Asked(
+    return AskedChanges(
         kind=values.get("type"),
         stage=values.get("stage"),
         reason=values.get("reason"),
@@ -68,7 +68,7 @@ def read_proposal(source: str) -> Asked:
     )
 
 
-def with_pins(asked: Asked, root: Path, state: Workflow) -> Asked:
+def with_pins(asked: AskedChanges, root: Path, state: Workflow) -> AskedChanges:
     """Return a proposal in which ``session_config.pin=scripts`` holds the files as they are now."""
     if asked.settings.get(PIN) != SCRIPTS:
         return asked
@@ -77,7 +77,7 @@ def with_pins(asked: Asked, root: Path, state: Workflow) -> Asked:
     return replace(asked, settings={**asked.settings, PIN: scripts_of(root, state)})
 
 
-def of_each(state: Workflow, asked: Asked, stages: list[str]) -> list[Asked]:
+def of_each(state: Workflow, asked: AskedChanges, stages: list[str]) -> list[AskedChanges]:
     """Return what is asked for of each stage that is named, by an option or before a path.
 
     Raises `InvalidOption`, `UnknownStage`.
@@ -97,7 +97,9 @@ def of_each(state: Workflow, asked: Asked, stages: list[str]) -> list[Asked]:
     return [_of_one(state, asked, stage, [*of_all, *own.get(str(stage), [])]) for stage in targets]
 
 
-def _of_one(state: Workflow, asked: Asked, stage: str | None, words: list[str]) -> Asked:
+def _of_one(
+    state: Workflow, asked: AskedChanges, stage: str | None, words: list[str]
+) -> AskedChanges:
     target = state.stage(stage) if stage is not None else state
     settings = {**asked.settings}
     for word in words:
@@ -132,7 +134,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def doubts(state: Workflow, each: list[Asked]) -> Iterator[str]:
+def doubts(state: Workflow, each: list[AskedChanges]) -> Iterator[str]:
     """Say what may be a slip: a value of another type than what it replaces, a name near a known.
 
     It is said before anything is proposed, and refuses nothing.
@@ -151,7 +153,7 @@ def doubts(state: Workflow, each: list[Asked]) -> Iterator[str]:
                 )
 
 
-def _new_values(asked: Asked) -> Iterator[tuple[str, Any]]:
+def _new_values(asked: AskedChanges) -> Iterator[tuple[str, Any]]:
     yield from asked.settings.items()
     for field_, change in asked.changes.items():
         for key, leaf in change.items() if field_ in KEYED and isinstance(change, dict) else ():
@@ -195,7 +197,7 @@ def definition_of(text: str) -> dict[str, Any]:
     return value
 
 
-def command_of(state: Workflow, asked: Asked) -> Payload:
+def command_of(state: Workflow, asked: AskedChanges) -> Payload:
     """Return the command; raises `InvalidPayload`, `UnknownStage`, `InvalidAmendment`."""
     target = state.stage(asked.stage) if asked.stage is not None else state
     changes = {**asked.changes, **changes_of(target, asked.settings, asked.taken)}
@@ -215,7 +217,7 @@ def command_of(state: Workflow, asked: Asked) -> Payload:
     )
 
 
-def _kind(asked: Asked, changes: dict[str, Any]) -> str:
+def _kind(asked: AskedChanges, changes: dict[str, Any]) -> str:
     if asked.insert is not None:
         return "stage_insert"
     if not changes:
@@ -223,7 +225,7 @@ def _kind(asked: Asked, changes: dict[str, Any]) -> str:
     return "criteria_change" if set(changes) == {"success_criteria"} else "parameter_change"
 
 
-def _description(kind: str, asked: Asked, changes: dict[str, Any]) -> str:
+def _description(kind: str, asked: AskedChanges, changes: dict[str, Any]) -> str:
     if asked.insert is not None:
         return f"insert the stage {asked.insert.get('name', '(without a name)')}"
     if not changes:

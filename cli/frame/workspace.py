@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cli.settings import Settings, actor_of
-from cli.terminal.output import Output, Standing, say
+from cli.terminal.output import LogStanding, Output, say
 from eventstore.address import has_password, is_server
 from eventstore.codec import Schema
 from eventstore.errors import NOT_KNOWN, TO_DO, SchemaError
@@ -88,16 +88,18 @@ def shown(event: RecordedEvent, text: str) -> dict[str, Any]:
     }
 
 
-def standing(log: WorkflowLog | MachineLog, workflow: str | None, view: Moment | None) -> Standing:
+def standing(
+    log: WorkflowLog | MachineLog, workflow: str | None, view: Moment | None
+) -> LogStanding:
     """Return where a log stands, or stood at a moment; ``workflow`` is the one that it is of."""
     if view is None:
         head = log.store.head(log.stream)
-        return Standing(workflow, head.version, head.position) if head else Standing()
+        return LogStanding(workflow, head.version, head.position) if head else LogStanding()
     state = log.state(view)
     if state is None:
-        return Standing()
+        return LogStanding()
     seen = next(iter(log.store.raw(log.stream, after=state.head - 1, upto=state.head)))
-    return Standing(workflow, state.head, seen.position)
+    return LogStanding(workflow, state.head, seen.position)
 
 
 def moment(at: str | None, known_at: str | None) -> Moment | None:

@@ -11,7 +11,7 @@ import typer
 from typer.main import get_group
 
 from cli.program.tree import Commands
-from cli.settings import Color, Format, Journal, LogLevel, Settings
+from cli.settings import Color, Format, JournalChoice, LogLevel, Settings
 from cli.version import VERSION
 from service.errors import InvalidOption
 from service.root.root import RootIs
@@ -34,7 +34,7 @@ def _everywhere(
         typer.Option("--database-url", metavar="URL", envvar="WFCTL_DATABASE_URL", help="The log."),
     ] = None,
     journal: Annotated[
-        Journal | None,
+        JournalChoice | None,
         typer.Option("--journal", help="The log's journal; else by its file system."),
     ] = None,
     output: Annotated[

@@ -12,7 +12,7 @@ import typer
 
 from cli.frame.hoist import EVERYWHERE, hoist, value_of
 from cli.frame.workspace import reading_of, settings_of
-from cli.settings import Color, Format, Journal, LogLevel, Settings
+from cli.settings import Color, Format, JournalChoice, LogLevel, Settings
 
 
 class Shell(StrEnum):
@@ -54,7 +54,7 @@ _OF_ALL: dict[str, type[Enum]] = {
     "-o": Format,
     "--output": Format,
     "--color": Color,
-    "--journal": Journal,
+    "--journal": JournalChoice,
     "--log-level": LogLevel,
 }
 

@@ -148,7 +148,7 @@ class _Helped:
             write_end(path_of(ctx), formatter, is_group=isinstance(self, TyperGroup))
 
 
-class Command(_Helped, TyperCommand):
+class PlainCommand(_Helped, TyperCommand):
     """A command that loads pydantic only for values that are not plainly right."""
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -214,7 +214,7 @@ def _load(name: str) -> Any:
         return _command(name, found)
     group: typer.Typer = found()
     for info in group.registered_commands:
-        info.cls = Command
+        info.cls = PlainCommand
     around = _plain()
     around.add_typer(group, name=name, cls=Group)
     loaded: Any = get_group(around).commands[name]
@@ -231,7 +231,7 @@ def _at(place: str) -> Any:
 
 def _command(name: str, function: Callable[..., Any]) -> Any:
     around = _plain()
-    around.command(name, cls=Command)(function)
+    around.command(name, cls=PlainCommand)(function)
     return get_group(around).commands[name]
 
 

@@ -9,7 +9,7 @@ from cli.terminal.output import Output
 from reconciler.briefing.ranges import shortened
 
 if TYPE_CHECKING:
-    from reconciler.briefing.briefing import Briefing, Found, Judged
+    from reconciler.briefing.briefing import BriefCriteria, Briefing, BriefVerdict
     from service.questions.meanwhile import Happened
 
 #: Lines that the briefing takes where no budget is named.
@@ -60,7 +60,7 @@ def _version(happened: Happened | None) -> int | None:
     return None if happened is None else happened.version
 
 
-def _judged(one: Judged) -> str:
+def _judged(one: BriefCriteria) -> str:
     said = "; ".join(part for part in (one.criteria, one.tasks) if part)
     return f"{one.stage}: {said}"
 
@@ -79,7 +79,7 @@ def _section(output: Output, title: str, lines: Iterable[str]) -> list[str]:
     return [output.style(f"{title}:", "1"), *shown] if shown else []
 
 
-def _attempts(found: Iterable[Found]) -> Iterator[str]:
+def _attempts(found: Iterable[BriefVerdict]) -> Iterator[str]:
     for one in found:
         row = "" if one.row is None else f" (row {one.row})"
         reason = f": {one.reason}" if one.reason else ""

@@ -26,7 +26,7 @@ _FEW = 3
 _EMPTY: tuple[Any, ...] = ("", [], {})
 
 
-class Standing(NamedTuple):
+class LogStanding(NamedTuple):
     """Where a log stands, as ``_meta`` says it; all None where it holds nothing."""
 
     workflow: str | None = None
@@ -44,7 +44,7 @@ class Output:
     def __init__(
         self,
         settings: Settings,
-        standing: Callable[[Moment | None], Standing] | None = None,
+        standing: Callable[[Moment | None], LogStanding] | None = None,
         root: Root | None = None,
         log: WorkflowLog | None = None,
     ) -> None:
@@ -173,11 +173,13 @@ class Output:
 
         return replace(found, beneath=deviations(path, state, only=due))
 
-    def _meta(self, state: Workflow | None, position: int | None, view: Moment | None) -> Standing:
+    def _meta(
+        self, state: Workflow | None, position: int | None, view: Moment | None
+    ) -> LogStanding:
         """Return what was shown: the state and the position given, else what the log says."""
         if self._standing is None or position is not None:
             head = state.head if state is not None else None
-            return Standing(state.id if state is not None else None, head, position)
+            return LogStanding(state.id if state is not None else None, head, position)
         found = self._standing(view)
         if state is None or state.head == found.version:
             return found
@@ -185,7 +187,7 @@ class Output:
             from service.reading.moment import Moment
 
             return self._standing(Moment(version=state.head))
-        return Standing(state.id, state.head)
+        return LogStanding(state.id, state.head)
 
     def records(
         self,

@@ -15,7 +15,7 @@ from service.reading.moment import Moment
 Record = dict[str, Any]
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column: its head, what it shows of a record, and the most characters of it."""
 
     head: str
@@ -26,7 +26,7 @@ class Column(NamedTuple):
 def present(
     output: Output,
     records: Sequence[Record],
-    columns: Sequence[Column],
+    columns: Sequence[TableColumn],
     names: Sequence[str],
     view: Moment | None,
 ) -> None:
@@ -55,7 +55,7 @@ def _csv(records: Sequence[Record], names: Sequence[str], is_terminal: bool) -> 
     writer.writerows([fit(inert(shown(record[name]))) for name in names] for record in records)
 
 
-def table(output: Output, records: Sequence[Record], columns: Sequence[Column]) -> str:
+def table(output: Output, records: Sequence[Record], columns: Sequence[TableColumn]) -> str:
     """Return the records as aligned text under a head; ``(none)`` where there is no record."""
     if not records:
         return "(none)"

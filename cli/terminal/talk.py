@@ -22,7 +22,7 @@ from service.writing.workflow_service import Outcome
 if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor
 
-    from cli.terminal.waiting import Waiting
+    from cli.terminal.waiting import WaitingLine
     from lifecycle.state.workflow import Workflow
     from reconciler.context import Jobs
 
@@ -59,7 +59,7 @@ class Talk:
     def __init__(self, settings: Settings, workflow: Callable[[], str]) -> None:
         self._settings = settings
         self._workflow = workflow
-        self._waiting: Waiting | None = None
+        self._waiting: WaitingLine | None = None
 
     def say(self, text: str, *, level: str = "info", **about: Any) -> None:
         """Say a sentence; ``about`` names what it is about: a stage, an attempt."""
@@ -91,10 +91,10 @@ class Talk:
         from service.root.clock import system_clock
 
         if self._waiting is None:
-            from cli.terminal.waiting import Waiting
+            from cli.terminal.waiting import WaitingLine
             from reconciler.control.progress import Progress
 
-            self._waiting = Waiting(Progress(jobs).of, self.say)
+            self._waiting = WaitingLine(Progress(jobs).of, self.say)
         self._waiting.show(state, ids, system_clock())
 
     def clear(self) -> None:

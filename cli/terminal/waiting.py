@@ -20,7 +20,7 @@ _SHOWN = 3
 _CLEAR = "\r\x1b[2K"
 
 
-class Waiting:
+class WaitingLine:
     """Shows what is waited for. ``line`` tells of one stage; ``say`` takes a line that stays."""
 
     def __init__(

@@ -55,7 +55,7 @@ WITH turn AS MATERIALIZED (
 SELECT min(position), pg_notify('{CHANNEL}', '') FROM recorded HAVING count(*) > 0"""
 
 
-class Entry(NamedTuple):
+class PendingAppend(NamedTuple):
     """What is to be recorded, and the head of the stream that it continues."""
 
     events: Sequence[NewEvent]
@@ -86,7 +86,7 @@ def is_short(number: int) -> bool:
     return 0 < number < _MANY
 
 
-class Recorded(NamedTuple):
+class Committed(NamedTuple):
     """The events as they were committed, and the position of the first."""
 
     sealed: list[Sealed]
@@ -104,7 +104,7 @@ def take_turn(
     return found.fetchone()
 
 
-def record_at_once(connection: "Server", entry: Entry) -> Recorded | None:
+def record_at_once(connection: "Server", entry: PendingAppend) -> Committed | None:
     """One statement that is its own transaction, for a short entry after a head that was known.
 
     None, and nothing recorded, where it is somebody else's turn, the stream has another head, or
@@ -115,10 +115,12 @@ def record_at_once(connection: "Server", entry: Entry) -> Recorded | None:
         row = connection.execute(_at_once(len(sealed)), _parameters(entry, sealed)).fetchone()
     except psycopg.errors.UniqueViolation:
         return None
-    return None if row is None else Recorded(sealed, row[0])
+    return None if row is None else Committed(sealed, row[0])
 
 
-def record_in_turn(connection: "Server", sql: CoreStatements, entry: Entry) -> Recorded | None:
+def record_in_turn(
+    connection: "Server", sql: CoreStatements, entry: PendingAppend
+) -> Committed | None:
     """Insert and commit in the transaction that took the stream's turn, once the log's is taken.
 
     None where the head that was seen in the turn is not the stream's. Raises EventIdReused,
@@ -142,7 +144,7 @@ def record_in_turn(connection: "Server", sql: CoreStatements, entry: Entry) -> R
         raise EventIdReused(entry.stream, reused) from error
 
 
-def _inserted(connection: "Server", entry: Entry) -> Recorded | None:
+def _inserted(connection: "Server", entry: PendingAppend) -> Committed | None:
     """All in one go, as everybody waits meanwhile: the server itself numbers the events."""
     sealed = entry.sealed()
     with connection.pipeline():
@@ -150,15 +152,15 @@ def _inserted(connection: "Server", entry: Entry) -> Recorded | None:
         done = connection.execute(_at_once(len(sealed)), _parameters(entry, sealed))
         connection.execute("COMMIT")
     row = done.fetchone()
-    return None if row is None else Recorded(sealed, row[0])
+    return None if row is None else Committed(sealed, row[0])
 
 
-def _copied(connection: "Server", sql: CoreStatements, entry: Entry) -> Recorded:
+def _copied(connection: "Server", sql: CoreStatements, entry: PendingAppend) -> Committed:
     """Sealed on the way: the server takes longer to index an event than we to seal the next."""
     with connection.pipeline():
         connection.execute(LOG_TURN)
         found = connection.execute(sql.last).fetchone()
-    recorded = Recorded([], found[0] + 1 if found is not None else 1)
+    recorded = Committed([], found[0] + 1 if found is not None else 1)
     with connection.cursor().copy(_COPY) as copy:
         for position, link in enumerate(entry.sealed_by_and_by(), recorded.first):
             copy.write_row((position, *link))
@@ -181,7 +183,7 @@ def _at_once(number: int) -> str:
     return _AT_ONCE.format(rows=rows, last=number)
 
 
-def _parameters(entry: Entry, sealed: Sequence[Sealed]) -> dict[str, Any]:
+def _parameters(entry: PendingAppend, sealed: Sequence[Sealed]) -> dict[str, Any]:
     stream, command_id, recorded_at, _ = entry.marked
     values: dict[str, Any] = {
         "stream": stream,

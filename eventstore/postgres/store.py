@@ -23,8 +23,8 @@ from eventstore.postgres.append import (
     CHANNEL,
     LOG_TURN,
     NOTIFY,
-    Entry,
-    Recorded,
+    Committed,
+    PendingAppend,
     is_short,
     record_at_once,
     record_in_turn,
@@ -46,7 +46,7 @@ from eventstore.store import (
     StoredFold,
 )
 from eventstore.strays import strays
-from eventstore.verification import Finding, Row, Span, findings
+from eventstore.verification import CommandSpan, Finding, StoredRow, findings
 
 if TYPE_CHECKING:
     from eventstore.postgres.connection import Server
@@ -168,8 +168,10 @@ class PostgresStore:
             raise StoreDamaged(self.address, f"another head of {stream} than its index has")
         return self._appended(stream, recorded, uncontested=known is None)
 
-    def _entry(self, events: Sequence[NewEvent], claim: Claim, stream: str, after: Link) -> Entry:
-        return Entry(events, claim, after, (stream, claim.command_id, *self._clock()))
+    def _entry(
+        self, events: Sequence[NewEvent], claim: Claim, stream: str, after: Link
+    ) -> PendingAppend:
+        return PendingAppend(events, claim, after, (stream, claim.command_id, *self._clock()))
 
     def _known_head(self, stream: str, number: int, expected: int | Expected) -> Link | None:
         """Where the stream ended when this store last wrote, if one statement may go on there."""
@@ -179,7 +181,7 @@ class PostgresStore:
         link = known[1]
         return link if expected in (link.version, Expected.ANY, Expected.STREAM_EXISTS) else None
 
-    def _appended(self, stream: str, recorded: Recorded, *, uncontested: bool) -> Appended:
+    def _appended(self, stream: str, recorded: Committed, *, uncontested: bool) -> Appended:
         if recorded.sealed and uncontested:
             _, version, *_, hash_, _ = recorded.sealed[-1]
             self._head = (stream, Link(version, hash_))
@@ -295,11 +297,11 @@ class PostgresStore:
         except psycopg.errors.UniqueViolation as error:
             raise in_the_way(cargo, error) from error
 
-    def rows(self, stream: str) -> Iterator[Row]:
+    def rows(self, stream: str) -> Iterator[StoredRow]:
         """Every column of a stream's rows, in order of version."""
         after = 0
         while found := self._fetch(self._sql.rows, (stream, after, _CHUNK)):
-            yield from (Row(*row) for row in found)
+            yield from (StoredRow(*row) for row in found)
             after = self._onward(after, found[-1][2])
 
     def extent(self) -> tuple[int, int]:
@@ -307,10 +309,10 @@ class PostgresStore:
         ((count, last),) = self._fetch(self._sql.extent)
         return count, last or 0
 
-    def spans(self, command_ids: Sequence[str]) -> dict[str, Span]:
+    def spans(self, command_ids: Sequence[str]) -> dict[str, CommandSpan]:
         """What each of these commands recorded."""
         rows = self._fetch(self._sql.spans, (list(command_ids),))
-        return {id_: Span(*span) for id_, *span in rows}
+        return {id_: CommandSpan(*span) for id_, *span in rows}
 
     def head(self, stream: str) -> Head | None:
         """See EventStore."""

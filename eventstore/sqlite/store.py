@@ -42,7 +42,7 @@ from eventstore.store import (
 
 if TYPE_CHECKING:
     from eventstore.sqlite.writer import Writer
-    from eventstore.verification import Finding, Row, Span
+    from eventstore.verification import CommandSpan, Finding, StoredRow
 
 _Key = TypeVar("_Key", int, str)
 
@@ -325,13 +325,13 @@ class SqliteStore:
             except sqlite3.IntegrityError as error:
                 raise in_the_way(cargo, error) from error
 
-    def rows(self, stream: str) -> Iterator[Row]:
+    def rows(self, stream: str) -> Iterator[StoredRow]:
         """Every column of a stream's rows, in order of version; damaged text is kept as found."""
-        from eventstore.verification import Row
+        from eventstore.verification import StoredRow
 
         after = 0
         while found := self._fetch_damaged(self._sql.rows, (stream, after, _CHUNK)):
-            yield from (Row(*row) for row in found)
+            yield from (StoredRow(*row) for row in found)
             after = self._onward(after, found[-1][2])
 
     def _fetch_rows(self, statement: str, parameters: tuple[Any, ...]) -> list[Any]:
@@ -353,12 +353,12 @@ class SqliteStore:
         ((count, last),) = self._fetch(self._sql.extent, ())
         return count, last or 0
 
-    def spans(self, command_ids: Sequence[str]) -> dict[str, Span]:
+    def spans(self, command_ids: Sequence[str]) -> dict[str, CommandSpan]:
         """What each of these commands recorded."""
-        from eventstore.verification import Span
+        from eventstore.verification import CommandSpan
 
         rows = self._fetch_damaged(SPANS, (orjson.dumps(command_ids).decode(),))
-        return {id_: Span(*span) for id_, *span in rows}
+        return {id_: CommandSpan(*span) for id_, *span in rows}
 
     def head(self, stream: str) -> Head | None:
         """See EventStore."""

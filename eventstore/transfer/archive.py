@@ -17,7 +17,7 @@ import orjson
 from eventstore.errors import StoreDamaged
 from eventstore.regular import opened
 from eventstore.store import Claimed, Raw, Refusal
-from eventstore.transfer.copy import Chains, Copied, Source, steps
+from eventstore.transfer.copy import Chains, Copied, CopySource, steps
 from eventstore.transfer.lines import exported
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ def _begin() -> bytes:
     return orjson.dumps(_BEGIN) + b"\n"
 
 
-def write_archive(source: Source, path: Path, *, only: str | None = None) -> Copied:
+def write_archive(source: CopySource, path: Path, *, only: str | None = None) -> Copied:
     """Write a log, or `only` one stream of it, to a new file, durable when this returns.
 
     Each event is checked on the way. Raises DamagedEvent, FileExistsError, OSError.
@@ -58,14 +58,14 @@ class _Lines:
         self._chains = Chains()
         self._commands = self._refusals = 0
 
-    def of(self, source: Source, only: str | None) -> Iterator[bytes]:
+    def of(self, source: CopySource, only: str | None) -> Iterator[bytes]:
         for line in self._before_the_end(source, only):
             self._digest.update(line)
             yield line
         end = {"end": {**self._counts(), "sha256": self._digest.hexdigest()}}
         yield orjson.dumps(end) + b"\n"
 
-    def _before_the_end(self, source: Source, only: str | None) -> Iterator[bytes]:
+    def _before_the_end(self, source: CopySource, only: str | None) -> Iterator[bytes]:
         yield _begin()
         for step in steps(source, self._chains, only):
             yield exported(step.raw).encode() + b"\n"
@@ -76,7 +76,7 @@ class _Lines:
             self._refusals += 1
             yield orjson.dumps({"refusal": refusal._asdict()}) + b"\n"
 
-    def _known(self, source: Source, only: str | None) -> Iterator[Claimed]:
+    def _known(self, source: CopySource, only: str | None) -> Iterator[Claimed]:
         """The commands of the events that were written: more may have come meanwhile."""
         for command in source.commands():
             head = self._chains.heads.get(command.stream)
@@ -97,7 +97,7 @@ class _Lines:
         return Copied(**self._counts(), before=0)
 
 
-class Archive:
+class ArchiveSource:
     """An archive as a source to copy from. Raises StoreDamaged where it is not whole."""
 
     def __init__(self, path: Path) -> None:

@@ -18,7 +18,7 @@ _BATCH = 1000
 _MARK = ("", "copy", 1)
 
 
-class Source(Protocol):
+class CopySource(Protocol):
     """What can be copied: a log, or an archive of one."""
 
     def all_raw(self) -> Iterator[Raw]:
@@ -48,7 +48,7 @@ class Copied(NamedTuple):
     before: int
 
 
-class Step(NamedTuple):
+class CopyStep(NamedTuple):
     """An event with its place."""
 
     stream: str
@@ -62,7 +62,7 @@ class Chains:
     def __init__(self) -> None:
         self.heads: dict[str, Link] = {}
 
-    def added(self, raw: Raw) -> Step:
+    def added(self, raw: Raw) -> CopyStep:
         """The place of an event that continues its chain. Raises DamagedEvent."""
         body = _body(raw)
         stream = str(body.get("stream"))
@@ -73,7 +73,7 @@ class Chains:
             reason = f"no link to version {head.version} of {stream} in its chain"
             raise DamagedEvent(raw.position, reason)
         self.heads[stream] = Link(head.version + 1, raw.hash)
-        return Step(stream, head.version + 1, raw)
+        return CopyStep(stream, head.version + 1, raw)
 
 
 def _body(raw: Raw) -> dict[str, Any]:
@@ -84,14 +84,14 @@ def _body(raw: Raw) -> dict[str, Any]:
     return body if isinstance(body, dict) else {}
 
 
-def steps(source: Source, chains: Chains, only: str | None = None) -> Iterator[Step]:
+def steps(source: CopySource, chains: Chains, only: str | None = None) -> Iterator[CopyStep]:
     """The events of a source, or of one stream of it, each checked. Raises DamagedEvent."""
     for raw in source.all_raw():
         if only is None or _body(raw).get("stream") == only:
             yield chains.added(raw)
 
 
-def copy(source: Source, target: EventStore, *, only: str | None = None) -> Copied:
+def copy(source: CopySource, target: EventStore, *, only: str | None = None) -> Copied:
     """Copy a log, or `only` one stream of it, event for event into the target.
 
     An interrupted copy of the same source is taken up where it ended; until a copy is complete
@@ -155,7 +155,7 @@ class _Before:
         self._heads: dict[str, Link] = {}
         self.count = 0
 
-    def has(self, step: Step) -> bool:
+    def has(self, step: CopyStep) -> bool:
         """Whether the event is there; raises TransferConflict where another is in its place."""
         if step.stream not in self._heads:
             head = self._target.head(step.stream)
@@ -173,7 +173,7 @@ def _batches(found: Iterator[_Item]) -> Iterator[list[_Item]]:
         yield batch
 
 
-def require_vacant(source: Source, target: EventStore, only: str | None) -> None:
+def require_vacant(source: CopySource, target: EventStore, only: str | None) -> None:
     """Raises TransferConflict where a stream to be copied is in the target."""
     for stream in source.streams():
         head = target.head(stream) if only in (None, stream) else None
@@ -181,7 +181,9 @@ def require_vacant(source: Source, target: EventStore, only: str | None) -> None
             raise TransferConflict(stream, f"{head.version} events of it")
 
 
-def _check(source: Source, target: EventStore, heads: Mapping[str, Link], only: str | None) -> None:
+def _check(
+    source: CopySource, target: EventStore, heads: Mapping[str, Link], only: str | None
+) -> None:
     for stream, head in heads.items():
         found = target.verify(stream, anchors={stream: head})
         # A claim that the source has lost is no reason to keep its events from being saved.
@@ -196,7 +198,7 @@ def _check(source: Source, target: EventStore, heads: Mapping[str, Link], only: 
 
 
 def _copy_commands(
-    source: Source, target: EventStore, heads: Mapping[str, Link], progress: _Progress
+    source: CopySource, target: EventStore, heads: Mapping[str, Link], progress: _Progress
 ) -> int:
     """Add the commands of the events that were copied; return how many they are."""
     number = 0
@@ -210,7 +212,7 @@ def _copy_commands(
     return number
 
 
-def _claimed(source: Source, heads: Mapping[str, Link], only: str | None) -> Iterator[Claimed]:
+def _claimed(source: CopySource, heads: Mapping[str, Link], only: str | None) -> Iterator[Claimed]:
     for command in source.commands():
         known = command.last_version <= heads.get(command.stream, START).version
         if known and only in (None, command.stream):
@@ -228,7 +230,7 @@ def _compared(
         yield command, other == command
 
 
-def _copy_refusals(source: Source, target: EventStore, progress: _Progress) -> _Progress:
+def _copy_refusals(source: CopySource, target: EventStore, progress: _Progress) -> _Progress:
     """Add the refusals that come after those that are there; return how far it came."""
     rest = islice(source.refusals(progress.stream), progress.refusals, None)
     for batch in _batches(rest):

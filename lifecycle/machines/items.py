@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from lifecycle.machines.path import PAST_THE_END, Steps, look, parse
 
 
-class Item(NamedTuple):
+class ListItem(NamedTuple):
     """An item of a list (by ``id`` or place) or of an object; ``is_new``: its status is."""
 
     name: str
@@ -16,13 +16,13 @@ class Item(NamedTuple):
     is_new: bool
 
 
-def items_of(value: Any, path: str, written: Collection[Steps]) -> list[Item]:
+def items_of(value: Any, path: str, written: Collection[Steps]) -> list[ListItem]:
     """Return the items of the list or object at a path; those are new whose status was written.
 
     Items of a list may share an id; each of them counts.
     """
     return [
-        Item(name, _status(item), covers(written, (*parse(path), step, *_to_status(item))))
+        ListItem(name, _status(item), covers(written, (*parse(path), step, *_to_status(item))))
         for step, name, item in _places(value)
     ]
 

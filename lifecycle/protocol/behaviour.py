@@ -21,13 +21,13 @@ from lifecycle.protocol.consent import (
 from lifecycle.protocol.standing import (
     ACTIVE,
     PLAN,
-    Amendment,
-    Attempt,
     Breach,
     Broken,
     Chain,
+    CheckedAmendment,
+    CheckedAttempt,
+    CheckedStage,
     Data,
-    Stage,
     Standing,
     describe,
     hold,
@@ -81,28 +81,28 @@ def _begin(log: Standing, event: Data) -> None:
     is_new = event["type"] == "workflow.imported" or not (begun or log.amendments)
     hold(is_new, "statuses", "a workflow is created before anything of it began")
     if data.get("proposed"):
-        log.amendments[PLAN] = Amendment({"amendment": PLAN, "kind": PLAN})
+        log.amendments[PLAN] = CheckedAmendment({"amendment": PLAN, "kind": PLAN})
 
 
-def _stage(log: Standing, event: Data) -> Stage:
+def _stage(log: Standing, event: Data) -> CheckedStage:
     name = event["data"]["stage"]
     hold(name in log.stages, "a job is never lost", f"there is no {name!r:.80}")
     return log.stages[name]
 
 
-def _from(log: Standing, event: Data, *statuses: str) -> Stage:
+def _from(log: Standing, event: Data, *statuses: str) -> CheckedStage:
     stage = _stage(log, event)
     text = f"{event['data']['stage']} is {stage.status}; expected {' or '.join(statuses)}"
     hold(stage.status in statuses, "statuses", text)
     return stage
 
 
-def _met(log: Standing, stage: Stage) -> None:
+def _met(log: Standing, stage: CheckedStage) -> None:
     missing = [need for need in stage.needs if log.stages[need].status != "completed"]
     hold(not missing, "order of stages", f"{', '.join(missing)} is not completed")
 
 
-def _under_way(stage: Stage, named: str | None) -> Attempt:
+def _under_way(stage: CheckedStage, named: str | None) -> CheckedAttempt:
     found = stage.open
     if found is None or named not in (None, found.id):
         raise Broken("attempt fencing", f"the attempt {named or ''} is not under way")
@@ -139,7 +139,7 @@ def _started(log: Standing, event: Data) -> None:
         before.is_open = False
     hold(stage.open is None, "attempt fencing", "another attempt is under way")
     stage.reused = None
-    stage.attempts.append(Attempt(data["attempt"], data["mode"], True, data["diagnostic"]))
+    stage.attempts.append(CheckedAttempt(data["attempt"], data["mode"], True, data["diagnostic"]))
 
 
 def _launched(log: Standing, event: Data) -> None:
@@ -248,7 +248,7 @@ def _looked(log: Standing, event: Data) -> None:
     attempt.action = event["data"].get("action", attempt.action)
 
 
-def _known(log: Standing, event: Data) -> Attempt:
+def _known(log: Standing, event: Data) -> CheckedAttempt:
     named = event["data"]["attempt"]
     for attempt in _stage(log, event).attempts:
         if attempt.id == named:

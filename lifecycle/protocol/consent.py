@@ -6,10 +6,10 @@ from lifecycle.protocol.standing import (
     ACTIVE,
     PLAN,
     START,
-    Amendment,
     Broken,
+    CheckedAmendment,
+    CheckedStage,
     Data,
-    Stage,
     Standing,
     hold,
 )
@@ -22,7 +22,7 @@ def proposed(log: Standing, event: Data) -> None:
     expected = max((int(one) for one in numbers if one.isdecimal()), default=0) + 1
     hold(id_ == f"amend-{expected}", "consent", f"expected amend-{expected}, found {id_}")
     hold(stage is None or stage in log.stages, "a job is never lost", f"there is no {stage!r:.80}")
-    log.amendments[id_] = Amendment(event["data"])
+    log.amendments[id_] = CheckedAmendment(event["data"])
 
 
 def decided(log: Standing, event: Data) -> None:
@@ -53,7 +53,7 @@ _JUDGES = frozenset(
 )
 
 
-def _reach(log: Standing, amendment: Amendment, named: set[str], event: Data) -> None:
+def _reach(log: Standing, amendment: CheckedAmendment, named: set[str], event: Data) -> None:
     """Note what an approval lets become of stages, and which results count no longer."""
     affected = set(event["data"]["invalidated_stages"])
     amendment.reach, amendment.command = frozenset(named | affected), event["command_id"]
@@ -108,7 +108,7 @@ def _apply(log: Standing, amendment: Data) -> None:
     new = amendment.get("insert")
     if new is not None:
         hold(new["id"] not in log.stages, "consent", f"there is a {new['id']} already")
-        log.stages[new["id"]] = Stage(list(new.get("depends_on") or []))
+        log.stages[new["id"]] = CheckedStage(list(new.get("depends_on") or []))
     changes = amendment.get("changes") or {}
     if amendment.get("stage") is None:
         log.consent = changes.get("consent", {}).get("new", log.consent)
@@ -118,7 +118,7 @@ def _apply(log: Standing, amendment: Data) -> None:
         log.stages[stage].needs = change.get("new", log.stages[stage].needs)
 
 
-def require_approving(log: Standing, event: Data, id_: str) -> Amendment:
+def require_approving(log: Standing, event: Data, id_: str) -> CheckedAmendment:
     """Return the amendment that reaches the stage of the event, and was approved with it."""
     require_agreed(log, event, id_)
     found = log.amendments[id_]

@@ -39,7 +39,7 @@ def hold(held: bool, promise: str, message: str) -> None:
 
 
 @dataclass
-class Attempt:
+class CheckedAttempt:
     """One run of a stage; open until its end is recorded."""
 
     id: str
@@ -56,13 +56,13 @@ class Attempt:
 
 
 @dataclass
-class Stage:
+class CheckedStage:
     """What a stage needs, and where it stands."""
 
     needs: list[str]
     status: str = "pending"
     retries: int = 0
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[CheckedAttempt] = field(default_factory=list)
     #: The attempt whose kept outputs it has, and those whose outputs were verified.
     reused: str | None = None
     good: set[str] = field(default_factory=set)
@@ -83,13 +83,13 @@ class Stage:
         return self.reused or (self.attempts[-1].id if self.attempts else None)
 
     @property
-    def open(self) -> Attempt | None:
+    def open(self) -> CheckedAttempt | None:
         """The attempt under way."""
         return self.attempts[-1] if self.attempts and self.attempts[-1].is_open else None
 
 
 @dataclass
-class Amendment:
+class CheckedAmendment:
     """What was proposed, what became of it, and the stages that its approval reaches."""
 
     data: Data
@@ -109,8 +109,8 @@ class Amendment:
 class Standing:
     """What the events so far add up to."""
 
-    stages: dict[str, Stage] = field(default_factory=dict)
-    amendments: dict[str, Amendment] = field(default_factory=dict)
+    stages: dict[str, CheckedStage] = field(default_factory=dict)
+    amendments: dict[str, CheckedAmendment] = field(default_factory=dict)
     drifts: dict[int, str] = field(default_factory=dict)
     #: Digest of the keys of a sweep's tasks → how many they are.
     maps: dict[str, int] = field(default_factory=dict)
@@ -168,15 +168,15 @@ def describe(log: Standing, document: Data, takes_over: bool) -> None:
     log.changes = document.get("version") or 1
     records = document.get("amendments") or []
     plan = {id_: one for id_, one in log.amendments.items() if one.data.get("kind") == PLAN}
-    log.amendments = {**{one["id"]: Amendment(one, "of another") for one in records}, **plan}
+    log.amendments = {**{one["id"]: CheckedAmendment(one, "of another") for one in records}, **plan}
 
 
-def _described(one: Data, takes_over: bool) -> Stage:
-    stage = Stage(list(one.get("depends_on") or []), one.get("status") or "pending")
+def _described(one: Data, takes_over: bool) -> CheckedStage:
+    stage = CheckedStage(list(one.get("depends_on") or []), one.get("status") or "pending")
     stage.retries = one.get("retry_count") or 0
     waits = stage.status == "preparing" and one.get("running_process") is None
     if takes_over and stage.status in ACTIVE and not waits:
-        stage.attempts = [Attempt("att-0001", "tmux", stage.status != "post_processing")]
+        stage.attempts = [CheckedAttempt("att-0001", "tmux", stage.status != "post_processing")]
     return stage
 
 

@@ -23,7 +23,7 @@ class Status(StrEnum):
     SKIPPED = "skipped"
 
 
-class Transition(NamedTuple):
+class StatusChange(NamedTuple):
     """One legal change of status: the event types that make it, and when it is so."""
 
     source: Status
@@ -36,27 +36,27 @@ class Transition(NamedTuple):
 _P, _R, _PR, _RU, _PP, _C, _F, _I, _S = Status
 
 #: Every change of status there is. What is not here is refused.
-TRANSITIONS: tuple[Transition, ...] = (
-    Transition(_P, _R, ("stage.readied",), "every stage in depends_on is completed"),
-    Transition(_R, _PR, ("stage.prepared",), "picked up"),
-    Transition(_PR, _RU, ("stage.launched",), "launched"),
-    Transition(
+TRANSITIONS: tuple[StatusChange, ...] = (
+    StatusChange(_P, _R, ("stage.readied",), "every stage in depends_on is completed"),
+    StatusChange(_R, _PR, ("stage.prepared",), "picked up"),
+    StatusChange(_PR, _RU, ("stage.launched",), "launched"),
+    StatusChange(
         _PR,
         _PP,
         ("stage.computed", "outputs.reused"),
         "a synchronous job ended with exit code 0, or kept outputs are reused",
     ),
-    Transition(_PR, _F, ("stage.failed",), "preparation failed, or superseded by an amendment"),
-    Transition(_RU, _PP, ("stage.computed",), "the computation ended with exit code 0"),
-    Transition(_RU, _F, ("stage.failed",), "crashed, timed out, or superseded by an amendment"),
-    Transition(_PP, _C, ("stage.completed",), "verification passed"),
-    Transition(_PP, _F, ("stage.failed",), "verification failed, or superseded by an amendment"),
-    Transition(_C, _I, ("stage.invalidated",), "something upstream runs again", True),
-    Transition(_F, _I, ("stage.invalidated",), "what it rests on runs again", True),
-    Transition(_I, _R, ("stage.readied",), "its dependencies are completed again"),
-    Transition(_F, _R, ("stage.retried", "stage.readied"), "retry, or an approved stage_rerun"),
+    StatusChange(_PR, _F, ("stage.failed",), "preparation failed, or superseded by an amendment"),
+    StatusChange(_RU, _PP, ("stage.computed",), "the computation ended with exit code 0"),
+    StatusChange(_RU, _F, ("stage.failed",), "crashed, timed out, or superseded by an amendment"),
+    StatusChange(_PP, _C, ("stage.completed",), "verification passed"),
+    StatusChange(_PP, _F, ("stage.failed",), "verification failed, or superseded by an amendment"),
+    StatusChange(_C, _I, ("stage.invalidated",), "something upstream runs again", True),
+    StatusChange(_F, _I, ("stage.invalidated",), "what it rests on runs again", True),
+    StatusChange(_I, _R, ("stage.readied",), "its dependencies are completed again"),
+    StatusChange(_F, _R, ("stage.retried", "stage.readied"), "retry, or an approved stage_rerun"),
     *(
-        Transition(source, _S, ("stage.skipped",), "a stage_skip of it was approved", True)
+        StatusChange(source, _S, ("stage.skipped",), "a stage_skip of it was approved", True)
         for source in Status
         if source is not _S
     ),
@@ -72,7 +72,7 @@ ACTIVE = frozenset({Status.PREPARING, Status.RUNNING, Status.POST_PROCESSING})
 BLOCKING = frozenset({Status.FAILED, Status.SKIPPED})
 
 
-def transition(source: Status, target: Status) -> Transition | None:
+def transition(source: Status, target: Status) -> StatusChange | None:
     """Return the table's row for a pair of statuses, None where it holds none."""
     return _BY_PAIR.get((source, target))
 

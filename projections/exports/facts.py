@@ -17,7 +17,7 @@ LINES = 2000
 
 
 @dataclass(slots=True)
-class Decision:
+class AmendmentDecision:
     """Who proposed an amendment, who decided it, and how consent was given."""
 
     proposed_by: str
@@ -39,7 +39,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundEdit:
     """A change of a file by somebody else, and what became of it."""
 
     at: str
@@ -50,7 +50,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class HistoryLine:
     """One line of the history."""
 
     version: int
@@ -61,13 +61,13 @@ class Line:
 
 
 @dataclass(slots=True)
-class Facts:
+class WorkflowFacts:
     """All of it, folded. ``head`` is the hash of the last event."""
 
-    decisions: dict[str, Decision] = field(default_factory=dict)
+    decisions: dict[str, AmendmentDecision] = field(default_factory=dict)
     judgements: dict[tuple[str, str | None], Judgement] = field(default_factory=dict)
-    found: list[Found] = field(default_factory=list)
-    lines: deque[Line] = field(default_factory=lambda: deque(maxlen=LINES))
+    found: list[FoundEdit] = field(default_factory=list)
+    lines: deque[HistoryLine] = field(default_factory=lambda: deque(maxlen=LINES))
     line_count: int = 0
     actors: Counter[str] = field(default_factory=Counter)
     version: int = 0
@@ -91,12 +91,12 @@ class Facts:
         if text is not None:
             self.line_count += 1
             at = event.occurred_at if event.actor.kind == "import" else event.recorded_at
-            self.lines.append(Line(event.version, at, actor, event.type, text))
+            self.lines.append(HistoryLine(event.version, at, actor, event.type, text))
 
     def _decision(self, event: RecordedEvent, state: Workflow, actor: str) -> None:
         proposed = proposed_in(event)
         if proposed is not None:
-            self.decisions.setdefault(proposed, Decision(actor))
+            self.decisions.setdefault(proposed, AmendmentDecision(actor))
             return
         id_ = str(event.data.get("amendment"))
         amendment, decision = state.amendments.get(id_), self.decisions.get(id_)
@@ -124,7 +124,7 @@ class Facts:
         data = event.data
         what = data["kind"] if event.type == "drift.detected" else event.type.split(".")[1]
         touched = [_place_of(difference) for difference in data.get("differences", [])]
-        found = Found(event.recorded_at, data["file"], what, data.get("kept_as"), touched)
+        found = FoundEdit(event.recorded_at, data["file"], what, data.get("kept_as"), touched)
         self.found.append(found)
 
 

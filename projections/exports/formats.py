@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 
-from projections.exports.source import Source
+from projections.exports.source import ExportSource
 
 
 class ExportFormat(StrEnum):
@@ -38,7 +38,7 @@ class Maker:
     suffix: str
     chained: bool = False
 
-    def chunks(self, source: Source) -> Iterator[str]:
+    def chunks(self, source: ExportSource) -> Iterator[str]:
         """Yield the export's text; bytes that are no UTF-8 as lone surrogates."""
         module, _, function = self.place.partition(":")
         found: Iterator[str] = getattr(import_module(f"projections.exports.{module}"), function)(

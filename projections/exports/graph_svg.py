@@ -10,7 +10,7 @@ from lifecycle.state.workflow import Stage, Workflow
 from projections.drawing import palette
 from projections.drawing.layout import Layout, Point, layout
 from projections.drawing.svg import element, shortened, text, title, wrapped
-from projections.exports.source import Source
+from projections.exports.source import ExportSource
 
 _WIDTH, _HEIGHT = 224, 78
 _ACROSS, _DOWN = 24, 44
@@ -35,7 +35,7 @@ _STYLE = (
 )
 
 
-def export(source: Source) -> Iterator[str]:
+def export(source: ExportSource) -> Iterator[str]:
     """Yield the picture of the state at the source's end."""
     yield '<?xml version="1.0" encoding="UTF-8"?>\n'
     yield drawing(source.state())

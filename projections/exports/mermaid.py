@@ -9,13 +9,13 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage
 from lifecycle.words.naming import stage_number
 from projections.drawing import palette
-from projections.exports.source import Source
+from projections.exports.source import ExportSource
 
 #: What Mermaid would take for its own syntax inside a quoted label, as its entities.
 _ENTITIES = {ord(letter): f"#{ord(letter)};" for letter in '#;"<>&`\\{}[]|'}
 
 
-def export(source: Source) -> Iterator[str]:
+def export(source: ExportSource) -> Iterator[str]:
     """Yield the flowchart of the state at the source's end, a line at a time."""
     state = source.state()
     yield "flowchart TD\n"

@@ -18,7 +18,7 @@ from eventstore.event import RecordedEvent
 from lifecycle.fold.amendments import proposed_in
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Workflow
-from projections.exports.source import Source, touched
+from projections.exports.source import ExportSource, touched
 
 _TRACE, _SPAN = 32, 16
 _INTERNAL = 1
@@ -42,7 +42,7 @@ class _Span:
     dropped: int = 0
 
 
-def export(source: Source) -> Iterator[str]:
+def export(source: ExportSource) -> Iterator[str]:
     """Yield the spans as they end, the workflow's own last."""
     tracer = _Tracer()
     for event, state in source.steps():

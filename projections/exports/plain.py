@@ -7,12 +7,12 @@ from heapq import merge
 from operator import attrgetter
 
 from eventstore.transfer.lines import exported
-from projections.exports.source import Source
+from projections.exports.source import ExportSource
 from projections.files import progress_log, state_document
-from projections.files.progress_log import Piece
+from projections.files.progress_log import LogPiece
 
 
-def events(source: Source) -> Iterator[str]:
+def events(source: ExportSource) -> Iterator[str]:
     """Yield the recorded events, one JSON line each, as they were hashed.
 
     Anyone can check the chain (docs/trust/verify-without-wfctl.md).
@@ -20,12 +20,12 @@ def events(source: Source) -> Iterator[str]:
     return (exported(raw) + "\n" for raw in source.raw())
 
 
-def state(source: Source) -> Iterator[str]:
+def state(source: ExportSource) -> Iterator[str]:
     """Yield ``workflow-state.json``."""
     yield state_document.render(source.state()).decode()
 
 
-def log(source: Source) -> Iterator[str]:
+def log(source: ExportSource) -> Iterator[str]:
     """Yield ``progress.log`` piece by piece; bytes that are no UTF-8 as lone surrogates."""
     fresh = True
     for part in merge(_displaced(source), _in_order(source), key=attrgetter("place")):
@@ -33,7 +33,7 @@ def log(source: Source) -> Iterator[str]:
         fresh = part.content.endswith(b"\n")
 
 
-def _in_order(source: Source) -> Iterator[Piece]:
+def _in_order(source: ExportSource) -> Iterator[LogPiece]:
     """Yield the pieces that stand where their event stands."""
     for event, after in source.steps():
         part = progress_log.piece(event, after)
@@ -41,7 +41,7 @@ def _in_order(source: Source) -> Iterator[Piece]:
             yield part
 
 
-def _displaced(source: Source) -> list[Piece]:
+def _displaced(source: ExportSource) -> list[LogPiece]:
     """Return what others wrote that lies behind an earlier line; it is read twice, never kept."""
     found = []
     for event, after in source.steps():

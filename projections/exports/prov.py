@@ -14,8 +14,8 @@ from tempfile import SpooledTemporaryFile
 from typing import Any
 
 from eventstore.event import Actor
-from projections.exports.provenance import Beginning, Change, File, Run, Told, provenance
-from projections.exports.source import Source
+from projections.exports.provenance import Beginning, File, PlanChange, Run, Told, provenance
+from projections.exports.source import ExportSource
 from projections.words.identifiers import quoted, workflow_uri
 
 #: In the order of the document.
@@ -28,7 +28,7 @@ _IN_MEMORY = 1 << 20
 _TYPES = {"user": "prov:Person", "agent": "prov:SoftwareAgent"}
 
 
-def export(source: Source) -> Iterator[str]:
+def export(source: ExportSource) -> Iterator[str]:
     """Yield the document, section by section."""
     prefixes = {"wf": f"{workflow_uri(source.state().id)}:", "wfctl": "urn:wfctl:term:"}
     with ExitStack() as files:
@@ -66,7 +66,7 @@ class _Writer:
                 self._relate("wasAttributedTo", entity=self._plan, agent=self._agent(told.actor))
             case Run():
                 self._run(told)
-            case Change():
+            case PlanChange():
                 self._change(told)
 
     def _run(self, run: Run) -> None:
@@ -88,7 +88,7 @@ class _Writer:
             agent = self._agent(run.actor)
             self._relate("wasAssociatedWith", activity=activity, agent=agent)
 
-    def _change(self, change: Change) -> None:
+    def _change(self, change: PlanChange) -> None:
         activity = f"wf:{quoted(change.id)}"
         more = {
             "prov:label": f"{change.id} {change.kind}: {change.description}",

@@ -55,7 +55,7 @@ class Run:
 
 
 @dataclass(slots=True)
-class Change:
+class PlanChange:
     """An amendment, as far as it came: proposed, approved or rejected."""
 
     id: str
@@ -79,7 +79,7 @@ class Beginning:
     actor: Actor
 
 
-Told = Beginning | Run | Change
+Told = Beginning | Run | PlanChange
 
 
 def provenance(steps: Steps) -> Iterator[Told]:
@@ -97,7 +97,7 @@ def provenance(steps: Steps) -> Iterator[Told]:
 class _Provenance:
     def __init__(self) -> None:
         self._runs: dict[str, Run] = {}
-        self._changes: dict[str, Change] = {}
+        self._changes: dict[str, PlanChange] = {}
 
     def add(self, event: RecordedEvent, state: Workflow) -> Iterator[Told]:
         match event.type:
@@ -123,7 +123,7 @@ class _Provenance:
             run.completed, run.error = error is None, error
             yield run
 
-    def _change(self, event: RecordedEvent, state: Workflow) -> Iterator[Change]:
+    def _change(self, event: RecordedEvent, state: Workflow) -> Iterator[PlanChange]:
         proposed = proposed_in(event)
         amendment = state.amendments.get(proposed or str(event.data.get("amendment")))
         if amendment is None:
@@ -131,7 +131,7 @@ class _Provenance:
         if proposed is not None:
             self._changes.setdefault(
                 amendment.id,
-                Change(
+                PlanChange(
                     amendment.id,
                     amendment.kind,
                     amendment.stage,

@@ -14,14 +14,14 @@ from markupsafe import Markup
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from projections.drawing import palette
-from projections.exports.facts import Facts
+from projections.exports.facts import WorkflowFacts
 from projections.exports.graph_svg import drawing as graph
 from projections.exports.markup import environment, flat
-from projections.exports.source import Source, Steps
+from projections.exports.source import ExportSource, Steps
 from projections.exports.spans import SpanFold, Spans
 from projections.exports.timeline_svg import drawing as timeline
 from projections.files.method import environment_of, inputs_of, ran_on
-from projections.files.results import Result, gathered
+from projections.files.results import StageResult, gathered
 from projections.files.sessions import sessions
 from projections.files.summary import FIGURES, Summary, is_figure, summarised
 from projections.screens.next_actions import next_actions
@@ -31,9 +31,9 @@ _FIGURE, _ALL_FIGURES = 2 << 20, 8 << 20
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
-def export(source: Source) -> Iterator[str]:
+def export(source: ExportSource) -> Iterator[str]:
     """Yield the page of everything up to the source's end."""
-    facts, spans, found = Facts(), SpanFold(), dict[str, Result]()
+    facts, spans, found = WorkflowFacts(), SpanFold(), dict[str, StageResult]()
 
     def steps() -> Steps:
         for event, state in gathered(source.steps(), found):
@@ -49,7 +49,7 @@ def export(source: Source) -> Iterator[str]:
     return template.generate(**_context(state, facts, spans.found), **own)
 
 
-def _figures(source: Source, summary: Summary) -> dict[str, str]:
+def _figures(source: ExportSource, summary: Summary) -> dict[str, str]:
     """Return by path the figures that came out, each as an address that holds it."""
     found: dict[str, str] = {}
     room = _ALL_FIGURES
@@ -70,7 +70,7 @@ def _environment() -> Environment:
     return environment(PackageLoader("projections", "exports/templates"))
 
 
-def _context(state: Workflow, facts: Facts, spans: Spans) -> dict[str, Any]:
+def _context(state: Workflow, facts: WorkflowFacts, spans: Spans) -> dict[str, Any]:
     return {
         "state": state,
         "facts": facts,

@@ -15,8 +15,8 @@ from mimetypes import MimeTypes
 from typing import Any
 
 from eventstore.event import Actor
-from projections.exports.provenance import Beginning, Change, File, Run, provenance
-from projections.exports.source import Source
+from projections.exports.provenance import Beginning, File, PlanChange, Run, provenance
+from projections.exports.source import ExportSource
 from projections.files.state_document import FILE_NAME
 from projections.words.identifiers import quoted, workflow_uri
 
@@ -49,7 +49,7 @@ _MEDIA = MimeTypes()
 Entity = dict[str, Any]
 
 
-def export(source: Source) -> Iterator[str]:
+def export(source: ExportSource) -> Iterator[str]:
     """Yield the crate's metadata, entity by entity, the root last."""
     crate = _Crate(source)
     before = "["
@@ -63,7 +63,7 @@ def export(source: Source) -> Iterator[str]:
 class _Crate:
     """Tells of each thing once, and remembers the names that the last entities list."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ExportSource) -> None:
         self._source = source
         self._state = source.state()
         self._places = {id_: str(n) for n, id_ in enumerate(self._state.stages, 1)}
@@ -84,7 +84,7 @@ class _Crate:
                     yield from self._beginning(told)
                 case Run():
                     yield from self._run(told)
-                case Change():
+                case PlanChange():
                     yield from self._change(told)
         yield from self._whole()
 
@@ -178,7 +178,7 @@ class _Crate:
             "encodingFormat": _MEDIA.guess_type(file.path)[0],
         }
 
-    def _change(self, change: Change) -> Iterator[Entity]:
+    def _change(self, change: PlanChange) -> Iterator[Entity]:
         yield from self._agent(change.decider)
         kind, status = _CHANGES[change.status]
         id_ = f"#{quoted(change.id)}"

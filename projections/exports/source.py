@@ -22,7 +22,7 @@ def _nothing(_: Mapping[str, Any]) -> bytes | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ExportSource:
     """One stream up to a moment. Each call starts anew from the first event.
 
     ``raw`` yields the events as they were hashed; ``state`` is the state at the end. ``license``

@@ -39,7 +39,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class SpanMark:
     """A moment: failed, completed, proposed, approved or rejected."""
 
     stage: str | None
@@ -55,7 +55,7 @@ class Spans:
     first: str = ""
     last: str = ""
     spans: list[Span] = field(default_factory=list)
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[SpanMark] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
 
 
@@ -143,4 +143,4 @@ class SpanFold:
                 self._mark(amendment.stage, amendment.status, at, label)
 
     def _mark(self, stage: str | None, kind: str, at: str, label: str) -> None:
-        self.found.marks.append(Mark(stage, kind, at, " ".join(label.split())[:200]))
+        self.found.marks.append(SpanMark(stage, kind, at, " ".join(label.split())[:200]))

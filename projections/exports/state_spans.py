@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Stage, Workflow
-from projections.exports.spans import Mark, Span, Spans
+from projections.exports.spans import Span, SpanMark, Spans
 
 #: Attempts of all stages, and amendments.
 _ATTEMPTS, _AMENDMENTS = 600, 200
@@ -54,12 +54,12 @@ def _phases(stage: Stage, most: int) -> Iterator[Span]:
         yield Span(stage.id, "verify", newest.ended_at, max(newest.ended_at, stage.completed_at))
 
 
-def _ends(stage: Stage, most: int) -> Iterator[Mark]:
+def _ends(stage: Stage, most: int) -> Iterator[SpanMark]:
     for attempt in stage.attempts[-most:]:
         if attempt.ended_at is not None and attempt.outcome == "failed":
-            yield Mark(stage.id, "failed", attempt.ended_at, f"{attempt.id} failed")
+            yield SpanMark(stage.id, "failed", attempt.ended_at, f"{attempt.id} failed")
     if stage.status is Status.COMPLETED and stage.completed_at:
-        yield Mark(stage.id, "completed", stage.completed_at, "completed")
+        yield SpanMark(stage.id, "completed", stage.completed_at, "completed")
 
 
 def _wait(amendment: Amendment) -> Span:

@@ -14,7 +14,7 @@ from typing import Any
 
 from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Stage
-from projections.exports.source import Source
+from projections.exports.source import ExportSource
 from projections.history.rows import seconds
 from projections.words.cells import inert, shown
 
@@ -34,7 +34,7 @@ HEAD = (
 Row = dict[str, Any]
 
 
-def export(source: Source) -> Iterator[str]:
+def export(source: ExportSource) -> Iterator[str]:
     """Yield the table as CSV: an empty cell for what is not known, a line feed at line ends."""
     rows = _rows(source)
     names = [*HEAD, *sorted({name for row in rows for name in row} - set(HEAD))]
@@ -49,7 +49,7 @@ def _line(cells: list[str]) -> str:
     return line.getvalue()
 
 
-def _rows(source: Source) -> list[Row]:
+def _rows(source: ExportSource) -> list[Row]:
     """Return the rows in the order in which the attempts began."""
     found: dict[tuple[str, str], Row] = {}
     for event, state in source.steps():

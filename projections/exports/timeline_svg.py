@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 from projections.drawing import palette
 from projections.drawing.svg import element, shortened, text, title
-from projections.exports.source import Source
-from projections.exports.spans import Mark, Span, Spans, spans
+from projections.exports.source import ExportSource
+from projections.exports.spans import Span, SpanMark, Spans, spans
 
 _WIDTH, _LEFT, _ROW, _TOP, _FOOT = 960, 190, 34, 34, 40
 _AXIS = _WIDTH - _LEFT - 16
@@ -43,7 +43,7 @@ _STYLE = (
 )
 
 
-def export(source: Source) -> Iterator[str]:
+def export(source: ExportSource) -> Iterator[str]:
     """Yield the chart of everything up to the source's end."""
     yield '<?xml version="1.0" encoding="UTF-8"?>\n'
     yield drawing(spans(source.steps()))
@@ -145,7 +145,7 @@ class _Chart:
             fill=f"var(--{color})", class_=f"phase {span.phase}",
         )  # fmt: skip
 
-    def mark(self, mark: Mark) -> str:
+    def mark(self, mark: SpanMark) -> str:
         """Return the sign of a moment."""
         color, path = _MARKS[mark.kind]
         x, y = self.x(mark.at), self.y(mark.stage) + 15

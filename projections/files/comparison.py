@@ -15,7 +15,7 @@ KINDS = ("parameter", "environment", "script", "measure", "output")
 
 
 @dataclass(slots=True)
-class Side:
+class ComparedSide:
     """One of what is compared: by kind, name → value. Of a file it is its SHA-256."""
 
     name: str
@@ -23,7 +23,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparedRow:
     """A name, and its value on each side, None where a side has none."""
 
     kind: str
@@ -36,16 +36,16 @@ class Row:
         return all(value == self.values[0] and value is not None for value in self.values)
 
 
-def rows(sides: Sequence[Side]) -> list[Row]:
+def rows(sides: Sequence[ComparedSide]) -> list[ComparedRow]:
     """Return a row for each name that a side has: in the order of `KINDS`."""
     names = dict.fromkeys(key for side in sides for key in side.values)
     ordered = sorted(names, key=lambda key: KINDS.index(key[0]))
-    return [Row(*key, tuple(side.values.get(key) for side in sides)) for key in ordered]
+    return [ComparedRow(*key, tuple(side.values.get(key) for side in sides)) for key in ordered]
 
 
-def side_of_state(name: str, state: Workflow) -> Side:
+def side_of_state(name: str, state: Workflow) -> ComparedSide:
     """Return a whole workflow as it is in a state: each value under its stage's id."""
-    side = Side(name)
+    side = ComparedSide(name)
     for stage in state.stages.values():
         _put(side, "parameter", stage.parameters, f"{stage.id}.")
         _put(side, "measure", _measures(stage), f"{stage.id}.")
@@ -56,14 +56,14 @@ def side_of_state(name: str, state: Workflow) -> Side:
 
 def side_of_attempt(
     name: str, steps: Iterable[tuple[Acted, Workflow]], stage: str, attempt: str
-) -> Side | None:
+) -> ComparedSide | None:
     """Return an attempt with the parameters that it ran with; None where there is no such one."""
     side = None
     for event, state in steps:
         if event.data.get("stage") != stage:
             continue
         if event.type == "attempt.started" and event.data.get("attempt") == attempt:
-            side = Side(name)
+            side = ComparedSide(name)
             _put(side, "parameter", state.stages[stage].parameters)
             _put(side, "script", event.data.get("scripts", {}))
             _put(side, "environment", _environment(event.data.get("environment")))
@@ -82,7 +82,7 @@ def _of_newest(event: Acted, stage: Stage) -> str | None:
     return named or (newest.id if newest is not None else None)
 
 
-def _put(side: Side, kind: str, found: Mapping[str, Any], prefix: str = "") -> None:
+def _put(side: ComparedSide, kind: str, found: Mapping[str, Any], prefix: str = "") -> None:
     side.values.update({(kind, f"{prefix}{name}"): value for name, value in found.items()})
 
 

@@ -21,7 +21,7 @@ FILE_NAME = "progress.log"
 _NAMES = 10
 
 
-class Recorded(Protocol):
+class LoggedEvent(Protocol):
     """What a line needs of a recorded event."""
 
     @property
@@ -55,7 +55,7 @@ class Recorded(Protocol):
         ...
 
 
-class Piece(NamedTuple):
+class LogPiece(NamedTuple):
     """A part of the file: where it stands among the others, and its bytes.
 
     ``external``: somebody else wrote it there, and it may be any part of a line.
@@ -83,7 +83,7 @@ class Piece(NamedTuple):
         return self.content if fresh or self.external else b"\n" + self.content
 
 
-def piece(event: Recorded, after: Workflow) -> Piece | None:
+def piece(event: LoggedEvent, after: Workflow) -> LogPiece | None:
     """Return what the event adds to the file, None where that is nothing.
 
     ``after`` is the state once the event was folded in.
@@ -91,16 +91,16 @@ def piece(event: Recorded, after: Workflow) -> Piece | None:
     data = event.data
     if event.type == "line.imported":
         place = (event.version, 0, event.version)
-        return Piece(place, imported_bytes(data), True) if data["kept"] else None
+        return LogPiece(place, imported_bytes(data), True) if data["kept"] else None
     if event.type == "note.logged" and data.get("kind") == "external":
         behind = data.get("after")
         version = event.version if behind is None else behind
-        return Piece((version, 1, event.version), external_bytes(data), behind is not None)
+        return LogPiece((version, 1, event.version), external_bytes(data), behind is not None)
     text = line(event, after)
-    return Piece((event.version, 0, event.version), text.encode(), False) if text else None
+    return LogPiece((event.version, 0, event.version), text.encode(), False) if text else None
 
 
-def joined(pieces: Iterable[Piece], fresh: bool = True) -> bytes:
+def joined(pieces: Iterable[LogPiece], fresh: bool = True) -> bytes:
     """Return the bytes of pieces in order; ``fresh``: what stands before them ended a line."""
     found = []
     for part in pieces:
@@ -128,7 +128,7 @@ def external_bytes(data: dict[str, Any]) -> bytes:
     return b64decode(raw)
 
 
-def line(event: Recorded, after: Workflow) -> str | None:
+def line(event: LoggedEvent, after: Workflow) -> str | None:
     """Return the event's line with its newline, None where it has none.
 
     ``after`` is the state once the event was folded in.
@@ -140,7 +140,7 @@ def line(event: Recorded, after: Workflow) -> str | None:
     return f"[{local_seconds(event.recorded_at, event.utc_offset)}] {one_line}\n"
 
 
-def message(event: Recorded, after: Workflow) -> str | None:
+def message(event: LoggedEvent, after: Workflow) -> str | None:
     """Return the line without its time."""
     text = _text(event.type, event.data, after)
     return f"{text} {_anchor(event)}" if event.type in _BOUNDARIES else text
@@ -156,7 +156,7 @@ def _text(type_: str, data: dict[str, Any], after: Workflow) -> str | None:
     return render(data, after) if render is not None else None
 
 
-def _anchor(event: Recorded) -> str:
+def _anchor(event: LoggedEvent) -> str:
     """Name the head of the log before the event: what it was cannot be cut off in silence."""
     return f"[log at version {event.version - 1}: {event.prev_hash}]"
 

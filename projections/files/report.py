@@ -14,9 +14,9 @@ from urllib.parse import quote
 
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from projections.files.method import commands_of, environment_of, inputs_of, ran_on
-from projections.files.results import Result
+from projections.files.results import StageResult
 from projections.files.sessions import SessionRecord
-from projections.files.summary import Outcome, Summary, is_figure, summarised
+from projections.files.summary import StageSummary, Summary, is_figure, summarised
 from projections.words.account import Seen
 from projections.words.times import utc_seconds
 
@@ -29,7 +29,7 @@ class Told:
     """What a report tells of: ``amendments`` hold the fields of an audit's record each."""
 
     state: Workflow
-    results: Mapping[str, Result]
+    results: Mapping[str, StageResult]
     sessions: Sequence[SessionRecord]
     amendments: Sequence[Mapping[str, Any]]
     head: str
@@ -88,7 +88,7 @@ def _summary(found: Summary) -> Iterator[str]:
     yield from (f"- {_line(one)}" for one in found.decisions)
 
 
-def _figures(one: Outcome) -> Iterator[str]:
+def _figures(one: StageSummary) -> Iterator[str]:
     """Yield the figures among the outputs, as they lie in the root."""
     for output in one.outputs:
         path = str(output["path"])
@@ -126,7 +126,7 @@ def _overview(state: Workflow) -> Iterator[str]:
 
 
 def _stage(told: Told, stage: Stage) -> Iterator[str]:
-    result = told.results.get(stage.id, Result())
+    result = told.results.get(stage.id, StageResult())
     yield f"## {_line(stage.id)}: {_line(stage.name)}"
     yield ""
     if stage.success_criteria:
@@ -140,7 +140,7 @@ def _stage(told: Told, stage: Stage) -> Iterator[str]:
         yield f"- {utc_seconds(moment)} {kind}: {_line(text)}"
 
 
-def _completion(result: Result) -> Iterator[str]:
+def _completion(result: StageResult) -> Iterator[str]:
     found = result.completed
     if found is None:
         return

@@ -11,7 +11,7 @@ from projections.files.sessions import Acted
 
 
 @dataclass(slots=True)
-class Result:
+class StageResult:
     """What the log says of one stage's work. Each of ``troubles`` has a time, a kind and a text."""
 
     completed: dict[str, Any] | None = None
@@ -19,9 +19,9 @@ class Result:
     troubles: list[tuple[str, str, str]] = field(default_factory=list)
 
 
-def results(steps: Iterable[tuple[Acted, Workflow]]) -> dict[str, Result]:
+def results(steps: Iterable[tuple[Acted, Workflow]]) -> dict[str, StageResult]:
     """Return by stage its newest completion, and all that went wrong and was put right."""
-    found: dict[str, Result] = {}
+    found: dict[str, StageResult] = {}
     for _ in gathered(steps, found):
         pass
     return found
@@ -30,17 +30,17 @@ def results(steps: Iterable[tuple[Acted, Workflow]]) -> dict[str, Result]:
 Step = TypeVar("Step", bound=tuple[Acted, Workflow])
 
 
-def gathered(steps: Iterable[Step], found: dict[str, Result]) -> Iterator[Step]:
+def gathered(steps: Iterable[Step], found: dict[str, StageResult]) -> Iterator[Step]:
     """Yield the steps on, with what they say taken into ``found``: for whoever reads them too."""
     for step in steps:
         event = step[0]
         stage = event.data.get("stage")
         if event.type in _TAKEN and isinstance(stage, str):
-            _take_in(found.setdefault(stage, Result()), event)
+            _take_in(found.setdefault(stage, StageResult()), event)
         yield step
 
 
-def _take_in(result: Result, event: Acted) -> None:
+def _take_in(result: StageResult, event: Acted) -> None:
     data = event.data
     match event.type:
         case "stage.completed":

@@ -12,7 +12,7 @@ from typing import Any
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.files.results import Result
+from projections.files.results import StageResult
 from projections.words.account import Seen, account
 from projections.words.amendments import summary as changes_of
 from projections.words.came_about import decided, is_taken_over, missing
@@ -34,7 +34,7 @@ def is_figure(path: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StageSummary:
     """What came out of a completed stage, in whose words, by which checks."""
 
     stage: Stage
@@ -62,7 +62,7 @@ class Summary:
 
     asked: str
     standing: str
-    outcomes: list[Outcome]
+    outcomes: list[StageSummary]
     doubts: list[str]
     decisions: list[str]
     waits: bool = False
@@ -75,7 +75,9 @@ class Summary:
         return "Nothing was for a person to decide."
 
 
-def summarised(state: Workflow, results: Mapping[str, Result], seen: Seen | None = None) -> Summary:
+def summarised(
+    state: Workflow, results: Mapping[str, StageResult], seen: Seen | None = None
+) -> Summary:
     """Return what the state, the results by stage and a look at the files say."""
     needed = {id_ for stage in state.stages.values() for id_ in stage.depends_on}
     done = [stage for stage in state.stages.values() if stage.status is Status.COMPLETED]
@@ -87,7 +89,7 @@ def summarised(state: Workflow, results: Mapping[str, Result], seen: Seen | None
         asked=state.purpose or "not said",
         standing=_standing(state, len(done), gone),
         outcomes=[
-            _outcome(stage, results.get(stage.id, Result()), gone.get(stage.id, ()))
+            _outcome(stage, results.get(stage.id, StageResult()), gone.get(stage.id, ()))
             for stage in [*last, *rest]
         ],
         doubts=[*map(str, found), *_doubts(state, results)],
@@ -112,9 +114,9 @@ def _standing(state: Workflow, done: int, gone: Mapping[str, Sequence[str]]) -> 
     return f"Not finished: {done} of {every} stages are completed{told}."
 
 
-def _outcome(stage: Stage, result: Result, gone: Sequence[str]) -> Outcome:
+def _outcome(stage: Stage, result: StageResult, gone: Sequence[str]) -> StageSummary:
     found = result.completed or {}
-    return Outcome(
+    return StageSummary(
         stage,
         found.get("evidence") or found.get("detail") or "",
         found.get("judged_by") or result.completed_by,
@@ -124,7 +126,7 @@ def _outcome(stage: Stage, result: Result, gone: Sequence[str]) -> Outcome:
     )
 
 
-def _doubts(state: Workflow, results: Mapping[str, Result]) -> Iterator[str]:
+def _doubts(state: Workflow, results: Mapping[str, StageResult]) -> Iterator[str]:
     """Yield why a reader should look twice, beside the account of where the workflow stands."""
     for id_, result in results.items():
         for _, kind, text in result.troubles:
@@ -142,9 +144,9 @@ def _decisions(state: Workflow) -> Iterator[str]:
             yield f"{amendment.id} {decided(amendment)}: {changes_of(amendment)}"
 
 
-def _judged(state: Workflow, results: Mapping[str, Result]) -> Iterator[str]:
+def _judged(state: Workflow, results: Mapping[str, StageResult]) -> Iterator[str]:
     """Yield which stages are completed on somebody's word, and which word it was."""
     for stage in state.stages.values():
-        found = results.get(stage.id, Result()).completed or {}
+        found = results.get(stage.id, StageResult()).completed or {}
         if stage.status is Status.COMPLETED and found.get("judged_by"):
             yield f"{stage.id} judged by {found['judged_by']}: {found.get('evidence')}"

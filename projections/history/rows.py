@@ -1,7 +1,7 @@
 """The history as rows: what each event adds to the tables of `history_tables`.
 
 A fold of its own beside the workflow's. What it must remember from one event to the next is
-`Carried`, so that it can go on from a checkpoint.
+`CarriedRows`, so that it can go on from a checkpoint.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REASONS = ("error", "fix", "reason", "evidence", "detail", "text")
 
 
 @dataclass(slots=True)
-class Carried:
+class CarriedRows:
     """What later rows need of earlier events, as plain JSON values.
 
     ``statuses``: stage → its status and since when. ``attempts``: ``stage/attempt`` → version and
@@ -50,9 +50,9 @@ class Carried:
 class HistoryRows:
     """The rows of one stream, collected event by event; ``rows``: table → key → row."""
 
-    def __init__(self, stream: str, carried: Carried | None = None) -> None:
+    def __init__(self, stream: str, carried: CarriedRows | None = None) -> None:
         self.stream = stream
-        self.carried = carried or Carried()
+        self.carried = carried or CarriedRows()
         self.rows: dict[str, dict[Key, Row]] = {}
 
     def add(self, event: RecordedEvent, state: Workflow) -> None:

@@ -12,7 +12,7 @@ _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
 _LENGTH, _GROUP = 12, 4
 
 
-class Asked(NamedTuple):
+class InboxItem(NamedTuple):
     """What waits in a root: its kind, of what, said how, and what is done of it.
 
     ``lines``: an answer (approve, reject, answer, statement) → the command line that gives it.
@@ -40,7 +40,7 @@ class Asked(NamedTuple):
         }
 
 
-def numbered(asked: Sequence[Asked]) -> dict[str, Asked]:
+def numbered(asked: Sequence[InboxItem]) -> dict[str, InboxItem]:
     """Return what waits by its number, which comes from what it is and not from its place.
 
     So a number that a person read a minute ago never means something else now.
@@ -54,7 +54,7 @@ def number_of(text: str) -> str:
     return "-".join(letters[at : at + _GROUP] for at in range(0, len(letters), _GROUP))
 
 
-def _number(one: Asked) -> str:
+def _number(one: InboxItem) -> str:
     known = "\0".join((one.root, one.kind, one.subject, one.mark))
     found = int.from_bytes(sha256(known.encode()).digest())
     return number_of("".join(_LETTERS[found >> 5 * at & 31] for at in range(_LENGTH)))

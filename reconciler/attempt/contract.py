@@ -92,7 +92,7 @@ UNTOLD = (None, KILLED)
 FAULTS = frozenset(SIGNALLED + signal for signal in (4, 6, 7, 8, 11))
 
 
-class Ended(IntEnum):
+class ScriptEnd(IntEnum):
     """Exit codes by which our own scripts say how they ended, after `sysexits.h` where one fits."""
 
     #: The attempt's files were removed while its job ran (EX_NOINPUT).
@@ -113,4 +113,4 @@ class Watched(IntEnum):
     OVER = 0
     NOTHING = 10
     COLLECTED = 11
-    SILENT = Ended.SILENT
+    SILENT = ScriptEnd.SILENT

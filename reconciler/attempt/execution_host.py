@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.attempt import recorded as genuine
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import DamagedAttempt, UnusableSubmission
 from service.root.below import seen_from
 
@@ -26,7 +26,7 @@ _CONTEXTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class ExecutionHost:
     """Where an attempt's jobs run, without anything that lets one in.
 
     ``scratch`` is the folder below which its scratch copies are made, on that machine.
@@ -74,7 +74,7 @@ def checked(given: Mapping[str, Any]) -> tuple[str, str]:
     return str(batch), context
 
 
-def of(attempt: Attempt) -> Machine:
+def of(attempt: AttemptPaths) -> ExecutionHost:
     """Return the machine of a prepared attempt; a local shell where nothing is written down.
 
     Raises DamagedAttempt where what is written down cannot be read, and no copy is left.
@@ -84,7 +84,7 @@ def of(attempt: Attempt) -> Machine:
     if where is None:
         if os.path.lexists(attempt.machine_record):
             raise DamagedAttempt(attempt.stage, attempt.machine_record, "it names no machine")
-        return Machine("Shell", "LocalContext", str(attempt.work))
+        return ExecutionHost("Shell", "LocalContext", str(attempt.work))
     own = attempt.work.relative_to(attempt.root)
     if not where.is_far and where.scratch.endswith(f"/{own}"):
         # It moves with the root.
@@ -92,21 +92,21 @@ def of(attempt: Attempt) -> Machine:
     return where
 
 
-def _machine(text: str) -> Machine | None:
+def _machine(text: str) -> ExecutionHost | None:
     try:
-        found = Machine(**json.loads(text))
+        found = ExecutionHost(**json.loads(text))
     except (ValueError, TypeError, RecursionError):
         return None
     return found if all(isinstance(value, str) for value in asdict(found).values()) else None
 
 
-def _submitted_to(attempt: Attempt) -> Machine | None:
+def _submitted_to(attempt: AttemptPaths) -> ExecutionHost | None:
     """Return the machine as the attempt's submission names it, unless it refers to a file."""
     given = (genuine.submission_of(attempt) or {}).get("machine")
     if not isinstance(given, dict) or "remote_root" not in given or "batch_type" not in given:
         return None
     batch_type, context_type = checked(given)
-    return Machine(batch_type, context_type, str(given["remote_root"]))
+    return ExecutionHost(batch_type, context_type, str(given["remote_root"]))
 
 
 def reference(machine: Mapping[str, Any], folder: Path) -> Path | None:

@@ -18,7 +18,7 @@ from hashlib import sha256
 
 from eventstore.regular import read_regular
 from lifecycle.payload import models as p
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from service.root.disk import replaced
 
 #: What a shell says of itself, and what of wfctl is said to one call; no job has it of us.
@@ -68,7 +68,7 @@ def held(environ: Mapping[str, str]) -> Iterator[str]:
         os.close(descriptor)
 
 
-def of(attempt: Attempt | None, environ: Mapping[str, str]) -> dict[str, str]:
+def of(attempt: AttemptPaths | None, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of what is run for an attempt, by a call that has ``environ``.
 
     It is the one that was kept; where none was, or no attempt is known, that of the call.
@@ -81,14 +81,14 @@ def of(attempt: Attempt | None, environ: Mapping[str, str]) -> dict[str, str]:
     return {**{name: value for name, value in kept.items() if _is_lasting(name)}, **now}
 
 
-def keep(attempt: Attempt, environ: Mapping[str, str]) -> None:
+def keep(attempt: AttemptPaths, environ: Mapping[str, str]) -> None:
     """Put the attempt's environment where its wrapper takes it up."""
     held = "".join(map(_entry, of(attempt, environ).items()))
     with replaced(attempt.environment_record, 0o600) as file:
         file.write(os.fsencode(held))
 
 
-def told(attempt: Attempt) -> p.JobEnvironment:
+def told(attempt: AttemptPaths) -> p.JobEnvironment:
     """Return what the log may hold of the environment that was kept."""
     held = _kept(attempt) or {}
     lasting = {n: held[n] for n in sorted(held) if not _OF_THE_LOGIN.fullmatch(n)}
@@ -102,7 +102,7 @@ def told(attempt: Attempt) -> p.JobEnvironment:
     )
 
 
-def _kept(attempt: Attempt) -> dict[str, str] | None:
+def _kept(attempt: AttemptPaths) -> dict[str, str] | None:
     try:
         held = os.fsdecode(read_regular(attempt.environment_record))
     except (FileNotFoundError, PermissionError):

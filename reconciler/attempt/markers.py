@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.attempt.contract import ATTEMPTS, DONE, EXIT_CODE, KEPT
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import EmptyInput, MissingInput
 from reconciler.host import small_files as plain
 
 MARKERS = (EXIT_CODE, DONE)
 
 
-class Seen(StrEnum):
+class SeenMarker(StrEnum):
     """What was found where a marker may lie."""
 
     NONE = "none"
@@ -36,7 +36,7 @@ class Seen(StrEnum):
 class Marker:
     """A marker as found; ``tag`` and ``code`` only where it could be read, ``mtime`` in ns."""
 
-    seen: Seen
+    seen: SeenMarker
     code: int | None = None
     tag: str | None = None
     mtime: int | None = None
@@ -61,33 +61,33 @@ def read(path: Path, tag: str) -> Marker:
         content = plain.content(path)
         mtime = None if content is None else path.stat().st_mtime_ns
     except OSError:
-        return Marker(Seen.UNREADABLE)
+        return Marker(SeenMarker.UNREADABLE)
     if content is None or mtime is None:
-        return Marker(Seen.NONE)
+        return Marker(SeenMarker.NONE)
     lines = content.decode(errors="replace").split("\n")
     code = plain.number(lines[0])
     found = lines[1].split(" ")[0] if len(lines) > 2 else None
     if code is None or not found:
-        return Marker(Seen.UNREADABLE, code, found, mtime)
-    return Marker(Seen.OWN if found == tag else Seen.OTHER, code, found, mtime)
+        return Marker(SeenMarker.UNREADABLE, code, found, mtime)
+    return Marker(SeenMarker.OWN if found == tag else SeenMarker.OTHER, code, found, mtime)
 
 
-def exit_code(attempt: Attempt) -> Marker:
+def exit_code(attempt: AttemptPaths) -> Marker:
     """Read the monitor's exit code; a number alone is the attempt's own where its record says so.
 
     Earlier versions of wfctl bound the marker itself.
     """
     marker, record = read(attempt.exit_code_marker, attempt.tag), _record(attempt)
-    if marker.seen is Seen.NONE:
+    if marker.seen is SeenMarker.NONE:
         return record
-    if not (marker.seen is Seen.UNREADABLE and _is_number(attempt.exit_code_marker)):
+    if not (marker.seen is SeenMarker.UNREADABLE and _is_number(attempt.exit_code_marker)):
         return marker
-    if record.seen is Seen.OWN and record.code == marker.code:
+    if record.seen is SeenMarker.OWN and record.code == marker.code:
         return record
-    return Marker(Seen.OTHER, marker.code, None, marker.mtime)
+    return Marker(SeenMarker.OTHER, marker.code, None, marker.mtime)
 
 
-def _record(attempt: Attempt) -> Marker:
+def _record(attempt: AttemptPaths) -> Marker:
     return read(attempt.exit_code_record, attempt.tag)
 
 

@@ -13,7 +13,7 @@ _STATE_FINISHED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ObservedJob:
     """What is known of one job.
 
     ``started``, ``exit_code`` and ``ended_at`` (ns) are the job's own records, ``tag``,
@@ -82,10 +82,10 @@ class Far:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ObservedAttempt:
     """What the files, processes and the queue tell, wherever they are."""
 
-    jobs: tuple[Job, ...] = ()
+    jobs: tuple[ObservedJob, ...] = ()
     tenants: tuple[Tenant, ...] | None = None
     copies: tuple[str, ...] = ()
     recovery_file: bool = False

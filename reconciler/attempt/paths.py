@@ -30,7 +30,7 @@ def new_mark() -> str:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class AttemptPaths:
     """One submission and one run of a stage.
 
     ``root`` is the absolute workflow root, ``id`` looks like ``att-0001``, ``outputs`` are the
@@ -188,15 +188,15 @@ class Attempt:
 
 def of_recorded(
     root: Path, workflow: str, stage: str, known: Recorded, outputs: tuple[str, ...] = ()
-) -> Attempt:
+) -> AttemptPaths:
     """Return where an attempt that the log holds keeps its files."""
     sha256, number = known.submission_sha256, known.number
-    return Attempt(root, workflow, stage, known.id, outputs, known.mark, sha256, number)
+    return AttemptPaths(root, workflow, stage, known.id, outputs, known.mark, sha256, number)
 
 
 def named(
     root: Path, workflow: str, stage: str, name: str, outputs: tuple[str, ...] = ()
-) -> Attempt:
+) -> AttemptPaths:
     """Return the attempt whose folder is called ``name``, with a mark or without one."""
     number, _, mark = name.removeprefix("att-").partition("-")
-    return Attempt(root, workflow, stage, f"att-{number}", outputs, mark)
+    return AttemptPaths(root, workflow, stage, f"att-{number}", outputs, mark)

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from eventstore.regular import read_regular
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import DamagedAttempt
 from service.root.disk import write_whole
 
 
-def submission_of(attempt: Attempt) -> dict[str, Any] | None:
+def submission_of(attempt: AttemptPaths) -> dict[str, Any] | None:
     """Return what the attempt submits; None where nothing that its digest names is left."""
     for content in _contents(attempt):
         found = _parsed(content)
@@ -33,7 +33,7 @@ def digest_of(submission: str) -> str:
     return hashlib.sha256(submission.encode()).hexdigest()
 
 
-def keep(attempt: Attempt, submission: str, machine: str) -> str:
+def keep(attempt: AttemptPaths, submission: str, machine: str) -> str:
     """Keep a copy of both beside the log; return the digest of the submission."""
     digest = digest_of(submission)
     for place, text in zip(_kept(attempt, digest), (submission, machine), strict=True):
@@ -43,12 +43,12 @@ def keep(attempt: Attempt, submission: str, machine: str) -> str:
     return digest
 
 
-def kept_submission(attempt: Attempt) -> Path:
+def kept_submission(attempt: AttemptPaths) -> Path:
     """Return where the copy of its submission lies."""
     return _kept(attempt, attempt.sha256)[0]
 
 
-def machine_text(attempt: Attempt) -> Iterator[str]:
+def machine_text(attempt: AttemptPaths) -> Iterator[str]:
     """Yield what is kept of the attempt's machine, the attempt's own record first."""
     places = [attempt.machine_record]
     places += [_kept(attempt, attempt.sha256)[1]] if attempt.sha256 else []
@@ -58,7 +58,7 @@ def machine_text(attempt: Attempt) -> Iterator[str]:
             yield content.decode(errors="replace")
 
 
-def put_back(attempt: Attempt) -> None:
+def put_back(attempt: AttemptPaths) -> None:
     """Have the attempt's submission be what its digest names.
 
     What lies there instead is kept aside. Raises `DamagedAttempt` where no copy is left.
@@ -79,14 +79,14 @@ def put_back(attempt: Attempt) -> None:
     write_whole(attempt.submission, content)
 
 
-def keep_aside(attempt: Attempt, path: Path) -> None:
+def keep_aside(attempt: AttemptPaths, path: Path) -> None:
     """Move what is in the way of a file of the attempt below its folder ``stale``."""
     aside = attempt.folder / "stale"
     aside.mkdir(parents=True, exist_ok=True)
     path.rename(aside / f"{path.name}.{len(list(aside.iterdir()))}")
 
 
-def _contents(attempt: Attempt) -> Iterator[bytes]:
+def _contents(attempt: AttemptPaths) -> Iterator[bytes]:
     places = [attempt.submission]
     places += [kept_submission(attempt)] if attempt.sha256 else []
     for place in places:
@@ -95,7 +95,7 @@ def _contents(attempt: Attempt) -> Iterator[bytes]:
             yield content
 
 
-def _is_named(attempt: Attempt, content: bytes) -> bool:
+def _is_named(attempt: AttemptPaths, content: bytes) -> bool:
     """Whether it is what the log names; the log says nothing of one that is being prepared."""
     return attempt.sha256 in ("", hashlib.sha256(content).hexdigest())
 
@@ -115,6 +115,6 @@ def _parsed(content: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _kept(attempt: Attempt, digest: str) -> tuple[Path, Path]:
+def _kept(attempt: AttemptPaths, digest: str) -> tuple[Path, Path]:
     folder = attempt.root / ".wfctl" / "submissions"
     return folder / f"{digest}.json", folder / f"{digest}.machine.json"

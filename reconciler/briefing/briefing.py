@@ -27,7 +27,7 @@ _WAIT = "wait"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class BriefVerdict:
     """A verdict and the stages whose attempts of this id it was said of."""
 
     stages: tuple[str, ...]
@@ -68,7 +68,7 @@ class Repair:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class BriefWaiting:
     """What waits for a person: ``kind`` is amendment, drift, judgement, stop, failure or launch."""
 
     kind: str
@@ -81,7 +81,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class BriefCriteria:
     """By which words a stage that is under way, failed or due is judged; how far its tasks are."""
 
     stage: str
@@ -110,12 +110,12 @@ class Briefing:
     stages: tuple[dict[str, Any], ...]
     since: Happened | None
     meanwhile: tuple[Happened, ...]
-    found: tuple[Found, ...]
+    found: tuple[BriefVerdict, ...]
     contradictions: tuple[Contradiction, ...]
     repaired: tuple[Repair, ...]
-    waiting: tuple[Waiting, ...]
+    waiting: tuple[BriefWaiting, ...]
     actions: tuple[NextAction, ...]
-    judged: tuple[Judged, ...] = ()
+    judged: tuple[BriefCriteria, ...] = ()
     decided: str | None = None
     noted: Happened | None = None
     left_out: tuple[str, ...] = ()
@@ -162,7 +162,7 @@ def session_of(state: Workflow) -> dict[str, Any]:
     }
 
 
-def judged_of(state: Workflow) -> Iterator[Judged]:
+def judged_of(state: Workflow) -> Iterator[BriefCriteria]:
     """Yield by which words the stages are judged that are under way, failed or due."""
     for stage in state.stages.values():
         if stage.status not in (*ACTIVE, Status.FAILED) and not is_due(state, stage):
@@ -170,7 +170,7 @@ def judged_of(state: Workflow) -> Iterator[Judged]:
         seen = next((one.tasks for one in reversed(stage.attempts) if one.tasks), None)
         tasks = line_of(counts_of(seen)) if seen is not None else ""
         if stage.success_criteria or tasks:
-            yield Judged(stage.id, stage.success_criteria or "", tasks)
+            yield BriefCriteria(stage.id, stage.success_criteria or "", tasks)
 
 
 def decision_of(state: Workflow) -> str | None:
@@ -183,7 +183,7 @@ def decision_of(state: Workflow) -> str | None:
     return f"{last.id} {last.status}{by}: {summary(last)}"
 
 
-def under_way(stage: Stage) -> Found | None:
+def under_way(stage: Stage) -> BriefVerdict | None:
     """Return the stage's open attempt as the log alone knows it."""
     attempt = stage.open_attempt
     if attempt is None or stage.status not in (Status.PREPARING, Status.RUNNING):
@@ -191,13 +191,13 @@ def under_way(stage: Stage) -> Found | None:
     name = attempt.verdict or ("LAUNCHED" if attempt.launched_at else "STARTED")
     action = attempt.action or _WAIT
     reason = attempt.reason or "as the log has it"
-    return Found((stage.id,), attempt.id, name, action, attempt.row, reason)
+    return BriefVerdict((stage.id,), attempt.id, name, action, attempt.row, reason)
 
 
-def waiting_of(items: Iterable[Item]) -> list[Waiting]:
+def waiting_of(items: Iterable[Item]) -> list[BriefWaiting]:
     """Return what of an account waits for a person, decisions first."""
     return [
-        Waiting(one.kind, (one.subject,), one.text)
+        BriefWaiting(one.kind, (one.subject,), one.text)
         for one in items
         if one.person and not _is_unfit(one)
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reconciler.attempt.markers import Marker, Seen
+from reconciler.attempt.markers import Marker, SeenMarker
 from reconciler.briefing.contradictions import Contradiction
 from reconciler.evidence.collect import Evidence, Presence
 
@@ -27,34 +27,37 @@ def _is_elsewhere(evidence: Evidence) -> bool:
 
 
 def _has_foreign_marker(evidence: Evidence) -> bool:
-    return any(marker.seen is Seen.OTHER for marker in _markers(evidence))
+    return any(marker.seen is SeenMarker.OTHER for marker in _markers(evidence))
 
 
 def _has_broken_marker(evidence: Evidence) -> bool:
-    return any(marker.seen is Seen.UNREADABLE for marker in _markers(evidence))
+    return any(marker.seen is SeenMarker.UNREADABLE for marker in _markers(evidence))
 
 
 def _is_done_without_code(evidence: Evidence) -> bool:
-    return evidence.done_marker.seen is Seen.OWN and evidence.exit_marker.seen is not Seen.OWN
+    return (
+        evidence.done_marker.seen is SeenMarker.OWN
+        and evidence.exit_marker.seen is not SeenMarker.OWN
+    )
 
 
 def _disagrees_with_its_jobs(evidence: Evidence) -> bool:
     codes = [job.exit_code for job in evidence.jobs]
     marker = evidence.exit_marker
-    if marker.seen is not Seen.OWN or not codes or None in codes:
+    if marker.seen is not SeenMarker.OWN or not codes or None in codes:
         return False
     return (marker.code == 0) is not all(code == 0 for code in codes)
 
 
 def _is_older_than_its_launch(evidence: Evidence) -> bool:
     launched = evidence.launched_at
-    times = [marker.mtime for marker in _markers(evidence) if marker.seen is Seen.OWN]
+    times = [marker.mtime for marker in _markers(evidence) if marker.seen is SeenMarker.OWN]
     times += [job.ended_at for job in evidence.jobs]
     return launched is not None and any(time is not None and time < launched for time in times)
 
 
 def _lacks_an_output(evidence: Evidence) -> bool:
-    said_well = evidence.exit_marker.seen is Seen.OWN and evidence.exit_marker.code == 0
+    said_well = evidence.exit_marker.seen is SeenMarker.OWN and evidence.exit_marker.code == 0
     return said_well and any(o.presence is Presence.MISSING for o in evidence.outputs)
 
 

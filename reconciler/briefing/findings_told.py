@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from reconciler.attempt.markers import Seen
-from reconciler.briefing.briefing import Found, Repair
-from reconciler.control.finding import Finding
+from reconciler.attempt.markers import SeenMarker
+from reconciler.briefing.briefing import BriefVerdict, Repair
+from reconciler.control.finding import AttemptFinding
 from reconciler.evidence.collect import Evidence, Presence
 from reconciler.verdict.table import Action
 
@@ -14,10 +14,10 @@ from reconciler.verdict.table import Action
 _SILENCE = 400
 
 
-def found_of(finding: Finding) -> Found:
+def found_of(finding: AttemptFinding) -> BriefVerdict:
     """Return a finding as the briefing shows it."""
     verdict = finding.verdict
-    return Found(
+    return BriefVerdict(
         stages=(finding.stage,),
         attempt=finding.attempt,
         verdict=verdict.name,
@@ -30,7 +30,7 @@ def found_of(finding: Finding) -> Found:
     )
 
 
-def repairs(findings: Iterable[Finding]) -> Iterator[Repair]:
+def repairs(findings: Iterable[AttemptFinding]) -> Iterator[Repair]:
     """Yield what was done about the findings; to wait and to ask again is nothing."""
     for finding in findings:
         idle = finding.verdict.action in (Action.WAIT, Action.UNKNOWN)
@@ -43,7 +43,7 @@ def in_brief(evidence: Evidence) -> list[str]:
     lines = [f"monitor {_answer(evidence.monitor_locked, 'at work', 'gone')}"]
     lines += [_job(job.id, job.exit_code, job.lock_held, job.started) for job in evidence.jobs]
     lines += _away(evidence)
-    if evidence.exit_marker.seen is not Seen.NONE:
+    if evidence.exit_marker.seen is not SeenMarker.NONE:
         marker = evidence.exit_marker
         code = "" if marker.code is None else f" {marker.code}"
         lines.append(f"exit code marker{code} ({marker.seen.value})")

@@ -15,7 +15,7 @@ from projections.words.account import account
 from projections.words.next_action import NextAction
 from reconciler.briefing.briefing import (
     Briefing,
-    Found,
+    BriefVerdict,
     Repair,
     contradictions_of,
     counts,
@@ -33,7 +33,7 @@ from service.questions.meanwhile import Happened, happened_since, last_note
 
 if TYPE_CHECKING:
     from reconciler.context import Jobs
-    from reconciler.control.finding import Finding
+    from reconciler.control.finding import AttemptFinding
 
 _WAITS = (Status.READY, Status.PREPARING)
 _DIED = "record that its preparation died with its session"
@@ -69,7 +69,7 @@ _ALONE = Surroundings()
 def briefing_of(
     before: Workflow,
     state: Workflow,
-    findings: Sequence[Finding],
+    findings: Sequence[AttemptFinding],
     died: Sequence[str],
     history: Sequence[Happened],
     around: Surroundings = _ALONE,
@@ -101,7 +101,7 @@ def briefing_of(
     )
 
 
-def _reconciled(jobs: Jobs, state: Workflow, dry_run: bool) -> Sequence[Finding]:
+def _reconciled(jobs: Jobs, state: Workflow, dry_run: bool) -> Sequence[AttemptFinding]:
     """Reconcile; a root in which nothing is under way or to be stopped loads nothing for it."""
     newest = (stage.attempt for stage in state.stages.values())
     under_way = any(one is not None and (one.is_open or one.is_to_stop) for one in newest)
@@ -122,14 +122,14 @@ def _has_a_wrapper(jobs: Jobs, state: Workflow) -> bool:
     return any((jobs.root / one.id / WRAPPER).exists() for one in waiting)
 
 
-def _found(findings: Sequence[Finding]) -> Iterator[Found]:
+def _found(findings: Sequence[AttemptFinding]) -> Iterator[BriefVerdict]:
     if findings:
         from reconciler.briefing.findings_told import found_of
 
         yield from map(found_of, findings)
 
 
-def _repaired(findings: Sequence[Finding]) -> Iterator[Repair]:
+def _repaired(findings: Sequence[AttemptFinding]) -> Iterator[Repair]:
     if findings:
         from reconciler.briefing.findings_told import repairs
 
@@ -158,7 +158,7 @@ def _stage(state: Workflow, id_: str) -> dict[str, str | None]:
     }
 
 
-def _others(state: Workflow, findings: Iterable[Finding]) -> Iterator[Found]:
+def _others(state: Workflow, findings: Iterable[AttemptFinding]) -> Iterator[BriefVerdict]:
     """Yield attempts under way that were not looked at: started or settled by others meanwhile."""
     seen = {(finding.stage, finding.attempt) for finding in findings}
     for stage in state.stages.values():
@@ -167,7 +167,7 @@ def _others(state: Workflow, findings: Iterable[Finding]) -> Iterator[Found]:
             yield found
 
 
-def _denied(findings: Sequence[Finding]) -> Iterator[Contradiction]:
+def _denied(findings: Sequence[AttemptFinding]) -> Iterator[Contradiction]:
     if findings:
         from reconciler.briefing.denials import of_evidence
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
-from reconciler.briefing.briefing import Briefing, Found, Repair, Waiting
+from reconciler.briefing.briefing import Briefing, BriefVerdict, BriefWaiting, Repair
 from reconciler.briefing.contradictions import Contradiction
 
 #: Bytes of UTF-8 that are counted as one token.
@@ -162,7 +162,7 @@ def _alike(things: Iterable[T], key: Callable[[T], object]) -> Iterable[list[T]]
     return groups.values()
 
 
-def _one_found(alike: list[Found]) -> Found:
+def _one_found(alike: list[BriefVerdict]) -> BriefVerdict:
     return replace(alike[0], stages=tuple(stage for found in alike for stage in found.stages))
 
 
@@ -174,7 +174,7 @@ def _one_repair(alike: list[Repair]) -> Repair:
     return replace(alike[0], stages=tuple(stage for repair in alike for stage in repair.stages))
 
 
-def _one_waiting(alike: list[Waiting]) -> Waiting:
+def _one_waiting(alike: list[BriefWaiting]) -> BriefWaiting:
     return replace(alike[0], subjects=tuple(name for w in alike for name in w.subjects))
 
 

@@ -11,7 +11,7 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from reconciler.context import Jobs
-from reconciler.control.finding import Finding, look, newest_attempt
+from reconciler.control.finding import AttemptFinding, look, newest_attempt
 from reconciler.verdict.names import Name
 from reconciler.verdict.table import Action
 
@@ -30,7 +30,7 @@ class ClaimDenied(Refused):
 
     code = "claim_denied"
 
-    def __init__(self, finding: Finding, claim: str) -> None:
+    def __init__(self, finding: AttemptFinding, claim: str) -> None:
         found = finding.verdict
         super().__init__(
             f"{finding.stage}: {finding.attempt} is not {claim}: {found.reason} ({found.name}). "
@@ -44,7 +44,7 @@ class ClaimDenied(Refused):
         )
 
 
-Uphold = Callable[[Finding, str], tuple["Payload", int]]
+Uphold = Callable[[AttemptFinding, str], tuple["Payload", int]]
 """Asks a person to uphold a claim against a finding; returns the record of it, and the version
 that the record is bound to."""
 

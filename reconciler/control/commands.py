@@ -9,10 +9,10 @@ from lifecycle.payload import models as p
 from lifecycle.rules.stages import can_recover
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.control.dispatch import launched
-from reconciler.control.finding import Finding, lacks_launch
-from reconciler.port import Facts, Mode
+from reconciler.control.finding import AttemptFinding, lacks_launch
+from reconciler.port import Mode, SubmissionFacts
 from reconciler.verdict.diagnosis import Diagnosis
 from reconciler.verdict.names import Name
 from reconciler.verdict.table import Action
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 def following(
     stage: Stage,
-    finding: Finding,
-    facts: Facts,
-    attempt: Attempt,
-    diagnosis_of: Callable[[Attempt], Diagnosis],
-    versions_of: Callable[[Attempt], dict[str, str]],
+    finding: AttemptFinding,
+    facts: SubmissionFacts,
+    attempt: AttemptPaths,
+    diagnosis_of: Callable[[AttemptPaths], Diagnosis],
+    versions_of: Callable[[AttemptPaths], dict[str, str]],
 ) -> list[Payload]:
     """Return the commands that a finding leads to, launches aside.
 
@@ -58,7 +58,7 @@ def following(
     return commands
 
 
-def observed(stage: Stage, finding: Finding) -> list[Payload]:
+def observed(stage: Stage, finding: AttemptFinding) -> list[Payload]:
     """Return the command that records a finding; the rules drop it where it says nothing new."""
     found = finding.verdict
     return [
@@ -75,7 +75,7 @@ def observed(stage: Stage, finding: Finding) -> list[Payload]:
 
 
 def _computed(
-    stage: Stage, recorded: Recorded, finding: Finding, versions: dict[str, str]
+    stage: Stage, recorded: Recorded, finding: AttemptFinding, versions: dict[str, str]
 ) -> Payload:
     ids: list[JsonValue] = [job.id for job in finding.evidence.jobs if job.id]
     software: dict[str, JsonValue] = {**versions}
@@ -89,18 +89,18 @@ def _computed(
     )
 
 
-def _detail(recorded: Recorded, finding: Finding) -> str:
+def _detail(recorded: Recorded, finding: AttemptFinding) -> str:
     if finding.verdict.name == Name.TASKS_DONE:
         return f"{recorded.id}: {finding.verdict.reason}"
     return f"{recorded.id}, exit 0"
 
 
-def _exit_code(finding: Finding) -> int | None:
+def _exit_code(finding: AttemptFinding) -> int | None:
     codes = (job.told_code for job in finding.evidence.jobs)
     return next((code for code in codes if code), None)
 
 
-def when(command: Payload, finding: Finding) -> str | None:
+def when(command: Payload, finding: AttemptFinding) -> str | None:
     """Return when it was so: a computation's end by its own record, anything else now.
 
     A record from the future, of a clock that is ahead, counts as now.

@@ -10,14 +10,18 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs
 from reconciler.evidence.collect import Evidence
 from reconciler.verdict.diagnosis import Diagnosis, diagnose
 
 
 def diagnosis(
-    state: Workflow, stage: Stage, attempt: Attempt, evidence: Evidence | None, verdict: str | None
+    state: Workflow,
+    stage: Stage,
+    attempt: AttemptPaths,
+    evidence: Evidence | None,
+    verdict: str | None,
 ) -> Diagnosis:
     """Return the diagnosis of an attempt by its evidence and the verdict on it."""
     found = diagnose(attempt, evidence, verdict)

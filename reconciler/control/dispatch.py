@@ -17,7 +17,7 @@ from lifecycle.sweeps.definition import DONE, is_sweep, table_of
 from reconciler.attempt import execution_host, job_environment
 from reconciler.attempt.contract import ATTEMPTS, PREPARED
 from reconciler.attempt.markers import Input, check_inputs, clear_stale, digests, set_aside
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs
 from reconciler.control import lost_attempts
 from reconciler.control.ending_attempts import stop_all, stop_earlier
@@ -29,7 +29,7 @@ from reconciler.files.freshness import check_results
 from reconciler.files.kept_folders import keep
 from reconciler.files.pinned import check_pinned
 from reconciler.host import processes, tmux
-from reconciler.port import Facts, Mode
+from reconciler.port import Mode, SubmissionFacts
 from reconciler.records.traces import forward
 from reconciler.submission.agreed import check_recorded
 from reconciler.submission.diagnostic import diagnostic_of, kept_diagnostic
@@ -150,7 +150,7 @@ def _idle(stage: Stage) -> list[Stage]:
 
 
 def _taken_over(
-    jobs: Jobs, state: Workflow, stage: Stage, job: by_hand.Launched, options: WriteOptions
+    jobs: Jobs, state: Workflow, stage: Stage, job: by_hand.ManualLaunch, options: WriteOptions
 ) -> Outcome:
     """Record that the job runs, or ran, already: nothing is computed beside it."""
     asked = by_hand.commands(jobs.root, state, stage, job, jobs.service.clock())
@@ -171,7 +171,7 @@ def _taken_up(jobs: Jobs, stage: Stage, lost: lost_attempts.Lost, options: Write
 
 
 def _prepared(
-    jobs: Jobs, state: Workflow, stage: Stage, attempt: Attempt, mode: Mode, diagnostic: bool
+    jobs: Jobs, state: Workflow, stage: Stage, attempt: AttemptPaths, mode: Mode, diagnostic: bool
 ) -> p.AttemptStarted:
     try:
         return prepare(jobs, state, stage, attempt, mode, diagnostic=diagnostic)
@@ -200,7 +200,7 @@ def make_room(jobs: Jobs, state: Workflow, stage: Stage, previous: str | None) -
     return kept
 
 
-def in_the_way(stage: Stage, attempt: Attempt) -> list[str]:
+def in_the_way(stage: Stage, attempt: AttemptPaths) -> list[str]:
     """Return what earlier attempts wrote where a new one writes, but for what that one reads."""
     read = set(forward(attempt))
     tables = table_of(stage.id) if is_sweep(stage.parameters) else ()
@@ -241,7 +241,7 @@ def _asked(
     return _command(attempt, mode, "0" * 64, diagnostic=diagnostic)
 
 
-def _command(attempt: Attempt, mode: Mode, sha256: str, **known: Any) -> p.AttemptStarted:
+def _command(attempt: AttemptPaths, mode: Mode, sha256: str, **known: Any) -> p.AttemptStarted:
     return p.AttemptStarted(
         stage=attempt.stage,
         mode=mode.value,
@@ -261,7 +261,7 @@ def prepare(
     jobs: Jobs,
     state: Workflow,
     stage: Stage,
-    attempt: Attempt,
+    attempt: AttemptPaths,
     mode: Mode,
     recovers: str | None = None,
     diagnostic: bool = False,
@@ -299,7 +299,7 @@ def _sharing_out(
     jobs: Jobs,
     state: Workflow,
     stage: Stage,
-    attempt: Attempt,
+    attempt: AttemptPaths,
     given: dict[str, Any],
     inputs: Sequence[Input],
     recovers: str | None,
@@ -316,7 +316,7 @@ def _sharing_out(
 
 
 def _carrying(
-    jobs: Jobs, attempt: Attempt, given: dict[str, Any], carried: carry.Carried | None
+    jobs: Jobs, attempt: AttemptPaths, given: dict[str, Any], carried: carry.Carried | None
 ) -> str:
     """Write what the attempt submits, with what it goes on from; return its digest."""
     if carried is None:
@@ -342,7 +342,7 @@ def _check(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> None:
     jobs.runner.check(attempt, diagnostic_of(given) if diagnostic else given)
 
 
-def launch(jobs: Jobs, attempt: Attempt, mode: Mode, *, known: bool = False) -> None:
+def launch(jobs: Jobs, attempt: AttemptPaths, mode: Mode, *, known: bool = False) -> None:
     """Start a monitor of an attempt and record that it was launched.
 
     ``known`` says that it was launched and recorded before: then its new jobs are recorded alone.
@@ -350,7 +350,7 @@ def launch(jobs: Jobs, attempt: Attempt, mode: Mode, *, known: bool = False) -> 
     _record_launch(jobs, attempt, attach(jobs, attempt, mode), known)
 
 
-def attach(jobs: Jobs, attempt: Attempt, mode: Mode) -> Mode:
+def attach(jobs: Jobs, attempt: AttemptPaths, mode: Mode) -> Mode:
     """Start a monitor, or leave it to the one that is at work; return how it runs."""
     # The monitor of a synchronous attempt is detached too: it outlives whoever waits for it, and
     # the stage is not held for as long as the job computes.
@@ -364,7 +364,7 @@ def attach(jobs: Jobs, attempt: Attempt, mode: Mode) -> Mode:
     return mode if launched.mode is detached else launched.mode
 
 
-def _record_launch(jobs: Jobs, attempt: Attempt, mode: Mode, known: bool) -> None:
+def _record_launch(jobs: Jobs, attempt: AttemptPaths, mode: Mode, known: bool) -> None:
     """Wait until the runner knows its submission, and record what it told."""
     facts = _facts(jobs, attempt)
     # A monitor that died before it submitted has launched nothing: the reconciler goes on.
@@ -372,7 +372,7 @@ def _record_launch(jobs: Jobs, attempt: Attempt, mode: Mode, known: bool) -> Non
         jobs.record(launched(attempt, mode, facts))
 
 
-def launched(attempt: Attempt, mode: Mode, facts: Facts) -> p.StageLaunched:
+def launched(attempt: AttemptPaths, mode: Mode, facts: SubmissionFacts) -> p.StageLaunched:
     """Return the command that records a launch."""
     return p.StageLaunched(
         stage=attempt.stage,
@@ -390,7 +390,7 @@ def launched(attempt: Attempt, mode: Mode, facts: Facts) -> p.StageLaunched:
     )
 
 
-def _facts(jobs: Jobs, attempt: Attempt) -> Facts:
+def _facts(jobs: Jobs, attempt: AttemptPaths) -> SubmissionFacts:
     waited = 0.0
     while waited < _FACTS_WITHIN:
         facts = jobs.runner.facts(attempt)

@@ -10,7 +10,7 @@ from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.contract import OfJob
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs
 from reconciler.control.stop import Stopped, end_holders, stop
 from reconciler.errors import MachineUnreachable
@@ -127,14 +127,14 @@ def _end(jobs: Jobs, stage: Stage) -> Outcome | None:
     return jobs.record(*left, stopped)
 
 
-def _is_of_the_original(jobs: Jobs, recorded: Recorded, attempt: Attempt) -> bool:
+def _is_of_the_original(jobs: Jobs, recorded: Recorded, attempt: AttemptPaths) -> bool:
     """Whether this root is a copy: what its files name is the original's, and is left alone."""
     here = recorded.root == str(attempt.root)
     return not (here or was_here(jobs.service.root, recorded.root, recorded.host))
 
 
 def _stopped(
-    stage: Stage, recorded: Recorded, attempt: Attempt, *, is_said_to_be_here: bool
+    stage: Stage, recorded: Recorded, attempt: AttemptPaths, *, is_said_to_be_here: bool
 ) -> Stopped:
     """End the attempt's monitor and jobs; raises `NotStopped` where anything goes on."""
     where = machine.of(attempt)
@@ -164,7 +164,7 @@ def _stopped(
     return Stopped((*monitor.ended, *found.ended))
 
 
-def _check_locks(stage: Stage, recorded: Recorded, attempt: Attempt) -> None:
+def _check_locks(stage: Stage, recorded: Recorded, attempt: AttemptPaths) -> None:
     locks = [attempt.monitor_lock, *traces.told(attempt, OfJob.LOCK)]
     held = [lock.name for lock in locks if is_held(lock) is not False]
     if held:

@@ -13,7 +13,7 @@ from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from reconciler.attempt import execution_host as machine
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs
 from reconciler.dpdispatcher.watch import AGAIN
 from reconciler.errors import DamagedAttempt, ReconcilerError
@@ -32,7 +32,7 @@ DAMAGES = (OSError, ValueError, LookupError, TypeError, AttributeError, Reconcil
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AttemptFinding:
     """What was seen of one attempt, and what is to be done about it."""
 
     stage: str
@@ -64,7 +64,7 @@ def is_in_flight(stage: Stage) -> bool:
     return under_way and stage.open_attempt is not None
 
 
-def look(jobs: Jobs, state: Workflow, stage: Stage, *, again: bool = False) -> Finding:
+def look(jobs: Jobs, state: Workflow, stage: Stage, *, again: bool = False) -> AttemptFinding:
     """Collect the evidence on the stage's attempt and judge it.
 
     ``again`` says that what is missing now was missing at an earlier look too.
@@ -74,7 +74,7 @@ def look(jobs: Jobs, state: Workflow, stage: Stage, *, again: bool = False) -> F
     return look_at_all(jobs, state, [stage])[0]
 
 
-def look_at_all(jobs: Jobs, state: Workflow, stages: Sequence[Stage]) -> list[Finding]:
+def look_at_all(jobs: Jobs, state: Workflow, stages: Sequence[Stage]) -> list[AttemptFinding]:
     """Look at each; what is missing for the first time is looked for again, some seconds later.
 
     A scheduler forgets a job, and another machine shows a file, in their own time.
@@ -89,7 +89,7 @@ def look_at_all(jobs: Jobs, state: Workflow, stages: Sequence[Stage]) -> list[Fi
 
 def _look_once(
     jobs: Jobs, state: Workflow, stages: Sequence[Stage], *, again: bool
-) -> dict[str, Finding]:
+) -> dict[str, AttemptFinding]:
     attempts = {stage.id: newest_attempt(jobs, state, stage) for stage in stages}
     hidden = {stage.id: _hidden(attempts[stage.id]) for stage in stages}
     survey = surveyed([attempts[id_] for id_, why in hidden.items() if why is None])
@@ -106,7 +106,7 @@ def _look_once(
     return found
 
 
-def _hidden(attempt: Attempt) -> Exception | None:
+def _hidden(attempt: AttemptPaths) -> Exception | None:
     """Return why nobody knows where the attempt's jobs run; None where it is known."""
     try:
         machine.of(attempt)
@@ -115,19 +115,23 @@ def _hidden(attempt: Attempt) -> Exception | None:
     return None
 
 
-def _unreadable(jobs: Jobs, stage: Stage, attempt: Attempt, error: Exception) -> Finding:
+def _unreadable(
+    jobs: Jobs, stage: Stage, attempt: AttemptPaths, error: Exception
+) -> AttemptFinding:
     evidence = Evidence.of_nothing(jobs.now(), attempt, processes.host(), processes.boot_id())
     if isinstance(error, ReconcilerError):
         what = error.message
     else:
         what = DamagedAttempt(stage.id, attempt.folder, f"it cannot be read ({error})").message
     found = Verdict(2, Name.UNREADABLE, Action.UNKNOWN, what)
-    return Finding(stage.id, attempt.id, evidence, found, tuple(_spelled(stage, evidence, found)))
+    return AttemptFinding(
+        stage.id, attempt.id, evidence, found, tuple(_spelled(stage, evidence, found))
+    )
 
 
 def _finding(
-    jobs: Jobs, state: Workflow, survey: Survey, stage: Stage, attempt: Attempt, *, again: bool
-) -> Finding:
+    jobs: Jobs, state: Workflow, survey: Survey, stage: Stage, attempt: AttemptPaths, *, again: bool
+) -> AttemptFinding:
     recorded = stage.attempts[-1]
     foreign = _is_foreign(recorded, attempt)
     evidence = collect(
@@ -163,10 +167,10 @@ def _finding(
 
         found = judged(state, stage, attempt, found)
     steps = tuple(_spelled(stage, evidence, found))
-    return Finding(stage.id, recorded.id, evidence, found, steps)
+    return AttemptFinding(stage.id, recorded.id, evidence, found, steps)
 
 
-def _is_foreign(recorded: Recorded, attempt: Attempt) -> bool:
+def _is_foreign(recorded: Recorded, attempt: AttemptPaths) -> bool:
     """Whether session and markers alone tell of it: launched by hand, or imported without a folder.
 
     Of an attempt that was launched for a log that was lost the folder tells as of any other.
@@ -189,7 +193,7 @@ def _of_the_original(stage: str, original: str) -> str:
     )
 
 
-def newest_attempt(jobs: Jobs, state: Workflow, stage: Stage) -> Attempt:
+def newest_attempt(jobs: Jobs, state: Workflow, stage: Stage) -> AttemptPaths:
     """Return where the newest attempt of the stage keeps its files."""
     return jobs.attempt(state, stage, stage.attempts[-1].id)
 

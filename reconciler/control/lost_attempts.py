@@ -20,7 +20,7 @@ from lifecycle.state.basis import needed_by
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.attempt.recorded import digest_of
 from reconciler.context import Jobs
 from reconciler.control import strangers
@@ -45,7 +45,7 @@ def lost(jobs: Jobs, state: Workflow, stage: Stage) -> Lost | None:
     return _started(jobs, state, stage, found[0]) if len(found) == 1 else None
 
 
-def _at_work(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[Attempt]:
+def _at_work(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[AttemptPaths]:
     for one in strangers.of(jobs, state, stage):
         with suppress(LifecycleError, ReconcilerError, OSError, NotRegular):
             if (
@@ -56,7 +56,7 @@ def _at_work(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[Attempt]:
                 yield one
 
 
-def _is_of_this_log(jobs: Jobs, state: Workflow, stage: Stage, one: Attempt) -> bool:
+def _is_of_this_log(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> bool:
     """Whether the log had begun when the attempt was launched, on inputs that are as they were."""
     began = launched(one)
     if not (one.starts.exists() and began):
@@ -67,7 +67,7 @@ def _is_of_this_log(jobs: Jobs, state: Workflow, stage: Stage, one: Attempt) -> 
     return all(found is None or found[2] <= began for found in there)
 
 
-def _is_as_defined(jobs: Jobs, state: Workflow, stage: Stage, one: Attempt) -> bool:
+def _is_as_defined(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> bool:
     """Whether the stage would submit the same, to the letter; what a sweep shares out is not told.
 
     A log that was lost and a definition that was changed since leave a stranger.
@@ -80,7 +80,7 @@ def _is_as_defined(jobs: Jobs, state: Workflow, stage: Stage, one: Attempt) -> b
     return digest == digest_of(one.submission.read_text("utf-8"))
 
 
-def _started(jobs: Jobs, state: Workflow, stage: Stage, one: Attempt) -> Lost:
+def _started(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> Lost:
     """Return what is known of an attempt from its own folder, and when it was so."""
     record = read_json(one.launch_record) or {}
     submission = str(one.submission.relative_to(jobs.root))

@@ -16,7 +16,7 @@ from lifecycle.rules.stages import can_recover
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from reconciler.attempt.markers import clear_stale
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs
 from reconciler.control import lost_attempts
 from reconciler.control.commands import following, observed, when
@@ -24,7 +24,7 @@ from reconciler.control.diagnosing import diagnosis
 from reconciler.control.dispatch import attach, in_the_way, launch, prepare
 from reconciler.control.ending_attempts import try_to_stop
 from reconciler.control.finding import (
-    Finding,
+    AttemptFinding,
     in_flight,
     is_in_flight,
     lacks_launch,
@@ -39,7 +39,7 @@ from reconciler.evidence.collect import with_digests
 from reconciler.files import by_hand
 from reconciler.files.bring_back import bring_back
 from reconciler.files.leftovers import left_by
-from reconciler.port import Facts, Mode
+from reconciler.port import Mode, SubmissionFacts
 from reconciler.submission.software import versions
 from reconciler.verdict.diagnosis import Diagnosis
 from reconciler.verdict.names import Name
@@ -52,7 +52,9 @@ if TYPE_CHECKING:
 _TOGETHER = 2_000
 
 
-def reconcile(jobs: Jobs, *, dry_run: bool = False, only: str | None = None) -> list[Finding]:
+def reconcile(
+    jobs: Jobs, *, dry_run: bool = False, only: str | None = None
+) -> list[AttemptFinding]:
     """Bring the log in line with what is so; return what was found.
 
     ``only`` names one stage. With ``dry_run`` nothing is written or launched. What another
@@ -73,7 +75,7 @@ def reconcile(jobs: Jobs, *, dry_run: bool = False, only: str | None = None) -> 
     return [found[stage.id] for stage in stages if stage.id in found]
 
 
-def _settle_together(jobs: Jobs, ids: Sequence[str]) -> dict[str, Finding]:
+def _settle_together(jobs: Jobs, ids: Sequence[str]) -> dict[str, AttemptFinding]:
     """Settle stages, in few appends where no process has to be started for them."""
     with jobs.sole_of(ids) as mine:
         state = jobs.service.state()
@@ -88,7 +90,7 @@ def _settle_together(jobs: Jobs, ids: Sequence[str]) -> dict[str, Finding]:
     return found
 
 
-def _recorded(jobs: Jobs, state: Workflow, findings: Sequence[Finding]) -> set[str]:
+def _recorded(jobs: Jobs, state: Workflow, findings: Sequence[AttemptFinding]) -> set[str]:
     """Record what was found of stages; return those of which it was."""
     if not findings:
         return set()
@@ -100,7 +102,7 @@ def _recorded(jobs: Jobs, state: Workflow, findings: Sequence[Finding]) -> set[s
     return _recorded(jobs, state, findings[:half]) | _recorded(jobs, state, findings[half:])
 
 
-def _is_news(stage: Stage, finding: Finding) -> bool:
+def _is_news(stage: Stage, finding: AttemptFinding) -> bool:
     """Whether a finding leads to anything but asking again; of tasks it may at every look."""
     if is_sweep(stage.parameters) and finding.verdict.action is Action.WAIT:
         return True
@@ -110,7 +112,7 @@ def _is_news(stage: Stage, finding: Finding) -> bool:
     return not (known and idle) or lacks_launch(stage, finding.evidence, found)
 
 
-def _starts(stage: Stage, finding: Finding) -> bool:
+def _starts(stage: Stage, finding: AttemptFinding) -> bool:
     """Whether a process is started for what was found."""
     action = finding.verdict.action
     return (
@@ -120,7 +122,7 @@ def _starts(stage: Stage, finding: Finding) -> bool:
     )
 
 
-def _recorded_together(jobs: Jobs, state: Workflow, findings: Sequence[Finding]) -> bool:
+def _recorded_together(jobs: Jobs, state: Workflow, findings: Sequence[AttemptFinding]) -> bool:
     """Record what was found of several stages at once; False where the rules refuse one."""
     asked = [asked for found in findings for asked in _asked(jobs, state, found)]
     try:
@@ -132,7 +134,7 @@ def _recorded_together(jobs: Jobs, state: Workflow, findings: Sequence[Finding])
     return True
 
 
-def _settle(jobs: Jobs, finding: Finding) -> Finding | None:
+def _settle(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | None:
     """Carry out what is found of an attempt now that nobody else can; None where it is over."""
     with jobs.sole(finding.stage):
         state = jobs.service.state()
@@ -153,14 +155,14 @@ def _settle(jobs: Jobs, finding: Finding) -> Finding | None:
         return now
 
 
-def _has_tasks_to_close(stage: Stage, now: Finding) -> bool:
+def _has_tasks_to_close(stage: Stage, now: AttemptFinding) -> bool:
     """Whether the attempt of a sweep is over, and its tasks are to be recorded."""
     return is_sweep(stage.parameters) and now.verdict.name in OF_TASKS
 
 
 def _with_tasks(
-    jobs: Jobs, state: Workflow, stage: Stage, now: Finding
-) -> tuple[Workflow, Stage, Finding]:
+    jobs: Jobs, state: Workflow, stage: Stage, now: AttemptFinding
+) -> tuple[Workflow, Stage, AttemptFinding]:
     """Record what became of the tasks of an attempt that is over; return what is so then."""
     from reconciler.sweep import judging  # only where a stage has tasks
 
@@ -171,7 +173,7 @@ def _with_tasks(
     return state, stage, look(jobs, state, stage, again=now.evidence.looked_twice)
 
 
-def _is_ours_to_collect(now: Finding) -> bool:
+def _is_ours_to_collect(now: AttemptFinding) -> bool:
     """Whether results wait, and no monitor would bring them back."""
     if now.verdict.action is not Action.ATTACH:
         return False
@@ -179,7 +181,7 @@ def _is_ours_to_collect(now: Finding) -> bool:
     return now.evidence.moved or (now.evidence.in_vain and over)
 
 
-def _hindered(jobs: Jobs, now: Finding, error: ReconcilerError | OSError) -> Finding:
+def _hindered(jobs: Jobs, now: AttemptFinding, error: ReconcilerError | OSError) -> AttemptFinding:
     """Tell of a stage for which nothing could be done; every other stage goes on."""
     said = error.message if isinstance(error, ReconcilerError) else str(error)
     text = f"{now.stage}: {now.attempt} ({now.verdict.name}): nothing could be done: {said}"
@@ -188,7 +190,7 @@ def _hindered(jobs: Jobs, now: Finding, error: ReconcilerError | OSError) -> Fin
     return replace(now, verdict=found, steps=("change nothing, ask again later",))
 
 
-def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: Finding) -> None:
+def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFinding) -> None:
     attempt = jobs.attempt(state, stage, finding.attempt)
     if finding.verdict.action is Action.ATTACH:
         alone.note(attempt, finding.evidence)
@@ -200,12 +202,14 @@ def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: Finding) -> N
             _recover(jobs, state, stage)
 
 
-def _asked(jobs: Jobs, state: Workflow, finding: Finding) -> list[tuple[Payload, str | None]]:
+def _asked(
+    jobs: Jobs, state: Workflow, finding: AttemptFinding
+) -> list[tuple[Payload, str | None]]:
     """Return the commands that a finding leads to, launches aside, each with when it was so."""
     stage = state.stage(finding.stage)
     attempt = jobs.attempt(state, stage, finding.attempt)
     unrecorded = lacks_launch(stage, finding.evidence, finding.verdict)
-    facts = jobs.runner.facts(attempt) if unrecorded else Facts()
+    facts = jobs.runner.facts(attempt) if unrecorded else SubmissionFacts()
     left = _left(state, stage, finding, attempt)
     if finding.verdict.action is Action.SUCCEEDED:
         finding = replace(finding, evidence=with_digests(jobs.root, finding.evidence))
@@ -218,7 +222,9 @@ def _asked(jobs: Jobs, state: Workflow, finding: Finding) -> list[tuple[Payload,
     return [(command, when(command, finding)) for command in commands]
 
 
-def _tasks_seen(jobs: Jobs, state: Workflow, stage: Stage, finding: Finding) -> list[Payload]:
+def _tasks_seen(
+    jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFinding
+) -> list[Payload]:
     """Return the command that records how far the tasks of a sweep under way have come."""
     if not is_sweep(stage.parameters) or finding.verdict.action not in (Action.WAIT, Action.ATTACH):
         return []
@@ -228,7 +234,9 @@ def _tasks_seen(jobs: Jobs, state: Workflow, stage: Stage, finding: Finding) -> 
     return [*judging.progress(jobs.root, state, stage, attempt)]
 
 
-def _left(state: Workflow, stage: Stage, finding: Finding, attempt: Attempt) -> list[Payload]:
+def _left(
+    state: Workflow, stage: Stage, finding: AttemptFinding, attempt: AttemptPaths
+) -> list[Payload]:
     """Sort out what an attempt that is over has left; return the command that records it."""
     action = finding.verdict.action
     if action not in (Action.SUCCEEDED, Action.FAILED, Action.LOST):
@@ -238,11 +246,13 @@ def _left(state: Workflow, stage: Stage, finding: Finding, attempt: Attempt) -> 
     return left_by(state, stage, attempt, bring=not stays)
 
 
-def _diagnosis(state: Workflow, stage: Stage, finding: Finding, attempt: Attempt) -> Diagnosis:
+def _diagnosis(
+    state: Workflow, stage: Stage, finding: AttemptFinding, attempt: AttemptPaths
+) -> Diagnosis:
     return diagnosis(state, stage, attempt, finding.evidence, finding.verdict.name)
 
 
-def _relaunch(jobs: Jobs, stage: Stage, attempt: Attempt, found: Verdict) -> None:
+def _relaunch(jobs: Jobs, stage: Stage, attempt: AttemptPaths, found: Verdict) -> None:
     recorded = stage.attempts[-1]
     mode = Mode(recorded.mode)
     jobs.record(
@@ -261,7 +271,7 @@ def _relaunch(jobs: Jobs, stage: Stage, attempt: Attempt, found: Verdict) -> Non
         attach(jobs, attempt, mode)
 
 
-def _make_ready(jobs: Jobs, stage: Stage, attempt: Attempt) -> None:
+def _make_ready(jobs: Jobs, stage: Stage, attempt: AttemptPaths) -> None:
     """Do again what a crash may have left out between the record and the launch."""
     earlier = stage.attempts[-2].name if len(stage.attempts) > 1 else None
     clear_stale(jobs.root, stage.id, in_the_way(stage, attempt), earlier)
@@ -285,7 +295,7 @@ def _recover(jobs: Jobs, state: Workflow, stage: Stage) -> None:
     launch(jobs, replace(attempt, sha256=command.submission_sha256), mode)
 
 
-def _stopped(attempt: Attempt) -> str:
+def _stopped(attempt: AttemptPaths) -> str:
     """End what is left of an attempt; return in words what does not end."""
     try:
         left = stop(attempt).left

@@ -18,7 +18,7 @@ from lifecycle.state.workflow import Stage, Workflow
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import recorded as genuine
 from reconciler.attempt.contract import ATTEMPTS, LAUNCH_RECORD
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs
 from reconciler.control.finding import look
 from reconciler.errors import MachineUnreachable
@@ -83,7 +83,7 @@ class Mouth:
 class Saying:
     """What the jobs of one attempt say, on stdout or on stderr."""
 
-    attempt: Attempt
+    attempt: AttemptPaths
     mouths: list[Mouth]
     #: Whether it still lies on the machine of the jobs, which is another one.
     is_far: bool = False
@@ -148,7 +148,7 @@ def saying(
     return Saying(attempt, mouths, machine.of(attempt).is_far and is_open, last)
 
 
-def _home(attempt: Attempt) -> Path:
+def _home(attempt: AttemptPaths) -> Path:
     """Return the stage's folder that holds the attempt: one may be kept under another name."""
     if attempt.folder.exists():
         return attempt.stage_folder
@@ -156,7 +156,7 @@ def _home(attempt: Attempt) -> Path:
     return next((place.parents[1] for place in kept), attempt.stage_folder)
 
 
-def _paths(attempt: Attempt, *, err: bool) -> list[str]:
+def _paths(attempt: AttemptPaths, *, err: bool) -> list[str]:
     """Return what the tasks of the attempt print into, relative to the root."""
     own = genuine.submission_of(attempt) or {}
     name, usual = ("errlog", submission.ERROR_LOG) if err else ("outlog", submission.OUTPUT_LOG)
@@ -173,7 +173,7 @@ def _is_below(path: str) -> bool:
     return not PurePosixPath(path).is_absolute() and ".." not in PurePosixPath(path).parts
 
 
-def _places(attempt: Attempt, home: Path, path: str, in_place: bool) -> Iterator[Path]:
+def _places(attempt: AttemptPaths, home: Path, path: str, in_place: bool) -> Iterator[Path]:
     """Yield where a file that a job prints into may lie on this machine, the newest first."""
     yield from (copy / path for copy in traces.scratch_copies(attempt))
     folder = home / ATTEMPTS / attempt.name

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.contract import OfJob
-from reconciler.attempt.paths import ATTEMPT, Attempt
+from reconciler.attempt.paths import ATTEMPT, AttemptPaths
 from reconciler.far import ask
 from reconciler.host import processes
 from reconciler.host.processes import Process, Tenant
@@ -29,7 +29,7 @@ class Stopped:
     left: tuple[str, ...] = ()
 
 
-def stop(attempt: Attempt) -> Stopped:
+def stop(attempt: AttemptPaths) -> Stopped:
     """End every process and queued job of an attempt where they are.
 
     From the first moment on no job of it starts its command any more. No process group is ever
@@ -51,7 +51,7 @@ def stop(attempt: Attempt) -> Stopped:
     return Stopped(_each((*there.ended, *held.ended)), held.left)
 
 
-def _stopped_here(attempt: Attempt, scratch: Path) -> Stopped:
+def _stopped_here(attempt: AttemptPaths, scratch: Path) -> Stopped:
     ended, left = stop_below(scratch)
     inside = Stopped(_words(ended), _words(left))
     # What a command started may work in another folder, with every file of it closed.
@@ -60,7 +60,7 @@ def _stopped_here(attempt: Attempt, scratch: Path) -> Stopped:
     return Stopped(_each((*inside.ended, *outside.ended)), _each((*inside.left, *outside.left)))
 
 
-def _stopped_there(attempt: Attempt) -> Stopped:
+def _stopped_there(attempt: AttemptPaths) -> Stopped:
     told = ask.stop(attempt)
     return Stopped(
         tuple(what for word, what in told if word == "ended"),

@@ -14,7 +14,7 @@ from pathlib import Path
 from lifecycle.errors import Refused
 from lifecycle.state.workflow import Stage, Workflow
 from reconciler.attempt.contract import ATTEMPTS, LAUNCH_RECORD
-from reconciler.attempt.paths import Attempt, named
+from reconciler.attempt.paths import AttemptPaths, named
 from reconciler.context import Jobs
 from reconciler.control.finding import DAMAGES
 from reconciler.dpdispatcher.watch import AGAIN
@@ -56,7 +56,7 @@ def check_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> None:
             )
 
 
-def looked_at(jobs: Jobs, stage: Stage, stranger: Attempt) -> tuple[Evidence, Verdict]:
+def looked_at(jobs: Jobs, stage: Stage, stranger: AttemptPaths) -> tuple[Evidence, Verdict]:
     """Look at a stranger; at one that is listed no more once again, as at any other attempt."""
     seen = _looked_once(jobs, stage, stranger, again=False)
     if seen[1].name != Name.VANISHED:
@@ -66,7 +66,7 @@ def looked_at(jobs: Jobs, stage: Stage, stranger: Attempt) -> tuple[Evidence, Ve
 
 
 def _looked_once(
-    jobs: Jobs, stage: Stage, stranger: Attempt, *, again: bool
+    jobs: Jobs, stage: Stage, stranger: AttemptPaths, *, again: bool
 ) -> tuple[Evidence, Verdict]:
     try:
         evidence = replace(collect(stranger, jobs.now()), looked_twice=again)
@@ -78,7 +78,7 @@ def _looked_once(
     return moved.judged(evidence)
 
 
-def of(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[Attempt]:
+def of(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[AttemptPaths]:
     """Yield the attempts whose folders lie in the stage and which its log does not know."""
     known = {attempt.name for attempt in stage.attempts}
     for record in sorted((jobs.root / stage.id / ATTEMPTS).glob(f"att-*/{LAUNCH_RECORD}")):

@@ -10,7 +10,7 @@ from itertools import count
 from lifecycle.state.workflow import Stage, Workflow
 from reconciler.context import Jobs
 from reconciler.control.dispatch import dispatch
-from reconciler.control.finding import Finding, in_flight, is_in_flight, look, newest_attempt
+from reconciler.control.finding import AttemptFinding, in_flight, is_in_flight, look, newest_attempt
 from reconciler.control.reconcile import reconcile
 from reconciler.verdict.table import Action
 from service.writing.stream_writer import WriteOptions
@@ -70,13 +70,13 @@ def is_due(jobs: Jobs, state: Workflow, id_: str, turn: Turn) -> bool:
     return True
 
 
-def _is_over(jobs: Jobs, id_: str, finding: Finding | None) -> bool:
+def _is_over(jobs: Jobs, id_: str, finding: AttemptFinding | None) -> bool:
     if finding is not None and finding.verdict.action is Action.UNKNOWN:
         return finding.evidence.silence is None
     return id_ not in {stage.id for stage in in_flight(jobs.service.state())}
 
 
-def wait(jobs: Jobs, id_: str, timeout: float | None = None) -> Finding | None:
+def wait(jobs: Jobs, id_: str, timeout: float | None = None) -> AttemptFinding | None:
     """Wait until the attempt of the stage has ended, and record how; None where none is open.
 
     Monitors that die meanwhile are replaced. The finding's action is ``wait`` where ``timeout``
@@ -110,7 +110,7 @@ def _monitor_ended(jobs: Jobs, state: Workflow, stage: Stage, end: float | None)
         jobs.waits(state, [stage.id])
 
 
-def _is_beyond_help(jobs: Jobs, finding: Finding) -> bool:
+def _is_beyond_help(jobs: Jobs, finding: AttemptFinding) -> bool:
     """Whether nothing can be said of an attempt, and asking again is of no use."""
     if finding.verdict.action is not Action.UNKNOWN:
         return False

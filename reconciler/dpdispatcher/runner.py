@@ -18,9 +18,9 @@ from eventstore.private import make_folder, open_lock
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import job_environment
 from reconciler.attempt import recorded as genuine
-from reconciler.attempt.contract import IGNORE, IGNORE_ALL, Ended
+from reconciler.attempt.contract import IGNORE, IGNORE_ALL, ScriptEnd
 from reconciler.attempt.forwarded_files import forwarded
-from reconciler.attempt.paths import RUN, Attempt
+from reconciler.attempt.paths import RUN, AttemptPaths
 from reconciler.dpdispatcher import wrapper
 from reconciler.errors import (
     AlreadyMonitored,
@@ -32,7 +32,7 @@ from reconciler.far import ask
 from reconciler.host import processes, program, tmux
 from reconciler.host import small_files as plain
 from reconciler.host.locks import is_held
-from reconciler.port import Facts, Launched, Mode
+from reconciler.port import LaunchResult, Mode, SubmissionFacts
 from reconciler.records import launch_record, traces
 from reconciler.submission import build as submission
 from service.root.disk import write_whole
@@ -60,11 +60,11 @@ class DPDispatcherRunner:
         # Launched by the command of another attempt, a monitor is none of its processes.
         self._environ.pop(RUN, None)
 
-    def check(self, attempt: Attempt, given: Mapping[str, Any]) -> str:
+    def check(self, attempt: AttemptPaths, given: Mapping[str, Any]) -> str:
         """See JobRunner."""
         return genuine.digest_of(self._checked(attempt, given)[2])
 
-    def prepare(self, attempt: Attempt, given: Mapping[str, Any]) -> str:
+    def prepare(self, attempt: AttemptPaths, given: Mapping[str, Any]) -> str:
         """See JobRunner."""
         # What is refused leaves nothing behind, so nothing is written before all is checked.
         own, where, text = self._checked(attempt, given)
@@ -76,7 +76,7 @@ class DPDispatcherRunner:
         self._render(replace(attempt, sha256=digest), own)
         return digest
 
-    def launch(self, attempt: Attempt, mode: Mode) -> Launched:
+    def launch(self, attempt: AttemptPaths, mode: Mode) -> LaunchResult:
         """See JobRunner."""
         _clear_way(attempt)
         genuine.put_back(attempt)
@@ -93,7 +93,7 @@ class DPDispatcherRunner:
             # One that was killed leaves no word of it. Twice is no chance: somebody has to look.
             return self._start(attempt, mode)
 
-    def wait(self, attempt: Attempt, timeout: float | None = None) -> bool:
+    def wait(self, attempt: AttemptPaths, timeout: float | None = None) -> bool:
         """See JobRunner."""
         end = None if timeout is None else time.monotonic() + timeout
         while is_held(attempt.monitor_lock):
@@ -102,13 +102,13 @@ class DPDispatcherRunner:
             time.sleep(_POLL)
         return True
 
-    def facts(self, attempt: Attempt) -> Facts:
+    def facts(self, attempt: AttemptPaths) -> SubmissionFacts:
         """See JobRunner."""
         return traces.facts(attempt)
 
     def _checked(
-        self, attempt: Attempt, given: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], machine.Machine, str]:
+        self, attempt: AttemptPaths, given: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], machine.ExecutionHost, str]:
         """Return the attempt's own submission, the machine it goes to, and the text of its file."""
         described = self._described(attempt, given.get("machine"))
         own, where = submission.for_attempt(given, attempt, described)
@@ -117,7 +117,7 @@ class DPDispatcherRunner:
         self._check(attempt, text, submission.uses_ref(own))
         return own, where, text
 
-    def _described(self, attempt: Attempt, given: object) -> dict[str, Any] | None:
+    def _described(self, attempt: AttemptPaths, given: object) -> dict[str, Any] | None:
         """Ask what machine a reference leads to; that file is read by a process of its own."""
         source = machine.reference(given, attempt.stage_folder) if isinstance(given, dict) else None
         if source is None or not isinstance(given, dict):
@@ -126,7 +126,7 @@ class DPDispatcherRunner:
             raise MachineFileMissing(attempt.stage, source)
         return ask.describe(given, attempt)
 
-    def _check(self, attempt: Attempt, text: str, allow_ref: bool) -> None:
+    def _check(self, attempt: AttemptPaths, text: str, allow_ref: bool) -> None:
         dargs = program.beside(self._find_program(), "dargs")
         flags = ["--allow-ref"] if allow_ref else []
         # Importing DPDispatcher writes a log into the current folder.
@@ -150,7 +150,7 @@ class DPDispatcherRunner:
         if done.returncode > 0:
             raise RejectedSubmission(attempt.submission, _refusal(done.stdout + done.stderr))
 
-    def _render(self, attempt: Attempt, own: Mapping[str, Any]) -> None:
+    def _render(self, attempt: AttemptPaths, own: Mapping[str, Any]) -> None:
         script = wrapper.render(
             attempt,
             self._find_program(),
@@ -159,7 +159,7 @@ class DPDispatcherRunner:
         )
         wrapper.write(attempt.wrapper, script)
 
-    def _record_launch(self, attempt: Attempt) -> None:
+    def _record_launch(self, attempt: AttemptPaths) -> None:
         if traces.read_json(attempt.launch_record) is not None:
             return
         record = {
@@ -173,7 +173,7 @@ class DPDispatcherRunner:
         }
         _replace(attempt.launch_record, json.dumps(record, indent=2) + "\n")
 
-    def _run(self, attempt: Attempt) -> Launched:
+    def _run(self, attempt: AttemptPaths) -> LaunchResult:
         before = _Before.of(attempt)
         with attempt.monitor_log.open("ab") as log:
             done = subprocess.run(
@@ -185,16 +185,16 @@ class DPDispatcherRunner:
                 stderr=log,
                 check=False,
             )
-        if done.returncode == Ended.TAKEN:
+        if done.returncode == ScriptEnd.TAKEN:
             raise AlreadyMonitored(attempt.stage, attempt.monitor_lock)
-        if done.returncode == Ended.UNWRITABLE:
+        if done.returncode == ScriptEnd.UNWRITABLE:
             raise _not_taken_up(attempt, before, done.returncode)
-        return Launched(Mode.SYNC, exit_code=done.returncode)
+        return LaunchResult(Mode.SYNC, exit_code=done.returncode)
 
-    def _start(self, attempt: Attempt, mode: Mode) -> Launched:
+    def _start(self, attempt: AttemptPaths, mode: Mode) -> LaunchResult:
         return self._in_tmux(attempt) if mode is Mode.TMUX else self._detached(attempt, None)
 
-    def _in_tmux(self, attempt: Attempt) -> Launched:
+    def _in_tmux(self, attempt: AttemptPaths) -> LaunchResult:
         if not tmux.is_installed(self._environ):
             return self._detached(attempt, tmux.MISSING)
         before = _Before.of(attempt)
@@ -205,14 +205,14 @@ class DPDispatcherRunner:
             refusal = tmux.start(attempt.session, attempt.root, line, self._environ)
             if refusal is None:
                 pid = _taken_up(attempt, before, self._session_of(attempt))
-                return Launched(Mode.TMUX, session=attempt.session, pid=pid)
+                return LaunchResult(Mode.TMUX, session=attempt.session, pid=pid)
         note = f"tmux did not start a session ({refusal}): the monitor runs by setsid instead."
         return self._detached(attempt, note)
 
-    def _session_of(self, attempt: Attempt) -> Callable[[], bool]:
+    def _session_of(self, attempt: AttemptPaths) -> Callable[[], bool]:
         return lambda: bool(tmux.is_live(attempt.session, self._environ))
 
-    def _detached(self, attempt: Attempt, note: str | None) -> Launched:
+    def _detached(self, attempt: AttemptPaths, note: str | None) -> LaunchResult:
         before = _Before.of(attempt)
         # The shell between us and the monitor ends at once, so the monitor is never our child.
         command = 'setsid bash "$0" >> "$1" 2>&1 < /dev/null & echo $!'
@@ -230,13 +230,13 @@ class DPDispatcherRunner:
         # A shell that was killed has told nothing, and its monitor may be at work all the same.
         started = int(done.stdout or 0)
         pid = _taken_up(attempt, before, lambda: processes.start_ticks(started) is not None)
-        return Launched(Mode.SETSID, pid=pid, note=note)
+        return LaunchResult(Mode.SETSID, pid=pid, note=note)
 
     def _find_program(self) -> Path:
         return program.find(self._environ, self._program)
 
 
-def _clear_way(attempt: Attempt) -> None:
+def _clear_way(attempt: AttemptPaths) -> None:
     """Keep aside what is no file and lies where the monitor reads or writes one."""
     own = [attempt.monitor_record, attempt.launch_record, attempt.log, attempt.monitor_log]
     own += [attempt.exit_code_record, attempt.environment_record]
@@ -246,7 +246,7 @@ def _clear_way(attempt: Attempt) -> None:
             genuine.keep_aside(attempt, path)
 
 
-def _places(attempt: Attempt) -> tuple[str, str]:
+def _places(attempt: AttemptPaths) -> tuple[str, str]:
     return str(attempt.wrapper), str(attempt.monitor_log)
 
 
@@ -261,22 +261,22 @@ class _Before:
     size: int
 
     @classmethod
-    def of(cls, attempt: Attempt) -> _Before:
+    def of(cls, attempt: AttemptPaths) -> _Before:
         size = attempt.monitor_log.stat().st_size if attempt.monitor_log.exists() else 0
         return cls(_mark(attempt), size)
 
-    def printed_since(self, attempt: Attempt) -> str:
+    def printed_since(self, attempt: AttemptPaths) -> str:
         """Return the last lines that were printed since."""
         if not attempt.monitor_log.exists():
             return ""
         return _last_lines(attempt.monitor_log.read_bytes()[self.size :].decode(errors="replace"))
 
 
-def _mark(attempt: Attempt) -> str:
+def _mark(attempt: AttemptPaths) -> str:
     return plain.text(attempt.monitor_record)
 
 
-def _taken_up(attempt: Attempt, before: _Before, lives: Callable[[], bool]) -> int:
+def _taken_up(attempt: AttemptPaths, before: _Before, lives: Callable[[], bool]) -> int:
     """Wait until a new monitor has written who it is; return its process id."""
     end = time.monotonic() + _TAKE_UP
     while (mark := _mark(attempt)) == before.mark:
@@ -287,7 +287,7 @@ def _taken_up(attempt: Attempt, before: _Before, lives: Callable[[], bool]) -> i
 
 
 def _not_taken_up(
-    attempt: Attempt, before: _Before, code: int | None
+    attempt: AttemptPaths, before: _Before, code: int | None
 ) -> AlreadyMonitored | LaunchFailed:
     if is_held(attempt.monitor_lock):
         return AlreadyMonitored(attempt.stage, attempt.monitor_lock)
@@ -304,7 +304,7 @@ def _last_lines(text: str) -> str:
     return "\n".join(text.strip().splitlines()[-_LAST_LINES:])
 
 
-def _make_private(attempt: Attempt) -> None:
+def _make_private(attempt: AttemptPaths) -> None:
     """Make the attempt's folder and its monitor's lock so that no other login can hold a lock.
 
     What an earlier life of the workflow left in the way is kept aside.

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from reconciler.attempt.contract import OfJob, Watched
 from reconciler.attempt.execution_host import of as machine_of
-from reconciler.attempt.markers import Marker, Seen
-from reconciler.attempt.paths import Attempt, named
+from reconciler.attempt.markers import Marker, SeenMarker
+from reconciler.attempt.paths import AttemptPaths, named
 from reconciler.errors import ReconcilerError
 from reconciler.evidence import outlived as alone
 from reconciler.evidence.collect import Evidence, collect
@@ -44,14 +44,14 @@ _WATCHED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class WatchLook:
     """One look, judged as if nobody watched."""
 
     evidence: Evidence
     verdict: Verdict
 
 
-def watch(attempt: Attempt, patience: float = PATIENCE) -> Watched:
+def watch(attempt: AttemptPaths, patience: float = PATIENCE) -> Watched:
     """Look until the jobs are over, or nothing of them is there, or no answer comes for long."""
     answered, pauses = time.monotonic(), _pauses()
     while True:
@@ -71,7 +71,7 @@ def watch(attempt: Attempt, patience: float = PATIENCE) -> Watched:
             pauses = _pauses()
 
 
-def look_surely(attempt: Attempt) -> Look:
+def look_surely(attempt: AttemptPaths) -> WatchLook:
     """Look, and look again where the first look alone must not decide."""
     evidence = _unwatched(collect(attempt, utc_text(system_clock())))
     found = verdict(evidence)
@@ -80,7 +80,7 @@ def look_surely(attempt: Attempt) -> Look:
         evidence = _unwatched(collect(attempt, utc_text(system_clock())))
         evidence = replace(evidence, looked_twice=True)
         found = verdict(evidence)
-    return Look(evidence, found)
+    return WatchLook(evidence, found)
 
 
 #: Seconds until a record that was missing is looked for again.
@@ -94,11 +94,11 @@ def _unwatched(evidence: Evidence) -> Evidence:
         monitor_locked=False,
         monitor_alive=False,
         session=False,
-        exit_marker=Marker(Seen.NONE),
+        exit_marker=Marker(SeenMarker.NONE),
     )
 
 
-def _watched(seen: Look) -> Watched | None:
+def _watched(seen: WatchLook) -> Watched | None:
     if seen.verdict.name == Name.FINISHED_NOT_COLLECTED:
         return Watched.OVER
     if seen.verdict.name == Name.ASKED_THROUGH_DPDISPATCHER:
@@ -113,7 +113,7 @@ def _pauses() -> Iterator[float]:
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _news_within(attempt: Attempt, evidence: Evidence, pause: float) -> bool:
+def _news_within(attempt: AttemptPaths, evidence: Evidence, pause: float) -> bool:
     """Wait, but no longer than until a job whose records lie here has written its end."""
     known = sum(job.exit_code is not None for job in evidence.jobs)
     end = time.monotonic() + pause
@@ -124,7 +124,7 @@ def _news_within(attempt: Attempt, evidence: Evidence, pause: float) -> bool:
     return False
 
 
-def _keep(attempt: Attempt, evidence: Evidence) -> None:
+def _keep(attempt: AttemptPaths, evidence: Evidence) -> None:
     try:
         last_words.keep(attempt, evidence.jobs)
     except OSError as error:
@@ -132,7 +132,7 @@ def _keep(attempt: Attempt, evidence: Evidence) -> None:
         print(f"{evidence.observed_at} {attempt.last_words}: {error}", flush=True)
 
 
-def _say(seen: Look) -> None:
+def _say(seen: WatchLook) -> None:
     evidence = seen.evidence
     found = seen.verdict
     goes_on = _watched(seen) is None and found.action is Action.ATTACH
@@ -142,7 +142,7 @@ def _say(seen: Look) -> None:
     print(f"{text} ({evidence.silence})" if evidence.silence else text, flush=True)
 
 
-def _prepare(attempt: Attempt, found: Watched) -> None:
+def _prepare(attempt: AttemptPaths, found: Watched) -> None:
     """Make ready what DPDispatcher needs to submit, or to collect."""
     if found is Watched.OVER:
         ask.tag_jobs(attempt)

@@ -10,9 +10,9 @@ from string import Template
 
 from reconciler.attempt import job_environment
 from reconciler.attempt import recorded as genuine
-from reconciler.attempt.contract import ENVIRONMENT_RECORD, Ended, Watched
-from reconciler.attempt.execution_host import Machine
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.contract import ENVIRONMENT_RECORD, ScriptEnd, Watched
+from reconciler.attempt.execution_host import ExecutionHost
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.host import program
 from reconciler.host.scheduler import UNHEARD
 from reconciler.records import traces
@@ -328,7 +328,7 @@ done
 )
 
 
-def render(attempt: Attempt, dpdisp: Path, where: Machine, allow_ref: bool) -> str:
+def render(attempt: AttemptPaths, dpdisp: Path, where: ExecutionHost, allow_ref: bool) -> str:
     """Return the script for one attempt, whose jobs run on the machine ``where``."""
     elsewhere = where.is_far or where.has_scheduler
     common = {
@@ -343,8 +343,8 @@ def render(attempt: Attempt, dpdisp: Path, where: Machine, allow_ref: bool) -> s
         "kept": _quoted(genuine.kept_submission(attempt)),
         "dpdisp": shlex.join(program.starting(dpdisp, None if elsewhere else attempt.folder)),
         "recorded": shlex.quote(attempt.sha256),
-        "changed": int(Ended.CHANGED),
-        "removed": int(Ended.REMOVED),
+        "changed": int(ScriptEnd.CHANGED),
+        "removed": int(ScriptEnd.REMOVED),
         "starts": _quoted(attempt.starts),
         "flags": "--allow-ref " if allow_ref else "",
     }
@@ -372,7 +372,7 @@ _PLAIN = '>> "$log" 2>&1 < /dev/null'
 _ASIDE = 'ln -sfn /dev/null "$attempt/dpdispatcher.log"\n    env -C "$attempt" '
 
 
-def _hidden(attempt: Attempt, dpdisp: Path) -> str:
+def _hidden(attempt: AttemptPaths, dpdisp: Path) -> str:
     """Return how output gets into the log without the connection settings."""
     far = Path(__file__).parents[1] / "far"
     scripts = [str(far / "start.py"), str(far / "connection.py")]
@@ -394,7 +394,7 @@ def _remembering(dpdisp: Path) -> str:
     return shlex.join([*python, str(far / "start.py"), str(far / "remember.py")])
 
 
-def _watching(attempt: Attempt) -> dict[str, object]:
+def _watching(attempt: AttemptPaths) -> dict[str, object]:
     names = (attempt.workflow, attempt.stage, attempt.name, *attempt.outputs)
     return {
         "modules": _quoted(Path(__file__).resolve().parents[2]),

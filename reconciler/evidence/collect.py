@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reconciler.attempt import markers
-from reconciler.attempt.markers import Marker, Seen
-from reconciler.attempt.observed import Far, Job
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.markers import Marker, SeenMarker
+from reconciler.attempt.observed import Far, ObservedJob
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import ReconcilerError
 from reconciler.evidence.collectors import here, there
 from reconciler.evidence.survey import Survey, surveyed
@@ -40,7 +40,7 @@ class Presence(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class OutputEvidence:
     """An output of the stage; ``new`` says whether it was put in place after the launch.
 
     ``sha256`` is taken where its job is seen to have ended well.
@@ -82,14 +82,14 @@ class Evidence:
     monitor_locked: bool | None
     monitor_alive: bool | None
     session: bool | None
-    jobs: tuple[Job, ...]
+    jobs: tuple[ObservedJob, ...]
     tenants: tuple[Tenant, ...] | None
     copies: tuple[str, ...]
     recovery_file: bool
     backward_missing: tuple[str, ...]
     exit_marker: Marker
     done_marker: Marker
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputEvidence, ...]
     scheduler: str | None = None
     queue: Queue | None = None
     far: Far | None = None
@@ -102,7 +102,7 @@ class Evidence:
     awaited: tuple[str, ...] = ()
 
     @staticmethod
-    def of_nothing(now: str, attempt: Attempt, host: str, boot_id: str) -> Evidence:
+    def of_nothing(now: str, attempt: AttemptPaths, host: str, boot_id: str) -> Evidence:
         """Return the evidence on an attempt of which nothing could be read."""
         return Evidence(
             observed_at=now,
@@ -122,13 +122,13 @@ class Evidence:
             copies=(),
             recovery_file=False,
             backward_missing=(),
-            exit_marker=Marker(Seen.NONE),
-            done_marker=Marker(Seen.NONE),
+            exit_marker=Marker(SeenMarker.NONE),
+            done_marker=Marker(SeenMarker.NONE),
             outputs=(),
         )
 
     @property
-    def open_jobs(self) -> list[Job]:
+    def open_jobs(self) -> list[ObservedJob]:
         """The jobs that have not been seen to end."""
         return [job for job in self.jobs if not job.is_over and not job.is_finished]
 
@@ -160,7 +160,7 @@ def _adapter() -> TypeAdapter[Evidence]:
 
 
 def collect(
-    attempt: Attempt,
+    attempt: AttemptPaths,
     now: str,
     *,
     recorded_root: str | None = None,
@@ -219,7 +219,7 @@ def with_digests(root: Path, evidence: Evidence) -> Evidence:
     return replace(evidence, outputs=tuple(_digested(root, one) for one in evidence.outputs))
 
 
-def _digested(root: Path, output: Output) -> Output:
+def _digested(root: Path, output: OutputEvidence) -> OutputEvidence:
     try:
         (found,) = markers.digests(root, [output.path])
         times = [file.stat().st_mtime_ns for file in (root / output.path).rglob("*")]
@@ -228,7 +228,7 @@ def _digested(root: Path, output: Output) -> Output:
     return replace(output, sha256=found.sha256, mtime=max([*times, output.mtime or 0]))
 
 
-def _watcher(attempt: Attempt) -> Process | None:
+def _watcher(attempt: AttemptPaths) -> Process | None:
     found = traces.read_json(attempt.monitor_record) or {}
     match found:
         case {"pid": int(pid), "ticks": int(ticks), "boot_id": str(boot_id)}:
@@ -240,15 +240,15 @@ def _is_stopped(watcher: Process) -> bool:
     return watcher.is_alive() and processes.is_stopped(watcher.pid)
 
 
-def _session(attempt: Attempt) -> bool | None:
+def _session(attempt: AttemptPaths) -> bool | None:
     return tmux.is_live(attempt.session, os.environ)
 
 
-def _output(attempt: Attempt, path: str) -> Output:
+def _output(attempt: AttemptPaths, path: str) -> OutputEvidence:
     try:
         found = (attempt.root / path).stat()
     except (FileNotFoundError, NotADirectoryError):
-        return Output(path, Presence.MISSING)
+        return OutputEvidence(path, Presence.MISSING)
     presence = Presence.PRESENT if found.st_size else Presence.EMPTY
     new = launch_record.is_new(attempt, path)
-    return Output(path, presence, new, found.st_size, found.st_mtime_ns)
+    return OutputEvidence(path, presence, new, found.st_size, found.st_mtime_ns)

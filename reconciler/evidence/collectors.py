@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from reconciler.attempt.contract import UNTOLD, OfJob
-from reconciler.attempt.execution_host import Machine
-from reconciler.attempt.observed import Far, Found, Job
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.execution_host import ExecutionHost
+from reconciler.attempt.observed import Far, ObservedAttempt, ObservedJob
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.evidence.survey import Survey
-from reconciler.far.answer import Answer, FarJob
+from reconciler.far.answer import FarJob, RemoteAnswer
 from reconciler.host import processes
 from reconciler.host import small_files as plain
 from reconciler.host.locks import is_held
@@ -24,14 +24,14 @@ from reconciler.records import last_words, traces
 _UNSUBMITTED = 1
 
 
-def here(attempt: Attempt, where: Machine, survey: Survey) -> Found:
+def here(attempt: AttemptPaths, where: ExecutionHost, survey: Survey) -> ObservedAttempt:
     """Return what is found of an attempt whose files lie on this machine."""
     tenants = processes.below(survey.census, Path(where.scratch))
     queue = survey.queues.get(os.path.realpath(where.scratch)) if where.has_slurm else None
     copies = traces.copies_below(Path(where.scratch))
     states = traces.states(copies)
     jobs = _jobs(attempt, copies, states, tenants, _by_id(queue))
-    return Found(
+    return ObservedAttempt(
         jobs=last_words.recall(attempt, jobs),
         tenants=tenants,
         copies=tuple(copy.name for copy in copies),
@@ -42,16 +42,16 @@ def here(attempt: Attempt, where: Machine, survey: Survey) -> Found:
     )
 
 
-def there(attempt: Attempt, survey: Survey) -> Found:
+def there(attempt: AttemptPaths, survey: Survey) -> ObservedAttempt:
     """Return what is found of an attempt whose files lie on another machine."""
     answer = survey.answers[attempt.tag]
     if answer.error is not None:
-        return Found(far=Far(answer.asked_at, answer.error))
+        return ObservedAttempt(far=Far(answer.asked_at, answer.error))
     listed, live = _by_id(answer.queue), {tenant.pid for tenant in answer.tenants}
     alone = traces.alone(attempt)
     jobs = (_far_job(answer.jobs[name], listed, live, alone) for name in sorted(answer.jobs))
     missing = tuple(path for path in answer.absent if not _is_in_place(attempt, path))
-    return Found(
+    return ObservedAttempt(
         jobs=last_words.recall(attempt, jobs),
         tenants=answer.tenants,
         copies=tuple(answer.copies),
@@ -62,12 +62,12 @@ def there(attempt: Attempt, survey: Survey) -> Found:
     )
 
 
-def _far(answer: Answer) -> Far:
+def _far(answer: RemoteAnswer) -> Far:
     errors = tuple(text.strip() for text in answer.errors)
     return Far(answer.asked_at, None, answer.host, answer.boot_id, errors)
 
 
-def _is_in_place(attempt: Attempt, pattern: str) -> bool:
+def _is_in_place(attempt: AttemptPaths, pattern: str) -> bool:
     return (attempt.root / pattern).exists() or any(attempt.root.glob(pattern))
 
 
@@ -77,10 +77,10 @@ def _by_id(queue: Queue | None) -> dict[str, Listed]:
 
 def _far_job(
     job: FarJob, listed: Mapping[str, Listed], live: set[int], alone: Sequence[str]
-) -> Job:
+) -> ObservedJob:
     entry = listed.get(job.id or "")
     working = job.id is not None and job.id.isdigit() and int(job.id) in live and not listed
-    found = Job(
+    found = ObservedJob(
         name=job.name,
         id=job.id,
         id_alive=entry.is_alive if entry is not None else working,
@@ -101,12 +101,12 @@ def _far_job(
 
 
 def _jobs(
-    attempt: Attempt,
+    attempt: AttemptPaths,
     copies: Sequence[Path],
     states: Mapping[str, tuple[int, int]],
     tenants: Iterable[Tenant],
     listed: Mapping[str, Listed],
-) -> tuple[Job, ...]:
+) -> tuple[ObservedJob, ...]:
     own = {job.name: job for job in traces.jobs(attempt)}
     ids = traces.job_ids(attempt, copies)
     live = {str(tenant.pid) for tenant in tenants}
@@ -114,7 +114,7 @@ def _jobs(
     submitted = {name for name, (state, _) in states.items() if state != _UNSUBMITTED}
     jobs = []
     for name in sorted({*own, *ids, *submitted}):
-        job = Job(name, ids.get(name), lock_held=_lock(attempt, name))
+        job = ObservedJob(name, ids.get(name), lock_held=_lock(attempt, name))
         job = _with_own(job, own.get(name), ids.get(name) in live)
         job = _with_entry(job, listed.get(ids.get(name, "")))
         job = _with_dpdispatcher(job, copies, states.get(name))
@@ -127,7 +127,7 @@ def _jobs(
     return tuple(jobs)
 
 
-def _alone(job: Job, *, complete: bool, works: bool) -> Job:
+def _alone(job: ObservedJob, *, complete: bool, works: bool) -> ObservedJob:
     """Return a job whose command ran on without its shells; what it left tells that it is through.
 
     Not while anybody works there: a file that is there may still be written. Where a shell of it
@@ -139,13 +139,13 @@ def _alone(job: Job, *, complete: bool, works: bool) -> Job:
     return replace(job, alone=True, tag=through)
 
 
-def _lock(attempt: Attempt, job: str) -> bool | None:
+def _lock(attempt: AttemptPaths, job: str) -> bool | None:
     """Say whether the job holds its lock; None where it wrote that it could not take one."""
     lock = traces.lock_of(attempt, job)
     return None if lock.with_suffix(OfJob.UNLOCKED).exists() else is_held(lock)
 
 
-def _with_own(job: Job, own: traces.Job | None, works: bool) -> Job:
+def _with_own(job: ObservedJob, own: traces.JobRecord | None, works: bool) -> ObservedJob:
     """Return the job with what it wrote down itself."""
     if own is None:
         return replace(job, id_alive=works)
@@ -160,14 +160,16 @@ def _with_own(job: Job, own: traces.Job | None, works: bool) -> Job:
     )
 
 
-def _with_entry(job: Job, entry: Listed | None) -> Job:
+def _with_entry(job: ObservedJob, entry: Listed | None) -> ObservedJob:
     """Return the job with what its scheduler says."""
     if entry is None:
         return job
     return replace(job, queued=entry.state, id_alive=entry.is_alive or job.id_alive)
 
 
-def _with_dpdispatcher(job: Job, copies: Sequence[Path], state: tuple[int, int] | None) -> Job:
+def _with_dpdispatcher(
+    job: ObservedJob, copies: Sequence[Path], state: tuple[int, int] | None
+) -> ObservedJob:
     """Return the job with what DPDispatcher left in the scratch copy."""
     flag = _in_a_copy(copies, f"{job.name}_flag_if_job_task_fail")
     return replace(

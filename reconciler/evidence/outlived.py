@@ -10,11 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from reconciler.attempt.contract import OfJob
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.evidence.collect import Evidence
 
 
-def note(attempt: Attempt, evidence: Evidence) -> None:
+def note(attempt: AttemptPaths, evidence: Evidence) -> None:
     """Write down which jobs of the attempt are seen to compute without their shells.
 
     A shell that was left after all, and has told of the end, takes that back.
@@ -26,7 +26,7 @@ def note(attempt: Attempt, evidence: Evidence) -> None:
             _place(attempt, one.name).unlink(missing_ok=True)
 
 
-def _place(attempt: Attempt, job: str) -> Path:
+def _place(attempt: AttemptPaths, job: str) -> Path:
     return attempt.of_job(job, OfJob.ALONE)
 
 

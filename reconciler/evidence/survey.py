@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.attempt import execution_host as machine
-from reconciler.attempt.execution_host import Machine
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.execution_host import ExecutionHost
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.far import ask
-from reconciler.far.answer import Answer
+from reconciler.far.answer import RemoteAnswer
 from reconciler.host import processes
 from reconciler.host.processes import Tenant
 from reconciler.host.scheduler import Queue
@@ -24,13 +24,13 @@ class Survey:
     machine says, by the real path of the folder below which an attempt's jobs work.
     """
 
-    machines: Mapping[str, Machine]
+    machines: Mapping[str, ExecutionHost]
     census: Sequence[Tenant]
     queues: Mapping[str, Queue]
-    answers: Mapping[str, Answer]
+    answers: Mapping[str, RemoteAnswer]
 
 
-def surveyed(attempts: Sequence[Attempt]) -> Survey:
+def surveyed(attempts: Sequence[AttemptPaths]) -> Survey:
     """Ask each source once for all of the attempts.
 
     The scheduler and the processes come before the records that the attempts left, so that a job

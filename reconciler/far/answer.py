@@ -37,7 +37,7 @@ class FarJob:
 
 
 @dataclass(slots=True)
-class Answer:
+class RemoteAnswer:
     """What one look found of one attempt; ``place`` is None where its folder is not there.
 
     ``asked_at`` is in ns since the epoch, by the clock of the machine that was asked. ``error``
@@ -72,7 +72,7 @@ class _Common:
     ticks: dict[int, int] = field(default_factory=dict)
 
 
-def read(printed: str) -> dict[str, Answer]:
+def read(printed: str) -> dict[str, RemoteAnswer]:
     """Return the answers by the attempt's tag."""
     lines = [line.split("\t") for line in printed.splitlines() if line]
     common = _common(lines)
@@ -128,9 +128,9 @@ def _queue(values: list[str], listed: list[Listed]) -> Queue:
     return Queue(int(values[0]), tuple(listed) if answered else None, None if answered else said)
 
 
-def _answer(lines: list[list[str]], common: _Common) -> Answer:
+def _answer(lines: list[list[str]], common: _Common) -> RemoteAnswer:
     host, boot_id, asked_at = common.here
-    answer = Answer(asked_at=asked_at, host=host, boot_id=boot_id)
+    answer = RemoteAnswer(asked_at=asked_at, host=host, boot_id=boot_id)
     current = None
     for kind, *values in lines:
         if kind in ("of", "job_state", "fail_count"):
@@ -140,7 +140,7 @@ def _answer(lines: list[list[str]], common: _Common) -> Answer:
     return answer
 
 
-def _take(answer: Answer, kind: str, values: list[str]) -> None:
+def _take(answer: RemoteAnswer, kind: str, values: list[str]) -> None:
     match kind:
         case "place":
             answer.place = _text(values[0])
@@ -156,7 +156,7 @@ def _take(answer: Answer, kind: str, values: list[str]) -> None:
             _take_of_job(answer, kind, values)
 
 
-def _take_of_job(answer: Answer, kind: str, values: list[str]) -> None:
+def _take_of_job(answer: RemoteAnswer, kind: str, values: list[str]) -> None:
     match kind:
         case "job":
             _take_job(answer.job(values[0]), values)
@@ -182,7 +182,7 @@ def _take_job(job: FarJob, values: list[str]) -> None:
         job.exit_code, job.ended_at = known, _nanoseconds(ended)
 
 
-def _recover(answer: Answer, kind: str, value: str, current: FarJob | None) -> FarJob | None:
+def _recover(answer: RemoteAnswer, kind: str, value: str, current: FarJob | None) -> FarJob | None:
     if kind == "of":
         # A job that DPDispatcher never came to submit is none yet.
         return answer.jobs.get(value)

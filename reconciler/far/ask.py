@@ -13,10 +13,10 @@ from typing import Any
 
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import recorded as genuine
-from reconciler.attempt.execution_host import Machine
-from reconciler.attempt.paths import ATTEMPT, Attempt
+from reconciler.attempt.execution_host import ExecutionHost
+from reconciler.attempt.paths import ATTEMPT, AttemptPaths
 from reconciler.errors import MachineUnreachable, ReconcilerError
-from reconciler.far.answer import Answer, read, read_queue
+from reconciler.far.answer import RemoteAnswer, read, read_queue
 from reconciler.host import program
 from reconciler.host.scheduler import Queue
 from reconciler.records import traces
@@ -31,7 +31,7 @@ _LIST_WITHIN, _BYTES_A_SECOND = 600, 500_000
 _END_WITHIN = 60
 
 
-def describe(given: Mapping[str, Any], attempt: Attempt) -> dict[str, Any]:
+def describe(given: Mapping[str, Any], attempt: AttemptPaths) -> dict[str, Any]:
     """Return batch type, context type and roots of a machine that is taken from a file.
 
     Raises MachineUnreachable where the file cannot be read, ProgramMissing.
@@ -40,9 +40,9 @@ def describe(given: Mapping[str, Any], attempt: Attempt) -> dict[str, Any]:
     return _helper({"machine": {**given, "$ref": str(source)}}, attempt.root)
 
 
-def answers(attempts: Iterable[Attempt]) -> dict[str, Answer]:
+def answers(attempts: Iterable[AttemptPaths]) -> dict[str, RemoteAnswer]:
     """Look at attempts whose jobs run on other machines; the answers are by tag."""
-    found: dict[str, Answer] = {}
+    found: dict[str, RemoteAnswer] = {}
     for group in _by_machine(attempts):
         found.update(_looked_at(group))
     return found
@@ -54,7 +54,7 @@ def queue_here(places: Sequence[str]) -> Queue:
     return read_queue(done)
 
 
-def make_place(attempt: Attempt) -> dict[str, str]:
+def make_place(attempt: AttemptPaths) -> dict[str, str]:
     """Make the attempt's folder on the machine of its jobs; return that one's host and boot_id.
 
     Raises MachineUnreachable.
@@ -71,7 +71,7 @@ def make_place(attempt: Attempt) -> dict[str, str]:
     return {"host": host, "boot_id": boot_id}
 
 
-def tag_jobs(attempt: Attempt) -> None:
+def tag_jobs(attempt: AttemptPaths) -> None:
     """Let DPDispatcher know of each job whose tasks all ended well; raises MachineUnreachable."""
     where = machine.of(attempt)
     records = where.scratch if where.is_far else str(attempt.folder)
@@ -81,13 +81,13 @@ def tag_jobs(attempt: Attempt) -> None:
     _run(attempt, script) if where.is_far else _bash(script)
 
 
-def keep(attempt: Attempt) -> None:
+def keep(attempt: AttemptPaths) -> None:
     """Keep what the jobs of an attempt wrote, where they wrote it; raises MachineUnreachable."""
     where = machine.of(attempt)
     _run(attempt, f"{_script('keep.sh')}\n{_call('keep_left', kept_at(where.scratch))}")
 
 
-def left(attempt: Attempt) -> list[list[str]]:
+def left(attempt: AttemptPaths) -> list[list[str]]:
     """Return what is kept of what the jobs of an attempt wrote; raises MachineUnreachable.
 
     ``file``, path in base64, size in bytes, SHA-256; or ``link``, path, where it leads in base64.
@@ -97,7 +97,7 @@ def left(attempt: Attempt) -> list[list[str]]:
     return [line.split("\t") for line in printed.splitlines()]
 
 
-def fetched(attempt: Attempt, paths: Sequence[str], size: int) -> dict[str, bytes]:
+def fetched(attempt: AttemptPaths, paths: Sequence[str], size: int) -> dict[str, bytes]:
     """Return the content of kept files by path, both paths in base64; ``size``: bytes of them all.
 
     Raises MachineUnreachable.
@@ -109,7 +109,7 @@ def fetched(attempt: Attempt, paths: Sequence[str], size: int) -> dict[str, byte
     return {path: b64decode(content) for path, _, content in lines}
 
 
-def results(attempt: Attempt) -> list[list[str]]:
+def results(attempt: AttemptPaths) -> list[list[str]]:
     """Return what the jobs of an attempt were to bring back; raises MachineUnreachable.
 
     ``copy`` and the name of a folder that a job worked in, before the files in it: ``file``, path
@@ -120,7 +120,7 @@ def results(attempt: Attempt) -> list[list[str]]:
     return [line.split("\t") for line in printed.splitlines()]
 
 
-def parts(attempt: Attempt, asked: Sequence[tuple[str, int, int]]) -> list[bytes]:
+def parts(attempt: AttemptPaths, asked: Sequence[tuple[str, int, int]]) -> list[bytes]:
     """Return parts of files below the attempt's folder, in order; raises MachineUnreachable.
 
     ``asked``: path, first byte and number of bytes of each.
@@ -134,7 +134,7 @@ def parts(attempt: Attempt, asked: Sequence[tuple[str, int, int]]) -> list[bytes
 
 
 def said(
-    attempt: Attempt, offsets: Mapping[str, int], last: int | None
+    attempt: AttemptPaths, offsets: Mapping[str, int], last: int | None
 ) -> tuple[dict[str, tuple[bytes, int]], bool]:
     """Read on in what the jobs of an attempt print; ``offsets``: bytes that were read, by path.
 
@@ -156,7 +156,7 @@ def kept_at(scratch: str) -> tuple[str, str]:
     return scratch, f"{scratch}/left"
 
 
-def stop(attempt: Attempt) -> list[list[str]]:
+def stop(attempt: AttemptPaths) -> list[list[str]]:
     """End every job and process of an attempt where they run.
 
     Returns pairs: ``ended`` or ``left``, and what. Raises MachineUnreachable where that cannot be
@@ -170,8 +170,8 @@ def stop(attempt: Attempt) -> list[list[str]]:
     return [line.split("\t") for line in printed.splitlines()]
 
 
-def _by_machine(attempts: Iterable[Attempt]) -> list[list[Attempt]]:
-    groups: dict[str, list[Attempt]] = {}
+def _by_machine(attempts: Iterable[AttemptPaths]) -> list[list[AttemptPaths]]:
+    groups: dict[str, list[AttemptPaths]] = {}
     for attempt in attempts:
         given = dict(_machine(attempt))
         given.pop("remote_root", None)
@@ -179,17 +179,17 @@ def _by_machine(attempts: Iterable[Attempt]) -> list[list[Attempt]]:
     return list(groups.values())
 
 
-def _looked_at(group: Sequence[Attempt]) -> dict[str, Answer]:
+def _looked_at(group: Sequence[AttemptPaths]) -> dict[str, RemoteAnswer]:
     try:
         found = read(_run(group[0], _look(group)))
     except ReconcilerError as error:
-        return {attempt.tag: Answer(error=error.message) for attempt in group}
-    missing = Answer(error="the far side left it out")
+        return {attempt.tag: RemoteAnswer(error=error.message) for attempt in group}
+    missing = RemoteAnswer(error="the far side left it out")
     return {attempt.tag: found.get(attempt.tag, missing) for attempt in group}
 
 
-def _look(group: Sequence[Attempt]) -> str:
-    places: list[tuple[Attempt, Machine]] = [(one, machine.of(one)) for one in group]
+def _look(group: Sequence[AttemptPaths]) -> str:
+    places: list[tuple[AttemptPaths, ExecutionHost]] = [(one, machine.of(one)) for one in group]
     queued = [where.scratch for _, where in places if where.has_slurm]
     calls = [_call("queue", queued)] if queued else []
     calls.append(_call("processes", []))
@@ -199,12 +199,12 @@ def _look(group: Sequence[Attempt]) -> str:
     return "\n".join([_script("tags.sh"), _script("probe.sh"), *calls])
 
 
-def _machine(attempt: Attempt) -> Mapping[str, Any]:
+def _machine(attempt: AttemptPaths) -> Mapping[str, Any]:
     found: Mapping[str, Any] = (genuine.submission_of(attempt) or {}).get("machine", {})
     return found
 
 
-def _run(attempt: Attempt, script: str, longer: int = 0) -> str:
+def _run(attempt: AttemptPaths, script: str, longer: int = 0) -> str:
     """Run a script on the machine of the attempt's jobs; return what it printed.
 
     ``longer`` is how many seconds it may take beyond those of an answer.

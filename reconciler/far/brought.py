@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from reconciler.attempt import execution_host as machine
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import MachineUnreachable
 from reconciler.far import ask
 from service.root.disk import write_whole
@@ -21,7 +21,7 @@ _AT_ONCE = 16 * 10**6
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class BroughtFile:
     """A file that was left.
 
     ``path`` is where the job wrote it, ``at`` where it lies if that is elsewhere; both relative to
@@ -35,7 +35,9 @@ class Left:
     link: str | None = None
 
 
-def brought(attempt: Attempt, limit: int | None, wanted: Sequence[str] = ()) -> Iterator[Left]:
+def brought(
+    attempt: AttemptPaths, limit: int | None, wanted: Sequence[str] = ()
+) -> Iterator[BroughtFile]:
     """Bring what an attempt left into its folder here, its logs and the smallest first.
 
     Yields what is not brought, since it would pass ``limit`` bytes in all and fits none of the
@@ -44,7 +46,7 @@ def brought(attempt: Attempt, limit: int | None, wanted: Sequence[str] = ()) -> 
     """
     ask.keep(attempt)
     place = ask.kept_at(machine.of(attempt).scratch)[1]
-    total, batch = 0, list[Left]()
+    total, batch = 0, list[BroughtFile]()
     for left in sorted(_left(attempt), key=lambda one: (one.path not in attempt.logs, one.size)):
         total += left.size
         needed = left.path in attempt.logs or _is_wanted(attempt, left, wanted)
@@ -58,12 +60,12 @@ def brought(attempt: Attempt, limit: int | None, wanted: Sequence[str] = ()) -> 
     _bring(attempt, batch)
 
 
-def _is_wanted(attempt: Attempt, left: Left, wanted: Sequence[str]) -> bool:
+def _is_wanted(attempt: AttemptPaths, left: BroughtFile, wanted: Sequence[str]) -> bool:
     own = left.path.removeprefix(f"{attempt.stage}/")
     return any(fnmatchcase(own, pattern) for pattern in wanted)
 
 
-def _left(attempt: Attempt) -> Iterator[Left]:
+def _left(attempt: AttemptPaths) -> Iterator[BroughtFile]:
     """Yield what was left there and is neither here already nor a name that leads elsewhere."""
     for kind, name, *values in ask.left(attempt):
         path = os.fsdecode(b64decode(name))
@@ -71,9 +73,9 @@ def _left(attempt: Attempt) -> Iterator[Left]:
             continue
         if kind == "link":
             target = b64decode(values[0])
-            yield Left(path, 0, hashlib.sha256(target).hexdigest(), link=os.fsdecode(target))
+            yield BroughtFile(path, 0, hashlib.sha256(target).hexdigest(), link=os.fsdecode(target))
         elif not _is_here(attempt.root / path, int(values[0]), values[1]):
-            yield Left(path, int(values[0]), values[1])
+            yield BroughtFile(path, int(values[0]), values[1])
 
 
 def _is_here(place: Path, size: int, sha256: str) -> bool:
@@ -82,7 +84,7 @@ def _is_here(place: Path, size: int, sha256: str) -> bool:
     return digest_of(place) == sha256
 
 
-def _bring(attempt: Attempt, batch: Sequence[Left]) -> None:
+def _bring(attempt: AttemptPaths, batch: Sequence[BroughtFile]) -> None:
     names = {b64encode(os.fsencode(one.path)).decode(): one for one in batch if one.link is None}
     size = sum(one.size for one in batch)
     contents = ask.fetched(attempt, list(names), size) if names else {}
@@ -95,7 +97,7 @@ def _bring(attempt: Attempt, batch: Sequence[Left]) -> None:
             place.symlink_to(left.link)
 
 
-def _put(place: Path, content: bytes, left: Left) -> None:
+def _put(place: Path, content: bytes, left: BroughtFile) -> None:
     if hashlib.sha256(content).hexdigest() != left.sha256:
         raise MachineUnreachable(f"{left.path} came otherwise than it was left there")
     place.parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import MachineUnreachable
 from reconciler.far import ask
 from reconciler.far.brought import digest_of
@@ -18,7 +18,7 @@ _AT_ONCE = 16 * 10**6
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class RemoteResult:
     """A file to bring back: its path from where jobs of the attempt work, and in its own folder."""
 
     there: str
@@ -27,7 +27,7 @@ class Result:
     sha256: str
 
 
-def bring(attempt: Attempt, base: Path) -> None:
+def bring(attempt: AttemptPaths, base: Path) -> None:
     """Bring the results of an attempt below ``base``, each whole or not at all.
 
     May be done again after it was cut off at any point. Raises MachineUnreachable, OSError.
@@ -46,7 +46,7 @@ def bring(attempt: Attempt, base: Path) -> None:
         _put(place, base / one.path, one)
 
 
-def _listed(attempt: Attempt) -> Iterator[Result]:
+def _listed(attempt: AttemptPaths) -> Iterator[RemoteResult]:
     copy = ""
     for kind, name, *values in ask.results(attempt):
         if kind == "copy":
@@ -54,12 +54,12 @@ def _listed(attempt: Attempt) -> Iterator[Result]:
             continue
         path = os.fsdecode(b64decode(name))
         if not PurePosixPath(path).is_absolute() and ".." not in PurePosixPath(path).parts:
-            yield Result(f"{copy}/{path}", path, int(values[0]), values[1])
+            yield RemoteResult(f"{copy}/{path}", path, int(values[0]), values[1])
 
 
-def _batches(results: Sequence[Result]) -> Iterator[list[tuple[Result, int, int]]]:
+def _batches(results: Sequence[RemoteResult]) -> Iterator[list[tuple[RemoteResult, int, int]]]:
     """Yield what to ask for at once: results with the first byte and the number of bytes."""
-    batch: list[tuple[Result, int, int]] = []
+    batch: list[tuple[RemoteResult, int, int]] = []
     room = _AT_ONCE
     for one in results:
         for start in range(0, one.size, _AT_ONCE):
@@ -73,12 +73,12 @@ def _batches(results: Sequence[Result]) -> Iterator[list[tuple[Result, int, int]
         yield batch
 
 
-def _partial(attempt: Attempt, target: Path) -> Path:
+def _partial(attempt: AttemptPaths, target: Path) -> Path:
     """Return where a file grows until it is whole: beside its place, so that it can be moved."""
     return target.with_name(f".{target.name}.{attempt.id}.part")
 
 
-def _put(partial: Path, target: Path, result: Result) -> None:
+def _put(partial: Path, target: Path, result: RemoteResult) -> None:
     if digest_of(partial) != result.sha256:
         partial.unlink()
         raise MachineUnreachable(f"{result.path} came otherwise than it lies there")

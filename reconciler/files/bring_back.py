@@ -8,13 +8,13 @@ from pathlib import Path
 
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import recorded as genuine
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.records import traces
 from service.root.clock import system_clock, utc_text
 from service.root.disk import write_whole
 
 
-def bring_back(attempt: Attempt) -> None:
+def bring_back(attempt: AttemptPaths) -> None:
     """Put what the attempt's jobs were to bring back into its place, then mark it as collected.
 
     For an attempt whose jobs are over and whose monitors end without a result, or whose root was

@@ -42,7 +42,7 @@ _WAITS = (Status.READY, Status.PREPARING)
 
 
 @dataclass(frozen=True, slots=True)
-class Launched:
+class ManualLaunch:
     """A job that was launched by hand.
 
     ``session`` is its tmux session, ``since`` when it began, in seconds since the epoch. ``code``
@@ -67,7 +67,7 @@ def may_be(root: Path, state: Workflow) -> list[Stage]:
     ]
 
 
-def found(root: Path, state: Workflow, stages: Iterable[Stage]) -> list[Launched]:
+def found(root: Path, state: Workflow, stages: Iterable[Stage]) -> list[ManualLaunch]:
     """Return the jobs of the stages that were launched by hand in this root."""
     candidates = [stage for stage in stages if _is_prepared_by_hand(root, stage)]
     sessions = tmux.sessions(os.environ) if candidates else {}
@@ -87,11 +87,11 @@ def _is_prepared_by_hand(root: Path, stage: Stage) -> bool:
 
 def _of(
     root: Path, state: Workflow, stage: Stage, sessions: Mapping[str, tuple[int, tuple[str, ...]]]
-) -> Launched | None:
+) -> ManualLaunch | None:
     name = f"dpdisp_{stage.id}".replace(".", "_").replace(":", "_")
     created, folders = sessions.get(name, (0, ()))
     if any(_is_below(folder, root) for folder in folders):
-        return Launched(stage.id, name, created)
+        return ManualLaunch(stage.id, name, created)
     return _ended(root, state, stage, name)
 
 
@@ -99,7 +99,7 @@ def _is_below(folder: str, root: Path) -> bool:
     return is_inside(Path(folder), root)
 
 
-def _ended(root: Path, state: Workflow, stage: Stage, session: str) -> Launched | None:
+def _ended(root: Path, state: Workflow, stage: Stage, session: str) -> ManualLaunch | None:
     """Return a job whose wrapper is through, by what it left since the stage last ended."""
     folder = root / stage.id
     done, code = folder / DONE, folder / EXIT_CODE
@@ -113,7 +113,7 @@ def _ended(root: Path, state: Workflow, stage: Stage, session: str) -> Launched 
         return None
     # The wrapper was put there before it ran.
     since = min((folder / WRAPPER).stat().st_mtime, code.stat().st_mtime)
-    return Launched(stage.id, session, since, number, ended)
+    return ManualLaunch(stage.id, session, since, number, ended)
 
 
 def _names_an_attempt(marker: Path) -> bool:
@@ -128,7 +128,7 @@ def _seconds(moment: str) -> float:
 
 
 def commands(
-    root: Path, state: Workflow, stage: Stage, job: Launched, now: datetime
+    root: Path, state: Workflow, stage: Stage, job: ManualLaunch, now: datetime
 ) -> list[Timed]:
     """Return the commands by which a job that was launched by hand becomes an attempt."""
     began = _moment(job.since, now)
@@ -158,7 +158,7 @@ def _moment(seconds: float, now: datetime) -> str:
     return utc_text(min(datetime.fromtimestamp(seconds, UTC), now))
 
 
-def take_over(jobs: Jobs, job: Launched) -> None:
+def take_over(jobs: Jobs, job: ManualLaunch) -> None:
     """Record that a job was launched by hand; raises what the rules raise."""
     state = jobs.service.state()
     asked = commands(jobs.root, state, state.stage(job.stage), job, jobs.service.clock())
@@ -166,7 +166,7 @@ def take_over(jobs: Jobs, job: Launched) -> None:
     tell(jobs, jobs.service.state(), job)
 
 
-def tell(jobs: Jobs, state: Workflow, job: Launched) -> None:
+def tell(jobs: Jobs, state: Workflow, job: ManualLaunch) -> None:
     """Say that a job was taken over, and in what it is not as its stage is defined."""
     jobs.say(
         f"{job.stage}: its job was launched by hand ({job.session}); it is taken over, and nothing "

@@ -21,9 +21,9 @@ from eventstore.private import make_folder
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, is_below
-from reconciler.attempt.contract import ATTEMPTS, KEPT, Ended
+from reconciler.attempt.contract import ATTEMPTS, KEPT, ScriptEnd
 from reconciler.attempt.markers import digests
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs
 from reconciler.errors import MissingInput
 from reconciler.far.brought import digest_of
@@ -117,12 +117,12 @@ def _changed_inputs(root: Path, one: Recorded) -> str:
     return ", ".join(changed)
 
 
-def place_of(attempt: Attempt) -> Path:
+def place_of(attempt: AttemptPaths) -> Path:
     """Return where an attempt keeps what it goes on from."""
     return attempt.folder / "carry"
 
 
-def put_aside(attempt: Attempt, carried: Carried) -> None:
+def put_aside(attempt: AttemptPaths, carried: Carried) -> None:
     """Give the attempt what it goes on from; a second name where the file system knows them."""
     home = attempt.root / MARKER
     attempt.stage_folder.mkdir(parents=True, exist_ok=True)
@@ -137,18 +137,18 @@ def put_aside(attempt: Attempt, carried: Carried) -> None:
             shutil.copy2(source, target)
 
 
-def drop(attempt: Attempt) -> None:
+def drop(attempt: AttemptPaths) -> None:
     """Take away what an attempt that came to nothing was to go on from: second names alone."""
     shutil.rmtree(place_of(attempt), ignore_errors=True)
 
 
-def sending(given: Mapping[str, Any], attempt: Attempt, carried: Carried) -> dict[str, Any]:
+def sending(given: Mapping[str, Any], attempt: AttemptPaths, carried: Carried) -> dict[str, Any]:
     """Return a submission that sends the files along and puts them where the command finds them."""
     result = copy.deepcopy(dict(given))
     (task,) = result["task_list"]
     place = f"{ATTEMPTS}/{attempt.name}/carry"
     own = [path.removeprefix(f"{attempt.stage}/") for path in carried.places]
     task["forward_files"] = [*task["forward_files"], *(escape(f"{place}/{path}") for path in own)]
-    moving = f"cp -a {shlex.quote(place)}/. . && rm -r {ATTEMPTS} || exit {Ended.UNWRITABLE:d}"
+    moving = f"cp -a {shlex.quote(place)}/. . && rm -r {ATTEMPTS} || exit {ScriptEnd.UNWRITABLE:d}"
     task["command"] = f"{moving}\n{task['command']}"
     return result

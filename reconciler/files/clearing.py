@@ -19,7 +19,7 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
 from reconciler.attempt.contract import OfJob
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs
 from reconciler.far.brought import digest_of
 from reconciler.files.carry import place_of
@@ -87,7 +87,7 @@ def _age(one: Recorded, now: datetime) -> timedelta:
     return now - datetime.fromisoformat(str(one.ended_at))
 
 
-def _clearing(attempt: Attempt, one: Recorded) -> Clearing | None:
+def _clearing(attempt: AttemptPaths, one: Recorded) -> Clearing | None:
     """Return what can be freed of an attempt; None where something of it may be at work."""
     if not attempt.folder.is_dir() or attempt.folder.is_symlink():
         return None
@@ -101,7 +101,7 @@ def _clearing(attempt: Attempt, one: Recorded) -> Clearing | None:
     return Clearing(attempt.stage, attempt.id, folders, tuple(files), written, size)
 
 
-def _known(attempt: Attempt, left: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Path, str]]:
+def _known(attempt: AttemptPaths, left: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Path, str]]:
     """Yield the files in the attempt's folder that are as the log has them, each with its path.
 
     What its job said stays: it is small, and tells why the attempt was not the last.

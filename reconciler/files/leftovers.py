@@ -21,9 +21,9 @@ from eventstore.regular import read_regular
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from reconciler.attempt import execution_host as machine
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import MachineUnreachable, UnusableProfile
-from reconciler.far.brought import Left, brought, digest_of
+from reconciler.far.brought import BroughtFile, brought, digest_of
 from reconciler.files.carry import patterns_of
 from reconciler.records import traces
 from service.root.below import is_inside
@@ -41,7 +41,7 @@ LIMIT = "bring_back_limit"
 _NAMED = 500
 
 
-def left_by(state: Workflow, stage: Stage, attempt: Attempt, *, bring: bool) -> list[Payload]:
+def left_by(state: Workflow, stage: Stage, attempt: AttemptPaths, *, bring: bool) -> list[Payload]:
     """Sort out what an attempt of the stage left; return the command that records it.
 
     Where its machine cannot be reached, a note says where it is.
@@ -57,7 +57,7 @@ def left_by(state: Workflow, stage: Stage, attempt: Attempt, *, bring: bool) -> 
 
 
 def sort_out(
-    attempt: Attempt, *, bring: bool, limit: int | None, wanted: Sequence[str] = ()
+    attempt: AttemptPaths, *, bring: bool, limit: int | None, wanted: Sequence[str] = ()
 ) -> p.AttemptLeft | None:
     """Sort out what an attempt left; return the command that records it, None where it is nothing.
 
@@ -75,7 +75,7 @@ def sort_out(
     return _command(attempt, known)
 
 
-def _command(attempt: Attempt, known: Sequence[Left]) -> p.AttemptLeft | None:
+def _command(attempt: AttemptPaths, known: Sequence[BroughtFile]) -> p.AttemptLeft | None:
     if not known:
         return None
     content = read_regular(attempt.left_list)
@@ -93,23 +93,25 @@ def _command(attempt: Attempt, known: Sequence[Left]) -> p.AttemptLeft | None:
     )
 
 
-def _host(attempt: Attempt, known: Iterable[Left]) -> str | None:
+def _host(attempt: AttemptPaths, known: Iterable[BroughtFile]) -> str | None:
     """Name the machine on which files stayed, if any did."""
     stayed = any(left.at is not None and left.at.startswith("/") for left in known)
     return traces.facts(attempt).job_host if stayed else None
 
 
-def _listed(attempt: Attempt) -> list[Left] | None:
+def _listed(attempt: AttemptPaths) -> list[BroughtFile] | None:
     found = traces.read_json(attempt.left_list)
-    return None if found is None else [Left(**one) for one in found["files"]]
+    return None if found is None else [BroughtFile(**one) for one in found["files"]]
 
 
-def _write_list(attempt: Attempt, known: Sequence[Left]) -> None:
+def _write_list(attempt: AttemptPaths, known: Sequence[BroughtFile]) -> None:
     text = json.dumps({"files": [asdict(one) for one in known]}, indent=1)
     write_whole(attempt.left_list, text.encode("utf-8", "surrogateescape") + b"\n")
 
 
-def _found(attempt: Attempt, bring: bool, limit: int | None, wanted: Sequence[str]) -> list[Left]:
+def _found(
+    attempt: AttemptPaths, bring: bool, limit: int | None, wanted: Sequence[str]
+) -> list[BroughtFile]:
     where = machine.of(attempt)
     if where.is_far:
         there = list(brought(attempt, limit if bring else 0, wanted))
@@ -118,7 +120,7 @@ def _found(attempt: Attempt, bring: bool, limit: int | None, wanted: Sequence[st
     return _sorted_out(attempt, list(_news(attempt)), bring, limit)
 
 
-def _keep(attempt: Attempt, scratch: str) -> None:
+def _keep(attempt: AttemptPaths, scratch: str) -> None:
     """Keep what still lies in scratch copies: its monitor may not have come to it."""
     if not traces.copies_below(Path(scratch)):
         return
@@ -129,7 +131,7 @@ def _keep(attempt: Attempt, scratch: str) -> None:
         raise OSError(f"{attempt.tag}: what it wrote cannot be kept: {done.stderr.strip()[-500:]}")
 
 
-def _news(attempt: Attempt) -> Iterator[Left]:
+def _news(attempt: AttemptPaths) -> Iterator[BroughtFile]:
     """Yield what was kept and is neither collected already nor an input that did not change."""
     for file in list(_files_below(attempt.kept)):
         path = str(file.relative_to(attempt.kept))
@@ -141,7 +143,7 @@ def _news(attempt: Attempt) -> Iterator[Left]:
     yield from _printed(attempt)
 
 
-def _printed(attempt: Attempt) -> Iterator[Left]:
+def _printed(attempt: AttemptPaths) -> Iterator[BroughtFile]:
     """Yield what the jobs printed and is in place already."""
     for path in attempt.logs if attempt.launch_record.exists() else ():
         place = attempt.root / path
@@ -166,16 +168,16 @@ def _is_same(file: Path, place: Path) -> bool:
     return file.samefile(place) or digest_of(file) == digest_of(place)
 
 
-def _of(file: Path, path: str) -> Left:
+def _of(file: Path, path: str) -> BroughtFile:
     if file.is_symlink():
         target = str(file.readlink())
-        return Left(path, 0, hashlib.sha256(os.fsencode(target)).hexdigest(), link=target)
-    return Left(path, file.stat().st_size, digest_of(file))
+        return BroughtFile(path, 0, hashlib.sha256(os.fsencode(target)).hexdigest(), link=target)
+    return BroughtFile(path, file.stat().st_size, digest_of(file))
 
 
 def _sorted_out(
-    attempt: Attempt, found: Sequence[Left], bring: bool, limit: int | None
-) -> list[Left]:
+    attempt: AttemptPaths, found: Sequence[BroughtFile], bring: bool, limit: int | None
+) -> list[BroughtFile]:
     """Say of each file where it goes; the smallest first, as far as the limit reaches."""
     total, places = 0, dict[str, str | None]()
     for left in sorted(found, key=lambda one: (one.path not in attempt.logs, one.size, one.path)):
@@ -184,10 +186,13 @@ def _sorted_out(
         goes = bring and fits and left.path.startswith(f"{attempt.stage}/")
         free = _is_free(attempt, left)
         places[left.path] = None if goes and free else _kept_at(attempt, left.path)
-    return [Left(left.path, left.size, left.sha256, places[left.path], left.link) for left in found]
+    return [
+        BroughtFile(left.path, left.size, left.sha256, places[left.path], left.link)
+        for left in found
+    ]
 
 
-def _is_free(attempt: Attempt, left: Left) -> bool:
+def _is_free(attempt: AttemptPaths, left: BroughtFile) -> bool:
     """Whether a file can lie where the job wrote it: nobody's file is ever overwritten."""
     place = attempt.root / left.path
     if not os.path.lexists(attempt.kept / left.path):
@@ -199,11 +204,11 @@ def _is_free(attempt: Attempt, left: Left) -> bool:
     return inside and above.is_dir() and not os.path.lexists(place)
 
 
-def _kept_at(attempt: Attempt, path: str) -> str:
+def _kept_at(attempt: AttemptPaths, path: str) -> str:
     return str((attempt.kept / path).relative_to(attempt.root))
 
 
-def _put_in_place(attempt: Attempt, known: Iterable[Left]) -> None:
+def _put_in_place(attempt: AttemptPaths, known: Iterable[BroughtFile]) -> None:
     for left in known:
         kept, place = attempt.kept / left.path, attempt.root / left.path
         if left.at is not None or not os.path.lexists(kept) or os.path.lexists(place):
@@ -219,7 +224,7 @@ def _remove_empty(folder: Path) -> None:
             Path(place).rmdir()
 
 
-def limit_of(state: Workflow, stage: Stage, attempt: Attempt) -> int | None:
+def limit_of(state: Workflow, stage: Stage, attempt: AttemptPaths) -> int | None:
     """Return how many bytes of what it left an attempt brings back, None for all of them.
 
     Raises UnusableProfile where neither a number of bytes nor words such as ``2 GB`` say so.

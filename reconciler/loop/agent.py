@@ -52,7 +52,7 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class AgentTask:
     """What an agent is to do: a stage (None: of no stage), the kind of work, and the prompt."""
 
     stage: str | None
@@ -61,7 +61,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class AgentEnd:
     """How an agent ended: its exit code, negative for a signal; what it said is in ``output``.
 
     ``stopped``: it was ended from here, as it took too long or somebody asked.
@@ -119,7 +119,7 @@ def agent_of(command: str, time_limit: float, folder: Path, name: str | None = N
     return Agent((str(found), *words[1:]), time_limit, name or Path(words[0]).name)
 
 
-def hand_over(jobs: Jobs, agent: Agent, task: Task, is_over: Callable[[], bool]) -> Left:
+def hand_over(jobs: Jobs, agent: Agent, task: AgentTask, is_over: Callable[[], bool]) -> AgentEnd:
     """Give a task to the agent and wait until it has ended.
 
     It is stopped where its time is up or ``is_over`` says so. Raises `AgentNotStarted`.
@@ -146,8 +146,8 @@ def _fresh(parent: Path) -> Path:
 
 
 def _attended(
-    jobs: Jobs, agent: Agent, task: Task, prompt: Path, is_over: Callable[[], bool]
-) -> Left:
+    jobs: Jobs, agent: Agent, task: AgentTask, prompt: Path, is_over: Callable[[], bool]
+) -> AgentEnd:
     output = prompt.with_name("output.log")
     began = time.monotonic()
     process = _started(jobs, agent, prompt, output, _environment(jobs, agent, task, prompt))
@@ -161,7 +161,7 @@ def _attended(
         process.wait()
         (jobs.service.root.folder / RECORD).unlink(missing_ok=True)
     seconds = time.monotonic() - began
-    return Left(process.returncode, seconds, stopped, str(output.relative_to(jobs.root)))
+    return AgentEnd(process.returncode, seconds, stopped, str(output.relative_to(jobs.root)))
 
 
 def _started(
@@ -183,7 +183,7 @@ def _started(
             raise AgentNotStarted(agent.words[0], error.strerror or str(error)) from error
 
 
-def _environment(jobs: Jobs, agent: Agent, task: Task, prompt: Path) -> dict[str, str]:
+def _environment(jobs: Jobs, agent: Agent, task: AgentTask, prompt: Path) -> dict[str, str]:
     own = {
         "WFCTL_ACTOR": f"agent:{agent.name}",
         **({"WFCTL_STAGE": task.stage} if task.stage is not None else {}),

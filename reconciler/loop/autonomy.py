@@ -61,7 +61,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class LoopSession:
     """How one session went: its exit code, the seconds it took, and what it printed.
 
     ``reason`` is its exit reason, ``code`` and ``message`` are those of its error; None where it
@@ -166,7 +166,7 @@ class Runner:
             return None
         return sum(stage.status is Status.COMPLETED for stage in stages)
 
-    def _session(self) -> Session:
+    def _session(self) -> LoopSession:
         began = time.monotonic()
         limit = f"--time-limit={self.limits.seconds}"
         # A pipe that nobody reads would stop a loop that has more to say than it holds.
@@ -183,7 +183,7 @@ class Runner:
             self._attend(process, began)
             printed.seek(0)
             told = _told(printed.read())
-        return Session(process.returncode, time.monotonic() - began, **told)
+        return LoopSession(process.returncode, time.monotonic() - began, **told)
 
     def _attend(self, process: subprocess.Popen[bytes], began: float) -> None:
         told: float | None = None

@@ -31,7 +31,7 @@ from reconciler.errors import (
 from reconciler.files.described import NoStageCommand, has_command
 from reconciler.files.pinned import VerdictChanged
 from reconciler.loop import ending, prompt
-from reconciler.loop.agent import Left, Task, hand_over
+from reconciler.loop.agent import AgentEnd, AgentTask, hand_over
 from reconciler.loop.ending import Ended
 from reconciler.loop.interruption import Interruption
 from reconciler.loop.loop_options import PAUSE, Orders
@@ -59,7 +59,7 @@ def mark_of(stage: Stage) -> Mark:
     return (stage.id, stage.status.value, len(stage.attempts), stage.retry_count)
 
 
-class Loop:
+class WorkflowLoop:
     """One run of the loop. What is left to somebody is remembered by where the stage stood."""
 
     def __init__(self, jobs: Jobs, orders: Orders, asked: Interruption) -> None:
@@ -277,7 +277,7 @@ class Loop:
         said = said_of_failure(log, stage.id) if kind == prompt.REPAIR else None
         return prompt.render(kind, state, stage, self.jobs.root, tries, said)
 
-    def _hand_over(self, kind: str, state: Workflow, stage: Stage) -> Left | None:
+    def _hand_over(self, kind: str, state: Workflow, stage: Stage) -> AgentEnd | None:
         """Give the stage to the agent; return how it ended where the stage has not moved.
 
         An agent that was lost through no fault of its own is started once more. What is not
@@ -286,7 +286,7 @@ class Loop:
         agent = self.orders.agent
         if agent is None:
             return None
-        task = Task(stage.id, kind, self._prompt(kind, state, stage))
+        task = AgentTask(stage.id, kind, self._prompt(kind, state, stage))
         left = hand_over(self.jobs, agent, task, self._is_over)
         self.jobs.service.files.take_in()
         now, mark = self.jobs.service.state(), mark_of(stage)

@@ -14,10 +14,10 @@ from reconciler.errors import EnvironmentNotReady, ReconcilerError
 from reconciler.files.described import has_command
 from reconciler.files.freshness import StaleStages, deviations, look, told, unrecorded
 from reconciler.loop import ending, prompt
-from reconciler.loop.agent import Agent, Task, end_orphan, hand_over
+from reconciler.loop.agent import Agent, AgentTask, end_orphan, hand_over
 from reconciler.loop.ending import Ended
 from reconciler.loop.interruption import Interruption
-from reconciler.loop.loop import Loop
+from reconciler.loop.loop import WorkflowLoop
 from reconciler.loop.loop_options import Orders
 from reconciler.loop.session import begin, check_report
 from service.consent.doubts import doubts_of
@@ -61,7 +61,7 @@ def run(
         end_orphan(jobs)
         _open(jobs, orders, options, asked)
         _resolve(jobs)
-        return _driven(jobs, Loop(jobs, orders, asked))
+        return _driven(jobs, WorkflowLoop(jobs, orders, asked))
 
 
 def _look_at_results(jobs: Jobs) -> None:
@@ -158,7 +158,7 @@ def _put_right(jobs: Jobs, agent: Agent, error: EnvironmentNotReady, asked: Inte
     text = prompt.for_environment(
         jobs.service.state(), jobs.root, error.data["script"], error.data["output"]
     )
-    task = Task(None, prompt.ENVIRONMENT, text)
+    task = AgentTask(None, prompt.ENVIRONMENT, text)
     hand_over(jobs, agent, task, lambda: asked.signal is not None)
 
 
@@ -172,7 +172,7 @@ def _resolve(jobs: Jobs) -> None:
             return
 
 
-def _driven(jobs: Jobs, loop: Loop) -> Ended:
+def _driven(jobs: Jobs, loop: WorkflowLoop) -> Ended:
     try:
         return _close(jobs, loop.drive())
     except (ReconcilerError, Refused, NeedsConsent) as error:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from reconciler.attempt.contract import OfJob
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.records import traces
 from reconciler.records.traces import read_json
 
 
-def places_of(attempt: Attempt) -> dict[str, list[int] | None]:
+def places_of(attempt: AttemptPaths) -> dict[str, list[int] | None]:
     """Return what lies where the attempt's outputs are to be, as it is told from anything else.
 
     Of an attempt that has begun before, nothing: its places were cleared at its first launch.
@@ -32,7 +32,7 @@ def told(path: Path) -> list[int] | None:
     return [found.st_dev, found.st_ino, found.st_ctime_ns]
 
 
-def is_new(attempt: Attempt, path: str) -> bool | None:
+def is_new(attempt: AttemptPaths, path: str) -> bool | None:
     """Say whether an output was put in its place after the launch; None where that is in doubt."""
     places = (read_json(attempt.launch_record) or {}).get("places")
     if isinstance(places, dict) and path in places:
@@ -42,12 +42,12 @@ def is_new(attempt: Attempt, path: str) -> bool | None:
     return True if launched_at and found and found[2] >= launched_at else None
 
 
-def known_launch(attempt: Attempt) -> int | None:
+def known_launch(attempt: AttemptPaths) -> int | None:
     """Return `launched` where the record still tells something; a damaged one is of any age."""
     return launched(attempt) if read_json(attempt.launch_record) else None
 
 
-def launched(attempt: Attempt) -> int | None:
+def launched(attempt: AttemptPaths) -> int | None:
     """Return when the attempt was launched (ns), by the clock of its file system."""
     # A record may carry an old modification time (cp -p, tar); when it came into place does not.
     found = told(attempt.launch_record)

@@ -17,10 +17,10 @@ from reconciler.attempt import execution_host as machine
 from reconciler.attempt import recorded as genuine
 from reconciler.attempt.contract import JOB, KILLED, OfJob
 from reconciler.attempt.forwarded_files import forwarded
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.host import small_files as plain
 from reconciler.host.processes import Process
-from reconciler.port import Facts
+from reconciler.port import SubmissionFacts
 from reconciler.submission import build as submission
 
 _SUBMITTED = re.compile(r"job ([0-9a-f]{40}) was submitted; job_id is (\S+)")
@@ -37,7 +37,7 @@ _CHAINED = re.compile(r"^(During handling of|The above exception was)")
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class JobRecord:
     """A job's own record: ``exit_code`` where it wrote one, times in ns, ``shell`` its bash."""
 
     name: str
@@ -63,13 +63,13 @@ def texts(record: Mapping[str, Any] | None) -> dict[str, str]:
     return {name: value for name, value in (record or {}).items() if isinstance(value, str)}
 
 
-def check_listed(attempt: Attempt) -> None:
+def check_listed(attempt: AttemptPaths) -> None:
     """Raise `OSError` where the attempt's folder is there and cannot be listed."""
     with suppress(FileNotFoundError):
         os.scandir(attempt.folder).close()
 
 
-def jobs(attempt: Attempt) -> tuple[Job, ...]:
+def jobs(attempt: AttemptPaths) -> tuple[JobRecord, ...]:
     """Return the jobs of the attempt that claimed their start, by name.
 
     A claim outlives the attempt's folder.
@@ -79,28 +79,28 @@ def jobs(attempt: Attempt) -> tuple[Job, ...]:
     return tuple(_job(claims[name]) for name in sorted(claims))
 
 
-def told(attempt: Attempt, what: OfJob) -> list[Path]:
+def told(attempt: AttemptPaths, what: OfJob) -> list[Path]:
     """Return where jobs of the attempt told this of themselves, by the names of the jobs."""
     return sorted(attempt.folder.glob(f"{JOB}*{what}"))
 
 
-def lock_of(attempt: Attempt, job: str) -> Path:
+def lock_of(attempt: AttemptPaths, job: str) -> Path:
     """Return the lock that a job's computation holds."""
     return attempt.of_job(job, OfJob.LOCK)
 
 
-def has_marks(attempt: Attempt, job: str) -> bool:
+def has_marks(attempt: AttemptPaths, job: str) -> bool:
     """Say whether a task of a job is at work, or was killed while it was: each leaves a mark."""
     return any(attempt.folder.glob(f"{JOB}{job}{OfJob.TASK}.*"))
 
 
-def scratch_root(attempt: Attempt) -> Path:
+def scratch_root(attempt: AttemptPaths) -> Path:
     """Return where the attempt's scratch copies are made on this machine, if they are."""
     where = machine.of(attempt)
     return attempt.work if where.is_far else Path(where.scratch)
 
 
-def scratch_copies(attempt: Attempt) -> tuple[Path, ...]:
+def scratch_copies(attempt: AttemptPaths) -> tuple[Path, ...]:
     """Return the scratch copies that exist, one a submission hash."""
     return copies_below(scratch_root(attempt))
 
@@ -115,18 +115,18 @@ def copies_below(folder: Path) -> tuple[Path, ...]:
     return tuple(folder / name for name in names)
 
 
-def forward(attempt: Attempt) -> tuple[str, ...]:
+def forward(attempt: AttemptPaths) -> tuple[str, ...]:
     """Return what the attempt's submission sends to its jobs, relative to the root if inside."""
     own = genuine.submission_of(attempt)
     return () if own is None else tuple(os.path.relpath(p, attempt.root) for p in forwarded(own))
 
 
-def backward(attempt: Attempt) -> tuple[str, ...]:
+def backward(attempt: AttemptPaths) -> tuple[str, ...]:
     """Return the patterns of the files that the attempt's jobs bring back."""
     return tuple(_backward(genuine.submission_of(attempt) or {}))
 
 
-def backward_missing(attempt: Attempt, copies: Sequence[Path]) -> tuple[str, ...]:
+def backward_missing(attempt: AttemptPaths, copies: Sequence[Path]) -> tuple[str, ...]:
     """Return the files to bring back that lie neither in the scratch copy nor in place."""
     own = genuine.submission_of(attempt) or {}
     base = attempt.root / str(own.get("work_base", "."))
@@ -136,7 +136,7 @@ def backward_missing(attempt: Attempt, copies: Sequence[Path]) -> tuple[str, ...
     )
 
 
-def job_ids(attempt: Attempt, copies: Sequence[Path]) -> dict[str, str]:
+def job_ids(attempt: AttemptPaths, copies: Sequence[Path]) -> dict[str, str]:
     """Return the scheduler's id of each submitted job by job hash; the last submission counts."""
     found = dict(_SUBMITTED.findall(plain.text(attempt.log)))
     for copy in copies:
@@ -177,18 +177,18 @@ def is_tagged(copy: Path, job: str) -> bool:
     return all(any(copy.rglob(tag)) for tag in tasks)
 
 
-def alone(attempt: Attempt) -> tuple[str, ...]:
+def alone(attempt: AttemptPaths) -> tuple[str, ...]:
     """Return the jobs that were seen to compute on after their shells were killed, by name."""
     return tuple(place.stem.removeprefix(JOB) for place in told(attempt, OfJob.ALONE))
 
 
-def awaited(attempt: Attempt) -> tuple[str, ...]:
+def awaited(attempt: AttemptPaths) -> tuple[str, ...]:
     """Return, in words, the processes that commands which ended well have left at work."""
     told = (plain.text(note) for note in sorted(attempt.folder.glob(f"{JOB}*{OfJob.AWAITED}.*")))
     return tuple(line for text in told for line in text.splitlines())
 
 
-def is_complete(attempt: Attempt, copies: Sequence[Path], job: str) -> bool:
+def is_complete(attempt: AttemptPaths, copies: Sequence[Path], job: str) -> bool:
     """Say whether every file to bring back was written since the job's start."""
     try:
         start = attempt.of_job(job, OfJob.STARTED).stat().st_mtime_ns
@@ -204,13 +204,13 @@ def _is_since(place: Path, pattern: str, start: int) -> bool:
     return any(one.exists() and one.stat().st_mtime_ns >= start for one in found)
 
 
-def facts(attempt: Attempt) -> Facts:
+def facts(attempt: AttemptPaths) -> SubmissionFacts:
     """Return what the attempt's files tell about its submission."""
     launch = texts(read_json(attempt.launch_record))
     place = texts(read_json(attempt.place_record))
     ids = job_ids(attempt, scratch_copies(attempt))
     work = next(_works(attempt), None)
-    return Facts(
+    return SubmissionFacts(
         submission_hash=None if work is None else Path(work).name,
         job_hashes=tuple(ids),
         job_ids=tuple(ids.values()),
@@ -233,7 +233,7 @@ def _matches(place: Path, pattern: str) -> bool:
     return (place / pattern).exists() or (has_magic(pattern) and any(place.glob(pattern)))
 
 
-def _works(attempt: Attempt) -> Iterator[str]:
+def _works(attempt: AttemptPaths) -> Iterator[str]:
     yield from (job.scratch for job in jobs(attempt) if job.scratch)
     yield from (str(copy) for copy in scratch_copies(attempt))
     yield from re.findall(
@@ -241,7 +241,7 @@ def _works(attempt: Attempt) -> Iterator[str]:
     )
 
 
-def _job(place: Path) -> Job:
+def _job(place: Path) -> JobRecord:
     ending = place.with_suffix(OfJob.EXIT)
     code = plain.number(plain.text(ending).partition("\n")[0])
     killed = place.with_suffix(OfJob.KILLED)
@@ -249,7 +249,7 @@ def _job(place: Path) -> Job:
         # The shell that was to say so was killed with the command.
         code, ending = KILLED, killed
     scratch, shell = _claim(plain.text(place / "record"))
-    return Job(
+    return JobRecord(
         name=place.stem.removeprefix(JOB),
         started_at=place.stat().st_mtime_ns,
         shell=shell,
@@ -268,7 +268,7 @@ def _claim(text: str) -> tuple[str | None, Process | None]:
     return "\n".join(lines[:-5]), Process(pid, ticks, lines[-3])
 
 
-def written(attempt: Attempt) -> Iterator[tuple[str, str]]:
+def written(attempt: AttemptPaths) -> Iterator[tuple[str, str]]:
     """Yield the end of what the jobs wrote, where it is on this machine, each with its name."""
     in_place = [attempt.root] if attempt.launch_record.exists() else []
     places = [*scratch_copies(attempt), *in_place]
@@ -291,12 +291,12 @@ def _tail(path: Path) -> list[str]:
     return text.strip().splitlines()
 
 
-def log_end(attempt: Attempt) -> list[str]:
+def log_end(attempt: AttemptPaths) -> list[str]:
     """Return the last lines of what DPDispatcher printed, else of what the monitor did."""
     return _logged(attempt)[-_ERROR_LINES:]
 
 
-def log_cause(attempt: Attempt) -> list[str]:
+def log_cause(attempt: AttemptPaths) -> list[str]:
     """Return what the last traceback of the log began with; without one the log's end.
 
     What was raised while an error was handled says less than that error.
@@ -316,6 +316,6 @@ def _is_first(lines: list[str], start: int) -> bool:
     return not _CHAINED.search(next(before, ""))
 
 
-def _logged(attempt: Attempt) -> list[str]:
+def _logged(attempt: AttemptPaths) -> list[str]:
     text = plain.text(attempt.log) or plain.text(attempt.monitor_log)
     return text.strip().splitlines()

@@ -10,7 +10,7 @@ from typing import Any
 
 from eventstore.regular import read_regular
 from lifecycle.errors import NeedsConsent
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 
 #: Names of folders that mean the current one; an attempt gets places of its own.
@@ -71,13 +71,13 @@ class SubmissionChanged(NeedsConsent):
         )
 
 
-def check_recorded(attempt: Attempt) -> None:
+def check_recorded(attempt: AttemptPaths) -> None:
     """Raise `SubmissionChanged` where the attempt's submission is not what the log names."""
     path = str(attempt.submission.relative_to(attempt.root))
     check_digest(attempt.submission, path, attempt)
 
 
-def check_digest(place: Path, path: str, attempt: Attempt) -> None:
+def check_digest(place: Path, path: str, attempt: AttemptPaths) -> None:
     """Raise `SubmissionChanged` where the file is not the one that was recorded, if one was."""
     if not attempt.sha256:
         return

@@ -13,8 +13,8 @@ from typing import Any
 from eventstore.regular import read_regular
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.contract import KILLED
-from reconciler.attempt.execution_host import Machine
-from reconciler.attempt.paths import ATTEMPT, RUN, Attempt
+from reconciler.attempt.execution_host import ExecutionHost
+from reconciler.attempt.paths import ATTEMPT, RUN, AttemptPaths
 from reconciler.errors import (
     InlineSecret,
     InvalidSubmission,
@@ -154,9 +154,9 @@ def build(job: StageJob, profile: Mapping[str, Any]) -> dict[str, Any]:
 
 def for_attempt(
     submission: Mapping[str, Any],
-    attempt: Attempt,
+    attempt: AttemptPaths,
     described: Mapping[str, Any] | None = None,
-) -> tuple[dict[str, Any], Machine]:
+) -> tuple[dict[str, Any], ExecutionHost]:
     """Make the copy that one attempt submits: one run, guarded, with absolute places.
 
     ``described`` is what is known of a machine that the submission only refers to. Returns the
@@ -259,14 +259,14 @@ def _object(submission: Mapping[str, Any], name: str) -> dict[str, Any]:
     return found
 
 
-def _place(known: Mapping[str, Any], attempt: Attempt) -> Machine:
+def _place(known: Mapping[str, Any], attempt: AttemptPaths) -> ExecutionHost:
     batch_type, context_type = machine.checked(known)
     far = context_type == "SSHContext"
     where = _far_scratch(known, attempt) if far else str(_own_scratch(known, attempt))
-    return Machine(batch_type, context_type, where)
+    return ExecutionHost(batch_type, context_type, where)
 
 
-def _far_scratch(known: Mapping[str, Any], attempt: Attempt) -> str:
+def _far_scratch(known: Mapping[str, Any], attempt: AttemptPaths) -> str:
     root = known.get("remote_root")
     if not isinstance(root, str) or not root.startswith("/"):
         remedy = "Name a folder of that machine which the jobs can write."
@@ -274,7 +274,7 @@ def _far_scratch(known: Mapping[str, Any], attempt: Attempt) -> str:
     return str(PurePosixPath(root) / attempt.tag)
 
 
-def _own_scratch(known: Mapping[str, Any], attempt: Attempt) -> Path:
+def _own_scratch(known: Mapping[str, Any], attempt: AttemptPaths) -> Path:
     # Each attempt has a place of its own, so whoever works below it belongs to the attempt.
     given = attempt.root / str(known.get("remote_root") or ".")
     inside = is_inside(given, attempt.root)
@@ -282,7 +282,7 @@ def _own_scratch(known: Mapping[str, Any], attempt: Attempt) -> Path:
 
 
 def _attempt_machine(
-    given: dict[str, Any], known: Mapping[str, Any], attempt: Attempt, place: Machine
+    given: dict[str, Any], known: Mapping[str, Any], attempt: AttemptPaths, place: ExecutionHost
 ) -> dict[str, Any]:
     check_secrets(given)
     result = {
@@ -310,7 +310,7 @@ def check_secrets(given: object) -> None:
 
 
 def _attempt_resources(
-    resources: dict[str, Any], attempt: Attempt, place: Machine
+    resources: dict[str, Any], attempt: AttemptPaths, place: ExecutionHost
 ) -> dict[str, Any]:
     own = [*guard(attempt, place), *resources.get("prepend_script", [])]
     envs = {**resources.get("envs", {}), ATTEMPT: attempt.tag}
@@ -346,7 +346,7 @@ def _results(task: Mapping[str, Any]) -> list[str]:
     return [path for path in task.get("backward_files") or [] if path not in logs]
 
 
-def guard(attempt: Attempt, place: Machine) -> list[str]:
+def guard(attempt: AttemptPaths, place: ExecutionHost) -> list[str]:
     """Return the lines of the job script that let a computation start once and record its end.
 
     The lock is taken before the start is claimed and is inherited by the command itself, so a

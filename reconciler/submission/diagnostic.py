@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 from service.root.disk import write_whole
 
@@ -21,7 +21,7 @@ _TOLD = "diagnostic run: exit code "
 CODE_LINE = re.compile(rf"^{_TOLD}(\d+)$", re.MULTILINE)
 
 
-def kept_diagnostic(attempt: Attempt, given: Mapping[str, Any]) -> dict[str, Any]:
+def kept_diagnostic(attempt: AttemptPaths, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the diagnostic form of a submission, once it is written beside the original."""
     found = diagnostic_of(given)
     text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.attempt.contract import JOB, OfJob
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.host import small_files as plain
 
 #: Characters of a line of versions that the log takes.
@@ -108,7 +108,7 @@ def _place(text: str) -> str:
     return shlex.quote(text) if rest == text else f'"$HOME"/{shlex.quote(rest)}'
 
 
-def versions(attempt: Attempt) -> dict[str, str]:
+def versions(attempt: AttemptPaths) -> dict[str, str]:
     """Return what the jobs of an attempt wrote down of their environment, here on this machine."""
     found: dict[str, str] = {}
     for path in sorted(attempt.folder.glob(f"{JOB}*{OfJob.ENVIRONMENT}")):

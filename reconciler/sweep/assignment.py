@@ -20,9 +20,9 @@ from eventstore.private import make_folder
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import MAP, Sweep, sweep_of
 from lifecycle.sweeps.points import Point, spelled
-from reconciler.attempt.contract import Ended
+from reconciler.attempt.contract import ScriptEnd
 from reconciler.attempt.markers import Input, digests
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import UnusableSubmission
 from reconciler.submission.build import AWAITING
 from reconciler.submission.parameters import PREFIX
@@ -54,7 +54,7 @@ def assigned(
     root: Path,
     state: Workflow,
     stage: Stage,
-    attempt: Attempt,
+    attempt: AttemptPaths,
     given: Mapping[str, Any],
     inputs: Sequence[Input],
     recovers: str | None,
@@ -97,7 +97,7 @@ def assigned(
     return _sending(given, attempt, place, workers, origin_of(stage, basis))
 
 
-def drop(attempt: Attempt) -> None:
+def drop(attempt: AttemptPaths) -> None:
     """Take away the tasks of an attempt that came to nothing; nobody else has written there."""
     shutil.rmtree(place_of(attempt).folder, ignore_errors=True)
 
@@ -144,7 +144,7 @@ def _digest(root: Path, path: Path) -> str:
     return digests(root, [str(path.relative_to(root))])[0].sha256
 
 
-def _make(attempt: Attempt, place: Place) -> None:
+def _make(attempt: AttemptPaths, place: Place) -> None:
     home = attempt.root / MARKER
     attempt.stage_folder.mkdir(parents=True, exist_ok=True)
     for folder in (attempt.folder.parent, attempt.folder, place.folder):
@@ -187,7 +187,7 @@ def _workers(given: Mapping[str, Any], what: Sweep, count: int) -> int:
 
 
 def _sending(
-    given: Mapping[str, Any], attempt: Attempt, place: Place, workers: int, origin: str
+    given: Mapping[str, Any], attempt: AttemptPaths, place: Place, workers: int, origin: str
 ) -> dict[str, Any]:
     result = copy.deepcopy(dict(given))
     (task,) = result["task_list"]
@@ -195,7 +195,7 @@ def _sending(
     result["forward_common_files"] = [*result.get("forward_common_files", []), *own]
     sums = "\n".join(_sums(place))
     script = f'cd "$WFCTL_TASKS" && sha256sum --status -c - <<< {shlex.quote(sums)}'
-    command = f'({script}) || exit {Ended.CHANGED:d}\nbash "$WFCTL_TASKS/worker.sh"'
+    command = f'({script}) || exit {ScriptEnd.CHANGED:d}\nbash "$WFCTL_TASKS/worker.sh"'
     result["task_list"] = [
         {
             **task,

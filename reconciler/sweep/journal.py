@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lifecycle.payload import models as p
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.host import small_files as plain
 from reconciler.sweep.marks import micros
 from reconciler.sweep.place import place_of
@@ -31,7 +31,7 @@ class Ran:
     job: str | None = None
 
 
-def of(attempt: Attempt) -> dict[int, Ran]:
+def of(attempt: AttemptPaths) -> dict[int, Ran]:
     """Return the runs by the task's number; a line that was cut off says nothing."""
     found = dict[int, Ran]()
     for journal in _journals(attempt):
@@ -42,17 +42,17 @@ def of(attempt: Attempt) -> dict[int, Ran]:
     return found
 
 
-def told(attempt: Attempt) -> list[p.FileDigest]:
+def told(attempt: AttemptPaths) -> list[p.FileDigest]:
     """Return what the journals are now."""
     return [_told(attempt, path, plain.content(path) or b"") for path in _journals(attempt)]
 
 
-def _told(attempt: Attempt, path: Path, text: bytes) -> p.FileDigest:
+def _told(attempt: AttemptPaths, path: Path, text: bytes) -> p.FileDigest:
     own = str(path.relative_to(attempt.root))
     return p.FileDigest(path=own, size=len(text), sha256=sha256(text).hexdigest())
 
 
-def edited(attempt: Attempt, seen: Mapping[str, Any]) -> list[str]:
+def edited(attempt: AttemptPaths, seen: Mapping[str, Any]) -> list[str]:
     """Return the journals that do not begin as an earlier look at the tasks saw them.
 
     A worker writes behind the end alone.
@@ -65,11 +65,11 @@ def edited(attempt: Attempt, seen: Mapping[str, Any]) -> list[str]:
     return sorted(known)
 
 
-def _journals(attempt: Attempt) -> list[Path]:
+def _journals(attempt: AttemptPaths) -> list[Path]:
     return sorted(place_of(attempt).folder.glob("journal.*"))
 
 
-def listed(attempt: Attempt) -> Iterator[tuple[str, str, str]]:
+def listed(attempt: AttemptPaths) -> Iterator[tuple[str, str, str]]:
     """Yield number, folder and assignments of each task that the attempt was given."""
     for line in plain.text(place_of(attempt).list).splitlines():
         number, folder, assignments = line.split("\t", 2)

@@ -14,7 +14,7 @@ from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep, sweep_of
 from lifecycle.sweeps.ranges import text_of
 from reconciler.attempt import execution_host
-from reconciler.attempt.paths import Attempt, of_recorded
+from reconciler.attempt.paths import AttemptPaths, of_recorded
 from reconciler.sweep import causes, journal, outlived, record, table
 from reconciler.sweep.place import place_of
 from reconciler.sweep.points import digest_of
@@ -32,7 +32,7 @@ _MARGIN = 2.0
 _NEVER_BEGAN = frozenset({Name.REJECTED, Name.ORPHAN_DIR_DELETED})
 
 
-def is_over(found: Verdict, attempt: Attempt) -> bool:
+def is_over(found: Verdict, attempt: AttemptPaths) -> bool:
     """Whether nothing of an attempt computes any more, by a verdict on its jobs.
 
     Nor can it be launched where the list of its tasks is gone.
@@ -42,7 +42,7 @@ def is_over(found: Verdict, attempt: Attempt) -> bool:
     return (ended or gone or found.name == Name.UNTOLD) and found.name not in _NEVER_BEGAN
 
 
-def judged(state: Workflow, stage: Stage, attempt: Attempt, found: Verdict) -> Verdict:
+def judged(state: Workflow, stage: Stage, attempt: AttemptPaths, found: Verdict) -> Verdict:
     """Return the verdict on an attempt of a sweep, given that on its jobs.
 
     What its jobs came to says nothing: each task tells of itself.
@@ -109,7 +109,11 @@ def _shared(failed: Sequence[Task], why: str) -> str:
 
 
 def observation(
-    root: Path, state: Workflow, stage: Stage, attempt: Attempt, kept: p.FileDigest | None = None
+    root: Path,
+    state: Workflow,
+    stage: Stage,
+    attempt: AttemptPaths,
+    kept: p.FileDigest | None = None,
 ) -> p.TasksObserved:
     """Return the command that records where the tasks stand; ``kept`` is the attempt's record."""
     tasks = tasks_of(root, state, stage)
@@ -135,7 +139,7 @@ def observation(
     )
 
 
-def _late(root: Path, attempt: Attempt, tasks: Iterable[Task]) -> Iterator[p.LateFile]:
+def _late(root: Path, attempt: AttemptPaths, tasks: Iterable[Task]) -> Iterator[p.LateFile]:
     """Yield the outputs that were written after their task had ended; of other clocks nothing."""
     if execution_host.of(attempt).is_far:
         return
@@ -157,7 +161,9 @@ def _failure(root: Path, task: Task) -> p.FailedTask:
     return p.FailedTask(key=task.point.key, exit_code=task.exit_code, because=why[:200])
 
 
-def progress(root: Path, state: Workflow, stage: Stage, attempt: Attempt) -> list[p.TasksObserved]:
+def progress(
+    root: Path, state: Workflow, stage: Stage, attempt: AttemptPaths
+) -> list[p.TasksObserved]:
     """Return the command that records how far the tasks have come, where it is worth an event."""
     if not place_of(attempt).head.is_file():
         return []
@@ -168,7 +174,7 @@ def progress(root: Path, state: Workflow, stage: Stage, attempt: Attempt) -> lis
 
 
 def close(
-    root: Path, state: Workflow, stage: Stage, attempt: Attempt, *, stopped: bool = False
+    root: Path, state: Workflow, stage: Stage, attempt: AttemptPaths, *, stopped: bool = False
 ) -> p.TasksObserved:
     """Write the record and the table of an attempt that is over; return what is to be recorded.
 
@@ -189,7 +195,7 @@ def close(
     return told
 
 
-def unclosed(root: Path, state: Workflow, stage: Stage) -> list[Attempt]:
+def unclosed(root: Path, state: Workflow, stage: Stage) -> list[AttemptPaths]:
     """Return the attempts of a sweep that somebody ended, and whose tasks no record tells of."""
     if not is_sweep(stage.parameters):
         return []

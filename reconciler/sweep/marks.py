@@ -15,7 +15,7 @@ from reconciler.sweep.place import MARK, done_folder
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class TaskMark:
     """What a mark says: the tag of the attempt, when it ended (µs since the epoch), and from what.
 
     ``origin`` is what its tasks rest on, as `tasks.origin_of` spells it; marks of earlier
@@ -27,7 +27,7 @@ class Mark:
     origin: str = ""
 
 
-def in_place(root: Path, stage: str, folders: Collection[str]) -> dict[str, Mark]:
+def in_place(root: Path, stage: str, folders: Collection[str]) -> dict[str, TaskMark]:
     """Return the marks in those of the stage's task folders that are there, by folder."""
     done = done_folder(root, stage)
     if not folders or not done.is_dir():
@@ -37,10 +37,10 @@ def in_place(root: Path, stage: str, folders: Collection[str]) -> dict[str, Mark
     return {name: mark for name, mark in found.items() if mark is not None}
 
 
-def _mark(text: str) -> Mark | None:
+def _mark(text: str) -> TaskMark | None:
     match text.rstrip("\n").split("\t"):
         case [tag, _, at, *origin] if text.endswith("\n") and len(origin) <= 1:
-            return Mark(tag, micros(at), *origin)
+            return TaskMark(tag, micros(at), *origin)
     return None
 
 

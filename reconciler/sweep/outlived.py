@@ -18,7 +18,7 @@ from pathlib import Path
 from lifecycle.sweeps.definition import DONE, Sweep
 from reconciler.attempt import recorded as genuine
 from reconciler.attempt.contract import UNTOLD
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.host import small_files as plain
 from reconciler.records import traces
 from reconciler.sweep import journal
@@ -37,14 +37,14 @@ class Alone:
     place: Path
 
 
-def through(attempt: Attempt, what: Sweep) -> list[Alone]:
+def through(attempt: AttemptPaths, what: Sweep) -> list[Alone]:
     """Return the tasks of an attempt that is over which ran on alone and left all they were to."""
     silent = {job.name for job in traces.jobs(attempt) if job.exit_code in UNTOLD}
     jobs = silent.intersection(traces.alone(attempt))
     return list(_through(attempt, what, jobs)) if jobs else []
 
 
-def _through(attempt: Attempt, what: Sweep, jobs: set[str]) -> Iterator[Alone]:
+def _through(attempt: AttemptPaths, what: Sweep, jobs: set[str]) -> Iterator[Alone]:
     runs = journal.of(attempt)
     copies = traces.scratch_copies(attempt)
     for number, folder, assignments in journal.listed(attempt):
@@ -62,7 +62,7 @@ def _is_since(path: Path, micros: int) -> bool:
     return path.exists() and path.stat().st_mtime_ns >= micros * 1000
 
 
-def settle(attempt: Attempt, what: Sweep) -> None:
+def settle(attempt: AttemptPaths, what: Sweep) -> None:
     """End these tasks as their worker would have: verified, put in place and written down."""
     found = through(attempt, what)
     own = genuine.submission_of(attempt) or {}

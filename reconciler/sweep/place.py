@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lifecycle.sweeps.definition import DONE
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 
 #: In the folder of a task that is done: the attempt, its number, when it ended, its origin.
 MARK = ".wfctl-done"
@@ -39,7 +39,7 @@ class Place:
         return self.folder / "record.jsonl"
 
 
-def place_of(attempt: Attempt) -> Place:
+def place_of(attempt: AttemptPaths) -> Place:
     """Return where the attempt keeps its tasks."""
     return Place(attempt.folder / "tasks")
 

@@ -19,7 +19,7 @@ from lifecycle.state.workflow import Stage
 from lifecycle.sweeps.definition import Sweep, sweep_of
 from lifecycle.words.spelling import value_at
 from reconciler.attempt.markers import digests
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.host import small_files as plain
 from reconciler.records.traces import read_json
 from reconciler.sweep import causes, journal
@@ -29,7 +29,7 @@ from service.root.disk import write_whole
 from service.root.root import MARKER
 
 
-def write(attempt: Attempt, stage: Stage, marked: Sequence[Task]) -> p.FileDigest:
+def write(attempt: AttemptPaths, stage: Stage, marked: Sequence[Task]) -> p.FileDigest:
     """Write the record of an attempt that is over; return its path, size and digest.
 
     ``marked`` are the tasks that are done by the mark in their folder alone.
@@ -49,7 +49,7 @@ def write(attempt: Attempt, stage: Stage, marked: Sequence[Task]) -> p.FileDiges
     )
 
 
-def _rows(attempt: Attempt, what: Sweep, marked: Sequence[Task]) -> Iterator[dict[str, Any]]:
+def _rows(attempt: AttemptPaths, what: Sweep, marked: Sequence[Task]) -> Iterator[dict[str, Any]]:
     rows = {row["key"]: row for row in (*_told(attempt), *map(_marked, marked))}
     done = done_folder(attempt.root, attempt.stage)
     yield from (row | _results(attempt.root, done, row, what) for row in rows.values())
@@ -60,7 +60,7 @@ def _marked(task: Task) -> dict[str, Any]:
     return {**known, "started": task.started, "ended": task.ended, "why": ""}
 
 
-def _told(attempt: Attempt) -> Iterator[dict[str, Any]]:
+def _told(attempt: AttemptPaths) -> Iterator[dict[str, Any]]:
     """Yield what the journals say of each task that the attempt was given."""
     place = place_of(attempt)
     runs = journal.of(attempt)

@@ -27,11 +27,11 @@ from lifecycle.sweeps.definition import (
 )
 from lifecycle.sweeps.points import Point
 from reconciler.attempt import recorded as genuine
-from reconciler.attempt.paths import Attempt, of_recorded
+from reconciler.attempt.paths import AttemptPaths, of_recorded
 from reconciler.host import small_files as plain
 from reconciler.records import traces
 from reconciler.sweep import journal, marks
-from reconciler.sweep.marks import Mark
+from reconciler.sweep.marks import TaskMark
 from reconciler.sweep.place import done_folder, place_of
 from reconciler.sweep.points import points_of
 
@@ -95,7 +95,7 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: str | None = None
 
 
 def _by_marks(
-    root: Path, stage: Stage, tasks: list[Task], tags: Mapping[str, Attempt], origin: str
+    root: Path, stage: Stage, tasks: list[Task], tags: Mapping[str, AttemptPaths], origin: str
 ) -> list[Task]:
     """Return the tasks; one of whose end no attempt tells is done by the mark in its folder.
 
@@ -117,7 +117,7 @@ def _by_marks(
     ]
 
 
-def _fits(mark: Mark, task: Task, tags: Mapping[str, Attempt], origin: str) -> bool:
+def _fits(mark: TaskMark, task: Task, tags: Mapping[str, AttemptPaths], origin: str) -> bool:
     """Whether a mark tells of the task; of one that runs, that of its own attempt alone."""
     own = tags.get(mark.tag)
     if task.state == "running":
@@ -125,7 +125,7 @@ def _fits(mark: Mark, task: Task, tags: Mapping[str, Attempt], origin: str) -> b
     return own is not None or (bool(origin) and mark.origin == origin)
 
 
-def _marked(task: Task, mark: Mark, stage: Stage, tags: Mapping[str, Attempt]) -> Task:
+def _marked(task: Task, mark: TaskMark, stage: Stage, tags: Mapping[str, AttemptPaths]) -> Task:
     own = tags.get(mark.tag)
     done = replace(
         task,
@@ -141,7 +141,7 @@ def _marked(task: Task, mark: Mark, stage: Stage, tags: Mapping[str, Attempt]) -
     return _unjudged(done, own)
 
 
-def _unjudged(task: Task, attempt: Attempt) -> Task:
+def _unjudged(task: Task, attempt: AttemptPaths) -> Task:
     """Return a task as it stands where the verdict on its run in an attempt counts no longer."""
     failed = task.state == "failed" and task.why.startswith(VERDICTS)
     if task.attempt != attempt.id or not (failed or task.state == "done"):
@@ -151,7 +151,7 @@ def _unjudged(task: Task, attempt: Attempt) -> Task:
 
 def _counting(
     root: Path, state: Workflow, stage: Stage, basis: str | None
-) -> tuple[list[tuple[Recorded, Attempt]], str]:
+) -> tuple[list[tuple[Recorded, AttemptPaths]], str]:
     """Return the attempts whose tasks count, of the definition and the inputs of the newest one.
 
     With them what they are of, as `origin_of` spells it. None where all is to be computed again.
@@ -175,7 +175,7 @@ def origin_of(stage: Stage, basis: str) -> str:
     return f"{definition_of(stage)}:{basis}:{verdict_digest(stage)}"
 
 
-def _origin(attempt: Attempt) -> str:
+def _origin(attempt: AttemptPaths) -> str:
     """Return what the tasks of an attempt are of, by its head, else by what it submitted."""
     head = traces.texts(traces.read_json(place_of(attempt).head))
     if "definition" in head and "basis" in head:
@@ -206,7 +206,7 @@ def verdict_digest(stage: Stage) -> str:
     return _digest(verdict_of(stage.parameters))
 
 
-def verdict_by(attempt: Attempt) -> str | None:
+def verdict_by(attempt: AttemptPaths) -> str | None:
     """Return the digest of what the tasks of an attempt were judged by; None of an older one."""
     return traces.texts(traces.read_json(place_of(attempt).head)).get("verdict")
 
@@ -215,7 +215,7 @@ def _digest(values: Mapping[str, Any]) -> str:
     return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-def runs_of(attempt: Attempt, recorded: Recorded) -> Iterable[Mapping[str, Any]]:
+def runs_of(attempt: AttemptPaths, recorded: Recorded) -> Iterable[Mapping[str, Any]]:
     """Return what an attempt says of its tasks: by its record, else by its journals.
 
     A record that is not the one that the log names says nothing.
@@ -230,7 +230,7 @@ def runs_of(attempt: Attempt, recorded: Recorded) -> Iterable[Mapping[str, Any]]
     return [json.loads(line) for line in content.decode().splitlines()]
 
 
-def live_runs(attempt: Attempt) -> Iterator[dict[str, Any]]:
+def live_runs(attempt: AttemptPaths) -> Iterator[dict[str, Any]]:
     """Yield what the journals say of each task that was begun."""
     place = place_of(attempt)
     tasks = list(journal.listed(attempt))
@@ -257,7 +257,7 @@ def judged_in(tasks: Iterable[tuple[str, str, str]]) -> Container[str]:
     return {number for number, _, assignments in tasks if f" {JUDGE}=" in assignments}
 
 
-def _with(task: Task, run: Mapping[str, Any], attempt: Attempt) -> Task:
+def _with(task: Task, run: Mapping[str, Any], attempt: AttemptPaths) -> Task:
     """Return the task after one more run."""
     state = str(run["state"])
     begun = run.get("started") is not None
@@ -283,7 +283,7 @@ def _with(task: Task, run: Mapping[str, Any], attempt: Attempt) -> Task:
     )
 
 
-def _judged(task: Task, run: Mapping[str, Any], attempt: Attempt, state: str) -> Task:
+def _judged(task: Task, run: Mapping[str, Any], attempt: AttemptPaths, state: str) -> Task:
     """Return the task after a new verdict; it was computed when, and as often as, it was before."""
     if state == "lost":
         return task
@@ -309,7 +309,7 @@ def _lies_as(run: Mapping[str, Any]) -> str:
     return "done" if by_number else str(run["state"])
 
 
-def folder_of(attempt: Attempt, state: str, folder: str) -> str:
+def folder_of(attempt: AttemptPaths, state: str, folder: str) -> str:
     """Return where the folder of a task is, relative to the root; where it runs, it is not here."""
     if state == "done":
         return f"{attempt.stage}/{DONE}/{folder}"

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from lifecycle.payload import models as p
 from lifecycle.words.cause import cause_of, stated_in
 from reconciler.attempt.contract import SIGNALLED
-from reconciler.attempt.observed import Job
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.observed import ObservedJob
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.evidence.collect import Evidence
 from reconciler.host.scheduler import EXCEEDED, TAKEN
 from reconciler.records import traces
@@ -145,7 +145,7 @@ class Diagnosis:
         }
 
 
-def diagnose(attempt: Attempt, evidence: Evidence | None, verdict: str | None) -> Diagnosis:
+def diagnose(attempt: AttemptPaths, evidence: Evidence | None, verdict: str | None) -> Diagnosis:
     """Return the diagnosis of an attempt by its evidence, the verdict on it, and its files."""
     jobs = evidence.jobs if evidence is not None else ()
     outputs = list(_outputs(attempt, evidence))
@@ -187,7 +187,7 @@ def in_words(check: p.Check) -> str:
     return f"{check.name}: {cause_of(check.detail) or check.detail}"
 
 
-def line_of(job: Job) -> str:
+def line_of(job: ObservedJob) -> str:
     """Say of a job how it ended: its own word, and its scheduler's."""
     code = job.told_code
     told = "left no exit code" if code is None else f"exit code {code}{_signal(code)}"
@@ -200,7 +200,7 @@ def _signal(code: int) -> str:
     return f", {_EXITS[code][1]}" if code in _EXITS else ""
 
 
-def _kind(jobs: Sequence[Job], written: Texts, monitor: Texts, verdict: str | None) -> Kind:
+def _kind(jobs: Sequence[ObservedJob], written: Texts, monitor: Texts, verdict: str | None) -> Kind:
     """Return the kind of a failure: what ended the program comes before what it says."""
     if verdict == Name.OUTPUT_MISSING:
         return Kind("missing_output", "the job ended well without a file that it is to bring back")
@@ -234,7 +234,7 @@ def _last_line(written: Texts) -> Kind | None:
     return None
 
 
-def _by_queue(jobs: Iterable[Job]) -> Kind | None:
+def _by_queue(jobs: Iterable[ObservedJob]) -> Kind | None:
     for job in jobs:
         if job.queued in EXCEEDED:
             return Kind("resource", f"its scheduler says {job.queued}")
@@ -277,7 +277,7 @@ def _told(written: Texts) -> list[int]:
     return [int(code) for _, text in written for code in CODE_LINE.findall(text)]
 
 
-def _outputs(attempt: Attempt, evidence: Evidence | None) -> Iterator[tuple[str, str]]:
+def _outputs(attempt: AttemptPaths, evidence: Evidence | None) -> Iterator[tuple[str, str]]:
     """Yield what the job wrote, where it is here, each with its name."""
     if evidence is not None and evidence.far is not None:
         yield from (("err", text) for text in evidence.far.errors)

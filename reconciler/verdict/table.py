@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from reconciler.attempt.contract import KILLED, SIGNALLED, Ended
-from reconciler.attempt.markers import Seen
-from reconciler.attempt.observed import Job
+from reconciler.attempt.contract import KILLED, SIGNALLED, ScriptEnd
+from reconciler.attempt.markers import SeenMarker
+from reconciler.attempt.observed import ObservedJob
 from reconciler.evidence import absence
 from reconciler.evidence.collect import Evidence, Presence
 from reconciler.host.scheduler import EXCEEDED, TAKEN
@@ -67,7 +67,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Row(Generic[E]):
+class Case(Generic[E]):
     """A row of the table: when it holds, and what follows."""
 
     number: int
@@ -85,7 +85,7 @@ def verdict(evidence: Evidence) -> Verdict:
     return Verdict(row.number, row.name, row.action, reason, _ended_at(evidence), stop)
 
 
-def _left_at_work(row: Row[Evidence], e: Evidence) -> str:
+def _left_at_work(row: Case[Evidence], e: Evidence) -> str:
     """Name what a command that ended well has left at work; its outputs say if it is waited for."""
     if row.action in (Action.WAIT, Action.ATTACH) and e.awaited:
         named = ", ".join(e.awaited[:_NAMED])
@@ -98,12 +98,12 @@ def _left_at_work(row: Row[Evidence], e: Evidence) -> str:
 
 def _exit_code(e: Evidence) -> int | None:
     """Return the monitor's exit code where the marker is this attempt's own."""
-    return e.exit_marker.code if e.exit_marker.seen is Seen.OWN else None
+    return e.exit_marker.code if e.exit_marker.seen is SeenMarker.OWN else None
 
 
 def _was_refused(e: Evidence) -> bool:
     code = _exit_code(e)
-    return code is not None and 0 < code <= SIGNALLED and code != Ended.SILENT
+    return code is not None and 0 < code <= SIGNALLED and code != ScriptEnd.SILENT
 
 
 def _all_finished(e: Evidence) -> bool:
@@ -265,7 +265,7 @@ def _was_killed(e: Evidence) -> bool:
     return any(job.exit_code == KILLED and not job.is_untold for job in e.jobs)
 
 
-def _was_signalled(e: Evidence, job: Job) -> bool:
+def _was_signalled(e: Evidence, job: ObservedJob) -> bool:
     # A scheduler signals the command and its shell at once, and the flag tells of the command.
     return e.scheduler is not None and (job.exit_code or 0) > SIGNALLED
 
@@ -287,7 +287,7 @@ def _was_never_submitted(e: Evidence) -> bool:
 
 
 def _was_cut_off(e: Evidence) -> bool:
-    return _was_never_submitted(e) and _exit_code(e) == Ended.SILENT
+    return _was_never_submitted(e) and _exit_code(e) == ScriptEnd.SILENT
 
 
 def _was_never_started(e: Evidence) -> bool:
@@ -312,22 +312,22 @@ def _ended_at(e: Evidence) -> str | None:
 _A = Action
 
 #: Tried from the top; the first row that holds decides.
-TABLE: tuple[Row[Evidence], ...] = (
-    Row(
+TABLE: tuple[Case[Evidence], ...] = (
+    Case(
         2,
         Name.ELSEWHERE,
         _is_elsewhere,
         _A.UNKNOWN,
         "it was launched in another root or on another host",
     ),
-    Row(
+    Case(
         0,
         Name.ORPHAN_DIR_DELETED,
         _is_orphaned_without_folder,
         _A.LOST,
         "its folder was deleted while it ran",
     ),
-    Row(
+    Case(
         1,
         Name.MONITOR_STOPPED,
         _is_held_up,
@@ -335,44 +335,46 @@ TABLE: tuple[Row[Evidence], ...] = (
         "its monitor was told to stop where it is (SIGSTOP) and collects nothing; `kill -CONT` the "
         "process that monitor.json names, or kill it and another one is attached",
     ),
-    Row(1, Name.MONITORED, _is_monitored, _A.WAIT, "a monitor watches it"),
-    Row(2, Name.UNKNOWN, _lacks_an_answer, _A.UNKNOWN, "a lock or the processes gave no answer"),
-    Row(
+    Case(1, Name.MONITORED, _is_monitored, _A.WAIT, "a monitor watches it"),
+    Case(2, Name.UNKNOWN, _lacks_an_answer, _A.UNKNOWN, "a lock or the processes gave no answer"),
+    Case(
         3,
         Name.RUNS_ON_AFTER_MOVE,
         _computes_after_move,
         _A.WAIT,
         "the job runs on from before the root was moved; no monitor fits it",
     ),
-    Row(
+    Case(
         3,
         Name.RUNS_UNWATCHED,
         _computes_unwatched,
         _A.WAIT,
         "the job runs on; its monitors end at once, so that its end is looked for without one",
     ),
-    Row(3, Name.ORPHAN_RUNNING, _computes_recorded, _A.ATTACH, "the job runs on without a monitor"),
-    Row(
+    Case(
+        3, Name.ORPHAN_RUNNING, _computes_recorded, _A.ATTACH, "the job runs on without a monitor"
+    ),
+    Case(
         4,
         Name.ORPHAN_RUNNING_UNRECORDED,
         _computes,
         _A.ATTACH,
         "the job runs on, unknown to DPDispatcher",
     ),
-    Row(
+    Case(
         3,
         Name.ASKED_THROUGH_DPDISPATCHER,
         _must_be_asked_through,
         _A.ATTACH,
         "only DPDispatcher can ask its scheduler",
     ),
-    Row(
+    Case(
         9, Name.JOB_TAKEN, _was_taken, _A.LOST, "the scheduler ended it through no fault of its own"
     ),
-    Row(8, Name.LIMIT_EXCEEDED, _went_too_far, _A.FAILED, "it took more than it had asked for"),
-    Row(8, Name.TASK_FAILED, _has_failed, _A.FAILED, "a job recorded that its task failed"),
-    Row(9, Name.JOB_KILLED, _was_killed, _A.LOST, "its command was ended by SIGKILL from outside"),
-    Row(
+    Case(8, Name.LIMIT_EXCEEDED, _went_too_far, _A.FAILED, "it took more than it had asked for"),
+    Case(8, Name.TASK_FAILED, _has_failed, _A.FAILED, "a job recorded that its task failed"),
+    Case(9, Name.JOB_KILLED, _was_killed, _A.LOST, "its command was ended by SIGKILL from outside"),
+    Case(
         7,
         Name.UNTOLD,
         _is_for_a_person,
@@ -381,74 +383,76 @@ TABLE: tuple[Row[Evidence], ...] = (
         "place, and nothing tells whether it ended well. Look at them and say `wfctl stage "
         "compute`; or `wfctl stage fail` and `wfctl stage retry`",
     ),
-    Row(
+    Case(
         7, Name.SUCCEEDED, _has_succeeded, _A.SUCCEEDED, "collected, exit code 0, outputs in place"
     ),
-    Row(
+    Case(
         6,
         Name.OUTPUT_MISSING,
         _claims_success_without_outputs,
         _A.FAILED,
         "the job ended well without an output",
     ),
-    Row(
+    Case(
         10,
         Name.COLLECTED_UNMARKED,
         _is_collected_unmarked,
         _A.SUCCEEDED,
         "collected, but the monitor died before it said so",
     ),
-    Row(
+    Case(
         6,
         Name.OUTPUT_MISSING,
         _misses_an_output,
         _A.FAILED,
         "a file to bring back was never written",
     ),
-    Row(
+    Case(
         5,
         Name.FINISHED_NOT_COLLECTED,
         _is_uncollected,
         _A.ATTACH,
         "the job is over and its results wait",
     ),
-    Row(
+    Case(
         9,
         Name.RESULTS_LOST,
         _has_lost_its_results,
         _A.LOST,
         "the job ended well, but its folder and outputs are gone",
     ),
-    Row(8, Name.TASK_FAILED, _has_flagged_failure, _A.FAILED, "DPDispatcher flagged a failed task"),
-    Row(
+    Case(
+        8, Name.TASK_FAILED, _has_flagged_failure, _A.FAILED, "DPDispatcher flagged a failed task"
+    ),
+    Case(
         9,
         Name.VANISHED,
         absence.has_vanished,
         _A.UNKNOWN,
         "it is listed no more and left no word; its records are read once more",
     ),
-    Row(
+    Case(
         9,
         Name.UNSEEN,
         absence.may_live_unseen,
         _A.UNKNOWN,
         "it is listed no more, but it started where no lock tells whether it lives",
     ),
-    Row(
+    Case(
         9,
         Name.FORGOTTEN,
         absence.is_forgotten,
         _A.UNKNOWN,
         "it waited and is listed no more, like the attempt before it",
     ),
-    Row(
+    Case(
         9,
         Name.NEVER_RAN,
         absence.never_ran,
         _A.LOST,
         "it waited, and its scheduler lists it no more",
     ),
-    Row(
+    Case(
         9,
         Name.JOB_LOST,
         _ran_on_in_vain,
@@ -456,36 +460,36 @@ TABLE: tuple[Row[Evidence], ...] = (
         "its shells were killed; its command computed on without them and ended before it had "
         "written every file to bring back",
     ),
-    Row(9, Name.JOB_LOST, _has_lost_a_job, _A.LOST, "the job died without a word of its own"),
-    Row(
+    Case(9, Name.JOB_LOST, _has_lost_a_job, _A.LOST, "the job died without a word of its own"),
+    Case(
         9,
         Name.LEFT_BEHIND,
         _was_left_behind,
         _A.LOST,
         "nothing of it was started before the root was moved, and its files name that place",
     ),
-    Row(14, Name.REJECTED, _was_rejected, _A.FAILED, "DPDispatcher refused the submission"),
-    Row(
+    Case(14, Name.REJECTED, _was_rejected, _A.FAILED, "DPDispatcher refused the submission"),
+    Case(
         13,
         Name.MONITOR_KILLED_EARLY,
         _was_killed_early,
         _A.LAUNCH,
         "the monitor was killed before it submitted",
     ),
-    Row(
+    Case(
         12,
         Name.NEVER_SUBMITTED,
         _was_cut_off,
         _A.LAUNCH,
         "the connection to its machine was closed, or gave no answer, before a job was submitted",
     ),
-    Row(
+    Case(
         12,
         Name.NEVER_SUBMITTED,
         _was_never_submitted,
         _A.LAUNCH,
         "a folder was made, but no job submitted",
     ),
-    Row(11, Name.NEVER_STARTED, _was_never_started, _A.LAUNCH, "nothing was started"),
-    Row(2, Name.UNDECIDED, _always, _A.UNKNOWN, "the evidence fits no row"),
+    Case(11, Name.NEVER_STARTED, _was_never_started, _A.LAUNCH, "nothing was started"),
+    Case(2, Name.UNDECIDED, _always, _A.UNKNOWN, "the evidence fits no row"),
 )

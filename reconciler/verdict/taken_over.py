@@ -17,12 +17,12 @@ from eventstore.regular import NotRegular
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
 from reconciler.attempt.contract import DONE, EXIT_CODE
-from reconciler.attempt.markers import Marker, Seen
+from reconciler.attempt.markers import Marker, SeenMarker
 from reconciler.evidence.collect import Evidence, Presence
 from reconciler.host import small_files as plain
 from reconciler.host import tmux
 from reconciler.verdict.names import Name
-from reconciler.verdict.table import Action, Row, Verdict
+from reconciler.verdict.table import Action, Case, Verdict
 from service.root.below import OutsideRoot
 from service.root.within import open_within
 
@@ -52,11 +52,11 @@ def _marker(root: Path, name: str, recorded: Recorded) -> Marker:
             text = file.read(_LONGEST + 1).decode(errors="replace")
             mtime = os.fstat(file.fileno()).st_mtime_ns
     except (OutsideRoot, NotRegular, FileNotFoundError, NotADirectoryError):
-        return Marker(Seen.NONE)
+        return Marker(SeenMarker.NONE)
     code = plain.number(text.split("\n")[0])
     launched = _nanoseconds(recorded.launched_at or recorded.started_at)
     older = launched is not None and mtime < launched
-    return Marker(Seen.OTHER if older else Seen.OWN, code, None, mtime)
+    return Marker(SeenMarker.OTHER if older else SeenMarker.OWN, code, None, mtime)
 
 
 def _nanoseconds(moment: str) -> int | None:
@@ -82,54 +82,54 @@ class TakenOver:
     @property
     def has_ended(self) -> bool:
         """Whether both of its markers are there."""
-        return self.evidence.done_marker.seen is Seen.OWN and self.code is not None
+        return self.evidence.done_marker.seen is SeenMarker.OWN and self.code is not None
 
 
 #: Tried from the top; the first row that holds decides. A reason names what it was decided on.
-TABLE: tuple[Row[TakenOver], ...] = (
-    Row(
+TABLE: tuple[Case[TakenOver], ...] = (
+    Case(
         20,
         Name.ELSEWHERE,
         lambda seen: seen.evidence.root_recorded != seen.evidence.root_now,
         Action.UNKNOWN,
         "it runs in the folder it came from",
     ),
-    Row(
+    Case(
         21,
         Name.SESSION_ALIVE,
         lambda seen: bool(seen.evidence.session),
         Action.WAIT,
         "its tmux session is alive",
     ),
-    Row(
+    Case(
         23,
         Name.TASK_FAILED,
         lambda seen: seen.has_ended and seen.code != 0,
         Action.FAILED,
         "its wrapper ended with exit code {code}",
     ),
-    Row(
+    Case(
         23,
         Name.OUTPUT_MISSING,
         lambda seen: seen.has_ended and bool(seen.missing),
         Action.FAILED,
         "exit code 0, but {missing} is missing",
     ),
-    Row(
+    Case(
         22,
         Name.SUCCEEDED,
         lambda seen: seen.has_ended,
         Action.SUCCEEDED,
         "exit code 0, outputs in place",
     ),
-    Row(
+    Case(
         25,
         Name.UNKNOWN,
         lambda seen: seen.evidence.session is None,
         Action.UNKNOWN,
         "no tmux here to look for its session",
     ),
-    Row(
+    Case(
         25,
         Name.UNKNOWN,
         lambda seen: seen.on_a_cluster,
@@ -137,7 +137,7 @@ TABLE: tuple[Row[TakenOver], ...] = (
         "its session is gone without a marker, and a job may still run on the cluster; look "
         "there, then `wfctl stage compute {stage}` or `wfctl stage fail {stage}`",
     ),
-    Row(
+    Case(
         24,
         Name.STALE,
         lambda _: True,
@@ -152,7 +152,7 @@ def verdict_of(evidence: Evidence, state: Workflow, stage: Stage) -> Verdict:
     seen = TakenOver(
         evidence,
         stage.id,
-        evidence.exit_marker.code if evidence.exit_marker.seen is Seen.OWN else None,
+        evidence.exit_marker.code if evidence.exit_marker.seen is SeenMarker.OWN else None,
         tuple(o.path for o in evidence.outputs if o.presence is Presence.MISSING),
         state.backend_type(stage) == "remote",
     )

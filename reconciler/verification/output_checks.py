@@ -13,13 +13,13 @@ from lifecycle.payload import models as p
 from reconciler.attempt.markers import check_inputs
 from reconciler.errors import EmptyInput, MissingInput
 from reconciler.verification.outputs import json_text, npy, png, table, text
-from reconciler.verification.outputs.reading import Reading
+from reconciler.verification.outputs.reading import FileReading
 
 Found: TypeAlias = "tuple[list[p.Check], p.FileDigest | None]"
 #: Files of a folder that a check names.
 _NAMED = 5
 #: The ending of a name, in small letters → what reads such a file.
-READERS: dict[str, Callable[[BinaryIO], Reading]] = {
+READERS: dict[str, Callable[[BinaryIO], FileReading]] = {
     ".json": json_text.read,
     ".jsonl": partial(json_text.read, lines=True),
     ".ndjson": partial(json_text.read, lines=True),
@@ -134,7 +134,7 @@ def _readings(path: str, place: Path) -> list[p.Check]:
     return checks
 
 
-def read_output(path: Path) -> Reading | None:
+def read_output(path: Path) -> FileReading | None:
     """Read a file as its name says, a block at a time; None where its type is not known."""
     reader = READERS.get(path.suffix.lower())
     if reader is None:
@@ -143,7 +143,7 @@ def read_output(path: Path) -> Reading | None:
         return reader(stream)
 
 
-def _of_file(path: str, reading: Reading) -> list[p.Check]:
+def _of_file(path: str, reading: FileReading) -> list[p.Check]:
     kind = f"reads as {reading.kind}"
     checks = [_check(path, kind, reading.problem, reading.content, reading.remarks)]
     if reading.has_numbers or reading.not_finite is not None:
@@ -154,8 +154,8 @@ def _of_file(path: str, reading: Reading) -> list[p.Check]:
 def _of_folder(
     path: str,
     what: str,
-    readings: Sequence[tuple[str, Reading]],
-    problem_of: Callable[[Reading], str | None],
+    readings: Sequence[tuple[str, FileReading]],
+    problem_of: Callable[[FileReading], str | None],
 ) -> p.Check:
     problems = [(name, problem_of(reading)) for name, reading in readings]
     told = [f"{name}: {problem}" for name, problem in problems if problem is not None]

@@ -53,7 +53,7 @@ class NothingToReuse(Refused):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptOutputs:
     """Outputs of an attempt, and where each lies now; paths relative to the root."""
 
     attempt: Attempt
@@ -73,7 +73,7 @@ class Kept:
 
 def kept_outputs(
     jobs: Jobs, state: Workflow, stage: Stage, named: str | None = None
-) -> Kept | NothingToReuse:
+) -> KeptOutputs | NothingToReuse:
     """Return outputs that could be reused, of the attempt that is named or of the newest.
 
     Digests everything that it compares. Nothing is written.
@@ -86,7 +86,7 @@ def kept_outputs(
         places = {} if changed else dict(_places(jobs.root, stage, one))
         lost = [file["path"] for file in one.results if file["path"] not in places]
         if not changed and not lost:
-            return Kept(one, places)
+            return KeptOutputs(one, places)
         why = f"other inputs than {one.id} had: {', '.join(changed)}" if changed else (
             f"that outputs of {one.id} are kept no more, or were changed: {', '.join(lost)}"
         )  # fmt: skip
@@ -153,14 +153,14 @@ def reuse(jobs: Jobs, id_: str, named: str | None, options: WriteOptions) -> Out
         return jobs.service.handle(kept.command(id_), options=options)
 
 
-def _found(jobs: Jobs, state: Workflow, stage: Stage, named: str | None) -> Kept:
+def _found(jobs: Jobs, state: Workflow, stage: Stage, named: str | None) -> KeptOutputs:
     found = kept_outputs(jobs, state, stage, named)
     if isinstance(found, NothingToReuse):
         raise found
     return found
 
 
-def _put_in_place(jobs: Jobs, state: Workflow, stage: Stage, kept: Kept) -> None:
+def _put_in_place(jobs: Jobs, state: Workflow, stage: Stage, kept: KeptOutputs) -> None:
     """Copy what is kept to where the stage has it; whatever lies there is moved aside first."""
     check_results(jobs.root, state, stage)
     check_strangers(jobs, state, stage)
@@ -224,7 +224,7 @@ def taken(
 
 
 def _verified(
-    jobs: Jobs, state: Workflow, stage: Stage, kept: Kept, options: WriteOptions
+    jobs: Jobs, state: Workflow, stage: Stage, kept: KeptOutputs, options: WriteOptions
 ) -> Outcome | None:
     with jobs.sole(stage.id):
         jobs.service.rehearse(kept.command(stage.id))

@@ -13,7 +13,7 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.words.account import stale
 from reconciler.attempt import job_environment
-from reconciler.attempt.paths import Attempt, of_recorded
+from reconciler.attempt.paths import AttemptPaths, of_recorded
 from reconciler.context import Jobs
 from reconciler.control.claims import Claims, bound
 from reconciler.files.described import check_launched
@@ -106,14 +106,14 @@ def verify_again(jobs: Jobs, state: Workflow, stage: Stage) -> Verification:
     return replace(found, checks=(*found.checks, *compared))
 
 
-def _attempt(jobs: Jobs, stage: Stage) -> Attempt | None:
+def _attempt(jobs: Jobs, stage: Stage) -> AttemptPaths | None:
     newest = stage.attempt
     if newest is None or stage.reused is not None:
         return None  # outputs that are reused are older than any launch
     return of_recorded(jobs.root, "", stage.id, newest)
 
 
-def _checked(jobs: Jobs, attempt: Attempt | None, path: str) -> Found:
+def _checked(jobs: Jobs, attempt: AttemptPaths | None, path: str) -> Found:
     # By the clock that the outputs have their times from, which need not be this machine's.
     launched_at = None if attempt is None else launch_record.known_launch(attempt)
     new = attempt is not None and launch_record.is_new(attempt, path) is True

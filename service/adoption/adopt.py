@@ -10,7 +10,7 @@ from typing import Any
 from eventstore.event import Actor
 from eventstore.store import EventStore
 from lifecycle.state.workflow import Workflow
-from service.adoption.finding import Finding
+from service.adoption.finding import ImportFinding
 from service.adoption.history import history
 from service.adoption.survey import survey
 from service.adoption.versions import LOG, STATE, Sources
@@ -32,11 +32,11 @@ from service.writing.workflow_service import Outcome, Service, planned_state
 
 
 @dataclass(frozen=True, slots=True)
-class Adoption:
+class ImportResult:
     """What an import found, and what it recorded or would record."""
 
     sources: Sources
-    findings: tuple[Finding, ...]
+    findings: tuple[ImportFinding, ...]
     outcome: Outcome
 
 
@@ -50,7 +50,7 @@ def adopt(
     options: WriteOptions,
     rests_of: Callable[[Path, Workflow], Mapping[str, Any]],
     **facts: Any,
-) -> Adoption:
+) -> ImportResult:
     """Make ``root`` the workflow of the sources; what an interrupted import left is taken up.
 
     ``rests_of`` says what attempts under way rest on, by stage. ``facts`` are further fields of
@@ -66,7 +66,7 @@ def adopt(
     if options.dry_run:
         refuse_second(root)
         expect_nothing(Config(workflow).stream, options)
-        return Adoption(sources, findings, Outcome((), planned, planned_state(planned)))
+        return ImportResult(sources, findings, Outcome((), planned, planned_state(planned)))
 
     def record(service: Service) -> Outcome:
         first = service.first_answer(options)
@@ -83,7 +83,7 @@ def adopt(
     outcome = make_root(
         root, workflow, record, connect=connect, actor=actor, clock=clock, options=options
     )
-    return Adoption(sources, findings, outcome)
+    return ImportResult(sources, findings, outcome)
 
 
 def _files(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lifecycle.words.document import DEFINITIONAL
-from service.adoption.finding import Finding
+from service.adoption.finding import ImportFinding
 from service.adoption.state_file import StateFile
 from service.adoption.state_findings import shown
 from service.adoption.versions import STATE
@@ -15,10 +15,10 @@ _OF_WORKFLOW = ("version", "experiment_design", "workflow_plan", "default_backen
 Fields = dict[str, Any]
 
 
-def change_findings(before: StateFile, now: StateFile) -> list[Finding]:
+def change_findings(before: StateFile, now: StateFile) -> list[ImportFinding]:
     """Return what changed from ``before`` to ``now`` without an amendment."""
     return [
-        Finding("unamended_change", STATE, now.line(pointer), evidence, stage)
+        ImportFinding("unamended_change", STATE, now.line(pointer), evidence, stage)
         for pointer, evidence, stage in (*_workflow(before, now), *_stages(before, now))
     ]
 

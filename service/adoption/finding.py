@@ -41,7 +41,7 @@ KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ImportFinding:
     """One finding: its kind, its place (file, lines from 1, commit), the evidence.
 
     ``count`` is how many lines or fields it stands for, the last one on ``last_line``.

@@ -13,8 +13,8 @@ from lifecycle.payload import models as p
 from lifecycle.words.document import STAGE_FIELDS
 from lifecycle.words.layout import layout_of
 from lifecycle.words.spelling import spelling_of
-from service.adoption.finding import Finding
-from service.adoption.log_entries import Entry, common_start, runs
+from service.adoption.finding import ImportFinding
+from service.adoption.log_entries import LogEntry, common_start, runs
 from service.adoption.typed_time import parse_time
 from service.adoption.versions import LOG, STATE, Sources, Version
 from service.writing.stream_writer import Planned
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _NOTHING_YET = frozenset(STAGE_FIELDS[STAGE_FIELDS.index("started_at") :])
 
 
-def history(sources: Sources, findings: Sequence[Finding], now: str, **facts: Any) -> Planned:
+def history(sources: Sources, findings: Sequence[ImportFinding], now: str, **facts: Any) -> Planned:
     """Return the events of an import, each with when it was so (UTC, the log's form).
 
     The first creates the workflow as it was before anything was said of it; then each version
@@ -99,7 +99,7 @@ def _new_and_kept(versions: Sequence[Version]) -> list[tuple[Version, int, int]]
     return list(zip(versions, [0, *shared], kept, strict=True))
 
 
-def _line(run: Sequence[Entry], version: Version, *, kept: bool) -> p.LineImported:
+def _line(run: Sequence[LogEntry], version: Version, *, kept: bool) -> p.LineImported:
     first, raw = run[0], [line for entry in run for line in entry.raw]
     is_text = all(_is_text(line) for line in raw)
     return p.LineImported(

@@ -22,7 +22,7 @@ _WORDS = frozenset(Status)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LogEntry:
     """One entry: where it stands, its bytes, its time, and what it says.
 
     ``line`` counts from 1. ``raw`` are the lines without their newlines: a blank line belongs to
@@ -49,7 +49,7 @@ class Entry:
 
 def read_entries(
     content: bytes, zone: tzinfo | None, stages: Sequence[dict[str, Any]] = ()
-) -> list[Entry]:
+) -> list[LogEntry]:
     """Return the entries of a log; ``zone`` holds for times without offset (None: local).
 
     ``stages`` are those of the state: a line may begin with the id of one, or with its name.
@@ -57,7 +57,7 @@ def read_entries(
     known = _known(stages)
     lines = content.split(b"\n")
     torn = lines.pop() if lines else b""
-    entries: list[Entry] = []
+    entries: list[LogEntry] = []
     for number, line in enumerate([*lines, *([torn] if torn else [])], 1):
         if entries and not line.strip():
             entries[-1] = replace(entries[-1], raw=(*entries[-1].raw, line))
@@ -76,16 +76,16 @@ def _known(stages: Sequence[dict[str, Any]]) -> dict[str, str]:
     return {word: known[word] for word in sorted(known, key=len, reverse=True) if word}
 
 
-def _entry(number: int, line: bytes, zone: tzinfo | None, known: Mapping[str, str]) -> Entry:
+def _entry(number: int, line: bytes, zone: tzinfo | None, known: Mapping[str, str]) -> LogEntry:
     text = line.decode("utf-8", "backslashreplace").strip()
     bracket = _BRACKET.fullmatch(text)
     time = parse_time(bracket[1], zone) if bracket else None
     if bracket and time is not None:
         text = bracket[2]
-    return _said(Entry(number, (line,), text, time), known)
+    return _said(LogEntry(number, (line,), text, time), known)
 
 
-def _said(entry: Entry, known: Mapping[str, str]) -> Entry:
+def _said(entry: LogEntry, known: Mapping[str, str]) -> LogEntry:
     """Return the entry with what its text says."""
     session = _SESSION.match(entry.text)
     if session:
@@ -119,9 +119,9 @@ def _of_stage(text: str, known: Mapping[str, str]) -> tuple[str, str] | None:
     return (numbered[1], numbered[2]) if numbered is not None else None
 
 
-def runs(entries: Sequence[Entry]) -> list[list[Entry]]:
+def runs(entries: Sequence[LogEntry]) -> list[list[LogEntry]]:
     """Return the entries with neighbours joined that say the same of a poll."""
-    found: list[list[Entry]] = []
+    found: list[list[LogEntry]] = []
     for entry in entries:
         if found and entry.is_polling and _alike(found[-1][-1], entry):
             found[-1].append(entry)
@@ -130,11 +130,11 @@ def runs(entries: Sequence[Entry]) -> list[list[Entry]]:
     return found
 
 
-def _alike(before: Entry, entry: Entry) -> bool:
+def _alike(before: LogEntry, entry: LogEntry) -> bool:
     return (before.stage, before.text) == (entry.stage, entry.text)
 
 
-def common_start(before: Sequence[Entry], now: Sequence[Entry]) -> int:
+def common_start(before: Sequence[LogEntry], now: Sequence[LogEntry]) -> int:
     """Return how many entries two versions of a log have in common from the first on."""
     count = 0
     for one, other in zip(before, now, strict=False):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lifecycle.state.status import Status, transition
-from service.adoption.finding import Finding
-from service.adoption.log_entries import Entry
+from service.adoption.finding import ImportFinding
+from service.adoption.log_entries import LogEntry
 from service.adoption.state_file import StateFile
 from service.adoption.versions import LOG, Version
 
@@ -16,25 +16,25 @@ _COMPUTED = frozenset({Status.RUNNING, Status.POST_PROCESSING, Status.COMPLETED}
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ClaimedStep:
     """A status that an entry claims for a stage.
 
     ``before`` is what was claimed last, None where nothing was; ``retried``: a retry was logged
     since. ``others`` are the entries by which every stage came to its status, as of then.
     """
 
-    entry: Entry
+    entry: LogEntry
     stage: str
     target: Status
     before: Status | None
     retried: bool
-    others: dict[str, Step]
+    others: dict[str, ClaimedStep]
 
 
-def steps_of(entries: Sequence[Entry]) -> list[Step]:
+def steps_of(entries: Sequence[LogEntry]) -> list[ClaimedStep]:
     """Return every status that the entries claim, in order."""
-    found: list[Step] = []
-    last: dict[str, Step] = {}
+    found: list[ClaimedStep] = []
+    last: dict[str, ClaimedStep] = {}
     retried: set[str] = set()
     for entry in entries:
         stage = entry.stage
@@ -44,14 +44,14 @@ def steps_of(entries: Sequence[Entry]) -> list[Step]:
             retried.add(stage)
         for status in entry.statuses:
             before = last[stage].target if stage in last else None
-            step = Step(entry, stage, status, before, stage in retried, dict(last))
+            step = ClaimedStep(entry, stage, status, before, stage in retried, dict(last))
             retried.discard(stage)
             last[stage] = step
             found.append(step)
     return found
 
 
-def log_findings(version: Version) -> list[Finding]:
+def log_findings(version: Version) -> list[ImportFinding]:
     """Return what is wrong with the steps that a version's log tells of."""
     state = version.state
     found = [f for step in steps_of(version.entries) for f in _step(step, state)]
@@ -60,12 +60,12 @@ def log_findings(version: Version) -> list[Finding]:
     return [*found, *_sessions(version.entries), *_end(version), *_polling(version.entries)]
 
 
-def _at(kind: str, entry: Entry, evidence: str, stage: str | None = None) -> Finding:
+def _at(kind: str, entry: LogEntry, evidence: str, stage: str | None = None) -> ImportFinding:
     last = entry.line + len(entry.raw) - 1 if entry.raw[-1].strip() else None
-    return Finding(kind, LOG, entry.line, evidence, stage or entry.stage, last_line=last)
+    return ImportFinding(kind, LOG, entry.line, evidence, stage or entry.stage, last_line=last)
 
 
-def _step(step: Step, state: StateFile) -> Iterator[Finding]:
+def _step(step: ClaimedStep, state: StateFile) -> Iterator[ImportFinding]:
     stage = next((s for s in state.stages if s["id"] == step.stage), None)
     if stage is None:
         yield _at("unknown_stage", step.entry, f"{step.stage}: {step.entry.text}")
@@ -75,7 +75,9 @@ def _step(step: Step, state: StateFile) -> Iterator[Finding]:
     yield from _identical(step, stage)
 
 
-def _transition(step: Step, stage: dict[str, object], state: StateFile) -> Iterator[Finding]:
+def _transition(
+    step: ClaimedStep, stage: dict[str, object], state: StateFile
+) -> Iterator[ImportFinding]:
     before, target = step.before or Status.PENDING, step.target
     if before is target:
         if step.before is not None:
@@ -111,7 +113,7 @@ def _needs(stage: dict[str, object]) -> list[str]:
     return list(needs) if isinstance(needs, list) else []
 
 
-def _dependencies(step: Step, stage: dict[str, object]) -> Iterator[Finding]:
+def _dependencies(step: ClaimedStep, stage: dict[str, object]) -> Iterator[ImportFinding]:
     if step.target not in _AT_WORK or step.before in _AT_WORK:
         return
     for need in _needs(stage):
@@ -120,7 +122,7 @@ def _dependencies(step: Step, stage: dict[str, object]) -> Iterator[Finding]:
             yield _at("missing_step", step.entry, f"{step.target} while {need} was {found}")
 
 
-def _identical(step: Step, stage: dict[str, object]) -> Iterator[Finding]:
+def _identical(step: ClaimedStep, stage: dict[str, object]) -> Iterator[ImportFinding]:
     if step.target not in _COMPUTED:
         return
     if step.before is Status.RUNNING and _same(step, step.others[step.stage]):
@@ -137,19 +139,19 @@ def _identical(step: Step, stage: dict[str, object]) -> Iterator[Finding]:
             )
 
 
-def _same(one: Step, other: Step) -> bool:
+def _same(one: ClaimedStep, other: ClaimedStep) -> bool:
     first, second = one.entry.time, other.entry.time
     return first is not None and second is not None and first.is_same_second(second)
 
 
-def _entry(entry: Entry, state: StateFile) -> Iterator[Finding]:
+def _entry(entry: LogEntry, state: StateFile) -> Iterator[ImportFinding]:
     for word in entry.unknown:
         yield _at("unknown_status", entry, word)
     if entry.retry is not None and all(stage["id"] != entry.stage for stage in state.stages):
         yield _at("unknown_stage", entry, entry.text)
 
 
-def _sessions(entries: Sequence[Entry]) -> Iterator[Finding]:
+def _sessions(entries: Sequence[LogEntry]) -> Iterator[ImportFinding]:
     last = 0
     for entry in entries:
         if entry.session is None:
@@ -159,7 +161,7 @@ def _sessions(entries: Sequence[Entry]) -> Iterator[Finding]:
         last = entry.session
 
 
-def _end(version: Version) -> Iterator[Finding]:
+def _end(version: Version) -> Iterator[ImportFinding]:
     """A workflow called completed before its stages were."""
     for index, entry in enumerate(version.entries):
         if entry.workflow_completed:
@@ -171,27 +173,27 @@ def _end(version: Version) -> Iterator[Finding]:
                     yield _at("missing_step", entry, evidence, stage["id"])
 
 
-def _polling(entries: Sequence[Entry]) -> Iterator[Finding]:
+def _polling(entries: Sequence[LogEntry]) -> Iterator[ImportFinding]:
     stages = dict.fromkeys(entry.stage for entry in entries if entry.is_polling)
     for stage in stages:
         lines = [entry for entry in entries if entry.is_polling and entry.stage == stage]
         yield spread("polling", lines, lines[0].text)
 
 
-def spread(kind: str, entries: Sequence[Entry], evidence: str) -> Finding:
+def spread(kind: str, entries: Sequence[LogEntry], evidence: str) -> ImportFinding:
     """Return one finding for all of the entries."""
     first, last = entries[0], entries[-1]
-    return Finding(
+    return ImportFinding(
         kind, LOG, first.line, evidence, first.stage, last_line=last.line, count=len(entries)
     )
 
 
-def time_findings(entries: Sequence[Entry], latest: str) -> list[Finding]:
+def time_findings(entries: Sequence[LogEntry], latest: str) -> list[ImportFinding]:
     """Return what is wrong with the times of entries; ``latest`` is when they were known at most.
 
     Neighbours with the same lack make one finding.
     """
-    kinds: dict[str, Callable[[Entry], bool]] = {
+    kinds: dict[str, Callable[[LogEntry], bool]] = {
         "undated": lambda e: e.time is None,
         "no_seconds": lambda e: e.time is not None and not e.time.has_seconds,
         "no_offset": lambda e: e.time is not None and e.time.offset is None,
@@ -202,9 +204,9 @@ def time_findings(entries: Sequence[Entry], latest: str) -> list[Finding]:
 
 
 def _neighbours(
-    kind: str, entries: Sequence[Entry], lacks: Callable[[Entry], bool]
-) -> Iterator[Finding]:
-    run: list[Entry] = []
+    kind: str, entries: Sequence[LogEntry], lacks: Callable[[LogEntry], bool]
+) -> Iterator[ImportFinding]:
+    run: list[LogEntry] = []
     for entry in [*entries, None]:
         if entry is not None and lacks(entry):
             run.append(entry)
@@ -214,8 +216,8 @@ def _neighbours(
             run = []
 
 
-def _disorder(entries: Sequence[Entry]) -> Iterator[Finding]:
-    latest: Entry | None = None
+def _disorder(entries: Sequence[LogEntry]) -> Iterator[ImportFinding]:
+    latest: LogEntry | None = None
     for entry in entries:
         if entry.time is None:
             continue

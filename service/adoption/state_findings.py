@@ -9,9 +9,9 @@ from typing import Any
 
 from lifecycle.state.status import FINISHED, Status
 from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS, default_session_config
-from service.adoption.finding import Finding
-from service.adoption.log_entries import Entry
-from service.adoption.log_findings import Step, steps_of
+from service.adoption.finding import ImportFinding
+from service.adoption.log_entries import LogEntry
+from service.adoption.log_findings import ClaimedStep, steps_of
 from service.adoption.typed_time import TypedTime, parse_time
 from service.adoption.versions import LOG, STATE, Version
 
@@ -47,9 +47,9 @@ class StateFindings:
         self.state = version.state
         self.zone = zone
         self.steps = steps_of(version.entries)
-        self.entries: tuple[Entry, ...] = version.entries
+        self.entries: tuple[LogEntry, ...] = version.entries
 
-    def all(self) -> list[Finding]:
+    def all(self) -> list[ImportFinding]:
         """Return what is wrong with the state in itself and beside its log."""
         found = [*self._workflow(), *self._unknown(), *self._named()]
         for index, stage in enumerate(self.state.stages):
@@ -61,13 +61,15 @@ class StateFindings:
             found += self._identical(place, stage)
         return [*found, *self._times()]
 
-    def _at(self, kind: str, pointer: str, evidence: str, stage: str | None = None) -> Finding:
-        return Finding(kind, STATE, self.state.line(pointer), evidence, stage)
+    def _at(
+        self, kind: str, pointer: str, evidence: str, stage: str | None = None
+    ) -> ImportFinding:
+        return ImportFinding(kind, STATE, self.state.line(pointer), evidence, stage)
 
     def _time(self, value: Any) -> TypedTime | None:
         return parse_time(value, self.zone) if isinstance(value, str) else None
 
-    def _workflow(self) -> Iterator[Finding]:
+    def _workflow(self) -> Iterator[ImportFinding]:
         document = self.state.document
         if not self.version.has_log:
             yield self._at("no_log", "", f"there is no {LOG}: the state alone says what was")
@@ -82,10 +84,10 @@ class StateFindings:
             evidence = f"session_count {count}, the log's last session is {logged[-1]}"
             yield self._at("session_gap", "/session_config/session_count", evidence)
 
-    def _last(self, stage: str) -> Step | None:
+    def _last(self, stage: str) -> ClaimedStep | None:
         return next((step for step in reversed(self.steps) if step.stage == stage), None)
 
-    def _status(self, place: str, stage: Fields) -> Iterator[Finding]:
+    def _status(self, place: str, stage: Fields) -> Iterator[ImportFinding]:
         status, last = stage.get("status") or "pending", self._last(stage["id"])
         logged = self._logged(stage["id"], last)
         if status != logged and self.version.has_log:
@@ -101,7 +103,7 @@ class StateFindings:
             evidence = "running without running_process"
             yield self._at("missing_step", f"{place}/running_process", evidence, stage["id"])
 
-    def _logged(self, stage: str, last: Step | None) -> str:
+    def _logged(self, stage: str, last: ClaimedStep | None) -> str:
         """Return the status that the log comes to, a retry that nothing follows included."""
         if last is None:
             return "pending"
@@ -109,7 +111,7 @@ class StateFindings:
         retried = last.target is Status.FAILED and any(e.retry is not None for e in later)
         return "ready" if retried else last.target.value
 
-    def _retries(self, place: str, stage: Fields) -> Iterator[Finding]:
+    def _retries(self, place: str, stage: Fields) -> Iterator[ImportFinding]:
         amendments = self.state.document.get("amendments") or []
         if any(record.get("type") == "stage_rerun" for record in amendments):
             return
@@ -129,7 +131,7 @@ class StateFindings:
             evidence = f"retry_count {count}, retried {logged} times by the log{at}"
             yield self._at(kind, f"{place}/retry_count", evidence, stage["id"])
 
-    def _launch(self, place: str, stage: Fields) -> Iterator[Finding]:
+    def _launch(self, place: str, stage: Fields) -> Iterator[ImportFinding]:
         process = stage.get("running_process")
         if not process:
             return
@@ -155,7 +157,7 @@ class StateFindings:
     def _needs(self, stage: Fields) -> list[Fields]:
         return [s for s in self.state.stages if s["id"] in (stage.get("depends_on") or [])]
 
-    def _order(self, place: str, stage: Fields) -> Iterator[Finding]:
+    def _order(self, place: str, stage: Fields) -> Iterator[ImportFinding]:
         started, completed = (
             self._time(stage.get(f"{name}_at")) for name in ("started", "completed")
         )
@@ -172,7 +174,7 @@ class StateFindings:
             evidence = f"updated {updated.text}, {stage['id']} completed {completed.text}"
             yield self._at("out_of_order", "/updated", evidence, stage["id"])
 
-    def _identical(self, place: str, stage: Fields) -> Iterator[Finding]:
+    def _identical(self, place: str, stage: Fields) -> Iterator[ImportFinding]:
         launched = (stage.get("running_process") or {}).get("launched_at")
         pairs = [
             ("completed_at", stage.get("completed_at"), "it was started", stage.get("started_at"))
@@ -195,7 +197,7 @@ class StateFindings:
                 evidence = f"{one.text}, the very second that {what}"
                 yield self._at("identical_times", f"{place}/{name}", evidence, stage["id"])
 
-    def _unknown(self) -> Iterator[Finding]:
+    def _unknown(self) -> Iterator[ImportFinding]:
         document = self.state.document
         yield from self._fields("", document, WORKFLOW_FIELDS, None)
         config = document.get("session_config") or {}
@@ -210,7 +212,7 @@ class StateFindings:
             place = f"{place}/running_process"
             yield from self._fields(place, process, _PROCESS_FIELDS, stage["id"])
 
-    def _named(self) -> Iterator[Finding]:
+    def _named(self) -> Iterator[ImportFinding]:
         for pointer in self.state.named:
             _, _, index, field = pointer.split("/")
             stage = self.state.stages[int(index)]
@@ -219,13 +221,13 @@ class StateFindings:
 
     def _fields(
         self, place: str, values: Fields, known: tuple[str, ...], stage: str | None
-    ) -> Iterator[Finding]:
+    ) -> Iterator[ImportFinding]:
         for key, value in values.items():
             if key not in known:
                 pointer = f"{place}/{key.replace('~', '~0').replace('/', '~1')}"
                 yield self._at("unknown_field", pointer, f"{key}: {shown(value)}", stage)
 
-    def _times(self) -> Iterator[Finding]:
+    def _times(self) -> Iterator[ImportFinding]:
         for pointer, value, stage in self._typed():
             time = self._time(value)
             evidence = f"{pointer.rpartition('/')[2]} {value}"

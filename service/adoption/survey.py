@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from service.adoption.change_findings import change_findings
 from service.adoption.disk_findings import disk_findings
-from service.adoption.finding import KINDS, Finding
+from service.adoption.finding import KINDS, ImportFinding
 from service.adoption.log_entries import common_start
 from service.adoption.log_findings import log_findings, time_findings
 from service.adoption.state_findings import StateFindings
@@ -16,7 +16,7 @@ from service.adoption.versions import LOG, STATE, Sources, Version
 _ORDER = {kind: place for place, kind in enumerate(KINDS)}
 
 
-def survey(sources: Sources) -> list[Finding]:
+def survey(sources: Sources) -> list[ImportFinding]:
     """Return every finding: those that matter most first, of a kind the oldest version's, by place.
 
     The log of a version that the next one only appended to is judged with that one.
@@ -33,15 +33,17 @@ def survey(sources: Sources) -> list[Finding]:
     return sorted(found, key=lambda finding: _ORDER[finding.kind])
 
 
-def _foreign(versions: Sequence[Version]) -> Iterator[Finding]:
+def _foreign(versions: Sequence[Version]) -> Iterator[ImportFinding]:
     """Yield one finding for each workflow whose versions stand in the same place."""
     for name in dict.fromkeys(version.workflow for version in versions):
         own = [version for version in versions if version.workflow == name]
         line = own[0].state.line("/workflow_id")
-        yield Finding("other_workflow", STATE, line, name, commit=own[0].commit, count=len(own))
+        yield ImportFinding(
+            "other_workflow", STATE, line, name, commit=own[0].commit, count=len(own)
+        )
 
 
-def _since(before: Version | None, now: Version) -> list[Finding]:
+def _since(before: Version | None, now: Version) -> list[ImportFinding]:
     """Return what is new in a version: its lines' times, its changes of definitions."""
     if before is None:
         return time_findings(now.entries, now.known_at)
@@ -50,12 +52,12 @@ def _since(before: Version | None, now: Version) -> list[Finding]:
     if _is_begun_anew(before, now):
         created = [version.state.document.get("created") for version in (before, now)]
         evidence = f"created {created[0]}, then {created[1]}; {len(before.entries)} entries before"
-        return [*found, Finding("begun_anew", STATE, now.state.line("/created"), evidence)]
+        return [*found, ImportFinding("begun_anew", STATE, now.state.line("/created"), evidence)]
     if _is_rewritten(before, now):
         gone = before.entries[start:]
         first = now.entries[start].line if start < len(now.entries) else 1
         evidence = f"{len(gone)} entries, the first: {gone[0].text:.100}"
-        found.append(Finding("rewritten_log", LOG, first, evidence, count=len(gone)))
+        found.append(ImportFinding("rewritten_log", LOG, first, evidence, count=len(gone)))
     return found + change_findings(before.state, now.state)
 
 
@@ -74,6 +76,6 @@ def _is_rewritten(before: Version, now: Version) -> bool:
     return common_start(before.entries, now.entries) < len(before.entries)
 
 
-def _sorted(found: Sequence[Finding], version: Version) -> list[Finding]:
+def _sorted(found: Sequence[ImportFinding], version: Version) -> list[ImportFinding]:
     placed = [replace(finding, commit=finding.commit or version.commit) for finding in found]
     return sorted(placed, key=lambda f: (f.file, f.line))

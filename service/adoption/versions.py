@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
-from service.adoption.finding import Finding
-from service.adoption.log_entries import Entry, read_entries
+from service.adoption.finding import ImportFinding
+from service.adoption.log_entries import LogEntry, read_entries
 from service.adoption.state_file import StateFile, read_state
 from service.adoption.typed_time import parse_time
 from service.errors import NotFound, ServiceError
@@ -28,7 +28,7 @@ class Version:
 
     state: StateFile
     log: bytes
-    entries: tuple[Entry, ...]
+    entries: tuple[LogEntry, ...]
     known_at: str
     commit: str | None = None
     has_log: bool = True
@@ -51,7 +51,7 @@ class Sources:
     folder: Path
     versions: tuple[Version, ...]
     zone: tzinfo | None
-    unreadable: tuple[Finding, ...] = ()
+    unreadable: tuple[ImportFinding, ...] = ()
     foreign: tuple[Version, ...] = ()
 
     @property
@@ -81,7 +81,7 @@ def read_sources(folder: Path, *, now: str, git: bool, zone: tzinfo | None) -> S
     zone = zone or _zone(state, log or b"")
     last = _version(state, log, zone, now, None)
     versions: list[Version] = []
-    unreadable: list[Finding] = []
+    unreadable: list[ImportFinding] = []
     for commit in _commits(folder) if git else []:
         try:
             earlier = read_state(STATE, commit.state)
@@ -130,9 +130,9 @@ def _zone(state: StateFile, log: bytes) -> tzinfo | None:
     return created.offset
 
 
-def _unreadable(commit: _Commit, error: ServiceError) -> Finding:
+def _unreadable(commit: _Commit, error: ServiceError) -> ImportFinding:
     line = error.data.get("line") or 1
-    return Finding("unreadable_version", STATE, line, error.message, commit=commit.hash)
+    return ImportFinding("unreadable_version", STATE, line, error.message, commit=commit.hash)
 
 
 def _commits(folder: Path) -> list[_Commit]:

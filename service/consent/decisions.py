@@ -40,7 +40,7 @@ def statement_of(state: Decided, type_: str, data: Mapping[str, Any], head: str)
     return canonical(known)
 
 
-def objection(state: Decided, type_: str, event: consent.Approval) -> str | None:
+def objection(state: Decided, type_: str, event: consent.RecordedApproval) -> str | None:
     """Return why the proof of a recorded decision does not hold, None where it does."""
     proof = event.data.get("proof") or {}
     if not proof:

@@ -57,7 +57,7 @@ class Consenter(Protocol):
         """Return the proof for a question that was agreed to; None where it holds no longer."""
 
 
-class Approval(Protocol):
+class RecordedApproval(Protocol):
     """An approval as it stands in the log, or as it would."""
 
     @property
@@ -167,7 +167,9 @@ def shown_digest(
     return digest(canonical(shown_of(state, amendment, impact, scripts)))
 
 
-def _as_before(state: Workflow, amendment: Amendment, approval: Approval, form: Any) -> bytes:
+def _as_before(
+    state: Workflow, amendment: Amendment, approval: RecordedApproval, form: Any
+) -> bytes:
     """Return a statement of an older form."""
     from lifecycle.rules.impact_before import binding_before  # few logs hold any
 
@@ -194,7 +196,7 @@ def proof_of(statement: bytes, policy: str, **how: Any) -> dict[str, Any]:
     return {"policy": policy, "form": form, "statement": digest(statement), **how}
 
 
-def objection(state: Workflow, approval: Approval) -> str | None:
+def objection(state: Workflow, approval: RecordedApproval) -> str | None:
     """Return why an approval does not count in ``state``, None where it does."""
     data = approval.data
     amendment = state.amendments.get(str(data.get("amendment")))
@@ -218,7 +220,7 @@ def objection(state: Workflow, approval: Approval) -> str | None:
 
 
 def _unbound(
-    state: Workflow, amendment: Amendment, approval: Approval, proof: Mapping[str, Any]
+    state: Workflow, amendment: Amendment, approval: RecordedApproval, proof: Mapping[str, Any]
 ) -> str | None:
     data = approval.data
     impact = impact_of(state, amendment, data.get("kept"))
@@ -233,7 +235,7 @@ def _unbound(
     return by_policy(state, approval, proof, statement)
 
 
-def agreed_to(state: Workflow, amendment: Amendment, approval: Approval) -> bytes:
+def agreed_to(state: Workflow, amendment: Amendment, approval: RecordedApproval) -> bytes:
     """Return the statement that an approval given in ``state`` must be of."""
     data = approval.data
     form = data["proof"].get("form")
@@ -244,7 +246,7 @@ def agreed_to(state: Workflow, amendment: Amendment, approval: Approval) -> byte
 
 
 def by_policy(
-    state: Policy, approval: Approval, proof: Mapping[str, Any], statement: bytes
+    state: Policy, approval: RecordedApproval, proof: Mapping[str, Any], statement: bytes
 ) -> str | None:
     """Return why a proof that is bound to ``statement`` does not count under the policy."""
     if state.consent == "terminal" and approval.actor.kind == "agent":

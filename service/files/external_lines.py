@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from lifecycle.payload import models as p
-from projections.files.progress_log import Piece, joined
+from projections.files.progress_log import LogPiece, joined
 
 #: A longer line of somebody else's is recorded in parts of so many bytes.
 _PART = 12_000
 
 
-class Foreign(NamedTuple):
+class ForeignBytes(NamedTuple):
     """Bytes of somebody else's, behind the lines of the versions up to ``after``."""
 
     after: int
@@ -28,18 +28,18 @@ class Alignment(NamedTuple):
     ``missing`` is to be appended. ``lost``: something that was there before is gone.
     """
 
-    foreign: list[Foreign]
+    foreign: list[ForeignBytes]
     missing: bytes
     lost: bool
 
 
-def align(found: bytes, fresh: bool, pieces: Sequence[Piece], shown: int) -> Alignment:
+def align(found: bytes, fresh: bool, pieces: Sequence[LogPiece], shown: int) -> Alignment:
     """Lay ``pieces``, in order, beside the bytes ``found``.
 
     ``fresh``: what stands before ``found`` ends a line; it shows the versions up to ``shown``.
     The last of our lines may be torn: a crash came while it was written.
     """
-    foreign: list[Foreign] = []
+    foreign: list[ForeignBytes] = []
     ours = {piece.content: n for n, piece in enumerate(pieces) if not piece.external}
     position = number = 0
     lost = False
@@ -53,7 +53,7 @@ def align(found: bytes, fresh: bool, pieces: Sequence[Piece], shown: int) -> Ali
             break
         else:
             end = found.find(b"\n", position) + 1 or len(found)
-            foreign.append(Foreign(shown, found[position:end]))
+            foreign.append(ForeignBytes(shown, found[position:end]))
             # A line of ours that comes too early: one before it is gone.
             lost = lost or ours.get(found[position:end], -1) >= number
         fresh = found[end - 1 : end] == b"\n"
@@ -63,12 +63,12 @@ def align(found: bytes, fresh: bool, pieces: Sequence[Piece], shown: int) -> Ali
     return Alignment(foreign, missing, lost or any(piece.external for piece in rest))
 
 
-def _is_torn(found: bytes, position: int, due: bytes, piece: Piece) -> bool:
+def _is_torn(found: bytes, position: int, due: bytes, piece: LogPiece) -> bool:
     left = len(found) - position
     return not piece.external and left < len(due) and found.startswith(due[:left], position)
 
 
-def notes(foreign: Sequence[Foreign]) -> list[p.NoteLogged]:
+def notes(foreign: Sequence[ForeignBytes]) -> list[p.NoteLogged]:
     """Return the notes that record somebody else's bytes, exactly and in order."""
     return [_note(after, part) for after, content in foreign for part in _parts(content)]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from eventstore.regular import NotRegular, TooLarge
 from lifecycle.state.workflow import Drift, Workflow
 from projections.files import progress_log, state_document
-from projections.files.progress_log import Piece, joined
+from projections.files.progress_log import LogPiece, joined
 from projections.words.account import EDITED
-from service.files.external_lines import Foreign, align
+from service.files.external_lines import ForeignBytes, align
 from service.files.log_file import look
 from service.files.pending_lines import trail, was_written, whole
 from service.reading.log import WorkflowLog, newest
@@ -125,7 +125,7 @@ class FilesInspection:
         """Whether ``progress.log`` begins with every byte that was left in it."""
         return look(self.root.path, LOG, sync.files.get(LOG), thorough=True).intact
 
-    def appended(self, sync: Sync) -> list[Foreign]:
+    def appended(self, sync: Sync) -> list[ForeignBytes]:
         """Return what somebody else appended to ``progress.log`` and nobody recorded yet."""
         left = sync.files.get(LOG)
         view = look(self.root.path, LOG, left, thorough=True)
@@ -135,7 +135,7 @@ class FilesInspection:
 
 
 def _log_difference(
-    left: Synced | None, found: bytes | None, pieces: Sequence[Piece], since: int
+    left: Synced | None, found: bytes | None, pieces: Sequence[LogPiece], since: int
 ) -> Difference | None:
     expected = joined(pieces)
     if found is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Workflow
 from projections.files import state_document
-from projections.files.progress_log import Piece, piece
+from projections.files.progress_log import LogPiece, piece
 from service.reading.log import WorkflowLog
 
 
@@ -20,7 +20,7 @@ class Trail:
     the digests of the foreign versions that were recorded, None for a missing one.
     """
 
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[LogPiece] = field(default_factory=list)
     detected: dict[str, list[str | None]] = field(default_factory=dict)
     state: Workflow | None = None
 
@@ -69,5 +69,5 @@ def whole(steps: Iterable[tuple[RecordedEvent, Workflow]]) -> Trail:
     return found
 
 
-def _place(part: Piece) -> tuple[int, int, int]:
+def _place(part: LogPiece) -> tuple[int, int, int]:
     return part.place

@@ -14,7 +14,16 @@ from eventstore.regular import read_regular
 from eventstore.store import EventStore, Raw
 from eventstore.transfer.lines import exported
 from service.handover.carried import Choice, content
-from service.handover.manifest import CLAIMS, DRIFT, FILES, NAME, REFUSALS, Entry, Manifest, Stream
+from service.handover.manifest import (
+    CLAIMS,
+    DRIFT,
+    FILES,
+    NAME,
+    REFUSALS,
+    Manifest,
+    ManifestEntry,
+    Stream,
+)
 from service.machines.log import PREFIX
 from service.machines.place import ids
 from service.reading.log import WorkflowLog
@@ -133,7 +142,7 @@ class _Writer:
                 size += len(chunk)
                 file.write(chunk)
         if name != NAME:
-            self._manifest.files[name] = Entry(size, digest.hexdigest())
+            self._manifest.files[name] = ManifestEntry(size, digest.hexdigest())
 
 
 def _claims(store: EventStore, ends: Iterable[Stream]) -> Iterator[bytes]:

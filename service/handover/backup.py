@@ -11,8 +11,8 @@ from pathlib import Path
 from eventstore.errors import SchemaError
 from eventstore.regular import opened
 from eventstore.store import EventStore
-from eventstore.transfer.archive import Archive, is_archive, write_archive
-from eventstore.transfer.copy import Copied, Source, copy
+from eventstore.transfer.archive import ArchiveSource, is_archive, write_archive
+from eventstore.transfer.copy import Copied, CopySource, copy
 from lifecycle.words.naming import is_id
 from service.errors import AlreadyThere, InvalidOption, NotFound
 from service.root.disk import sync_folder
@@ -30,7 +30,7 @@ class Stores:
     made: Callable[[Path], EventStore]
 
 
-def require_stream(source: Source, only: str | None) -> None:
+def require_stream(source: CopySource, only: str | None) -> None:
     """Raise `NotFound` for a stream that is not there: an empty copy would look like a good one."""
     if only is not None and only not in source.streams():
         there = ", ".join(source.streams()) or "none"
@@ -75,12 +75,12 @@ def _written(store: EventStore, new: Path, form: str, stores: Stores, only: str 
         with closing(stores.made(new)) as target:
             return copy(store, target, only=only)
     done = write_archive(store, new, only=only)
-    for _ in Archive(new).all_raw():
+    for _ in ArchiveSource(new).all_raw():
         pass
     return done
 
 
-def workflow_in(source: Source, only: str | None = None) -> str | None:
+def workflow_in(source: CopySource, only: str | None = None) -> str | None:
     """Return the workflow that a backup, or one stream of it, is of; None where it has machines.
 
     Raises `InvalidOption` where there are several: a root has one.
@@ -98,7 +98,7 @@ def workflow_in(source: Source, only: str | None = None) -> str | None:
     return found[0] if found else None
 
 
-def source_in(file: Path, stores: Stores) -> Archive | EventStore:
+def source_in(file: Path, stores: Stores) -> ArchiveSource | EventStore:
     """Return what a backup holds, to be closed; raises `InvalidOption` for a file that is none.
 
     Raises `NotFound` where there is no file.
@@ -111,6 +111,6 @@ def source_in(file: Path, stores: Stores) -> Archive | EventStore:
     if start == _SQLITE:
         return stores.reading(file)
     if is_archive(file):
-        return Archive(file)
+        return ArchiveSource(file)
     hint = "; pg_restore reads it" if start.startswith(_PG_DUMP) else ""
     raise InvalidOption(f"{file}: expected a backup made by `wfctl db backup`, found none{hint}")

@@ -31,7 +31,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ManifestEntry:
     """A file of the archive."""
 
     bytes: int
@@ -57,7 +57,7 @@ class Manifest:
     workflow: str | None
     at: str
     streams: list[Stream] = field(default_factory=list)
-    files: dict[str, Entry] = field(default_factory=dict)
+    files: dict[str, ManifestEntry] = field(default_factory=dict)
     left_out: list[LeftOut] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class Manifest:
             values["workflow"],
             values["at"],
             [Stream(**stream) for stream in values["streams"]],
-            {name: Entry(**entry) for name, entry in values["files"].items()},
+            {name: ManifestEntry(**entry) for name, entry in values["files"].items()},
             [LeftOut(**one) for one in values.get("left_out", [])],
         )
 

@@ -36,7 +36,7 @@ Asked = MachineApproved | MachineWithdrawn
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ApprovalQuestion:
     """What a person is asked: an approval, perhaps a choice, and the head they were read at."""
 
     state: Machine
@@ -114,19 +114,21 @@ def _shown(value: Any) -> str:
 
 def question_of(
     service: MachineService, approval: str, choice: str | None, *, withdraws: bool = False
-) -> Question:
+) -> ApprovalQuestion:
     """Return what is asked now; raises where the approval or the choice is none."""
     state = service.state()
     (check_withdrawal if withdraws else check_approval)(state, approval)
     events = service.log.store.read(service.log.stream, after=state.head - 1, upto=state.head)
     head = next(events).hash
     if withdraws:
-        return Question(state, approval, None, head, Bound(), withdraws=True)
+        return ApprovalQuestion(state, approval, None, head, Bound(), withdraws=True)
     if approval == DEFINITION and state.definition_agreed is not None:
-        return Question(state, approval, None, head, Bound({}, {}))
+        return ApprovalQuestion(state, approval, None, head, Bound({}, {}))
     chosen = _chosen(service, state, choice)
     files = state.files_at_stake(approval, chosen, service.evidence(state))
-    return Question(state, approval, chosen, head, Bound(files, state.values_at_stake(approval)))
+    return ApprovalQuestion(
+        state, approval, chosen, head, Bound(files, state.values_at_stake(approval))
+    )
 
 
 def options_of(service: MachineService, state: Machine) -> list[str]:
@@ -194,7 +196,7 @@ def asked(approval: str, choice: str | None, withdraws: bool) -> Asked:
 
 def _answered(
     service: MachineService,
-    shown: Question,
+    shown: ApprovalQuestion,
     consenter_for: Callable[[str], Consenter],
     options: WriteOptions,
 ) -> MachineOutcome | None:
@@ -213,7 +215,7 @@ def _answered(
     return _bound(service, shown, consenter, options)
 
 
-def _is_so(service: MachineService, shown: Question) -> bool:
+def _is_so(service: MachineService, shown: ApprovalQuestion) -> bool:
     """Whether nothing is to be recorded: the approval stands, or there is none to take back."""
     if shown.withdraws:
         return shown.approval not in shown.state.approvals
@@ -221,7 +223,7 @@ def _is_so(service: MachineService, shown: Question) -> bool:
 
 
 def _bound(
-    service: MachineService, shown: Question, consenter: Consenter, options: WriteOptions
+    service: MachineService, shown: ApprovalQuestion, consenter: Consenter, options: WriteOptions
 ) -> MachineOutcome:
     for _ in range(_REBINDINGS):
         service.files.take_in()
@@ -246,7 +248,7 @@ def _bound(
     )
 
 
-def _command(service: MachineService, question: Question, proof: dict[str, Any]) -> Asked:
+def _command(service: MachineService, question: ApprovalQuestion, proof: dict[str, Any]) -> Asked:
     who = str(proof.get("signer") or proof.get("by") or "user")
     known: dict[str, Any] = {"phase": question.state.phase, "approved_by": who, "proof": proof}
     command = asked(question.approval, question.choice, question.withdraws)

@@ -17,7 +17,7 @@ from lifecycle.machines.gate import closed_to
 from lifecycle.machines.machine import Bound, Machine
 from service.consent import decisions
 from service.consent.approvals import Approvals
-from service.consent.proof import Approval, as_of, by_policy
+from service.consent.proof import RecordedApproval, as_of, by_policy
 
 APPROVED = "machine.approved"
 WITHDRAWN = "machine.withdrawn"
@@ -77,7 +77,7 @@ def definition_of(state: Machine) -> dict[str, Any]:
     return {**known, "sha256": digest(canonical(known)), "signers": state.signers}
 
 
-def objection(state: Machine, type_: str, given: Approval) -> str | None:
+def objection(state: Machine, type_: str, given: RecordedApproval) -> str | None:
     """Return why an approval, or its withdrawal, does not count in ``state``; None: it does."""
     if type_ == LIMITED:
         return decisions.objection(state, type_, given)
@@ -92,7 +92,9 @@ def objection(state: Machine, type_: str, given: Approval) -> str | None:
     return _unbound(state, type_, given, proof)
 
 
-def _unbound(state: Machine, type_: str, given: Approval, proof: Mapping[str, Any]) -> str | None:
+def _unbound(
+    state: Machine, type_: str, given: RecordedApproval, proof: Mapping[str, Any]
+) -> str | None:
     data, head = given.data, given.prev_hash
     if type_ == WITHDRAWN:
         statement = withdrawal_of(state, data["approval"], head)

@@ -22,7 +22,7 @@ from service.machines.errors import LockHeld, LockLost
 from service.machines.foreign import drift
 from service.machines.log import MachineLog
 from service.machines.metadata_lock import metadata_lock
-from service.machines.news import Left, Look, News, is_as_imported
+from service.machines.news import FilesLook, LeftForeign, News, is_as_imported
 from service.machines.place import folder_of, is_writer
 from service.reading.trust_marks import move_anchor
 from service.root.below import OutsideRoot
@@ -45,7 +45,7 @@ class MachineFiles:
         self.root = root
         self.log = log
         self._writer = writer
-        self.look = Look(root, log, clock)
+        self.look = FilesLook(root, log, clock)
         self.sync_file = self.look.sync_file
 
     def take_in(self) -> int:
@@ -113,7 +113,7 @@ class MachineFiles:
             broken.clear()
         return head - news.head + len(facts)
 
-    def _drift(self, news: News, left: Left) -> Payload:
+    def _drift(self, news: News, left: LeftForeign) -> Payload:
         """Keep a foreign version, in the protocol's own archive too."""
         known = drift(self.root, news.state, left.path, left.base, left.found, left.known)
         self._keep_broken(news.state, left.path, left.found)

@@ -28,7 +28,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class LeftForeign:
     """A foreign version of a file that is not taken over, or not all of it."""
 
     path: str
@@ -44,7 +44,7 @@ class News:
     state: Machine
     head: int = 0
     taken: dict[str, list[tuple[Payload, str]]] = field(default_factory=dict)
-    left: list[Left] = field(default_factory=list)
+    left: list[LeftForeign] = field(default_factory=list)
 
     @property
     def count(self) -> int:
@@ -54,7 +54,7 @@ class News:
     def add(self, path: str, found: bytes | None, base: int, known: Amounts | None) -> None:
         """Take in what one file amounts to."""
         if known is None or known.left:
-            self.left.append(Left(path, found, base, known))
+            self.left.append(LeftForeign(path, found, base, known))
         if known is not None and known.taken:
             self.taken[path] = known.taken
             self.state = known.state
@@ -66,10 +66,10 @@ class Foreseen:
 
     state: Machine
     taken: list[Payload] = field(default_factory=list)
-    left: list[Left] = field(default_factory=list)
+    left: list[LeftForeign] = field(default_factory=list)
 
 
-class Look:
+class FilesLook:
     """Looks at the files of one machine in one root."""
 
     def __init__(self, root: Root, log: MachineLog, clock: Clock = system_clock) -> None:

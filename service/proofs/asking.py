@@ -13,7 +13,7 @@ from eventstore.store import EventStore
 from service.errors import InvalidOption
 from service.proofs.checkpoint import Checkpoint, leaves
 from service.proofs.errors import NotWitnessed
-from service.proofs.kept import Kept
+from service.proofs.kept import KeptNote
 from service.proofs.note import Note, VerifierKey, read_signatures, verified
 from service.proofs.witness import Reply
 
@@ -69,7 +69,7 @@ def _with_cosignature(note: Note, lines: str, key: VerifierKey) -> Note:
     return Note(note.text, (*note.signatures, *theirs))
 
 
-def last_seen(url: str, origin: str) -> Kept:
+def last_seen(url: str, origin: str) -> KeptNote:
     """Return the checkpoint that a witness cosigned last; raises `NotWitnessed`."""
     asked = f"{_prefix(url)}/{sha256(origin.encode()).hexdigest()}/checkpoint"
     reply = _sent(urllib.request.Request(asked))
@@ -82,7 +82,7 @@ def last_seen(url: str, origin: str) -> Kept:
         )
     if reply.status != _DONE:
         raise NotWitnessed(f"{url} answered {reply.status}: {reply.body.strip():.300}", url=url)
-    return Kept(f"the witness {url}", reply.body.encode())
+    return KeptNote(f"the witness {url}", reply.body.encode())
 
 
 def _post(url: str, body: bytes) -> Reply:

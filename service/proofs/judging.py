@@ -17,7 +17,7 @@ from service.proofs.checkpoint import (
     read_checkpoint,
 )
 from service.proofs.errors import CheckpointDenied, UnreadableNote, UnverifiedNote
-from service.proofs.kept import Kept, kept_files, kept_tags
+from service.proofs.kept import KeptNote, kept_files, kept_tags
 from service.proofs.keys import known_log_key
 from service.proofs.note import Note, VerifierKey, read_note, verified
 from service.proofs.signing import last_signed
@@ -25,7 +25,7 @@ from service.root.root import Root
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundCheckpoint:
     """A checkpoint of the stream, where it was found, and why its signature counts for nothing."""
 
     place: str
@@ -34,7 +34,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedNotes:
     """How many checkpoints agree, what the first that does not says, and what was passed over.
 
     ``others`` are those of other streams: the place of each, and its origin.
@@ -46,13 +46,13 @@ class Judged:
     others: tuple[tuple[str, str], ...] = ()
 
 
-def found_in(root: Root, origin: str) -> Iterator[Kept]:
+def found_in(root: Root, origin: str) -> Iterator[KeptNote]:
     """Yield all checkpoints that a root and this login keep: files, tags, what was signed last."""
     yield from kept_files(root)
     yield from kept_tags(root)
     last = last_signed(origin)
     if last is not None:
-        yield Kept("what this login signed last", last)
+        yield KeptNote("what this login signed last", last)
 
 
 def require_same_log(root: Root, stream: str, origin: str) -> None:
@@ -68,8 +68,8 @@ def require_same_log(root: Root, stream: str, origin: str) -> None:
 
 
 def judge(
-    store: EventStore, stream: str, found: Iterable[Kept], keys: Sequence[VerifierKey] = ()
-) -> Judged:
+    store: EventStore, stream: str, found: Iterable[KeptNote], keys: Sequence[VerifierKey] = ()
+) -> JudgedNotes:
     """Hold the checkpoints of a stream against its events.
 
     A checkpoint agrees where this login signed it, or one of ``keys``. One that denies the very log
@@ -87,25 +87,25 @@ def judge(
             passed.append(f"{one.place}: {one.doubt}")
         elif said.origin != origin:
             finding = _of_another(stream, one, first)
-            return Judged(agree, (finding,), tuple(passed), tuple(kept.others))
+            return JudgedNotes(agree, (finding,), tuple(passed), tuple(kept.others))
         elif roots.get(said.size) != said.root:
             finding = _denied(stream, one, store.head(stream), _agreed(kept.found, roots))
-            return Judged(agree, (finding,), tuple(passed), tuple(kept.others))
+            return JudgedNotes(agree, (finding,), tuple(passed), tuple(kept.others))
         else:
             agree += 1
-    return Judged(agree, (), tuple(passed), tuple(kept.others))
+    return JudgedNotes(agree, (), tuple(passed), tuple(kept.others))
 
 
 @dataclass(frozen=True, slots=True)
 class _Sorted:
     """What was found: checkpoints of the stream, those of others, and what is no checkpoint."""
 
-    found: list[Found]
+    found: list[FoundCheckpoint]
     others: list[tuple[str, str]]
     unreadable: list[str]
 
 
-def _sorted_out(stream: str, every: Iterable[Kept], keys: Sequence[VerifierKey]) -> _Sorted:
+def _sorted_out(stream: str, every: Iterable[KeptNote], keys: Sequence[VerifierKey]) -> _Sorted:
     kept = _Sorted([], [], [])
     for one in every:
         try:
@@ -115,7 +115,9 @@ def _sorted_out(stream: str, every: Iterable[Kept], keys: Sequence[VerifierKey])
             kept.unreadable.append(f"{one.place}: {error.message}")
             continue
         if is_of_stream(checkpoint.origin, stream):
-            kept.found.append(Found(one.place, checkpoint, _doubt(note, checkpoint, keys)))
+            kept.found.append(
+                FoundCheckpoint(one.place, checkpoint, _doubt(note, checkpoint, keys))
+            )
         else:
             kept.others.append((one.place, checkpoint.origin))
     return kept
@@ -141,13 +143,13 @@ def _roots(store: EventStore, stream: str, sizes: set[int]) -> dict[int, bytes]:
     return roots
 
 
-def _agreed(found: Iterable[Found], roots: dict[int, bytes]) -> int:
+def _agreed(found: Iterable[FoundCheckpoint], roots: dict[int, bytes]) -> int:
     """Return the largest size at which a checkpoint agrees with the log."""
     said = (one.checkpoint for one in found if one.doubt is None)
     return max((one.size for one in said if roots.get(one.size) == one.root), default=0)
 
 
-def _of_another(stream: str, one: Found, first: str | None) -> Finding:
+def _of_another(stream: str, one: FoundCheckpoint, first: str | None) -> Finding:
     text = (
         f"{one.place} is a checkpoint of the log {one.checkpoint.origin}, whose first event is "
         f"another than the one found, {first or 'none'}: the history was written anew from its "
@@ -156,7 +158,7 @@ def _of_another(stream: str, one: Found, first: str | None) -> Finding:
     return Finding(stream, 1, None, "another_log", text)
 
 
-def _denied(stream: str, one: Found, head: Head | None, agreed: int) -> Finding:
+def _denied(stream: str, one: FoundCheckpoint, head: Head | None, agreed: int) -> Finding:
     size, end = one.checkpoint.size, head.version if head is not None else 0
     whose = ", signed by no key that is known here" if one.doubt is not None else ""
     if end < size:

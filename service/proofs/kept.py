@@ -21,7 +21,7 @@ _DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptNote:
     """A note that may be a checkpoint, and where it was found."""
 
     place: str
@@ -51,10 +51,10 @@ def _with_earlier(path: Path, note: Note) -> Note:
     return Note(note.text, tuple(every.values()))
 
 
-def kept_files(root: Root) -> Iterator[Kept]:
+def kept_files(root: Root) -> Iterator[KeptNote]:
     """Yield what lies in ``.wfctl/checkpoints/``."""
     for path in sorted(root.below(".wfctl/checkpoints").glob(f"*{_END}")):
-        yield Kept(str(path.relative_to(root.path)), _content(path))
+        yield KeptNote(str(path.relative_to(root.path)), _content(path))
 
 
 def _content(path: Path) -> bytes:
@@ -81,7 +81,7 @@ def tag(root: Root, checkpoint: Checkpoint, note: Note) -> str:
     return name
 
 
-def kept_tags(root: Root) -> Iterator[Kept]:
+def kept_tags(root: Root) -> Iterator[KeptNote]:
     """Yield the texts of the tags that hold checkpoints, none where there is no repository."""
     form = "--format=%(refname:strip=2)%00%(contents)%00"
     done = git(root.path, "for-each-ref", form, f"refs/tags/{_TAGS}/")
@@ -89,7 +89,7 @@ def kept_tags(root: Root) -> Iterator[Kept]:
         return
     parts = done.stdout.split(b"\0")
     for name, content in zip(parts[::2], parts[1::2], strict=False):
-        yield Kept(f"tag {name.decode(errors='replace').strip()}", content)
+        yield KeptNote(f"tag {name.decode(errors='replace').strip()}", content)
 
 
 def _name(checkpoint: Checkpoint) -> str:

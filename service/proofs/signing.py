@@ -28,7 +28,7 @@ from service.root.disk import locked, write_whole
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class SignedCheckpoint:
     """A checkpoint that this login signed, and the key by which others check it."""
 
     checkpoint: Checkpoint
@@ -44,7 +44,7 @@ class _Grown:
     link: Link
 
 
-def sign(store: EventStore, stream: str, root: Path, upto: int | None = None) -> Signed:
+def sign(store: EventStore, stream: str, root: Path, upto: int | None = None) -> SignedCheckpoint:
     """Return a checkpoint of all events of a stream, signed with this login's key; or ``upto`` one.
 
     Raises `UnsoundLog` where the log is not sound, and `CheckpointDenied` where it did not grow
@@ -67,10 +67,10 @@ def sign(store: EventStore, stream: str, root: Path, upto: int | None = None) ->
     return _signed(origin, _extended(store, stream, _Grown(Frontier(), START), upto).tree)
 
 
-def _signed(origin: str, tree: Frontier) -> Signed:
+def _signed(origin: str, tree: Frontier) -> SignedCheckpoint:
     checkpoint, signer = Checkpoint(origin, tree.size, tree.root()), log_signer(origin)
     note = Note(str(checkpoint), (signer.signed(str(checkpoint)),))
-    return Signed(checkpoint, note, signer.public)
+    return SignedCheckpoint(checkpoint, note, signer.public)
 
 
 def last_signed(origin: str) -> bytes | None:

@@ -39,7 +39,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CosignRequest:
     """A request to cosign: the size it says the witness knows, a proof, and a checkpoint."""
 
     old: int
@@ -49,7 +49,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class WitnessedLog:
     """A log that a witness was told of: its keys, and the note that was cosigned last."""
 
     origin: str
@@ -77,25 +77,25 @@ class Witness:
         self._now = now
         self._folder = folder or state_folder() / "witness"
 
-    def watch(self, key: VerifierKey) -> Seen:
+    def watch(self, key: VerifierKey) -> WitnessedLog:
         """Take in a log by its public key; what was seen of it before stays."""
         if key.kind != LOG:
             raise UnreadableNote(f"expected the key of a log, found that of a witness: {key}")
         with self._locked():
             seen = self.seen(key.name)
             keys = tuple(dict.fromkeys([*(seen.keys if seen else ()), str(key)]))
-            new = Seen(key.name, keys, seen.note if seen else None)
+            new = WitnessedLog(key.name, keys, seen.note if seen else None)
             self._keep(new)
         return new
 
-    def seen(self, origin: str) -> Seen | None:
+    def seen(self, origin: str) -> WitnessedLog | None:
         """Return what is known of a log, None where the witness was not told of it."""
         try:
             return _seen(json.loads(self._path(origin).read_text("utf-8")))
         except FileNotFoundError:
             return None
 
-    def all_seen(self) -> Iterator[Seen]:
+    def all_seen(self) -> Iterator[WitnessedLog]:
         """Yield every log that the witness was told of."""
         for path in sorted(self._folder.glob("*.json")):
             yield _seen(json.loads(path.read_text("utf-8")))
@@ -118,17 +118,19 @@ class Witness:
         except _Refused as refused:
             return refused.reply
 
-    def _cosigned(self, request: Request) -> Reply:
+    def _cosigned(self, request: CosignRequest) -> Reply:
         seen = self._known(request)
         _require_growth(request, seen.checkpoint)
         signer, now = witness_signer(), self._now()
         line = signer.cosigned(request.note.text, now)
         trusted = {(key.name, key.key_id) for key in map(read_key, seen.keys)}
         theirs = [s for s in request.note.signatures if (s.name, s.key_id) in trusted]
-        self._keep(Seen(seen.origin, seen.keys, str(Note(request.note.text, (*theirs, line)))))
+        self._keep(
+            WitnessedLog(seen.origin, seen.keys, str(Note(request.note.text, (*theirs, line))))
+        )
         return Reply(200, line.line())
 
-    def _known(self, request: Request) -> Seen:
+    def _known(self, request: CosignRequest) -> WitnessedLog:
         seen = self.seen(request.checkpoint.origin)
         if seen is None:
             raise _Refused(404, "this witness was not told of a log of that origin\n")
@@ -142,7 +144,7 @@ class Witness:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return locked(self._folder / "lock")
 
-    def _keep(self, seen: Seen) -> None:
+    def _keep(self, seen: WitnessedLog) -> None:
         content = {"origin": seen.origin, "keys": list(seen.keys), "note": seen.note}
         text = json.dumps(content, indent=1, ensure_ascii=False)
         write_whole(self._path(seen.origin), text.encode() + b"\n")
@@ -151,7 +153,7 @@ class Witness:
         return self._folder / f"{sha256(origin.encode()).hexdigest()}.json"
 
 
-def _require_growth(request: Request, known: Checkpoint | None) -> None:
+def _require_growth(request: CosignRequest, known: Checkpoint | None) -> None:
     """Raise the protocol's refusal where the checkpoint does not follow from the known one."""
     old, new = known or Checkpoint(request.checkpoint.origin, 0, EMPTY), request.checkpoint
     if request.old > new.size:
@@ -164,11 +166,11 @@ def _require_growth(request: Request, known: Checkpoint | None) -> None:
         raise _Refused(422, "the checkpoint does not follow from the one seen before: a fork\n")
 
 
-def _seen(kept: dict[str, Any]) -> Seen:
-    return Seen(str(kept["origin"]), tuple(map(str, kept["keys"])), kept["note"])
+def _seen(kept: dict[str, Any]) -> WitnessedLog:
+    return WitnessedLog(str(kept["origin"]), tuple(map(str, kept["keys"])), kept["note"])
 
 
-def read_request(body: bytes) -> Request:
+def read_request(body: bytes) -> CosignRequest:
     """Return the request that a body is; raises `UnreadableNote`."""
     head, blank, rest = body.partition(b"\n\n")
     if not blank:
@@ -181,4 +183,4 @@ def read_request(body: bytes) -> Request:
             f"and {len(proof)} lines"
         )
     note = read_note(rest)
-    return Request(int(old[1]), tuple(map(decoded, proof)), note, read_checkpoint(note))
+    return CosignRequest(int(old[1]), tuple(map(decoded, proof)), note, read_checkpoint(note))

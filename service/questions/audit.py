@@ -49,7 +49,7 @@ _DECIDED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class AmendmentRecord:
     """An amendment with who proposed and who decided it. Times are UTC.
 
     ``change`` says what it changes, and behind it what its proposer calls it (`told`).
@@ -99,7 +99,7 @@ class Bypass:
         return asdict(self)
 
 
-def records(log: WorkflowLog, at: At = None) -> list[Record]:
+def records(log: WorkflowLog, at: At = None) -> list[AmendmentRecord]:
     """Return every amendment in the order of its proposal, as of a moment."""
     proposed: dict[str, RecordedEvent] = {}
     decided: dict[str, RecordedEvent] = {}
@@ -118,9 +118,9 @@ def records(log: WorkflowLog, at: At = None) -> list[Record]:
 
 def _record(
     amendment: Amendment, proposed: RecordedEvent | None, decided: RecordedEvent | None
-) -> Record:
+) -> AmendmentRecord:
     proof = (decided.data.get("proof") or {}) if decided is not None else {}
-    return Record(
+    return AmendmentRecord(
         id=amendment.id,
         type=amendment.kind,
         stage=amendment.stage,

@@ -12,7 +12,7 @@ from lifecycle.state.workflow import Workflow
 from projections.files import fields, state_document
 from projections.files.fields import ABSENT, Path
 from service.errors import NotFound
-from service.questions.audit import Record, records
+from service.questions.audit import AmendmentRecord, records
 from service.reading.log import At, WorkflowLog
 
 #: What an event may hold that says why, the most telling first.
@@ -22,7 +22,7 @@ _EVIDENCE = ("evidence", "checks", "facts", "outputs", "exit_code", "verdict", "
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FieldChange:
     """One field's newest change: the event, the value before it, and the value since.
 
     ``cause`` is the version of the event that it followed from, in the same append.
@@ -39,8 +39,8 @@ class Change:
 class Blame:
     """A change with all who had a part in it."""
 
-    change: Change
-    amendment: Record | None
+    change: FieldChange
+    amendment: AmendmentRecord | None
 
     @property
     def why(self) -> str | None:
@@ -101,7 +101,7 @@ def blame(log: WorkflowLog, name: str, at: At = None) -> list[Blame]:
     return [Blame(change, agreed.get(_amendment(change.event) or "")) for change in found]
 
 
-def _any_agreed(changes: list[Change]) -> bool:
+def _any_agreed(changes: list[FieldChange]) -> bool:
     return any(_amendment(change.event) for change in changes)
 
 
@@ -109,7 +109,7 @@ def _amendment(event: RecordedEvent) -> str | None:
     return event.data.get("amendment") or event.data.get("superseded_by")
 
 
-def _changes(log: WorkflowLog, path: Path, at: At) -> list[Change]:
+def _changes(log: WorkflowLog, path: Path, at: At) -> list[FieldChange]:
     history = FieldHistory(path)
     for event, state in log.steps(upto=at):
         history.see(event, state)
@@ -121,7 +121,7 @@ class FieldHistory:
     """The newest change of every field below a path, as a history is gone through."""
 
     def __init__(self, path: Path) -> None:
-        self.changes: dict[Path, Change] = {}
+        self.changes: dict[Path, FieldChange] = {}
         self._path = path
         self._part = b""
         self._value = b""
@@ -149,7 +149,7 @@ class FieldHistory:
         self.changes.pop(path, None)  # so that the order stays that of the changes
         if not (isinstance(new, dict) and new):
             cause = self._ids.get(event.causation_id or "")
-            self.changes[path] = Change(path, event, old, new, cause)
+            self.changes[path] = FieldChange(path, event, old, new, cause)
 
     def _spelt(self, event: RecordedEvent, state: Workflow) -> bytes:
         """Return what the document shows at the path as JSON, nothing where it shows nothing."""

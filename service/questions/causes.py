@@ -13,7 +13,7 @@ from lifecycle.rules.impact import acting_on
 from lifecycle.state.status import BLOCKING, Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.words.amendments import held
-from service.questions.grounds import Grounds, Link
+from service.questions.grounds import CauseGrounds, CauseLink
 from service.reading.log import At, WorkflowLog
 
 
@@ -30,7 +30,7 @@ class Causes:
     stage: str
     status: str
     sentence: str
-    chain: list[Link]
+    chain: list[CauseLink]
     waits_for: list[Causes]
 
     def to_dict(self) -> dict[str, Any]:
@@ -42,20 +42,20 @@ def causes_of(log: WorkflowLog, *stages: str, at: At = None) -> list[Causes]:
     """Return the causes of the status of each of the stages; raises `UnknownStage`."""
     state = log.current(at)
     found = [state.stage(stage) for stage in stages]
-    grounds = Grounds()
+    grounds = CauseGrounds()
     for event, after in log.steps(upto=at) if found else ():
         grounds.see(event, after)
     told: set[int] = set()
     return [_causes(state, stage, grounds, told) for stage in found]
 
 
-def _causes(state: Workflow, stage: Stage, grounds: Grounds, told: set[int]) -> Causes:
+def _causes(state: Workflow, stage: Stage, grounds: CauseGrounds, told: set[int]) -> Causes:
     first = _alone(state, stage, grounds, told)
     waits_for = [_alone(state, one, grounds, told) for one in _holding(state, stage)]
     return replace(first, waits_for=waits_for)
 
 
-def _alone(state: Workflow, stage: Stage, grounds: Grounds, told: set[int]) -> Causes:
+def _alone(state: Workflow, stage: Stage, grounds: CauseGrounds, told: set[int]) -> Causes:
     """Return the causes of one stage without those in ``told``, which take theirs in."""
     if stage.status is Status.READY:
         grounds.renew(stage)

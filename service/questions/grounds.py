@@ -45,7 +45,7 @@ _TURNING = frozenset({"lost", "launch", "attach"})
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class CauseLink:
     """One step of a chain of causes: an event, in a sentence. Times are UTC."""
 
     version: int
@@ -61,11 +61,11 @@ class Link:
         return asdict(self)
 
 
-class Grounds:
+class CauseGrounds:
     """What later events may follow from, as a history is gone through."""
 
     def __init__(self) -> None:
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, CauseLink] = {}
         self._causes: dict[int, set[int]] = {}
         self._steps: set[int] = set()
         self._newest: dict[tuple[str, str | None], int] = {}
@@ -158,7 +158,7 @@ class Grounds:
         done = [id_ for id_ in stage.depends_on if self._status.get(id_) is Status.COMPLETED]
         return {self._turns[id_] for id_ in done}
 
-    def chain(self, stage: str, told: set[int]) -> list[Link]:
+    def chain(self, stage: str, told: set[int]) -> list[CauseLink]:
         """Return what led to a stage's status, from the newest event to the root.
 
         What is in ``told`` was said before and is left out; it takes in what is said now.
@@ -185,9 +185,9 @@ def _is_step(event: RecordedEvent) -> bool:
     return event.type in _STEPS
 
 
-def _link(event: RecordedEvent, state: Workflow) -> Link:
+def _link(event: RecordedEvent, state: Workflow) -> CauseLink:
     text = message(event, state) or _told(event)
-    return Link(
+    return CauseLink(
         version=event.version,
         type=event.type,
         stage=event.data.get("stage"),

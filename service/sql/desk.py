@@ -12,7 +12,7 @@ from service.errors import SqlRefused
 _OPENING = re.compile(r"(?:[\s(]|--[^\n]*|(?>/\*.*?\*/))*+([a-z]+)\b", re.IGNORECASE | re.DOTALL)
 
 
-class Answer(NamedTuple):
+class QueryResult(NamedTuple):
     """The names of the columns, and the rows."""
 
     columns: list[str]
@@ -39,7 +39,7 @@ class Desk(Protocol):
         """Return the first column of the first row of a statement of ours, None without any."""
         ...
 
-    def ask(self, sql: str, parameters: dict[str, Any], seconds: float) -> Answer:
+    def ask(self, sql: str, parameters: dict[str, Any], seconds: float) -> QueryResult:
         """Return what one reading statement yields; from the first on, nothing can be written.
 
         Parameters are spelt ``:name``. Raises `SqlRefused`, `SqlWrong`, `SqlTooLong`.

@@ -12,7 +12,7 @@ import psycopg
 
 from eventstore.postgres.connection import connect, meaning
 from service.errors import SqlRefused, SqlTooLong, SqlWrong
-from service.sql.desk import Answer, expect_reading
+from service.sql.desk import QueryResult, expect_reading
 from service.sql.unprivileged import handed_over, make_role, may_all
 
 _CHUNK = 1000
@@ -57,7 +57,7 @@ class PostgresDesk:
             for row in rows:
                 copy.write_row(row)
 
-    def ask(self, sql: str, parameters: dict[str, Any], seconds: float) -> Answer:
+    def ask(self, sql: str, parameters: dict[str, Any], seconds: float) -> QueryResult:
         """See `Desk`."""
         expect_reading(sql, _READS)
         self._guard()
@@ -68,7 +68,7 @@ class PostgresDesk:
             names = self._declare(name, self._filled(sql, parameters))
             first = self._fetch(name)
         columns = names or [column.name for column in first.description or ()]
-        return Answer(columns, self._rows(name, first.fetchall(), seconds))
+        return QueryResult(columns, self._rows(name, first.fetchall(), seconds))
 
     def _filled(self, sql: str, parameters: dict[str, Any]) -> str:
         if not parameters:

@@ -10,7 +10,7 @@ from typing import Any
 
 from eventstore.sqlite.connection import meaning, reader
 from service.errors import SqlRefused, SqlTooLong, SqlWrong
-from service.sql.desk import Answer, expect_reading
+from service.sql.desk import QueryResult, expect_reading
 
 #: What a question may begin with.
 _READS = frozenset({"SELECT", "WITH", "VALUES", "EXPLAIN"})
@@ -61,7 +61,7 @@ class SqliteDesk:
             places = ", ".join("?" * len(rows[0]))
             self._connection.executemany(f"INSERT INTO temp.{table} VALUES ({places})", rows)
 
-    def ask(self, sql: str, parameters: dict[str, Any], seconds: float) -> Answer:
+    def ask(self, sql: str, parameters: dict[str, Any], seconds: float) -> QueryResult:
         """See `Desk`."""
         expect_reading(sql, _READS)
         self._guard()
@@ -73,7 +73,7 @@ class SqliteDesk:
             columns = [column[0] for column in cursor.description]
         except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
             raise self._meaning(error, seconds) from error
-        return Answer(columns, self._rows(cursor, seconds))
+        return QueryResult(columns, self._rows(cursor, seconds))
 
     def _rows(self, cursor: sqlite3.Cursor, seconds: float) -> Iterator[Sequence[Any]]:
         try:

@@ -22,7 +22,7 @@ from lifecycle.fold.foldable import UNFOLDABLE
 from lifecycle.state.workflow import Workflow
 from migrations.database import database_of
 from projections.history.checkpoint import NAME, VERSION
-from projections.history.rows import Carried, HistoryRows, Key, Row
+from projections.history.rows import CarriedRows, HistoryRows, Key, Row
 from projections.history.tables import history
 from service.reading import stored_fold
 from service.reading.log import At, WorkflowLog
@@ -34,19 +34,19 @@ Rows = dict[str, dict[Key, Row]]
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class TablesProgress:
     """How far the tables have come: 0 where they hold nothing that counts."""
 
     version: int
     state: Workflow | None
-    carried: Carried
+    carried: CarriedRows
 
 
-def _nothing() -> Checkpoint:
-    return Checkpoint(0, None, Carried())
+def _nothing() -> TablesProgress:
+    return TablesProgress(0, None, CarriedRows())
 
 
-def checkpoint_of(kept: StoredFold | None) -> Checkpoint:
+def checkpoint_of(kept: StoredFold | None) -> TablesProgress:
     """Return the checkpoint that the stored fold holds; one that is none counts for nothing."""
     if kept is None:
         return _nothing()
@@ -55,7 +55,7 @@ def checkpoint_of(kept: StoredFold | None) -> Checkpoint:
         state = stored_fold.from_values(found["state"])
         if type(state.head) is not int or state.head != kept.version:
             return _nothing()
-        return Checkpoint(state.head, state, Carried(**found["carried"]))
+        return TablesProgress(state.head, state, CarriedRows(**found["carried"]))
     except UNFOLDABLE:
         return _nothing()
 
@@ -67,11 +67,11 @@ class HistoryTables:
         self.address = address
         self.log = log
 
-    def checkpoint(self) -> Checkpoint:
+    def checkpoint(self) -> TablesProgress:
         """Return how far the tables have come."""
         return self._counting(self.log.store.load_fold(self.log.stream, NAME, VERSION))
 
-    def _counting(self, kept: StoredFold | None) -> Checkpoint:
+    def _counting(self, kept: StoredFold | None) -> TablesProgress:
         """Return the checkpoint where the log has come so far."""
         found = checkpoint_of(kept)
         head = self.log.store.head(self.log.stream)
@@ -121,7 +121,7 @@ class HistoryTables:
         own = and_(folds.c.stream == self.log.stream, folds.c.reducer == NAME)
         connection.execute(delete(folds).where(own))
 
-    def _go_on(self, start: Checkpoint, limit: int | None = None) -> int:
+    def _go_on(self, start: TablesProgress, limit: int | None = None) -> int:
         rows, reached, count = HistoryRows(self.log.stream, start.carried), start.version, 0
         state: Workflow | None = None
         for event, state in islice(self.log.steps(start.version, start.state), limit):

@@ -29,7 +29,7 @@ _REBINDINGS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AmendmentQuestion:
     """What a person is asked: an amendment, its impact, and the head that both were read at."""
 
     state: Workflow
@@ -63,7 +63,7 @@ class Question:
         )
 
 
-def question_of(service: Service, id_: str) -> Question:
+def question_of(service: Service, id_: str) -> AmendmentQuestion:
     """Return what is asked of a pending amendment, as things stand now.
 
     Raises `UnknownAmendment`, `AmendmentDecided`, `StaleAmendment`.
@@ -74,7 +74,7 @@ def question_of(service: Service, id_: str) -> Question:
     kept = kept_folders(service.root.path, state)
     impact = impact_of(state, amendment, kept, utc_text(service.clock()))
     scripts = scripts_after(service.root.path, state, amendment)
-    return Question(state, amendment, impact, _hash_at(service, state.head), kept, scripts)
+    return AmendmentQuestion(state, amendment, impact, _hash_at(service, state.head), kept, scripts)
 
 
 def _hash_at(service: Service, version: int) -> str:
@@ -151,13 +151,13 @@ def _take_in(service: Service) -> None:
         service.files.take_in()
 
 
-def _same_impact(question: Question, agreed: str | None) -> None:
+def _same_impact(question: AmendmentQuestion, agreed: str | None) -> None:
     if agreed is not None and question.digest != agreed:
         raise ImpactChanged(question.amendment.id, agreed, question.digest)
 
 
 def _append(
-    service: Service, question: Question, consenter: Consenter, options: WriteOptions
+    service: Service, question: AmendmentQuestion, consenter: Consenter, options: WriteOptions
 ) -> Outcome:
     proof = consenter.prove(question)
     if proof is None:
@@ -170,7 +170,7 @@ def _append(
     return outcome
 
 
-def _command(question: Question, proof: dict[str, Any]) -> p.AmendmentApproved:
+def _command(question: AmendmentQuestion, proof: dict[str, Any]) -> p.AmendmentApproved:
     kept = {stage: k for stage, k in question.kept.items() if stage in question.impact.affected}
     return p.AmendmentApproved(
         amendment=question.amendment.id,
@@ -183,7 +183,9 @@ def _command(question: Question, proof: dict[str, Any]) -> p.AmendmentApproved:
     )
 
 
-def _would_count(service: Service, question: Question, command: p.AmendmentApproved) -> None:
+def _would_count(
+    service: Service, question: AmendmentQuestion, command: p.AmendmentApproved
+) -> None:
     """Raise `NeedsConsent` for a proof that would be recorded and count for nothing."""
     planned = consent.Planned(
         data=command.as_json(),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class DecisionQuestion:
     """What a person is asked: a decision, and the head it was read at."""
 
     state: Decided
@@ -72,7 +72,7 @@ def decided(
         service.files.take_in()
     state = service.state()
     events = service.log.store.read(service.log.stream, after=state.head - 1, upto=state.head)
-    question = Question(state, command, subject, text, next(iter(events)).hash)
+    question = DecisionQuestion(state, command, subject, text, next(iter(events)).hash)
     consenter = consenter_for(state.consent)
     proof = consenter.prove(question) if consenter.ask(question) else None
     if proof is None:

@@ -96,7 +96,7 @@ CHOSEN: dict[type[Exception], int] = {
     log.EventIdReused: FAILED,
     log.InvalidData: USAGE,
     log.SchemaError: FAILED,
-    log.UnknownEventType: FINDINGS,
+    log.UnknownStoredType: FINDINGS,
     log.NewerEventSchema: FINDINGS,
     log.OlderEventSchema: FAILED,
     log.MissingUpcaster: FAILED,
@@ -176,5 +176,5 @@ def test_what_nobody_foresaw_is_a_failure() -> None:
     found = [kind for kind, code in CHOSEN.items() if code == FINDINGS]
     about_proofs = [kind for kind in found if issubclass(kind, use.ServiceError)]
     rest = [kind for kind in found if kind not in about_proofs]
-    unknown = [log.UnknownEventType, log.NewerEventSchema]
+    unknown = [log.UnknownStoredType, log.NewerEventSchema]
     assert rest == [*unknown, log.UnsoundLog, log.ForeignRule]  # findings about the log itself

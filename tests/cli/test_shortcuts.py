@@ -17,7 +17,7 @@ from typer.exceptions import TyperException
 
 from cli.program import shortcuts
 from cli.program.shortcuts import LOADER, search_no_plugins
-from cli.program.tree import Command
+from cli.program.tree import PlainCommand
 from tests.cli.support import HERE
 
 
@@ -70,13 +70,13 @@ def outcome(cls: Any, arguments: list[str]) -> Any:
 def test_a_value_is_what_typer_makes_of_it(given_: list[tuple[str, str]]) -> None:
     """With its type; and where typer refuses it, with the same words."""
     arguments = [f"--{name}={value}" for name, value in given_]
-    assert outcome(Command, arguments) == outcome(None, arguments)
+    assert outcome(PlainCommand, arguments) == outcome(None, arguments)
 
 
 @pytest.mark.parametrize("arguments", [[], ["--flag"], ["--no-flag"], ["--flag=1"], ["--help"]])
 def test_a_flag_is_what_typer_makes_of_it(arguments: list[str]) -> None:
     """There or not, or with a value that it does not take."""
-    assert outcome(Command, arguments) == outcome(None, arguments)
+    assert outcome(PlainCommand, arguments) == outcome(None, arguments)
 
 
 def test_a_typer_without_its_private_names_makes_each_value_itself(
@@ -93,7 +93,7 @@ def test_a_typer_without_its_private_names_makes_each_value_itself(
     spec.loader.exec_module(another)
     monkeypatch.setattr("cli.program.tree.taken_as_typed", another.taken_as_typed)
     arguments = ["--number=3", "--fruit=Plum", "--text=a"]
-    assert outcome(Command, arguments) == outcome(None, arguments)
+    assert outcome(PlainCommand, arguments) == outcome(None, arguments)
 
 
 def test_a_parameter_of_another_make_is_left_as_it_is() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.attempt.paths import Attempt, named
+from reconciler.attempt.paths import AttemptPaths, named
 from reconciler.control.stop import stop
 from reconciler.host.processes import Process, began_with
 from tests.cluster.support import Slurm, Sshd, init, traced, waiting, write_machine
@@ -19,7 +19,7 @@ from tests.rounds import first
 pytestmark = pytest.mark.slow
 
 
-def launched(workflow: Workflow, path: str) -> Attempt:
+def launched(workflow: Workflow, path: str) -> AttemptPaths:
     """Launch a stage that computes until it is stopped, with nobody left to watch it."""
     # What works elsewhere, with every file closed, belongs to the attempt as well.
     left = "(cd / && setsid -f sleep 300 < /dev/null > /dev/null 2>&1 9>&-)"

@@ -14,7 +14,7 @@ from eventstore.errors import (
     InvalidData,
     MissingUpcaster,
     NewerEventSchema,
-    UnknownEventType,
+    UnknownStoredType,
 )
 
 
@@ -70,7 +70,7 @@ def test_a_newer_version_asks_for_a_newer_program() -> None:
 
 def test_an_unknown_type_is_named() -> None:
     """With its place in the log."""
-    with pytest.raises(UnknownEventType, match=r"w version 7.*'sung'"):
+    with pytest.raises(UnknownStoredType, match=r"w version 7.*'sung'"):
         LIFTING.decode(1, "h", stored("sung", 1))
 
 

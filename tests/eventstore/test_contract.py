@@ -13,7 +13,7 @@ from eventstore.errors import (
     NewerEventSchema,
     OlderEventSchema,
     StoreClosed,
-    UnknownEventType,
+    UnknownStoredType,
     WrongExpectedVersion,
 )
 from eventstore.event import Actor, NewEvent
@@ -301,7 +301,7 @@ class TestWhatIsRefused:
     @pytest.mark.parametrize(
         ("event", "error"),
         [
-            (note(type="note.sung"), UnknownEventType),
+            (note(type="note.sung"), UnknownStoredType),
             (note(schema_version=2), NewerEventSchema),
             (note(type="stage.moved", schema_version=2), OlderEventSchema),
         ],

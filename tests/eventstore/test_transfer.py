@@ -12,7 +12,7 @@ import pytest
 from eventstore.errors import DamagedEvent, StoreDamaged, TransferConflict
 from eventstore.memory import MemoryStore
 from eventstore.store import Claim, Claimed, EventStore, Expected, Raw, Refusal
-from eventstore.transfer.archive import Archive, is_archive, write_archive
+from eventstore.transfer.archive import ArchiveSource, is_archive, write_archive
 from eventstore.transfer.copy import Copied, copy
 from tests.eventstore.support import (
     REFUSAL,
@@ -101,7 +101,7 @@ class Crowded:
         return (REFUSAL for _ in range(self._number) if stream in (None, self.name))
 
 
-def texts(log: EventStore | Archive) -> list[tuple[str, str]]:
+def texts(log: EventStore | ArchiveSource) -> list[tuple[str, str]]:
     """Every text with its hash, in order."""
     return [(raw.text, raw.hash) for raw in log.all_raw()]
 
@@ -276,7 +276,7 @@ def test_an_archive_holds_the_log_and_gives_it_back(
     path = tmp_path / "log.jsonl"
     assert write_archive(source, path) == Copied(3, 18, 10, 2, 0)
     assert is_archive(path)
-    archive = Archive(path)
+    archive = ArchiveSource(path)
     assert texts(archive) == texts(source)
     copy(archive, store)
     check_same(store, source)
@@ -297,7 +297,7 @@ def test_a_damaged_archive_is_refused(source: EventStore, tmp_path: Path, damage
     path.write_bytes(changed[damage])
     target = MemoryStore(schema=SCHEMA, clock=ticking())
     with pytest.raises((StoreDamaged, DamagedEvent)):
-        copy(Archive(path), target)
+        copy(ArchiveSource(path), target)
 
 
 def test_a_log_is_backed_up_while_others_write(database: Path, tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_a_log_is_backed_up_while_others_write(database: Path, tmp_path: Path) -
         path = tmp_path / "log.jsonl"
         write_archive(Busy(store, 0), path)
         target = MemoryStore(schema=SCHEMA, clock=ticking())
-        copy(Archive(path), target)
+        copy(ArchiveSource(path), target)
         assert texts(target) == texts(store)[: len(texts(target))]
         assert len(list(target.commands())) < len(list(store.commands()))
         assert list(target.verify()) == []

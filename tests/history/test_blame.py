@@ -14,7 +14,7 @@ from projections.files import fields
 from projections.files.fields import ABSENT
 from projections.files.state_document import document
 from service.errors import NotFound
-from service.questions.blame import Change, blame, same
+from service.questions.blame import FieldChange, blame, same
 from service.reading.log import WorkflowLog
 from tests.adoption import support as s
 from tests.history.chronicle import AGREE, CHRONICLES, Chronicle
@@ -22,7 +22,7 @@ from tests.history.support import imported_log
 from tests.service.test_any_history import plan
 
 
-def check_changes(trees: list[fields.Tree], changes: list[Change]) -> None:
+def check_changes(trees: list[fields.Tree], changes: list[FieldChange]) -> None:
     """Check each against the state at its version, just before, and now."""
     for change in changes:
         version = change.event.version

@@ -19,7 +19,7 @@ from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
 from migrations.upgrade import upgrade
 from projections.exports.formats import FORMATS
-from projections.exports.source import Source
+from projections.exports.source import ExportSource
 from projections.files import progress_log, state_document
 from projections.screens.watch_view import frame, graph
 from service.questions.blame import blame
@@ -112,7 +112,7 @@ def read_by_all(path: Path, chronicle: Chronicle) -> None:
         assert one.to_dict()
     for stage in state.stages:
         assert [found.to_dict() for found in blame(log, stage)]
-    source = Source(log.steps, lambda: islice(log.store.raw(STREAM), None), log.current)
+    source = ExportSource(log.steps, lambda: islice(log.store.raw(STREAM), None), log.current)
     for maker in FORMATS.values():
         assert "".join(maker.chunks(source))
 

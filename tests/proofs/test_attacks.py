@@ -14,8 +14,8 @@ from eventstore.memory import MemoryStore
 from eventstore.store import Cargo, Raw
 from service.proofs.asking import request_of
 from service.proofs.checkpoint import Checkpoint, first_hash, leaves, origin_of
-from service.proofs.judging import Judged, judge
-from service.proofs.kept import Kept
+from service.proofs.judging import JudgedNotes, judge
+from service.proofs.kept import KeptNote
 from service.proofs.keys import log_signer
 from service.proofs.note import Note
 from service.proofs.witness import Witness
@@ -81,12 +81,12 @@ def _cosigned(witness: Witness, store: MemoryStore, olds: tuple[int, ...]) -> li
     return [witness.answer(body).status for body in bodies]
 
 
-def _held(witness: Witness, origin: str, store: MemoryStore) -> Judged:
+def _held(witness: Witness, origin: str, store: MemoryStore) -> JudgedNotes:
     """Return what a log looks like to whoever has the witness's last checkpoint."""
     seen = witness.seen(origin)
     assert seen is not None
     assert seen.note is not None
-    return judge(store, STREAM, [Kept("the witness", seen.note.encode())])
+    return judge(store, STREAM, [KeptNote("the witness", seen.note.encode())])
 
 
 def _one_is_seen(folder: Path, seed: int) -> None:

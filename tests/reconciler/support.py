@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reconciler.attempt.markers import Marker, Seen
-from reconciler.attempt.observed import Job
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.markers import Marker, SeenMarker
+from reconciler.attempt.observed import ObservedJob
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.dpdispatcher.runner import DPDispatcherRunner
-from reconciler.evidence.collect import Evidence, Output, Presence, collect
+from reconciler.evidence.collect import Evidence, OutputEvidence, Presence, collect
 from reconciler.host import processes
 from reconciler.submission import build as submission
 from reconciler.submission.build import StageJob
@@ -31,10 +31,10 @@ WRITE = "echo hi > out.txt"
 SHORT = f"sleep 2; {WRITE}"
 LONG = f"while [ ! -e ../../../go ]; do sleep 0.05; done; {WRITE}"
 
-NO_MARKER = Marker(Seen.NONE)
-IN_PLACE = Output(OUTPUT, Presence.PRESENT, True, 3, 2_000)
-ABSENT = Output(OUTPUT, Presence.MISSING)
-JOB = Job("a" * 40, "4711", started=True, failed_flag=False, state=2)
+NO_MARKER = Marker(SeenMarker.NONE)
+IN_PLACE = OutputEvidence(OUTPUT, Presence.PRESENT, True, 3, 2_000)
+ABSENT = OutputEvidence(OUTPUT, Presence.MISSING)
+JOB = ObservedJob("a" * 40, "4711", started=True, failed_flag=False, state=2)
 
 NOTHING = Evidence(
     observed_at=NOW,
@@ -62,7 +62,7 @@ NOTHING = Evidence(
 
 def own(code: int) -> Marker:
     """Return a marker of this very attempt."""
-    return Marker(Seen.OWN, code, TAG, 3_000)
+    return Marker(SeenMarker.OWN, code, TAG, 3_000)
 
 
 def seen(**changes: Any) -> Evidence:
@@ -70,7 +70,7 @@ def seen(**changes: Any) -> Evidence:
     return replace(NOTHING, **changes)
 
 
-def submitted(job: Job = JOB, **changes: Any) -> Evidence:
+def submitted(job: ObservedJob = JOB, **changes: Any) -> Evidence:
     """Return the evidence of an attempt with one job and its scratch copy, with these changes."""
     return seen(**{"jobs": (job,), "copies": ("c" * 40,), "recovery_file": True, **changes})
 
@@ -82,15 +82,15 @@ class Stage:
     root: Path
     environ: dict[str, str]
 
-    def attempt(self, id_: str = "att-0001") -> Attempt:
+    def attempt(self, id_: str = "att-0001") -> AttemptPaths:
         """Name an attempt of the stage."""
-        return Attempt(self.root, "wf", "stage-1", id_, (OUTPUT,))
+        return AttemptPaths(self.root, "wf", "stage-1", id_, (OUTPUT,))
 
     def runner(self) -> DPDispatcherRunner:
         """Return the runner in this stage's own environment."""
         return DPDispatcherRunner(environ=self.environ)
 
-    def prepare(self, command: str, id_: str = "att-0001") -> Attempt:
+    def prepare(self, command: str, id_: str = "att-0001") -> AttemptPaths:
         """Prepare an attempt that leaves a trace of each run and writes the output."""
         attempt = self.attempt(id_)
         traced = f'echo "$WFCTL_ATTEMPT" >> ../../../trace; {command}'
@@ -98,13 +98,13 @@ class Stage:
         self.runner().prepare(attempt, given)
         return attempt
 
-    def runs(self, attempt: Attempt) -> int:
+    def runs(self, attempt: AttemptPaths) -> int:
         """Return how often the command of the attempt was started."""
         trace = attempt.folder / "trace"
         return len(trace.read_text().splitlines()) if trace.exists() else 0
 
 
-def judged(attempt: Attempt) -> Verdict:
+def judged(attempt: AttemptPaths) -> Verdict:
     """Look at an attempt and judge it by what a record of the look would hold."""
     return verdict(Evidence.from_dict(collect(attempt, NOW).to_dict()))
 
@@ -117,7 +117,7 @@ def until(holds: Callable[[], object], seconds: float = 200.0) -> None:
         time.sleep(0.01)
 
 
-def kill_monitor(attempt: Attempt) -> None:
+def kill_monitor(attempt: AttemptPaths) -> None:
     """Kill the wrapper and the DPDispatcher that it runs, as a lost session would."""
     pid = monitor_of(attempt)
     # Stopped first, so that it starts no child that this would miss.
@@ -127,7 +127,7 @@ def kill_monitor(attempt: Attempt) -> None:
     until(lambda: processes.start_ticks(pid) is None)
 
 
-def monitor_of(attempt: Attempt) -> int:
+def monitor_of(attempt: AttemptPaths) -> int:
     """Return the process id that the monitor wrote down."""
     return int(json.loads(attempt.monitor_record.read_text())["pid"])
 
@@ -149,22 +149,22 @@ def send(pid: int, what: signal.Signals) -> None:
         os.kill(pid, what)
 
 
-def started(attempt: Attempt) -> bool:
+def started(attempt: AttemptPaths) -> bool:
     """Say whether a job has claimed its start and said who it is."""
     return any(attempt.folder.glob("job-*.started/record"))
 
 
-def recorded(attempt: Attempt) -> bool:
+def recorded(attempt: AttemptPaths) -> bool:
     """Say whether DPDispatcher has written down its submission."""
     return any(path.parent.name == path.stem for path in attempt.folder.glob("work/*/*.json"))
 
 
-def let_go(attempt: Attempt) -> None:
+def let_go(attempt: AttemptPaths) -> None:
     """Let a job that waits for its signal end."""
     (attempt.folder / "go").touch()
 
 
-def end_tenants(attempt: Attempt) -> None:
+def end_tenants(attempt: AttemptPaths) -> None:
     """Kill whoever works for the attempt; one look may miss what is started meanwhile."""
 
     def none_left() -> bool:

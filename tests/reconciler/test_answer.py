@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.far import ask
-from reconciler.far.answer import Answer, read
+from reconciler.far.answer import RemoteAnswer, read
 from reconciler.host.scheduler import Listed
 
 PROBE = [Path(ask.__file__).with_name(name) for name in ("tags.sh", "probe.sh")]
@@ -40,7 +40,7 @@ def place(tmp_path: Path) -> Path:
     return place
 
 
-def probed(place: Path, *patterns: str, queue: str | None = None) -> tuple[Answer, str]:
+def probed(place: Path, *patterns: str, queue: str | None = None) -> tuple[RemoteAnswer, str]:
     """Run the probe over a folder, with a squeue that says what it is told."""
     tools = place.parent / "tools"
     tools.mkdir(exist_ok=True)

@@ -17,12 +17,12 @@ from cli.terminal.briefing import text
 from cli.terminal.output import Output
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Attempt, Drift, Stage, Workflow
-from reconciler.attempt.markers import Marker, Seen
+from reconciler.attempt.markers import Marker, SeenMarker
 from reconciler.briefing.briefing import Briefing
 from reconciler.briefing.ranges import shortened
 from reconciler.briefing.rehydrate import briefing_of
 from reconciler.briefing.shorten import fitted, tokens
-from reconciler.control.finding import Finding
+from reconciler.control.finding import AttemptFinding
 from reconciler.evidence.collect import Evidence
 from reconciler.verdict.table import verdict
 from service.questions.meanwhile import Happened
@@ -35,7 +35,7 @@ ENOUGH = 4_000
 EVIDENCE: tuple[Evidence, ...] = (
     seen(monitor_locked=True),
     seen(root_recorded="/elsewhere"),
-    seen(exit_marker=Marker(Seen.OTHER, 0, "wf/stage-1/att-0000", 1)),
+    seen(exit_marker=Marker(SeenMarker.OTHER, 0, "wf/stage-1/att-0000", 1)),
     seen(exit_marker=own(0), done_marker=own(0), outputs=(IN_PLACE,)),
     seen(exit_marker=own(0)),
     submitted(replace(JOB, lock_held=True)),
@@ -93,10 +93,10 @@ def workflow_of(stages: list[Stage], amendments: int, drifts: int) -> Workflow:
     )
 
 
-def finding_of(stage: Stage, evidence: Evidence) -> Finding:
+def finding_of(stage: Stage, evidence: Evidence) -> AttemptFinding:
     """Return the finding that the evidence gives."""
     found = verdict(evidence)
-    return Finding(stage.id, stage.attempts[-1].id, evidence, found, ("do what follows",))
+    return AttemptFinding(stage.id, stage.attempts[-1].id, evidence, found, ("do what follows",))
 
 
 @st.composite

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.attempt import contract
-from reconciler.attempt.contract import Ended, OfJob
+from reconciler.attempt.contract import OfJob, ScriptEnd
 
 RECONCILER = Path(contract.__file__).parents[1]
 SCRIPTS = [
@@ -44,7 +44,7 @@ def test_the_scripts_use_the_records_of_jobs() -> None:
 def test_a_script_ends_with_exit_codes_of_the_contract(script: Path) -> None:
     """Codes from 64 on are ours: what reads them looks them up by name."""
     codes = {int(code) for code in re.findall(r"\bexit (\d+)", script.read_text("utf-8"))}
-    assert {code for code in codes if code >= 64} <= {int(code) for code in Ended}
+    assert {code for code in codes if code >= 64} <= {int(code) for code in ScriptEnd}
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.attempt import markers
-from reconciler.attempt.markers import Seen
+from reconciler.attempt.markers import SeenMarker
 from reconciler.errors import EmptyInput, MissingInput
 
 TAG = "wf/stage-1/att-0002"
@@ -17,17 +17,19 @@ TAG = "wf/stage-1/att-0002"
 @pytest.mark.parametrize(
     ("text", "seen", "code"),
     [
-        (f"0\n{TAG} 2026-05-04T12:00:00.000000Z\n", Seen.OWN, 0),
-        (f"137\n{TAG} 2026-05-04T12:00:00.000000Z\n", Seen.OWN, 137),
-        ("0\nwf/stage-1/att-0001 2026-05-04T12:00:00.000000Z\n", Seen.OTHER, 0),
-        ("0\nother/stage-1/att-0002 2026-05-04T12:00:00.000000Z\n", Seen.OTHER, 0),
-        ("", Seen.UNREADABLE, None),
-        ("0\n", Seen.UNREADABLE, 0),
-        (f"0\n{TAG} 2026-05", Seen.UNREADABLE, 0),
-        (f"x\n{TAG} now\n", Seen.UNREADABLE, None),
+        (f"0\n{TAG} 2026-05-04T12:00:00.000000Z\n", SeenMarker.OWN, 0),
+        (f"137\n{TAG} 2026-05-04T12:00:00.000000Z\n", SeenMarker.OWN, 137),
+        ("0\nwf/stage-1/att-0001 2026-05-04T12:00:00.000000Z\n", SeenMarker.OTHER, 0),
+        ("0\nother/stage-1/att-0002 2026-05-04T12:00:00.000000Z\n", SeenMarker.OTHER, 0),
+        ("", SeenMarker.UNREADABLE, None),
+        ("0\n", SeenMarker.UNREADABLE, 0),
+        (f"0\n{TAG} 2026-05", SeenMarker.UNREADABLE, 0),
+        (f"x\n{TAG} now\n", SeenMarker.UNREADABLE, None),
     ],
 )
-def test_a_marker_says_whose_it_is(tmp_path: Path, text: str, seen: Seen, code: int | None) -> None:
+def test_a_marker_says_whose_it_is(
+    tmp_path: Path, text: str, seen: SeenMarker, code: int | None
+) -> None:
     """Own, another's, and anything half-written or empty are told apart."""
     path = tmp_path / "DPDISP_EXIT_CODE"
     path.write_text(text)
@@ -37,7 +39,7 @@ def test_a_marker_says_whose_it_is(tmp_path: Path, text: str, seen: Seen, code: 
 
 def test_no_marker_is_none(tmp_path: Path) -> None:
     """A marker that is not there is not an unreadable one."""
-    assert markers.read(tmp_path / "DPDISP_DONE", TAG).seen is Seen.NONE
+    assert markers.read(tmp_path / "DPDISP_DONE", TAG).seen is SeenMarker.NONE
 
 
 def test_inputs_are_told_by_digest_and_size(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import AlreadyMonitored
 from reconciler.port import Mode
 from reconciler.verdict.table import Action, Verdict
@@ -17,7 +17,7 @@ MOMENTS = [step / 5 for step in range(18)] + [0.2 + step / 50 for step in range(
 FEW = [0.2, 1.0, 2.4]
 
 
-def settle(stage: Stage, attempt: Attempt) -> Verdict:
+def settle(stage: Stage, attempt: AttemptPaths) -> Verdict:
     """Do what each verdict says until one is final."""
     found = judged(attempt)
     for _ in range(20):
@@ -31,7 +31,7 @@ def settle(stage: Stage, attempt: Attempt) -> Verdict:
     raise AssertionError(f"never settled: {found}")
 
 
-def attach(stage: Stage, attempt: Attempt) -> None:
+def attach(stage: Stage, attempt: AttemptPaths) -> None:
     """Run a monitor to its end, unless one is at work."""
     try:
         stage.runner().launch(attempt, Mode.SYNC)

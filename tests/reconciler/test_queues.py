@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.attempt.execution_host import Machine
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.execution_host import ExecutionHost
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.control.stop import stop
 
 #: Program → its script; each job is a file of its id that holds the folder it works in.
@@ -46,10 +46,10 @@ KINDS = {"PBS": PBS, "Torque": PBS, "SGE": SGE, "LSF": LSF}
 
 
 @pytest.fixture
-def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Attempt:
+def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AttemptPaths:
     """Make an attempt's folders, below a home."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    made = Attempt(tmp_path / "a root", "w", "stage-1", "att-0001")
+    made = AttemptPaths(tmp_path / "a root", "w", "stage-1", "att-0001")
     (made.work / "hash").mkdir(parents=True)
     return made
 
@@ -70,11 +70,13 @@ def installed(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_job_in_a_queue_is_cancelled_by_its_folder(
-    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    attempt: AttemptPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Given one of the attempt and one of a folder with a longer name, one ends."""
     jobs = installed(kind, tmp_path, monkeypatch)
-    attempt.machine_record.write_text(Machine(kind, "LocalContext", str(attempt.work)).to_text())
+    attempt.machine_record.write_text(
+        ExecutionHost(kind, "LocalContext", str(attempt.work)).to_text()
+    )
     (jobs / "12").write_text(str(attempt.work / "hash"))
     (jobs / "13").write_text(f"{attempt.work}-2/hash")
     assert stop(attempt).ended == ("job 12",)
@@ -84,11 +86,13 @@ def test_a_job_in_a_queue_is_cancelled_by_its_folder(
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_silent_queue_leaves_it_open(
-    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    attempt: AttemptPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Whoever does not answer may hold a job."""
     installed(kind, tmp_path, monkeypatch)
     for name in KINDS[kind]:
         (tmp_path / "tools" / name).write_text("#!/bin/sh\nexit 1\n")
-    attempt.machine_record.write_text(Machine(kind, "LocalContext", str(attempt.work)).to_text())
+    attempt.machine_record.write_text(
+        ExecutionHost(kind, "LocalContext", str(attempt.work)).to_text()
+    )
     assert stop(attempt).left == ("what the scheduler is silent about",)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.attempt.markers import Seen
+from reconciler.attempt.markers import SeenMarker
 from reconciler.errors import (
     AlreadyMonitored,
     LaunchFailed,
@@ -253,7 +253,7 @@ def test_markers_of_an_earlier_attempt_are_kept_aside(stage: Stage) -> None:
     first = stage.prepare(WRITE)
     stage.runner().launch(first, Mode.SYNC)
     second = stage.prepare(WRITE, "att-0002")
-    assert collect(second, NOW).exit_marker.seen is Seen.OTHER
+    assert collect(second, NOW).exit_marker.seen is SeenMarker.OTHER
     stage.runner().launch(second, Mode.SYNC)
     assert (second.folder / "stale/DPDISP_EXIT_CODE").read_text() == "0\n"
     assert attempt_of(second.folder / "stale/DPDISP_DONE") == first.tag

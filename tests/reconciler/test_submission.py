@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.attempt.execution_host import Machine
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.execution_host import ExecutionHost
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import (
     InlineSecret,
     InvalidSubmission,
@@ -22,7 +22,7 @@ from reconciler.submission import build as submission
 from reconciler.submission.build import StageJob
 from tests.reconciler.support import PROFILE
 
-ATTEMPT = Attempt(Path("/w"), "wf", "stage-2", "att-0001")
+ATTEMPT = AttemptPaths(Path("/w"), "wf", "stage-2", "att-0001")
 JOB = StageJob(
     "stage-2",
     "python fit.py",
@@ -38,7 +38,7 @@ def built(**changes: Any) -> dict[str, Any]:
     return submission.build(StageJob(**{**fields, **changes}), PROFILE)
 
 
-def attempted(given: dict[str, Any], **described: Any) -> tuple[dict[str, Any], Machine]:
+def attempted(given: dict[str, Any], **described: Any) -> tuple[dict[str, Any], ExecutionHost]:
     """Return the attempt's copy of a submission and the machine it goes to."""
     return submission.for_attempt(given, ATTEMPT, described or None)
 
@@ -190,7 +190,7 @@ def test_a_secret_beside_the_job_is_refused_and_not_told(name: str) -> None:
 
 def test_a_remote_job_keeps_its_records_in_its_own_folder() -> None:
     """Where the job runs elsewhere, no path of this machine is in its guard."""
-    lines = submission.guard(ATTEMPT, Machine("Slurm", "SSHContext", "/far"))
+    lines = submission.guard(ATTEMPT, ExecutionHost("Slurm", "SSHContext", "/far"))
     assert not any("/w/" in line for line in lines)
     assert any('"${REMOTE_ROOT%/*}"/"job-' in line for line in lines)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.attempt.markers import Marker, Seen
-from reconciler.attempt.observed import Far, Job
+from reconciler.attempt.markers import Marker, SeenMarker
+from reconciler.attempt.observed import Far, ObservedJob
 from reconciler.evidence.collect import Evidence
 from reconciler.host.processes import Tenant
 from reconciler.host.scheduler import Listed, Queue
@@ -31,8 +31,8 @@ HELD = replace(JOB, lock_held=True, id_alive=True)
 GOOD = replace(JOB, exit_code=0, ended_at=1_777_000_000_123_456_789, tag=True)
 BAD = replace(JOB, exit_code=1, ended_at=2_000, failed_flag=True)
 TAGGED = replace(JOB, tag=True)
-OTHER = Marker(Seen.OTHER, 0, "wf/stage-1/att-0000", 9_000)
-EMPTY = Marker(Seen.UNREADABLE, None, None, 9_000)
+OTHER = Marker(SeenMarker.OTHER, 0, "wf/stage-1/att-0000", 9_000)
+EMPTY = Marker(SeenMarker.UNREADABLE, None, None, 9_000)
 
 NONE = Queue(1, ())
 SILENCE = Queue(1, None, "socket timed out")
@@ -40,12 +40,12 @@ GONE = replace(JOB, state=4)
 WAITED = replace(JOB, started=False, failed_flag=None)
 
 
-def alive(state: str) -> Job:
+def alive(state: str) -> ObservedJob:
     """Return a job that the scheduler lists in a state, its start not claimed yet."""
     return replace(JOB, started=False, id_alive=Listed("12", state, "/w").is_alive, queued=state)
 
 
-def queued(job: Job, queue: Queue = NONE, **changes: Any) -> Evidence:
+def queued(job: ObservedJob, queue: Queue = NONE, **changes: Any) -> Evidence:
     """Return the evidence of an attempt that a scheduler was asked for."""
     return submitted(job, scheduler="Slurm", queue=queue, **changes)
 
@@ -101,7 +101,7 @@ ROWS: list[tuple[str, Evidence, Action]] = [
     ("JOB_LOST", submitted(exit_marker=own(1)), Action.LOST),
     ("JOB_LOST", submitted(replace(JOB, alone=True)), Action.LOST),
     ("UNTOLD", untold(), Action.UNKNOWN),
-    ("UNTOLD", untold(exit_marker=Marker(Seen.NONE)), Action.UNKNOWN),
+    ("UNTOLD", untold(exit_marker=Marker(SeenMarker.NONE)), Action.UNKNOWN),
     ("SUCCEEDED", untold(verifiable=True), Action.SUCCEEDED),
     ("JOB_LOST", submitted(replace(JOB, exit_code=143)), Action.LOST),
     ("JOB_LOST", submitted(replace(JOB, started=False, failed_flag=None)), Action.LOST),

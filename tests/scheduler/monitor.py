@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.attempt.contract import Watched
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.dpdispatcher import watch
 from reconciler.dpdispatcher.runner import DPDispatcherRunner
 from reconciler.far import ask
 from reconciler.host.scheduler import UNHEARD
-from reconciler.port import Launched, Mode
+from reconciler.port import LaunchResult, Mode
 
 _SUBMITTER = Path(__file__).with_name("submitter.py")
 
@@ -43,7 +43,7 @@ class Submitter:
         )
         return cls(process)
 
-    def submit(self, attempt: Attempt, path: str) -> tuple[int, str]:
+    def submit(self, attempt: AttemptPaths, path: str) -> tuple[int, str]:
         """Submit or poll once; return the exit code and what was printed."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -71,15 +71,15 @@ class Monitor(DPDispatcherRunner):
         super().__init__(program)
         self._submitter = submitter
 
-    def _in_tmux(self, attempt: Attempt) -> Launched:
+    def _in_tmux(self, attempt: AttemptPaths) -> LaunchResult:
         return self._detached(attempt, None)
 
-    def _detached(self, attempt: Attempt, note: str | None) -> Launched:  # noqa: ARG002 - base's
+    def _detached(self, attempt: AttemptPaths, note: str | None) -> LaunchResult:  # noqa: ARG002 - base's
         attempt.log.touch()
         self._turn(attempt)
-        return Launched(Mode.SETSID, pid=os.getpid())
+        return LaunchResult(Mode.SETSID, pid=os.getpid())
 
-    def _turn(self, attempt: Attempt) -> None:
+    def _turn(self, attempt: AttemptPaths) -> None:
         """See the script of the wrapper, whose exit codes these are."""
         submitted: int | None = None
         for _ in range(3):
@@ -105,11 +105,11 @@ class Monitor(DPDispatcherRunner):
                     return None
         return None
 
-    def _submit(self, attempt: Attempt) -> tuple[int, str]:
+    def _submit(self, attempt: AttemptPaths) -> tuple[int, str]:
         return self._submitter.submit(attempt, os.environ["PATH"])
 
 
-def _finish(attempt: Attempt, code: int) -> None:
+def _finish(attempt: AttemptPaths, code: int) -> None:
     attempt.exit_code_marker.write_text(f"{code}\n")
     for marker in (attempt.exit_code_record, attempt.done_marker):
         marker.write_text(f"{code}\n{attempt.tag} 2026-01-01T00:00:00.000000Z\n")

@@ -87,7 +87,7 @@ def test_a_report_tells_everything_that_the_log_knows(place: Place) -> None:
         "- Result: I looked (judged by user:ada)", "- Checks passed: output",
         f"| stage-1/a\\|b.txt | 3 | `{sha256(b'abc').hexdigest()}` |",
         "att-0001: failed", "att-0002: completed",
-        "failed: it broke", "put right: retry 1: mended",
+        "failed: broke", "put right: retry 1: mended",
         "- amend-1 parameter_change of stage-1: parameters.n", "too few", "consent by trust",
         "| completed | 4/6 | stage-1 |", "Cost of all sessions: 4.",
     ):  # fmt: skip

@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 
 from reconciler.verification.output_checks import read_output
-from reconciler.verification.outputs.reading import Reading
+from reconciler.verification.outputs.reading import FileReading
 
 ARRAYS = Path(__file__).parent / "arrays"
 
@@ -26,7 +26,7 @@ def picture(width: int = 4, height: int = 3, pixels: bytes | None = None) -> byt
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
 
 
-def read(folder: Path, name: str, content: bytes | str) -> Reading:
+def read(folder: Path, name: str, content: bytes | str) -> FileReading:
     """Write a file and read it as its name says."""
     path = folder / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)

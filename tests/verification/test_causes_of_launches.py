@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.control.commands import stage_failure
 from reconciler.verdict.diagnosis import diagnose
 
@@ -23,7 +23,7 @@ LOG = (
 @pytest.mark.parametrize("verdict", ["REJECTED", "NEVER_SUBMITTED"])
 def test_the_first_error_of_an_upload_is_the_cause(tmp_path: Path, verdict: str) -> None:
     """Whether or not the verdict calls it refused: nothing else was written."""
-    attempt = Attempt(tmp_path, "wf", "stage-1", "att-0001")
+    attempt = AttemptPaths(tmp_path, "wf", "stage-1", "att-0001")
     attempt.folder.mkdir(parents=True)
     attempt.log.write_text(LOG)
     failed = stage_failure("stage-1", "att-0001", diagnose(attempt, None, verdict), "and so on")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.attempt.paths import Attempt
+from reconciler.attempt.paths import AttemptPaths
 from reconciler.verdict.diagnosis import diagnose
 from tests.cli.support import Place, attempt_data, tree, write_plan
 from tests.cli.terminal import agreed_to
@@ -35,9 +35,9 @@ CATEGORIES = {
 EXITS = {127: "software", 137: "resource", 139: "software", 1: "unknown", None: "unknown"}
 
 
-def attempt_in(folder: Path, err: str = "", log: str = "") -> Attempt:
+def attempt_in(folder: Path, err: str = "", log: str = "") -> AttemptPaths:
     """Return a launched attempt whose output was brought back."""
-    attempt = Attempt(folder, "wf", "stage-1", "att-0001")
+    attempt = AttemptPaths(folder, "wf", "stage-1", "att-0001")
     attempt.folder.mkdir(parents=True)
     attempt.launch_record.write_text("{}")
     (attempt.stage_folder / "err").write_text(err)

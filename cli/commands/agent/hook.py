@@ -33,7 +33,7 @@ _EVENTS = 200
 _LETTERS = 600
 
 
-class Turn(StrEnum):
+class HookTurn(StrEnum):
     """When the client asks."""
 
     SESSION_START = "session-start"
@@ -43,7 +43,7 @@ class Turn(StrEnum):
 
 def hook(
     context: typer.Context,
-    turn: Annotated[Turn, typer.Argument(metavar="TURN", help=", ".join(Turn))],
+    turn: Annotated[HookTurn, typer.Argument(metavar="TURN", help=", ".join(HookTurn))],
 ) -> None:
     """Answer a client's hook, whose JSON comes on stdin; the plugin calls it.
 
@@ -58,9 +58,9 @@ def hook(
             unfinished = [*_of_workflow(machines, state), *_of_machines(live)]
     except NoRoot:
         return
-    if turn is Turn.SESSION_START:
+    if turn is HookTurn.SESSION_START:
         _print_brief(root, state, live)
-    elif turn is Turn.BEFORE_COMPACT:
+    elif turn is HookTurn.BEFORE_COMPACT:
         _record(root, unfinished, live, str(given.get("trigger") or "auto"))
     else:
         _ask_once(unfinished, given, root)

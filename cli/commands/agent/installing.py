@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from agents.install.clients import Places, kit_of
-from agents.install.installing import Plan, carry_out, clear_folders, installed, removed
+from agents.install.installing import InstallPlan, carry_out, clear_folders, installed, removed
 from agents.install.record import load, place_of, save
 from cli.frame.options import DryRun
 from cli.frame.workspace import settings_of
@@ -81,7 +81,7 @@ def _project(context: typer.Context, client: Client, project: bool) -> Path | No
     return settings_of(context).start.resolve() if project else None
 
 
-def _tell(context: typer.Context, plan: Plan, dry_run: bool, advice: str) -> None:
+def _tell(context: typer.Context, plan: InstallPlan, dry_run: bool, advice: str) -> None:
     wrote = sorted(str(path) for path, content in plan.writes.items() if content is not None)
     gone = sorted(str(path) for path, content in plan.writes.items() if content is None)
     data: dict[str, Any] = {

@@ -12,13 +12,13 @@ from cli.commands.audit.history import text
 from cli.frame.exit_codes import FINDINGS
 from cli.frame.options import At, KnownAt
 from cli.frame.workspace import Reading, moment, reading
-from cli.terminal.table import Column, present
+from cli.terminal.table import TableColumn, present
 from eventstore.errors import EventStoreError
 from lifecycle.errors import LifecycleError
 from service.errors import ServiceError
 from service.questions.audit import (
+    AmendmentRecord,
     Bypass,
-    Record,
     bypasses,
     of_account,
     of_machine,
@@ -57,11 +57,11 @@ def amendments(
         present(workflow.output, [r.to_dict() for r in found], _AMENDMENTS, _NAMES, view)
 
 
-def _touches(record: Record, field: str | None) -> bool:
+def _touches(record: AmendmentRecord, field: str | None) -> bool:
     return field is None or any(f"{f}.".startswith(f"{field}.") for f in record.fields)
 
 
-def _involves(record: Record, person: str | None) -> bool:
+def _involves(record: AmendmentRecord, person: str | None) -> bool:
     named = [w for w in (record.proposed_by, record.decided_by, record.signer) if w is not None]
     return person is None or any(person in (who, who.partition(":")[2]) for who in named)
 
@@ -71,11 +71,11 @@ def _decision(record: Mapping[str, Any]) -> str:
     return f"{record['state']} by {who}" if who else str(record["state"])
 
 
-_NAMES = tuple(field.name for field in fields(Record))
+_NAMES = tuple(field.name for field in fields(AmendmentRecord))
 _AMENDMENTS = (
     *(text("id"), text("type")),
-    Column("STAGE", lambda record: record["stage"] or "workflow"),
-    *(text("proposed_by"), Column("DECISION", _decision), text("change")),
+    TableColumn("STAGE", lambda record: record["stage"] or "workflow"),
+    *(text("proposed_by"), TableColumn("DECISION", _decision), text("change")),
 )
 
 
@@ -118,6 +118,6 @@ def _of_machines(workflow: Reading, view: Moment | None) -> Iterator[Bypass]:
 
 
 _BYPASSES = (
-    Column("WHEN", lambda record: (record["at"] or "")[:19]),
+    TableColumn("WHEN", lambda record: (record["at"] or "")[:19]),
     *(text("kind"), text("actor", "WHO"), text("what"), text("why")),
 )

@@ -8,7 +8,7 @@ from cli.commands.audit.history import asked, text
 from cli.frame.exit_codes import FINDINGS
 from cli.frame.options import At, KnownAt
 from cli.frame.workspace import moment, reading
-from cli.terminal.table import Column, present
+from cli.terminal.table import TableColumn, present
 from projections.words.times import utc_seconds
 from service.questions.tampering import drift_records, tampering_records
 from service.sql import questions
@@ -34,9 +34,9 @@ def drift(context: typer.Context, at: At = None, known_at: KnownAt = None) -> No
 
 
 _COLUMNS = (
-    Column("VERSION", lambda record: f"v{record['version']}"),
-    Column("WHEN", lambda record: utc_seconds(record["at"]) or ""),
+    TableColumn("VERSION", lambda record: f"v{record['version']}"),
+    TableColumn("WHEN", lambda record: utc_seconds(record["at"]) or ""),
     *(text("what"), text("file"), text("kind")),
-    Column("FIELDS", lambda record: ", ".join(record["fields"]), 60),
+    TableColumn("FIELDS", lambda record: ", ".join(record["fields"]), 60),
     *(text("kept_as"), text("message", None, 80)),
 )

@@ -10,7 +10,7 @@ import typer
 
 from cli.frame.options import At, KnownAt
 from cli.frame.workspace import Reading, moment, reading
-from cli.terminal.table import Column, present
+from cli.terminal.table import TableColumn, present
 from projections.words.cells import shown
 from projections.words.times import utc_seconds
 from service.sql import questions
@@ -38,7 +38,7 @@ def record_of(columns: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
 
 
 def _answered(
-    context: typer.Context, sql: str, columns: Sequence[Column], view: Any, **parameters: Any
+    context: typer.Context, sql: str, columns: Sequence[TableColumn], view: Any, **parameters: Any
 ) -> None:
     with reading(context) as workflow:
         names, records = asked(workflow, sql, view, **parameters)
@@ -97,18 +97,20 @@ def times(
         present(workflow.output, records, _TIMES, names, view)
 
 
-def text(key: str, head: str | None = None, width: int = 0) -> Column:
+def text(key: str, head: str | None = None, width: int = 0) -> TableColumn:
     """Return a column that shows a value as it is."""
-    return Column(head or key.upper().replace("_", " "), lambda record: shown(record[key]), width)
+    return TableColumn(
+        head or key.upper().replace("_", " "), lambda record: shown(record[key]), width
+    )
 
 
-def _when(key: str = "occurred_at") -> Column:
-    return Column("WHEN", lambda record: utc_seconds(record[key]) or "")
+def _when(key: str = "occurred_at") -> TableColumn:
+    return TableColumn("WHEN", lambda record: utc_seconds(record[key]) or "")
 
 
-def span(key: str, head: str) -> Column:
+def span(key: str, head: str) -> TableColumn:
     """Return a column that shows seconds as people say them."""
-    return Column(head, lambda record: _span(record[key]))
+    return TableColumn(head, lambda record: _span(record[key]))
 
 
 def _span(seconds: float | None) -> str:
@@ -121,8 +123,8 @@ def _span(seconds: float | None) -> str:
     return f"{hours}:{rest // 60:02}:{rest % 60:02}"
 
 
-def _version(key: str = "version") -> Column:
-    return Column("VERSION", lambda record: f"v{record[key]}")
+def _version(key: str = "version") -> TableColumn:
+    return TableColumn("VERSION", lambda record: f"v{record[key]}")
 
 
 _TRANSITIONS = (
@@ -148,5 +150,5 @@ _COSTS = (
 )
 _TIMES = (
     *(text("stage"), text("status"), text("times"), span("seconds", "TIME")),
-    Column("", lambda record: "so far" if record["is_open"] else ""),
+    TableColumn("", lambda record: "so far" if record["is_open"] else ""),
 )

@@ -10,7 +10,7 @@ from cli.commands.audit.history import text
 from cli.commands.events import of_machine
 from cli.frame.options import At, KnownAt
 from cli.frame.workspace import moment, reading, settings_of
-from cli.terminal.table import Column, present
+from cli.terminal.table import TableColumn, present
 from projections.words.times import utc_seconds
 from service.questions.refusals import refusals_by
 
@@ -44,6 +44,6 @@ def refused(
 
 
 _COLUMNS = (
-    Column("WHEN", lambda record: utc_seconds(record["at"]) or ""),
+    TableColumn("WHEN", lambda record: utc_seconds(record["at"]) or ""),
     *(text("actor", "WHO"), text("command"), text("code"), text("message", "WHY", 80)),
 )

@@ -20,7 +20,7 @@ from projections.machines.history import message
 from service.machines.adoption import adoption, undecided, waiting
 from service.machines.foreign import told
 from service.machines.inspection import differences
-from service.machines.news import Look
+from service.machines.news import FilesLook
 
 
 def drift(
@@ -81,7 +81,7 @@ def _show(context: typer.Context, machine: str, file: str | None) -> None:
         state = log.current()
         events = {e.version: e.data for e in log.store.read(log.stream)}
         kept = [_kept(state, one.version, events[one.version]) for one in state.drifts]
-        look = Look(machines.root, log)
+        look = FilesLook(machines.root, log)
         found = [one for one in (*kept, *_now(look, state)) if file in (None, one["file"])]
         text = "\n".join(map(_line, found)) or "no hand edit waits for a decision"
         machines.output.result({"changes": found}, lambda: text, state)
@@ -95,7 +95,7 @@ def _kept(state: Machine, version: int, data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "detected": version, "differences": left}
 
 
-def _now(look: Look, state: Machine) -> list[dict[str, Any]]:
+def _now(look: FilesLook, state: Machine) -> list[dict[str, Any]]:
     """Return what nobody recorded yet: what the next write takes over, and what it keeps."""
     changed = [one for one in differences(look.root, look.log, state) if one.kind != "behind"]
     ahead = look.foreseen() if changed else None

@@ -19,7 +19,7 @@ from projections.machines.briefing import BOUND, LEAST, briefing, changed_in
 from projections.machines.history import message
 from service.machines import evidence
 from service.machines.log import MachineLog
-from service.machines.news import Look
+from service.machines.news import FilesLook
 from service.machines.rehydrate import drift_of, resume_phases, track_resumption
 from service.machines.rehydrate import start_fresh as fresh_start
 from service.machines.service import MachineService
@@ -66,7 +66,7 @@ def rehydrate(
             resume = None
             if protocol == "conductor":
                 now = utc_text(system_clock())
-                state = Look(machines.root, machines.log(machine)).foreseen().state
+                state = FilesLook(machines.root, machines.log(machine)).foreseen().state
                 resume = track_resumption(machines.root, state, resume_from, now)
             whole = _read(machines.root, machines.store, state, bound, resume)
             _print(machines.output, machines.root, whole, state, bound)

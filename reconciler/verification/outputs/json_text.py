@@ -7,13 +7,13 @@ from typing import BinaryIO
 
 import ijson
 
-from reconciler.verification.outputs.reading import Reading
+from reconciler.verification.outputs.reading import FileReading
 
 #: The largest finite number of a double (IEEE 754); beyond it a reader finds an infinity.
 _LARGEST = Decimal("1.7976931348623157e308")
 
 
-def read(stream: BinaryIO, *, lines: bool = False) -> Reading:
+def read(stream: BinaryIO, *, lines: bool = False) -> FileReading:
     """Read one document, or with ``lines`` any number of them, by RFC 8259: NaN is no JSON."""
     kind = "JSON lines" if lines else "JSON"
     values, not_finite = 0, None
@@ -23,8 +23,8 @@ def read(stream: BinaryIO, *, lines: bool = False) -> Reading:
             if event == "number" and abs(value) > _LARGEST and not_finite is None:
                 not_finite = f"{value} is beyond what a double can hold"
     except (ijson.JSONError, UnicodeDecodeError) as error:
-        return Reading(kind, problem=_in_words(error), not_finite=not_finite)
-    return Reading(kind, f"{values} values", not_finite=not_finite, has_numbers=True)
+        return FileReading(kind, problem=_in_words(error), not_finite=not_finite)
+    return FileReading(kind, f"{values} values", not_finite=not_finite, has_numbers=True)
 
 
 def _in_words(error: Exception) -> str:

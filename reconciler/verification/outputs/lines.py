@@ -11,7 +11,7 @@ from reconciler.verification.outputs.reading import Cut
 LONGEST = 1 << 24
 
 
-class Line(NamedTuple):
+class TextLine(NamedTuple):
     """A line with its number from 1 on, and whether a newline ends it."""
 
     number: int
@@ -19,7 +19,7 @@ class Line(NamedTuple):
     ended: bool
 
 
-def lines(stream: BinaryIO) -> Iterator[Line]:
+def lines(stream: BinaryIO) -> Iterator[TextLine]:
     """Yield the lines with their newlines; bytes that are no UTF-8 are kept as they are.
 
     Raises `Cut` for a line longer than `LONGEST`.
@@ -29,4 +29,4 @@ def lines(stream: BinaryIO) -> Iterator[Line]:
         number += 1
         if len(line) == LONGEST:
             raise Cut(f"line {number} is longer than {LONGEST} bytes: no text that can be read")
-        yield Line(number, line.decode("utf-8", "surrogateescape"), line.endswith(b"\n"))
+        yield TextLine(number, line.decode("utf-8", "surrogateescape"), line.endswith(b"\n"))

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterable
 from typing import BinaryIO, NamedTuple
 
-from reconciler.verification.outputs.reading import Cut, Reading, Source, exactly
+from reconciler.verification.outputs.reading import ByteSource, Cut, FileReading, exactly
 
 _MAGIC = b"\x93NUMPY"
 #: Bytes of the longest header that is read, as with NumPy.
@@ -63,23 +63,23 @@ class _Array(NamedTuple):
         return f"{self.type} {' x '.join(map(str, self.shape)) or 'scalar'}"
 
 
-def read(source: Source) -> Reading:
+def read(source: ByteSource) -> FileReading:
     """Read one array to its last byte."""
     try:
         header = _header(source)
         return _data(source, header)
     except (Cut, ValueError, SyntaxError, KeyError, TypeError) as error:
-        return Reading("NPY", problem=f"{error}")
+        return FileReading("NPY", problem=f"{error}")
 
 
-def read_archive(stream: BinaryIO) -> Reading:
+def read_archive(stream: BinaryIO) -> FileReading:
     """Read every array of an archive; its checksums are looked at on the way."""
     try:
         with zipfile.ZipFile(stream) as archive:
             found = [(name, _member(archive, name)) for name in archive.namelist()]
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-        return Reading("NPZ", problem=str(error))
-    return Reading(
+        return FileReading("NPZ", problem=str(error))
+    return FileReading(
         "NPZ",
         f"{len(found)} arrays"
         if len(found) > 5
@@ -91,7 +91,7 @@ def read_archive(stream: BinaryIO) -> Reading:
     )
 
 
-def _member(archive: zipfile.ZipFile, name: str) -> Reading:
+def _member(archive: zipfile.ZipFile, name: str) -> FileReading:
     with archive.open(name) as source:
         reading = read(source)
         while source.read(_BLOCK):  # to its end, where the checksum is compared
@@ -103,7 +103,7 @@ def _first(found: Iterable[tuple[str, str | None]]) -> str | None:
     return next((f"{name}: {text}" for name, text in found if text is not None), None)
 
 
-def _header(source: Source) -> _Array:
+def _header(source: ByteSource) -> _Array:
     if exactly(source, len(_MAGIC), "the signature") != _MAGIC:
         raise Cut("it does not begin as an array of NumPy does")
     major, _ = exactly(source, 2, "the version")
@@ -159,11 +159,11 @@ def _plain(descr: str) -> _Element:
     return _Element(size, (_Floats(0, order, *code),) if code is not None else ())
 
 
-def _data(source: Source, header: _Array) -> Reading:
+def _data(source: ByteSource, header: _Array) -> FileReading:
     size, floats = header.element
     if size is None:
         remark = "holds pickled Python objects, which are not looked into"
-        return Reading("NPY", header.words, remarks=[remark])
+        return FileReading("NPY", header.words, remarks=[remark])
     left, not_finite = math.prod(header.shape) * size, False
     together = max(1, _BLOCK // max(1, size)) * size
     while left:
@@ -173,7 +173,7 @@ def _data(source: Source, header: _Array) -> Reading:
     if source.read(1):
         raise Cut("bytes follow its data")
     words = f"NaN or infinity among {header.words}" if not_finite else None
-    return Reading("NPY", header.words, not_finite=words, has_numbers=bool(floats))
+    return FileReading("NPY", header.words, not_finite=words, has_numbers=bool(floats))
 
 
 def _is_finite(block: bytes, size: int, floats: _Floats) -> bool:

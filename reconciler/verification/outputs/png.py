@@ -10,7 +10,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.verification.outputs.reading import Cut, Reading, Source, exactly
+from reconciler.verification.outputs.reading import ByteSource, Cut, FileReading, exactly
 
 _KIND = "PNG"
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -36,7 +36,7 @@ class _Picture:
         return None if interlaced else row * height
 
 
-def read(source: Source) -> Reading:
+def read(source: ByteSource) -> FileReading:
     """Read a picture to its end chunk."""
     picture = _Picture()
     try:
@@ -46,12 +46,12 @@ def read(source: Source) -> Reading:
             pass
         _is_whole(picture)
     except (Cut, zlib.error) as error:
-        return Reading(_KIND, problem=str(error))
+        return FileReading(_KIND, problem=str(error))
     width, height = picture.header[:2]
-    return Reading(_KIND, f"{width} x {height} pixels")
+    return FileReading(_KIND, f"{width} x {height} pixels")
 
 
-def _chunk(source: Source, picture: _Picture) -> bytes:
+def _chunk(source: ByteSource, picture: _Picture) -> bytes:
     length, name = struct.unpack(">I4s", exactly(source, 8, "a chunk's head"))
     label = name.decode("latin-1")
     if not picture.header and name != b"IHDR":

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FileReading:
     """One file, read from its first byte to its last.
 
     ``kind`` is the type in a word, ``content`` what was found in a phrase. ``problem`` says why it
@@ -23,7 +23,7 @@ class Reading:
     remarks: list[str] = field(default_factory=list)
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """Bytes that are read once, from their beginning, and never all at once."""
 
     def read(self, size: int, /) -> bytes:
@@ -35,7 +35,7 @@ class Cut(Exception):
     """The bytes end, or turn into something else, before the format says so."""
 
 
-def exactly(source: Source, size: int, what: str) -> bytes:
+def exactly(source: ByteSource, size: int, what: str) -> bytes:
     """Return ``size`` bytes; raises `Cut` where there are fewer."""
     found = source.read(size)
     if len(found) != size:

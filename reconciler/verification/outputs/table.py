@@ -7,21 +7,21 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from reconciler.verification.outputs.column import Columns, number
-from reconciler.verification.outputs.lines import Line, lines
-from reconciler.verification.outputs.reading import Cut, Reading
+from reconciler.verification.outputs.lines import TextLine, lines
+from reconciler.verification.outputs.reading import Cut, FileReading
 
 
 class _Ragged(Exception):
     """A row that has not as many cells as those before it."""
 
 
-def read(stream: BinaryIO, kind: str) -> Reading:
+def read(stream: BinaryIO, kind: str) -> FileReading:
     """Read a table whose cells are parted by a comma (a semicolon), a tab for ``TSV``.
 
     Lines that begin with ``#`` are comments.
     """
     columns = Columns()
-    last: list[Line] = []
+    last: list[TextLine] = []
     rows = width = 0
     try:
         for line, row in _rows(stream, kind, last):
@@ -31,8 +31,8 @@ def read(stream: BinaryIO, kind: str) -> Reading:
             if rows > 1 or _has_numbers(row):
                 columns.count(row, line)
     except (csv.Error, _Ragged, Cut) as error:
-        return Reading(kind, problem=str(error), not_finite=columns.not_finite)
-    return Reading(
+        return FileReading(kind, problem=str(error), not_finite=columns.not_finite)
+    return FileReading(
         kind,
         f"{rows} rows of {width}",
         problem=_cut_off(rows, last),
@@ -41,7 +41,7 @@ def read(stream: BinaryIO, kind: str) -> Reading:
     )
 
 
-def _rows(stream: BinaryIO, kind: str, last: list[Line]) -> Iterator[tuple[int, list[str]]]:
+def _rows(stream: BinaryIO, kind: str, last: list[TextLine]) -> Iterator[tuple[int, list[str]]]:
     """Yield each row with the number of the line it ends on; keep the newest line in ``last``."""
     text = (line.text for line in _noted(lines(stream), last) if not line.text.startswith("#"))
     first = next(text, "").removeprefix("\ufeff")
@@ -56,7 +56,7 @@ def _rows(stream: BinaryIO, kind: str, last: list[Line]) -> Iterator[tuple[int, 
             yield last[0].number, row
 
 
-def _noted(found: Iterator[Line], last: list[Line]) -> Iterator[Line]:
+def _noted(found: Iterator[TextLine], last: list[TextLine]) -> Iterator[TextLine]:
     for line in found:
         last[:] = [line]
         yield line
@@ -66,7 +66,7 @@ def _has_numbers(row: list[str]) -> bool:
     return any(number(cell) is not None for cell in row)
 
 
-def _cut_off(rows: int, last: list[Line]) -> str | None:
+def _cut_off(rows: int, last: list[TextLine]) -> str | None:
     if rows > 1 and last and not last[0].ended:
         return f"the last line is cut off: {last[0].text[-60:]!r} has no newline at its end"
     return None

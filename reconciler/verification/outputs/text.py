@@ -7,8 +7,8 @@ import re
 from typing import BinaryIO
 
 from reconciler.verification.outputs.column import are_finite, number
-from reconciler.verification.outputs.lines import Line, lines
-from reconciler.verification.outputs.reading import Cut, Reading
+from reconciler.verification.outputs.lines import TextLine, lines
+from reconciler.verification.outputs.reading import Cut, FileReading
 
 _KIND = "text"
 #: What begins a line of words in the tables of simulation codes.
@@ -17,14 +17,14 @@ _GAPS = re.compile(r"[\s,;]+")
 _SNIFFED = 8192
 
 
-def read(stream: BinaryIO) -> Reading:
+def read(stream: BinaryIO) -> FileReading:
     """Read text to its last line, which must be whole where there is more than one.
 
     A row is a line that holds more numbers than words. What holds a zero byte is no text, and is
     not looked into.
     """
     if b"\0" in stream.read(_SNIFFED):
-        return Reading("bytes", "no text; not looked into")
+        return FileReading("bytes", "no text; not looked into")
     stream.seek(0)
     rows, not_finite, last = 0, None, None
     try:
@@ -38,11 +38,11 @@ def read(stream: BinaryIO) -> Reading:
             if not_finite is None and not all(map(math.isfinite, values)):
                 not_finite = f"line {line.number}: {line.text.strip()[:60]}"
     except Cut as error:
-        return Reading(_KIND, remarks=[f"{error}; not looked into"])
+        return FileReading(_KIND, remarks=[f"{error}; not looked into"])
     count = last.number if last else 0
     content = f"{count} lines, {rows} of numbers" if rows else f"{count} lines"
     alone = count == 1 and last is not None and not last.ended
-    return Reading(
+    return FileReading(
         _KIND,
         content,
         problem=_cut_off(last),
@@ -61,7 +61,7 @@ def _values(text: str) -> list[float]:
     return found if len(found) * 2 > len(words) else []
 
 
-def _cut_off(last: Line | None) -> str | None:
+def _cut_off(last: TextLine | None) -> str | None:
     if last is None or last.ended or last.number == 1:
         return None
     return f"the last line is cut off: {last.text[-60:]!r} has no newline at its end"
