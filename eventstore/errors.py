@@ -338,7 +338,8 @@ class DamagedEvent(EventStoreError):
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(
             f"event at position {position}: expected the JSON of an event, found: {reason}; "
-            "run `wfctl fsck`, and restore from an export or a backup",
+            "restore from another export or backup; `wfctl fsck` looks at the log that is in "
+            "its place",
             position=position,
             reason=reason,
         )

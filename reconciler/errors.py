@@ -136,7 +136,8 @@ class DamagedAttempt(ReconcilerError):
     def __init__(self, stage: str, path: Path, why: str) -> None:
         super().__init__(
             f"{path}: {why}. Put it back as it was; or record how the stage ended: `wfctl stage "
-            f"compute {stage}` where its results are in place, else `wfctl stage fail {stage}`.",
+            f"compute {stage}` where its results are in place, else `wfctl stage fail {stage} "
+            "--error TEXT`.",
             stage=stage,
             path=str(path),
         )
@@ -257,7 +258,7 @@ class AlreadyDriven(ReconcilerError):
 
     def __init__(self, lock: Path) -> None:
         super().__init__(
-            f"another `wfctl run` drives this workflow (it holds {lock}); expected none. "
+            f"another loop drives this workflow (it holds {lock}); expected none. "
             "Let it work, `wfctl events --follow` shows what it does; or end it and run again.",
             lock=str(lock),
         )

@@ -189,7 +189,8 @@ def _of_another_host(evidence: Evidence) -> str:
 def _of_the_original(stage: str, original: str) -> str:
     return (
         f"it belongs to {original}, of which this root is a copy, and is left to it; to compute it "
-        f"here as well, `wfctl stage fail {stage} --error copied`, then `wfctl stage retry {stage}`"
+        f"here as well, `wfctl stage fail {stage} --error copied`, then `wfctl stage retry {stage} "
+        "--fix TEXT`"
     )
 
 

@@ -44,8 +44,8 @@ class SubmissionDrift(NeedsConsent):
         where, remedy = f"{stage}/submission.json", "Take the file away"
         if launched is not None:
             where = f"{stage}: the submission that {launched} was launched by"
-            remedy = f"Take the file away and have `wfctl stage fail {stage}`, then `stage retry`"
-            remedy += " compute it as defined"
+            remedy = f"Take the file away and have `wfctl stage fail {stage} --error TEXT`, then "
+            remedy += "`stage retry` compute it as defined"
         super().__init__(
             f"{where}: expected what the stage's definition says, found something else in {names}. "
             f"{remedy}, or propose the change ({amend}); a person decides.",
@@ -63,7 +63,7 @@ class SubmissionChanged(NeedsConsent):
         super().__init__(
             f"{path}: expected the submission that was recorded for {stage} {attempt} (SHA-256 "
             f"{recorded}), found another one ({found}). It is not submitted. See who changed it; "
-            f"`wfctl stage fail {stage}`, then `stage retry`, begins a new attempt.",
+            f"`wfctl stage fail {stage} --error TEXT`, then `stage retry`, begins a new attempt.",
             stage=stage,
             attempt=attempt,
             recorded=recorded,

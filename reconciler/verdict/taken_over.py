@@ -135,7 +135,7 @@ TABLE: tuple[Case[TakenOver], ...] = (
         lambda seen: seen.on_a_cluster,
         Action.UNKNOWN,
         "its session is gone without a marker, and a job may still run on the cluster; look "
-        "there, then `wfctl stage compute {stage}` or `wfctl stage fail {stage}`",
+        "there, then `wfctl stage compute {stage}` or `wfctl stage fail {stage} --error TEXT`",
     ),
     Case(
         24,

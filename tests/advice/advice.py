@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -104,6 +105,8 @@ def fault(advice: Advice, root: Path, given: dict[str, str], *, person_named: bo
     words = advice.filled(given)
     if advice.needs or any(_OPEN.match(word) for word in words):
         return _unknown(advice, root)
+    if "--follow" in words:
+        return _endless(words, root)
     before = world(root.parent)
     answer = wfctl(*words, cwd=root)
     if answer.code == NEEDS_PERSON:
@@ -114,6 +117,15 @@ def fault(advice: Advice, root: Path, given: dict[str, str], *, person_named: bo
     if advice.is_read or world(root.parent) != before:
         return ""
     return "it changed nothing"
+
+
+def _endless(words: list[str], root: Path) -> str:
+    """Return what a command says that ends, where it is to show what comes until it is ended."""
+    try:
+        answer = wfctl(*words, cwd=root, environ={"PYTHONUNBUFFERED": "1"}, within=3)
+    except subprocess.TimeoutExpired:
+        return ""
+    return f"it ended ({answer.code}): {answer.out}{answer.err}"
 
 
 def _unknown(advice: Advice, root: Path) -> str:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from cli.frame.exit_codes import NEEDS_PERSON
-from tests.advice import elsewhere, log_rows, machine_rows, plan_rows, stage_rows
+from tests.advice import elsewhere, log_rows, machine_rows, outer_rows, plan_rows, stage_rows
 from tests.advice.advice import Advice, advised, fault, said
 from tests.advice.table import ROWS, Row
 from tests.cli.support import HERE
 
 #: The modules that put rows into the table.
-_SOURCES = (log_rows, machine_rows, plan_rows, stage_rows)
+_SOURCES = (log_rows, machine_rows, outer_rows, plan_rows, stage_rows)
 pytestmark = pytest.mark.forged
 
 

@@ -63,10 +63,11 @@ def wfctl(
     cwd: Path | None = None,
     stdin: str = "",
     environ: Mapping[str, str] | None = None,
+    within: float = 120,
 ) -> Answer:
     """Call the real program in a process of its own, forked where its start does not matter."""
     environ = {**os.environ, "PYTHONPATH": str(HERE), **(environ or {})}
-    done = forked.run(arguments, cwd=cwd, environ=environ, stdin=stdin, timeout=120)
+    done = forked.run(arguments, cwd=cwd, environ=environ, stdin=stdin, timeout=within)
     return Answer(done.returncode, done.stdout, done.stderr)
 
 

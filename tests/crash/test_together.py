@@ -29,7 +29,7 @@ def test_of_two_runs_at_once_one_runs_and_the_other_says_so(workflow: Workflow) 
     workflow.init(*chain())
     with ending(workflow.start("run")) as one, ending(workflow.start("run")) as other:
         assert ends([one, other]) == [0, 4]
-    assert "another `wfctl run` drives this workflow" in workflow.said()
+    assert "another loop drives this workflow" in workflow.said()
     check_chain(workflow)
 
 
