@@ -39,8 +39,6 @@ def test_folders_of_points_that_are_no_more_are_put_aside(
     _ended(place, tmp_path, before)
     more = {"flavour": "new"} if also == "all is changed" else {}
     amended(place, map=FEWER, **more)
-    if before == "failed":
-        place.done("stage", "retry", "stage-1", "--fix", "It was filled up.")
     place.done("run")
     names = sorted(path.name for path in (place.path / "stage-1/tasks").iterdir())
     assert names == ["L=16,T=2", "L=16,T=3", "L=8,T=2", "L=8,T=3"]
