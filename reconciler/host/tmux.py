@@ -9,6 +9,8 @@ from pathlib import Path
 
 #: What is said where there is none.
 MISSING = "tmux is not installed: the monitor runs detached by setsid instead."
+#: What a client says of a server that ended while it was asked.
+_ENDED = ("server exited", "lost server", "no server running", "error connecting")
 
 
 def is_installed(environ: Mapping[str, str] | None = None) -> bool:
@@ -18,8 +20,14 @@ def is_installed(environ: Mapping[str, str] | None = None) -> bool:
 
 
 def start(name: str, folder: Path, command: list[str], environ: Mapping[str, str]) -> str | None:
-    """Start a command in a detached session; return None, or what tmux said when it refused."""
-    done = _run(["new-session", "-d", "-s", name, "-c", str(folder), "--", *command], environ)
+    """Start a command in a detached session; return None, or what tmux said when it refused.
+
+    A server ends with its last session. A call that met one at its end is made once more.
+    """
+    line = ["new-session", "-d", "-s", name, "-c", str(folder), "--", *command]
+    done = _run(line, environ)
+    if any(words in done.stderr for words in _ENDED):
+        done = _run(line, environ)
     return None if done.returncode == 0 else done.stderr.strip() or "no reason given"
 
 

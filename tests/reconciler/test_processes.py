@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -114,6 +115,22 @@ def test_a_session_is_matched_by_its_whole_name(stage: Stage) -> None:
     assert refused is None
     assert tmux.is_live("dpdisp_stage-10", stage.environ) is True
     assert tmux.is_live("dpdisp_stage-1", stage.environ) is False
+
+
+def test_a_server_that_ends_while_it_is_asked_is_asked_again(stage: Stage, tmp_path: Path) -> None:
+    """It ends with its last session; the next call starts a server of its own."""
+    real, mark = shutil.which("tmux"), tmp_path / "ended"
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "tmux").write_text(
+        f"#!/bin/sh\n[ -e {mark} ] || [ $1 != new-session ] || {{ : > {mark}; "
+        f"echo 'server exited unexpectedly' >&2; exit 1; }}\nexec {real} \"$@\"\n"
+    )
+    (folder / "tmux").chmod(0o755)
+    environ = {**stage.environ, "PATH": f"{folder}:{stage.environ['PATH']}"}
+    assert tmux.start("one", stage.root, ["sleep", "600"], environ) is None
+    assert mark.exists()
+    assert tmux.is_live("one", environ) is True
 
 
 def test_a_second_session_of_a_name_is_refused(stage: Stage) -> None:
