@@ -7,28 +7,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from tests.test_house import HERE, ROOMS, functions, sources, taken_apart
+from tests.test_house import HERE, ROOMS, functions, names, sources
 
 #: What reads as a translation: "none" as a predicate.
 _NONE = re.compile(r"\b(?:is|are|was|were) none\b")
 _TOLD = ("README.md", "CONTRIBUTING.md", "docs/*.md", "docs/*/*.md")
 _EXAMPLES = 6
-
-
-def names(kind: type[ast.ClassDef | ast.FunctionDef]) -> dict[str, list[str]]:
-    """Return the public names of a kind that stand at the top of several files: name → files."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for path in sources():
-        own = (node.name for node in taken_apart(path).body if isinstance(node, kind))
-        for name in dict.fromkeys(own):
-            found[name].append(str(path.relative_to(HERE)))
-    public = {name: files for name, files in found.items() if not name.startswith("_")}
-    return {name: files for name, files in public.items() if len(files) > 1}
 
 
 def pages() -> Iterator[Path]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
+from cli.frame.options import AgreeingKey, CommandId, DryRun, ExpectedVersion, write_options
 from cli.frame.planned import begun_with
 from cli.frame.workspace import settings_of
 from cli.terminal.output import Output
@@ -78,9 +77,7 @@ def apply(
     context: typer.Context,
     plan: Annotated[str, typer.Argument(metavar="FILE", help="JSON, YAML or TOML; - is stdin.")],
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None,
-    key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Agree with this SSH key (or its .pub).")
-    ] = None,
+    key: AgreeingKey = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,
     expected_version: ExpectedVersion = None,

@@ -10,7 +10,7 @@ import typer
 from cli.commands.amend import not_now, tell_proposals
 from cli.frame import impact as words
 from cli.frame.consent import consenter_of
-from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
+from cli.frame.options import AgreeingKey, CommandId, DryRun, ExpectedVersion, write_options
 from cli.frame.workspace import engine
 from cli.frame.writes import tell
 from cli.terminal.output import Output, say
@@ -46,9 +46,7 @@ def rerun(
     reason: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Why; else what made them stale.")
     ] = None,
-    key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Agree with this SSH key (or its .pub).")
-    ] = None,
+    key: AgreeingKey = None,
     dry_run: DryRun = False,
     command_id: CommandId = None,
     expected_version: ExpectedVersion = None,

@@ -24,7 +24,7 @@ def build() -> typer.Typer:
 def show(context: typer.Context) -> None:
     """Whether one is at work, and how to watch, pause and stop it."""
     from reconciler.loop.detached import recorded
-    from reconciler.loop.loop_options import PAUSE
+    from service.files.surroundings import PAUSE
 
     with reading(context) as workflow:
         found = recorded(workflow.root)
@@ -54,7 +54,7 @@ def ways(runner: dict[str, Any] | None) -> dict[str, str]:
 
 def pause(context: typer.Context) -> None:
     """Let it begin nothing until it is resumed: makes the file PAUSE."""
-    from reconciler.loop.loop_options import PAUSE
+    from service.files.surroundings import PAUSE
 
     with reading(context) as workflow:
         (workflow.root.path / PAUSE).touch()
@@ -63,7 +63,7 @@ def pause(context: typer.Context) -> None:
 
 def resume(context: typer.Context) -> None:
     """Let it go on: removes the file PAUSE."""
-    from reconciler.loop.loop_options import PAUSE
+    from service.files.surroundings import PAUSE
 
     with reading(context) as workflow:
         (workflow.root.path / PAUSE).unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,10 @@ if TYPE_CHECKING:
     from service.writing.stream_writer import WriteOptions
 
 Stage = Annotated[str, typer.Argument(help="Id of the stage, such as stage-2.", metavar="STAGE")]
+AgreeingKey = Annotated[
+    Path | None,
+    typer.Option("--key", metavar="FILE", help="Agree with this SSH key (or its .pub)."),
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be appended and written; write nothing.")
 ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lifecycle.errors import LifecycleError
 from lifecycle.state.workflow import Stage, Workflow
 from projections.screens.starting import is_due
+from reconciler.attempt.contract import PREPARED
 from reconciler.errors import ReconcilerError
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 #: Stages that are looked at, and characters of what is wrong with one.
 _FEW, _SHOWN = 3, 200
-_PREPARED = "submission.json"
 
 
 def unfit(root: Path, state: Workflow) -> dict[str, str]:
@@ -47,7 +47,7 @@ def _unfit(root: Path, state: Workflow, stages: list[Stage]) -> Iterator[tuple[s
 def _is_own(root: Path, state: Workflow, stage: Stage) -> bool:
     """Whether there is something of the kind that is not as wfctl makes it."""
     if not stage.parameters.get("command"):
-        return (root / stage.id / _PREPARED).is_file()
+        return (root / stage.id / PREPARED).is_file()
     profile = state.profile(stage)
     return (
         "resource_overrides" in stage.parameters
@@ -55,5 +55,5 @@ def _is_own(root: Path, state: Workflow, stage: Stage) -> bool:
         or "config" not in profile
         or profile.get("type") == "remote"
         or any(".." in path for path in stage.inputs)
-        or (root / stage.id / _PREPARED).is_file()
+        or (root / stage.id / PREPARED).is_file()
     )

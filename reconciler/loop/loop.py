@@ -34,12 +34,12 @@ from reconciler.loop import ending, prompt
 from reconciler.loop.agent import AgentEnd, AgentTask, hand_over
 from reconciler.loop.ending import Ended
 from reconciler.loop.interruption import Interruption
-from reconciler.loop.loop_options import PAUSE, Orders
+from reconciler.loop.loop_options import Orders
 from reconciler.loop.tries import said_of_failure, tries_of
 from reconciler.submission.agreed import SubmissionChanged, SubmissionDrift
 from reconciler.verdict.table import Action
 from reconciler.verification.verify import settle
-from service.files.surroundings import edits
+from service.files.surroundings import PAUSE, edits
 from service.writing.stream_writer import WriteOptions
 
 #: What no stage can be carried out with: the session ends at once.

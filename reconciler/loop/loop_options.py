@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 from reconciler.loop.agent import Agent
 
-#: While it exists in the root, a loop that the runner started begins nothing.
-PAUSE = "PAUSE"
-
 
 @dataclass(frozen=True, slots=True)
 class Orders:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,8 @@ _ACTING = frozenset({"user", "agent", "import"})
 _SESSIONS = frozenset({"session.started", "session.ended"})
 #: Events that are read at a time on the way back from the log's end.
 _PAGE = 500
-#: Pages in which a note is looked for.
-_PAGES = 4
+#: Events among which a note is looked for.
+_BACK = 2_000
 _NOTE = "note.logged"
 
 
@@ -33,30 +34,36 @@ class Happened:
         return {"version": self.version, "at": self.at, "actor": self.actor, "text": self.text}
 
 
-def last_note(log: WorkflowLog, upto: int) -> Happened | None:
-    """Return the newest note of a person or an agent, None where none of the last pages has one."""
-    first = max(0, upto - _PAGES * _PAGE)
+def _newest(
+    log: WorkflowLog, upto: int, fits: Callable[[RecordedEvent], bool], most: int
+) -> RecordedEvent | None:
+    """Return the newest event up to a version that fits, of so many events at most."""
+    first = max(0, upto - most)
     for end in range(upto, first, -_PAGE):
         page = log.store.read(log.stream, after=max(first, end - _PAGE), upto=end)
-        notes = [one for one in page if one.type == _NOTE and one.actor.kind in _ACTING]
-        if notes:
-            last = notes[-1]
-            actor = f"{last.actor.kind}:{last.actor.name}"
-            return Happened(last.version, last.recorded_at, actor, str(last.data["text"]))
+        found = [event for event in page if fits(event)]
+        if found:
+            return found[-1]
     return None
+
+
+def last_note(log: WorkflowLog, upto: int) -> Happened | None:
+    """Return the newest note of a person or an agent, None where the last events hold none."""
+    last = _newest(log, upto, _is_note, _BACK)
+    if last is None:
+        return None
+    actor = f"{last.actor.kind}:{last.actor.name}"
+    return Happened(last.version, last.recorded_at, actor, str(last.data["text"]))
 
 
 def last_action(log: WorkflowLog, upto: int) -> int:
     """Return the version of the newest act of a person, an agent or a session, 0 without one."""
-    end = upto
-    while end > 0:
-        start = max(0, end - _PAGE)
-        page = log.store.read(log.stream, after=start, upto=end)
-        acts = [event.version for event in page if _is_act(event)]
-        if acts:
-            return acts[-1]
-        end = start
-    return 0
+    last = _newest(log, upto, _is_act, upto)
+    return last.version if last is not None else 0
+
+
+def _is_note(event: RecordedEvent) -> bool:
+    return event.type == _NOTE and event.actor.kind in _ACTING
 
 
 def _is_act(event: RecordedEvent) -> bool:

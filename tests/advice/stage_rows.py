@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.advice.log_rows import begun
 from tests.advice.table import place_in, row
-from tests.cli.support import Answer, Place, attempt_data, wfctl, write_plan
+from tests.cli.support import Answer, Place, wfctl, write_plan
 from tests.sessions.support import agent, silent, stage, workflow
 
 NO_DPDISPATCHER = {"WFCTL_DPDISP": "/nowhere/dpdisp"}
@@ -41,18 +41,13 @@ def not_yet(folder: Path) -> Answer:
     return begun(folder).json("stage", "ready", "stage-2")
 
 
-@row(
-    "attempt_mismatch",
-    5,
-    "named: att-0009",
-    known_fault="next_actions waits for an attempt that nobody launched",
-)
+@row("attempt_mismatch", 5, "named: att-0009")
 def another_attempt(folder: Path) -> Answer:
-    """Compute an attempt that is not under way."""
+    """Tell the failure of an attempt that is not under way, while another is."""
     place = begun(folder)
-    place.done("append", "attempt.started", "--data", attempt_data())
-    data = '{"stage": "stage-1", "attempt": "att-0009", "exit_code": 0}'
-    return place.json("append", "stage.computed", "--data", data)
+    place.done("dispatch", "stage-1")
+    data = '{"stage": "stage-1", "attempt": "att-0009", "error": "it broke"}'
+    return place.json("append", "stage.failed", "--data", data)
 
 
 @row("retry_limit_reached", 5, "was retried 3 times")

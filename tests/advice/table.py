@@ -27,8 +27,6 @@ class Row:
     given: dict[str, str] = field(default_factory=dict)
     #: What the message has somebody do before a command, by the command's beginning.
     first: dict[str, Callable[[Path], object]] = field(default_factory=dict)
-    #: A fault that is known and mended elsewhere.
-    known_fault: str = ""
     slow: bool = False
 
     @property
@@ -48,13 +46,12 @@ def row(
     names: str = "",
     given: dict[str, str] | None = None,
     first: dict[str, Callable[[Path], object]] | None = None,
-    known_fault: str = "",
     slow: bool = False,
 ) -> Callable[[Bring], Bring]:
     """Put a function into the table."""
 
     def put(bring: Bring) -> Bring:
-        more = (names, given or {}, first or {}, known_fault, slow)
+        more = (names, given or {}, first or {}, slow)
         ROWS.append(Row(code, exit_, bring, cause, *more))
         return bring
 

@@ -23,8 +23,6 @@ def _marked() -> Iterator[object]:
     assert all(_SOURCES)
     for one in ROWS:
         marks = [pytest.mark.slow] if one.slow else []
-        if one.known_fault:
-            marks.append(pytest.mark.xfail(reason=one.known_fault, strict=True))
         yield pytest.param(one, id=one.id, marks=marks)
 
 
