@@ -337,7 +337,7 @@ def _check(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> None:
         from reconciler.sweep.points import points_of
 
         points_of(jobs.root, state, stage, anew=True)
-    given = submission_of(jobs.root, state, stage, anew=_is_built_anew(stage))
+    given = submission_of(jobs.root, state, stage, anew=stage.regenerate)
     attempt = jobs.attempt(state, stage, _next_id(stage), diagnostic=diagnostic)
     jobs.runner.check(attempt, diagnostic_of(given) if diagnostic else given)
 

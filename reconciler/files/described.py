@@ -60,22 +60,23 @@ def submission_of(
 ) -> dict[str, Any]:
     """Return the submission that the stage's definition describes, else the one prepared.
 
-    ``anew``: what was prepared does not count. Raises `SubmissionDrift` where what was prepared
-    says otherwise than the definition.
+    ``anew``: what was prepared does not count, unless the stage has no command to describe another.
+    Raises `NoStageCommand` if there is neither, and `SubmissionDrift` if what was prepared differs
+    from the definition.
     """
     if not has_command(root, stage):
         raise NoStageCommand([stage.id])
     path = root / stage.id / PREPARED
+    if not stage.parameters.get("command"):
+        return submission.read(path)
     prepared = submission.read(path) if path.is_file() and not anew else None
-    if stage.parameters.get("command"):
-        built = _described(state, stage, _beside(root, stage, prepared))
-        if prepared is not None:
-            submission.check_secrets(prepared.get("machine"))
-            fields = differences(built, prepared)
-            if fields:
-                raise SubmissionDrift(stage.id, fields)
-        return built
-    return prepared if prepared is not None else _described(state, stage)
+    built = _described(state, stage, _beside(root, stage, prepared))
+    if prepared is not None:
+        submission.check_secrets(prepared.get("machine"))
+        fields = differences(built, prepared)
+        if fields:
+            raise SubmissionDrift(stage.id, fields)
+    return built
 
 
 def _beside(root: Path, stage: Stage, prepared: dict[str, Any] | None) -> list[str]:

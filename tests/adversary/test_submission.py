@@ -88,6 +88,23 @@ def test_a_prepared_submission_that_says_the_same_is_no_drift(place: Place) -> N
     assert (place.path / "stage-1/out.txt").read_text() == "5\n"
 
 
+@pytest.mark.parametrize(
+    "word", [["status"], ["why"], ["rehydrate"], ["dispatch", "stage-1"], ["run"]]
+)
+def test_an_amended_stage_of_no_command_runs_what_was_prepared(
+    tmp_path: Path, word: list[str]
+) -> None:
+    """An agent prepared it: nothing in the parameters could describe another."""
+    silent = [{**PLAN["stages"][0], "parameters": {"n": 5}}]
+    place = make(tmp_path / "root", "--consent", "trust", plan={**PLAN, "stages": silent})
+    prepared(place, "echo 7 > out.txt")
+    place.propose("--stage", "stage-1", "--set", "parameters.n=7", "--reason", "finer")
+    place.approve()
+    place.done(*word)
+    place.done("run")
+    assert (place.path / "stage-1/out.txt").read_text() == "7\n"
+
+
 def test_a_submission_that_was_changed_after_it_was_recorded_is_not_submitted(
     place: Place, tmp_path: Path
 ) -> None:
