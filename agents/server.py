@@ -23,9 +23,8 @@ from mcp.shared.exceptions import MCPError
 from agents.answers import ToolAnswer, answer_of, failure
 from agents.errors import OutsideFolder, ToolCallError, UnfitArguments
 from agents.lines import line_of
-from agents.prompts import PROMPTS, prompt_of
+from agents.prompts import PROMPTS, RESOURCES, TEMPLATES, prompt_of, resource_line
 from agents.readers import SLOW, Loan, Readers
-from agents.resources import RESOURCES, TEMPLATES, resource_line
 from agents.tools import TOOLS, Tool
 from agents.warm import CommandEnd, Running, Warm
 

@@ -10,9 +10,9 @@ from eventstore.codec import Schema
 from eventstore.event import Actor, NewEvent
 from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, Expected
-from lifecycle.rules.schema import payload_of
+from lifecycle.rules.flat import payload_of
 from migrations.upgrade import upgrade
-from service.root.clock import system_instant
+from service.root.disk import system_instant
 
 SCHEMA = Schema({"note.logged": 1})
 STREAM = "workflow-bench"

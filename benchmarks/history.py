@@ -17,10 +17,9 @@ from lifecycle.payload.models import Payload
 from lifecycle.plan.document import create
 from migrations.upgrade import upgrade
 from service.reading.log import FOLD_EVERY, WorkflowLog
-from service.root.clock import new_id, system_instant
+from service.root.disk import new_id, system_instant
 from service.sql.inquiry import inquiry
-from service.sql.questions import SQL_PATIENCE
-from service.sql.tables import HistoryTables
+from service.sql.tables import SQL_PATIENCE, HistoryTables
 
 STREAM = "workflow-w"
 LENGTHS = (1_000, 10_000, 100_000)

@@ -19,11 +19,11 @@ from benchmarks.measurement import interleaved, table
 from benchmarks.processes import PLAN
 from benchmarks.server import Server
 from cli.main import run
-from eventstore.address import conninfo
 from eventstore.postgres.store import PostgresStore, open_server
+from eventstore.private import conninfo
 from eventstore.store import Expected
 from migrations.upgrade import upgrade
-from service.root.clock import system_instant
+from service.root.disk import system_instant
 
 SINGLES = 300
 BATCH, BATCHES = 1000, 10

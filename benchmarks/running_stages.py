@@ -26,9 +26,9 @@ from reconciler.host import processes
 from reconciler.submission import build as submission
 from reconciler.submission.build import StageJob
 from service.reading.log import WorkflowLog
-from service.root.clock import new_id, system_clock, utc_text
+from service.root.disk import new_id, system_clock, utc_text
 from service.writing.initialise import initialise, root_at
-from service.writing.place import identity
+from service.writing.report import identity
 from service.writing.stream_writer import Planned, WriteOptions
 from service.writing.workflow_service import Service
 

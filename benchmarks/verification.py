@@ -15,9 +15,9 @@ from eventstore.store import StoredFold
 from lifecycle.fold.evolve import REDUCER
 from lifecycle.state.workflow import Workflow
 from migrations.upgrade import upgrade
-from service.reading import stored_fold
+from service.reading import sealing
 from service.reading.log import WorkflowLog
-from service.root.clock import system_instant
+from service.root.disk import system_instant
 
 LENGTH = 20_000
 #: Events behind the kept state.
@@ -40,7 +40,7 @@ def _measured(folder: Path, rounds: int) -> str:
         kept = log.replayed()
         log.keep_fold(kept)
         fill(store, LENGTH + BEHIND, numbers)
-        unsealed = StoredFold(STREAM, "bare", REDUCER, kept.head, stored_fold.to_bytes(kept))
+        unsealed = StoredFold(STREAM, "bare", REDUCER, kept.head, sealing.to_bytes(kept))
         store.save_fold(unsealed)
         whole = _compared(log.replayed, lambda: _folded(store, None, 0))
         after = _compared(
@@ -59,7 +59,7 @@ def _as_kept(store: SqliteStore) -> Workflow:
     fold = store.load_fold(STREAM, "bare", REDUCER)
     if fold is None:
         raise AssertionError("expected a kept state")
-    return stored_fold.from_bytes(fold.state)
+    return sealing.from_bytes(fold.state)
 
 
 def _run(contenders: list[Contender], rounds: int) -> list[Result]:

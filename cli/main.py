@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cli.frame.hoist import hoist
+from cli.frame.options import hoist
 
 
 def main() -> None:

@@ -96,3 +96,6 @@ def _default_actor() -> Actor:
     import getpass  # an agent needs it never
 
     return Actor("user", getpass.getuser())
+
+
+VERSION = "0.1.0"

@@ -1,6 +1,9 @@
 """The hash chain: each event carries the hash of the one before."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
 from eventstore.codec import digest, encoded, require_finite
@@ -68,3 +71,166 @@ def linked(event: NewEvent, version: int, previous: str, stamp: Stamp) -> Sealed
     require_finite(data, type_)
     hash_ = digest(text)
     return stream, version, event_id, type_, recorded_at, hash_, text.decode()
+
+
+Range = tuple[int, int]
+
+#: The root of a tree without a leaf.
+EMPTY = sha256().digest()
+
+
+def leaf_hash(leaf: bytes) -> bytes:
+    """The hash of a leaf."""
+    return sha256(b"\x00" + leaf).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """The hash of the node above two others."""
+    return sha256(b"\x01" + left + right).digest()
+
+
+class Frontier:
+    """A tree as far as it has grown: the roots of its whole subtrees, the widest first.
+
+    At most one for each bit of its size, so it is small enough to be kept, and grows on from there.
+    """
+
+    __slots__ = ("peaks", "size")
+
+    def __init__(self, size: int = 0, peaks: Iterable[bytes] = ()) -> None:
+        self.size = size
+        self.peaks = list(peaks)
+        if len(self.peaks) != size.bit_count():
+            raise ValueError(f"expected {size.bit_count()} peaks for {size} leaves")
+
+    def add(self, leaf: bytes) -> None:
+        """Take one more leaf, given as its hash."""
+        size, peaks = self.size, self.peaks
+        while size & 1:
+            leaf = sha256(b"\x01" + peaks.pop() + leaf).digest()
+            size >>= 1
+        peaks.append(leaf)
+        self.size += 1
+
+    def root(self) -> bytes:
+        """The root of the tree as it is now."""
+        return _folded(self.peaks) if self.peaks else EMPTY
+
+    def added(self, leaf: bytes) -> Iterator[tuple[Range, bytes]]:
+        """Take one more leaf; yield each whole subtree that ends with it, and its root."""
+        self.size += 1
+        width, end, peaks = 1, self.size, self.peaks
+        yield (end - 1, end), leaf
+        while end % (2 * width) == 0:
+            leaf = node_hash(peaks.pop(), leaf)
+            width *= 2
+            yield (end - width, end), leaf
+        peaks.append(leaf)
+
+    def roots_to_the_end(self) -> Iterator[tuple[Range, bytes]]:
+        """Yield each range that begins with one of the peaks and ends with the tree."""
+        first = self.size
+        for number in range(len(self.peaks) - 1, -1, -1):
+            first -= 1 << _low_bit(first)
+            yield (first, self.size), _folded(self.peaks[number:])
+
+
+def _low_bit(number: int) -> int:
+    return (number & -number).bit_length() - 1
+
+
+def _folded(peaks: Sequence[bytes]) -> bytes:
+    root = peaks[-1]
+    for peak in reversed(peaks[:-1]):
+        root = node_hash(peak, root)
+    return root
+
+
+def nodes(leaves: Iterable[bytes], wanted: Iterable[Range]) -> dict[Range, bytes]:
+    """The roots of the wanted ranges, from the hashes of all leaves in order.
+
+    A range that is no node of the tree is not in the answer.
+    """
+    asked, found, tree = set(wanted), dict[Range, bytes](), Frontier()
+    for leaf in leaves:
+        found.update((place, root) for place, root in tree.added(leaf) if place in asked)
+    found.update((place, root) for place, root in tree.roots_to_the_end() if place in asked)
+    return found
+
+
+def inclusion_ranges(index: int, size: int) -> list[Range]:
+    """The nodes that prove leaf `index` of a tree of `size` leaves, the leaf's neighbour first."""
+    first, end, path = 0, size, list[Range]()
+    while end - first > 1:
+        middle = first + _below(end - first)
+        if index < middle:
+            path.append((middle, end))
+            end = middle
+        else:
+            path.append((first, middle))
+            first = middle
+    return path[::-1]
+
+
+def consistency_ranges(old: int, size: int) -> list[Range]:
+    """The nodes that prove that a tree of `size` leaves begins with one of `old` of them.
+
+    `old` is from 1 to `size`.
+    """
+    first, end, path, is_whole = 0, size, list[Range](), True
+    while old != end:
+        middle = first + _below(end - first)
+        if old <= middle:
+            path.append((middle, end))
+            end = middle
+        else:
+            path.append((first, middle))
+            first, is_whole = middle, False
+    return ([] if is_whole else [(first, end)]) + path[::-1]
+
+
+def _below(count: int) -> int:
+    """The largest power of two that is smaller than `count`."""
+    return 1 << (count - 1).bit_length() - 1
+
+
+def is_included(leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes) -> bool:
+    """Whether the proof leads from the leaf's hash, at its index, to the root."""
+    if not 0 <= index < size or len(proof) != len(inclusion_ranges(index, size)):
+        return False
+    last = size - 1
+    for beside in proof:
+        if index & 1 or index == last:
+            leaf = node_hash(beside, leaf)
+            while not index & 1 and index:
+                index, last = index >> 1, last >> 1
+        else:
+            leaf = node_hash(leaf, beside)
+        index, last = index >> 1, last >> 1
+    return leaf == root
+
+
+def is_consistent(
+    old: int, old_root: bytes, size: int, root: bytes, proof: Sequence[bytes]
+) -> bool:
+    """Whether the proof shows that the tree of `size` leaves begins with the tree of `old`."""
+    if old == 0:
+        return not proof and old_root == EMPTY
+    if old >= size:
+        return old == size and not proof and old_root == root
+    path = list(proof) if old & (old - 1) else [old_root, *proof]
+    if len(path) != len(consistency_ranges(old, size)) + (0 if old & (old - 1) else 1):
+        return False
+    at, last = old - 1, size - 1
+    while at & 1:
+        at, last = at >> 1, last >> 1
+    before = now = path[0]
+    for beside in path[1:]:
+        if at & 1 or at == last:
+            before, now = node_hash(beside, before), node_hash(beside, now)
+            while not at & 1 and at:
+                at, last = at >> 1, last >> 1
+        else:
+            now = node_hash(now, beside)
+        at, last = at >> 1, last >> 1
+    return before == old_root and now == root

@@ -8,7 +8,6 @@ from typing import Any
 
 import orjson
 
-from eventstore.envelope import fault, set_aside
 from eventstore.errors import (
     NOT_KNOWN,
     TO_DO,
@@ -20,7 +19,7 @@ from eventstore.errors import (
     SchemaError,
     UnknownStoredType,
 )
-from eventstore.event import NewEvent, RecordedEvent
+from eventstore.event import NewEvent, RecordedEvent, fault, set_aside
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 Misfit = Callable[[str, dict[str, Any]], str | None]

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from eventstore.address import is_server
 from eventstore.codec import Schema
-from eventstore.instant import Clock
+from eventstore.event import Clock
+from eventstore.private import is_server
 from eventstore.sqlite.store import open_store
 from eventstore.store import EventStore
 

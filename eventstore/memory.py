@@ -8,9 +8,7 @@ from itertools import islice
 from eventstore.chain import START, Link, Sealed, seal
 from eventstore.codec import Schema, canonical
 from eventstore.errors import EventIdReused, StoreClosed, StoreUnreachable, TransferConflict
-from eventstore.event import NewEvent, RecordedEvent
-from eventstore.expectation import Command, require_name, require_same, require_version
-from eventstore.instant import Clock
+from eventstore.event import Clock, NewEvent, RecordedEvent
 from eventstore.intake import placed
 from eventstore.reading import Reader
 from eventstore.store import (
@@ -18,11 +16,15 @@ from eventstore.store import (
     Cargo,
     Claim,
     Claimed,
+    Command,
     Expected,
     Head,
     Raw,
     Refusal,
     StoredFold,
+    require_name,
+    require_same,
+    require_version,
 )
 from eventstore.verification import CommandSpan, Finding, StoredRow, findings
 

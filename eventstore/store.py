@@ -1,4 +1,4 @@
-"""The port to an event log. Its docstrings are the specification; tests/eventstore proves them."""
+"""The port of an event log: what it takes, answers and refuses."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from eventstore.chain import Link
+from eventstore.errors import CommandConflict, InvalidData, WrongExpectedVersion
 from eventstore.event import NewEvent, RecordedEvent
 
 if TYPE_CHECKING:
@@ -243,3 +244,64 @@ class EventStore(Protocol):
     def close(self) -> None:
         """Give back files and locks; a second call does nothing."""
         ...
+
+
+class Command(NamedTuple):
+    """A claimed command and the versions that it recorded; none if first is after last."""
+
+    stream: str
+    digest: str
+    first_version: int
+    last_version: int
+
+
+def is_met(expected: int | Expected, found: int) -> bool:
+    """Whether a stream at version `found` (0: none) is as expected."""
+    if isinstance(expected, int):
+        return expected == found
+    if expected is Expected.NO_STREAM:
+        return found == 0
+    return expected is Expected.ANY or found > 0
+
+
+def require_version(stream: str, expected: int | Expected, found: int) -> None:
+    """Raises WrongExpectedVersion unless a stream at `found` (0: none) is as expected."""
+    if not is_met(expected, found):
+        demand = expected if isinstance(expected, int) else expected.value
+        raise WrongExpectedVersion(stream, demand, found)
+
+
+def require_same(claim: Claim, known: Command, stream: str | None = None) -> None:
+    """Raises CommandConflict unless the claim is the known command's."""
+    if claim.digest != known.digest or stream not in (None, known.stream):
+        raise CommandConflict(claim.command_id, known.stream)
+
+
+def require_name(stream: str) -> None:
+    """Raises InvalidData unless every engine can store the name of the stream."""
+    if not stream or "\0" in stream:
+        raise InvalidData("stream", f"the name {stream!r}")
+
+
+# Seconds after which a reader looks again even if nothing woke it.
+_AT_THE_LATEST = 60.0
+
+
+def subscribed(
+    store: EventStore, *, after: int = 0, stream: str | None = None
+) -> Iterator[RecordedEvent]:
+    """Every event after position `after`, in order, for ever; with a stream, after that version.
+
+    An event that another process appends is there within half a second, and nothing is done
+    meanwhile. Each event comes at least once: the reader keeps the position (or version) of the
+    last event it is done with, and begins again after that one.
+    Raises what reading raises; on a server, StoreUnreachable where it stays away for longer than
+    the store waits.
+    """
+    position = 0
+    while True:
+        found = store.read_all(after=after) if stream is None else store.read(stream, after=after)
+        for event in found:
+            after = event.position if stream is None else event.version
+            yield event
+        position = store.wait(position, _AT_THE_LATEST)

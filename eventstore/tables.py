@@ -13,7 +13,7 @@ from sqlalchemy import (
     event,
 )
 
-from eventstore.revision import APPLICATION_ID, MARK
+from eventstore.event import APPLICATION_ID, MARK
 
 # SQLite numbers rows by itself only for a column declared exactly INTEGER.
 _POSITION = BigInteger().with_variant(Integer(), "sqlite")

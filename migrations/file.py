@@ -11,8 +11,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from eventstore.errors import NotOurs
+from eventstore.event import APPLICATION_ID
 from eventstore.private import make_file
-from eventstore.revision import APPLICATION_ID
 from eventstore.sqlite.connection import connect, meaning, unidentified_reader
 
 

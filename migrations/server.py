@@ -8,11 +8,11 @@ from sqlalchemy import Engine as Alchemy
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from eventstore.address import public
 from eventstore.errors import NotOurs
+from eventstore.event import MARK
 from eventstore.postgres.connection import connect, meaning
 from eventstore.postgres.driver import psycopg
-from eventstore.revision import MARK
+from eventstore.private import public
 
 # "wfct" and "up": one migration at a time in a database.
 _TURN = "SELECT pg_advisory_xact_lock(2003198836, 30064)"

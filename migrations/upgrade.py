@@ -1,6 +1,10 @@
 """Bring a database to the tables of this program, forward only."""
 
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Protocol
 
 from alembic import command
 from alembic.config import Config
@@ -8,9 +12,47 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
 
 from eventstore.errors import NewerDatabase
-from eventstore.revision import HEAD
-from migrations.database import WAIT, database_of
-from migrations.engine import Engine
+from eventstore.event import HEAD
+from eventstore.private import is_server
+from migrations.file import DatabaseFile
+
+
+class Engine(Protocol):
+    """One database."""
+
+    @property
+    def place(self) -> str:
+        """Its path or URL, without a password."""
+        ...
+
+    def exists(self) -> bool:
+        """Whether there is anything to read."""
+        ...
+
+    def writing(self) -> AbstractContextManager[Connection]:
+        """One transaction, in turn with other migrations."""
+        ...
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        """A connection that changes nothing and makes nobody wait."""
+        ...
+
+    def require_ours(self, connection: Connection) -> None:
+        """Raises NotOurs for a database with tables of somebody else's."""
+        ...
+
+
+WAIT = 30.0
+
+
+def database_of(address: Path | str, wait: float = WAIT) -> Engine:
+    """The database at a path or URL; `wait` bounds the wait for others, in seconds."""
+    if isinstance(address, str) and is_server(address):
+        from migrations.server import ServerDatabase  # its driver may not be installed
+
+        return ServerDatabase(address, wait)
+    return DatabaseFile(Path(address), wait)
+
 
 SCRIPTS = Path(__file__).parent
 

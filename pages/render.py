@@ -1,19 +1,29 @@
-"""From values to HTML: all that others wrote is escaped, and what cannot be seen becomes a sign."""
+"""A browser's request, HTML, and previews of files."""
 
 from __future__ import annotations
 
+import csv
+import io
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader
 from markupsafe import Markup
 
 from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Workflow
-from projections.drawing import palette
+from projections.drawing import svg
 from projections.exports.markup import environment
 from projections.files.progress_log import message
+from projections.files.summary import FIGURES
+from service.errors import InvalidOption, NotFound
+from service.root.safe_open import OutsideRoot, open_within
 
 
 @cache
@@ -35,7 +45,7 @@ def page(template: str, **values: Any) -> bytes:
 @cache
 def style() -> bytes:
     """Return the one style sheet."""
-    colors = Markup(palette.variables(":root"))
+    colors = Markup(svg.variables(":root"))
     return page("pages.css.j2", colors=colors)
 
 
@@ -53,3 +63,145 @@ def sentence(event: RecordedEvent, state: Workflow) -> str:
     if stage is not None and stage not in state.stages:
         return event.type
     return message(event, state) or event.type
+
+
+#: Letters of an address that are looked at.
+_LONGEST = 8000
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """A path in its parts, decoded, and the values behind it, the last of each name."""
+
+    path: str
+    parts: tuple[str, ...]
+    values: Mapping[str, str]
+
+    def text(self, name: str) -> str | None:
+        """Return a value, None where it is not given or empty."""
+        return self.values.get(name, "").strip() or None
+
+    def number(self, name: str) -> int | None:
+        """Return a whole number from 0 on; raises `InvalidOption`."""
+        text = self.text(name)
+        if text is None:
+            return None
+        if not (text.isdecimal() and text.isascii() and len(text) < 16):
+            raise InvalidOption(f"{name}: expected a whole number, found {text!r:.80}")
+        return int(text)
+
+
+def parsed(target: str) -> PageRequest:
+    """Return what a request's line asks for; raises `NotFound`, `InvalidOption`."""
+    if len(target) > _LONGEST or not target.startswith("/"):
+        raise NotFound("expected the path of a page")
+    split = urlsplit(target)
+    try:
+        values = parse_qs(split.query, errors="strict", max_num_fields=40)
+        parts = tuple(unquote(part, errors="strict") for part in split.path.split("/")[1:])
+    except ValueError as error:
+        raise InvalidOption(f"expected an address in UTF-8, found another: {error}") from error
+    return PageRequest(split.path, parts, {name: found[-1] for name, found in values.items()})
+
+
+_TABLES = {".csv": ",", ".tsv": "\t"}
+#: Bytes of a figure that is sent, of text that is shown, and of a file that is digested at a look.
+_LARGEST, _TEXT, _DIGESTED = 32 << 20, 16 << 10, 32 << 20
+_ROWS, _COLUMNS, _CELL = 30, 12, 80
+_FEW = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A file on record, and what can be shown of it.
+
+    ``kind``: figure, table, text, or none. ``found`` says how the file is to its record.
+    """
+
+    path: str
+    size: int | None
+    sha256: str | None
+    kind: str = "none"
+    found: str = ""
+    text: str = ""
+    rows: list[list[str]] = field(default_factory=list)
+    is_cut: bool = False
+
+
+def previews(root: Path | None, files: Iterable[dict[str, Any]]) -> list[Preview]:
+    """Return a preview of each file on record; of more than a few only what is on record."""
+    listed = list(files)
+    return [_preview(root if number < _FEW else None, one) for number, one in enumerate(listed)]
+
+
+def _preview(root: Path | None, one: dict[str, Any]) -> Preview:
+    path, size, digest = str(one.get("path")), one.get("size"), one.get("sha256")
+    if root is None:
+        return Preview(path, size, digest)
+    try:
+        with os.fdopen(open_within(root, path), "rb") as file:
+            content = file.read(_DIGESTED + 1)
+    except (OSError, OutsideRoot) as error:
+        reason = "is not here" if isinstance(error, FileNotFoundError) else str(error)
+        return Preview(path, size, digest, found=reason)
+    found = _compared(content, digest)
+    suffix = Path(path).suffix.lower()
+    if suffix in FIGURES:
+        return Preview(path, size, digest, "figure", found)
+    text = _text(content[:_TEXT])
+    if text is None:
+        return Preview(path, size, digest, found=found)
+    is_cut = len(content) > _TEXT
+    if suffix in _TABLES:
+        rows = _rows(text, _TABLES[suffix])
+        return Preview(path, size, digest, "table", found, rows=rows, is_cut=is_cut)
+    return Preview(path, size, digest, "text", found, text=text, is_cut=is_cut)
+
+
+def _compared(content: bytes, digest: str | None) -> str:
+    if digest is None or len(content) > _DIGESTED:
+        return "not compared"
+    is_same = sha256(content).hexdigest() == digest
+    return "as recorded" if is_same else "changed since it was recorded"
+
+
+def _text(content: bytes) -> str | None:
+    """Return text, None for what is none; a letter that was cut in two is left out."""
+    if b"\0" in content:
+        return None
+    text = content.decode("utf-8", "replace")
+    return text if text.count("\N{REPLACEMENT CHARACTER}") <= 1 + len(text) // 100 else None
+
+
+def _rows(text: str, delimiter: str) -> list[list[str]]:
+    found = csv.reader(io.StringIO(text), delimiter=delimiter)
+    rows = []
+    try:
+        for row in found:
+            rows.append([cell[:_CELL] for cell in row[:_COLUMNS]])
+            if len(rows) > _ROWS:
+                break
+    except csv.Error:
+        return rows
+    return rows
+
+
+def figure(root: Path | None, state: Workflow, path: str) -> tuple[str, bytes]:
+    """Return the type and the bytes of a figure that a stage has on record; raises `NotFound`."""
+    kind = FIGURES.get(Path(path).suffix.lower())
+    if root is None or kind is None or path not in _on_record(state):
+        raise NotFound("expected the path of a figure that is on record, found another")
+    with os.fdopen(open_within(root, path), "rb") as file:
+        content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise NotFound(f"the figure is larger than {_LARGEST >> 20} MB, and is not sent")
+    return kind, content
+
+
+def _on_record(state: Workflow) -> set[str]:
+    paths: set[str] = set()
+    for stage in state.stages.values():
+        paths.update(str(one.get("path")) for one in stage.results)
+        for attempt in stage.attempts[-1:]:
+            paths.update(str(one.get("path")) for one in attempt.inputs)
+    return paths

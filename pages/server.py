@@ -17,12 +17,11 @@ from typing import Any
 from lifecycle.errors import NoWorkflow, UnknownAmendment, UnknownStage
 from pages import entrance, render, views
 from pages.entrance import Door
-from pages.previews import figure
-from pages.pulse import Pulses
-from pages.request import PageRequest, parsed
+from pages.finding import Pulses
+from pages.render import PageRequest, figure, parsed
 from pages.shelf import ServedRoot, Shelf
 from service.errors import InvalidOption, NotFound
-from service.root.below import OutsideRoot
+from service.root.safe_open import OutsideRoot
 
 #: An error, and the number of HTTP with which it is answered; any other: 500.
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (

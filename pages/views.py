@@ -13,22 +13,21 @@ from eventstore.event import RecordedEvent
 from lifecycle.state.budget import budget_of
 from lifecycle.state.workflow import PLAN, Attempt, Stage, Workflow
 from pages import finding, render
-from pages.previews import previews
-from pages.request import PageRequest
+from pages.render import PageRequest, previews
 from pages.shelf import ServedRoot, Shelf, record
 from projections.exports.graph_svg import drawing as graph
 from projections.exports.markup import flat, shown
-from projections.exports.state_spans import state_spans
+from projections.exports.spans import state_spans
 from projections.exports.timeline_svg import drawing as timeline
 from projections.files.document_diff import differences
 from projections.files.state_document import document
 from projections.screens.next_actions import next_actions
 from projections.screens.starting import Surroundings
 from projections.words.account import Seen, account, waits
-from projections.words.items import Item
+from projections.words.came_about import Item
 from projections.words.next_action import NextAction
 from service.errors import NotFound
-from service.files.surroundings import surroundings
+from service.files.inspection import surroundings
 from service.reading.log import WorkflowLog
 from service.reading.moment import parse_moment
 from service.reading.selection import Selection

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from reconciler.errors import AlreadyDriven
-from reconciler.host.locks import is_held
-from reconciler.host.stage_locks import held, held_if_free
+from reconciler.host.locks import held, held_if_free, is_held
 from service.errors import RootBusy
-from service.root.clock import utc_text
-from service.root.disk import locked
+from service.root.disk import locked, utc_text
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome, Service
 

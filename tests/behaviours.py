@@ -10,7 +10,7 @@ from eventstore.engine import open_log
 from eventstore.errors import EventStoreError
 from eventstore.store import EventStore
 from lifecycle.protocol.behaviour import first_breach
-from service.root.clock import system_instant
+from service.root.disk import system_instant
 
 
 def breaches(folder: Path) -> Iterator[str]:

@@ -12,9 +12,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from eventstore.address import is_server
-from eventstore.private import make_file
-from eventstore.revision import HEAD
+from eventstore.event import HEAD
+from eventstore.private import is_server, make_file
 from migrations.upgrade import upgrade
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agents.install.pieces import SettingsPiece, block, members
+from agents.install.record import SettingsPiece, block, members
 
 #: Where the plugin lies, in a checkout and in an installed wheel.
 SOURCE = Path(__file__).resolve().parents[2] / "plugin"

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.install.clients import Kit, SettingsEdit
-from agents.install.pieces import cut, lacking, put, read_json
-from agents.install.record import Changed, InstallRecord
+from agents.install.record import Changed, InstallRecord, cut, lacking, put, read_json
 from service.errors import AlreadyThere, InvalidOption
 from service.root.disk import content_of, write_whole
 

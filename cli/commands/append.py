@@ -12,7 +12,7 @@ from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
 from cli.frame.writes import claim, write
 from lifecycle.errors import NoCommand
 from lifecycle.payload.event_types import OF_A_LOOK, OF_A_PERSON
-from lifecycle.rules.schema import payload_of
+from lifecycle.rules.flat import payload_of
 from service.errors import InvalidOption, NotFound, UnreadablePlan
 
 if TYPE_CHECKING:

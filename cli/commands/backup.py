@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import asdict
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cli.frame.options import DryRun
-from cli.frame.workspace import SCHEMA, address_here, settings_of
+from cli.frame.workspace import SCHEMA, Reading, address_here, create, opened, settings_of
+from cli.settings import Settings, actor_of
 from cli.terminal.output import Output
-from eventstore.address import is_server, public
+from eventstore.codec import Schema
 from eventstore.engine import open_log
 from eventstore.errors import DatabaseMissing
+from eventstore.event import Clock
 from eventstore.memory import MemoryStore
+from eventstore.private import is_server, public
 from eventstore.store import EventStore
 from eventstore.transfer.copy import Chains, Copied, CopySource, require_vacant, steps
 from eventstore.transfer.copy import copy as copied
 from projections.words.next_action import NextAction
-from service.errors import NoRoot
-from service.handover.backup import (
+from service.errors import InvalidOption, NoRoot
+from service.handover.archive import (
     Stores,
     back_up,
     require_in_place,
@@ -30,9 +35,24 @@ from service.handover.backup import (
     source_in,
     workflow_in,
 )
-from service.root.clock import system_instant
-from service.root.root import Root, address_of, find_root
-from service.writing.initialise import configure, prepare_folder, root_at
+from service.handover.carried import brought, put_in_place
+from service.handover.contents import Archive, read_archive
+from service.handover.manifest import Manifest
+from service.handover.restore import restore as restored
+from service.machines.log import PREFIX, MachineLog
+from service.machines.service import MachineService
+from service.reading.log import WorkflowLog
+from service.root.disk import system_clock, system_instant
+from service.root.root import Config, Root, address_of, find_root, open_root
+from service.writing.initialise import (
+    as_configured,
+    configure,
+    prepare_folder,
+    refuse_second,
+    root_at,
+)
+from service.writing.salvage import Salvaged, salvage, salvaged_into, survey
+from service.writing.workflow_service import Service
 
 
 class BackupForm(StrEnum):
@@ -140,7 +160,7 @@ def _transfer(source: CopySource, target: Path | str, only: str | None, dry_run:
             return copied(source, store, only=only)
     with closing(_there(target)) as store:
         require_vacant(source, store, only)
-    return survey(source, only)
+    return _survey(source, only)
 
 
 def _there(target: Path | str) -> EventStore:
@@ -151,7 +171,7 @@ def _there(target: Path | str) -> EventStore:
         return MemoryStore(schema=SCHEMA, clock=system_instant)
 
 
-def survey(source: CopySource, only: str | None) -> Copied:
+def _survey(source: CopySource, only: str | None) -> Copied:
     """Return what would be copied, each event checked."""
     chains = Chains()
     events = sum(1 for _ in steps(source, chains, only))
@@ -162,7 +182,7 @@ def survey(source: CopySource, only: str | None) -> Copied:
 
 def _survey_of(log: EventStore, only: str | None) -> Copied:
     require_in_place(log, only)
-    return survey(log, only)
+    return _survey(log, only)
 
 
 def _reader(address: Path | str) -> EventStore:
@@ -171,7 +191,7 @@ def _reader(address: Path | str) -> EventStore:
 
 def made_at(address: Path | str, journal: str | None = None) -> EventStore:
     """Open a log for writing, made first where there is none."""
-    from migrations.upgrade import upgrade  # Alembic is only loaded here
+    from migrations.upgrade import upgrade
 
     upgrade(address)
     return open_log(address, schema=SCHEMA, clock=system_instant, journal=journal)
@@ -198,3 +218,160 @@ def _tell(
 
 #: A backup is one file: no write-ahead log may stay beside it.
 STORES = Stores(reading=_reader, made=lambda path: made_at(path, "truncate"))
+
+
+def restoring(context: typer.Context, file: Path, into: Path | None, dry_run: bool) -> None:
+    """Make a root from an archive, every hash equal."""
+    settings = settings_of(context)
+    archive = read_archive(file)
+    place = into or settings.start
+    if not dry_run:
+        place.mkdir(exist_ok=True)
+    target = place if place.exists() else place.parent
+    root = as_configured(root_at(target, settings.database_url, settings.journal))
+    if dry_run:
+        refuse_second(root)
+        _restoring_tell(Output(settings), archive, None)
+        return
+    restored(root, archive, _connect)
+    store = create(root)
+    try:
+        config = Config(archive.manifest.workflow, root.url, root.journal)
+        log = WorkflowLog(store, config.stream, root.path)
+        if config.workflow is not None:
+            Service(root, log, actor_of(settings)).files.rebuild()
+        _rebuild_machines(root, archive, store, settings)
+        kept = put_in_place(root.path, archive.path, archive.manifest)
+        _restoring_tell(
+            Output(settings), archive, Reading(root, config, log, Output(settings)), kept
+        )
+    finally:
+        store.close()
+
+
+def _rebuild_machines(root: Root, archive: Archive, store: EventStore, settings: Settings) -> None:
+    for stream in archive.manifest.streams:
+        if stream.name.startswith(PREFIX):
+            log = MachineLog(store, stream.name.removeprefix(PREFIX), root.path)
+            MachineService(root, log, actor_of(settings)).files.rebuild()
+
+
+def _connect(root: Root, schema: Schema, clock: Clock) -> EventStore:
+    create(root).close()
+    return open_log(root.address, schema=schema, clock=clock, journal=root.journal)
+
+
+def _restoring_tell(
+    output: Output, archive: Archive, made: Reading | None, kept: Sequence[str] = ()
+) -> None:
+    manifest = archive.manifest
+    data: dict[str, Any] = {
+        "dry_run": made is None,
+        "workflow": manifest.workflow,
+        "source": str(archive.path),
+        "root": str(made.root.path) if made is not None else None,
+        "streams": [
+            {"stream": s.name, "version": s.version, "head": s.head} for s in manifest.streams
+        ],
+        "files": brought(manifest),
+        "kept": list(kept),
+        "left_out": [asdict(one) for one in manifest.left_out],
+    }
+    state = made.log.state() if made is not None else None
+    output.result(data, lambda: _restoring_text(manifest, made, kept), state=state)
+
+
+def _restoring_text(manifest: Manifest, made: Reading | None, kept: Sequence[str]) -> str:
+    verb = "would import" if made is None else "imported"
+    lines = [
+        f"{verb} {s.name}: {s.version} events, every hash as it was; head {s.head[:12]}"
+        for s in manifest.streams
+    ]
+    lines.append(f"{verb} {len(brought(manifest))} of the workflow's own files")
+    lines += [f"  another file is here, and stays: {path}" for path in kept]
+    lines += [f"  not in the archive: {one.path}: {one.why}" for one in manifest.left_out]
+    if made is not None:
+        lines.append(
+            "the next command that writes asks what this root is: --root-is moved, where the "
+            "original is no more, or --root-is copied"
+        )
+    return "\n".join(lines)
+
+
+def command(
+    context: typer.Context,
+    into: Annotated[
+        str | None,
+        typer.Option("--into", metavar="URL", help="An empty database; needed on a server."),
+    ] = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Make a new log from the versions before the first that was altered; nothing is deleted.
+
+    The old log and the files go into a folder of .wfctl/. Nobody may write meanwhile.
+    """
+    settings = settings_of(context)
+    root, config = open_root(settings.start, settings.database_url, settings.journal)
+    if root.url is not None and into is None and not dry_run:
+        raise InvalidOption(
+            "expected --into URL: this log is not in .wfctl/events.db, and what is there is left"
+        )
+    store = opened(root, read_only=True)
+    if dry_run:
+        with closing(store):
+            lost = survey(store, SCHEMA)
+        _salvage_tell(context, {"dry_run": True, "lost": lost, "kept": None, "events": None})
+        return
+    if into is not None:
+        with closing(store):
+            done = _into(root, into)
+    else:
+        # Without a write-ahead log beside it, the new log is one file, which can be put in place.
+        done = salvage(root, store, SCHEMA, partial(made_at, journal="truncate"), system_clock())
+    if into is None:
+        _show_files(root, config, context)
+    _salvage_tell(
+        context,
+        {
+            "dry_run": False,
+            "lost": done.lost,
+            "kept": str(done.kept) if done.kept is not None else None,
+            "events": done.copied.events,
+        },
+    )
+
+
+def _into(root: Root, url: str) -> Salvaged:
+    address = address_of(url, root.path)
+    with closing(opened(root, read_only=True)) as store, closing(made_at(address)) as target:
+        return salvaged_into(root, store, SCHEMA, target, system_clock())
+
+
+def _show_files(root: Root, config: Config, context: typer.Context) -> None:
+    """Write the files of the root as the new log says."""
+    actor = actor_of(settings_of(context))
+    with closing(opened(root, read_only=False)) as store:
+        log = WorkflowLog(store, config.stream, root.path)
+        if log.state() is not None:
+            Service(root, log, actor).files.rebuild()
+        from service.machines.log import MachineLog, machines_in
+        from service.machines.service import MachineService
+
+        for machine in machines_in(store):
+            MachineService(root, MachineLog(store, machine, root.path), actor).files.rebuild()
+
+
+def _salvage_tell(context: typer.Context, data: dict[str, Any]) -> None:
+    Output(settings_of(context)).result(data, lambda: _salvage_text(data))
+
+
+def _salvage_text(data: dict[str, Any]) -> str:
+    if not data["lost"]:
+        return "every event is as it was recorded" + _kept(data)
+    verb = "would be left out" if data["dry_run"] else "is left out"
+    lines = [f"{name}: from version {n} on it {verb}" for name, n in data["lost"].items()]
+    return "\n".join(lines) + _kept(data)
+
+
+def _kept(data: dict[str, Any]) -> str:
+    return f"\nthe log and the files as they were: {data['kept']}" if data["kept"] else ""

@@ -17,7 +17,7 @@ from cli.settings import actor_of
 from cli.terminal.output import Output, say
 from lifecycle.errors import NeedsConsent
 from lifecycle.state.workflow import Workflow
-from service.consent import keys
+from service.consent import signature
 from service.errors import NoRoot
 from service.writing.amendments import check_person
 from service.writing.workflow_service import Service
@@ -91,18 +91,20 @@ def setup(
 
 def _prepared(name: str, key: Path | None, *, hardware: bool, dry_run: bool) -> Prepared:
     """Find or make the key, and allow it."""
-    path = key or keys.folder() / "signing-key"
-    signers = keys.folder() / "signers"
+    path = key or signature.folder() / "signing-key"
+    signers = signature.folder() / "signers"
     made = key is None and not path.exists()
-    keys.signer_line(name, "")  # a name that cannot be one is told before a passphrase is asked
+    signature.signer_line(
+        name, ""
+    )  # a name that cannot be one is told before a passphrase is asked
     if dry_run and made:
         return Prepared(path, f"{name} …", signers, made=True)
     if made:
         say(f"wfctl: making your key at {path}; choose a passphrase that no program has")
-        keys.make_key(path, name, hardware=hardware)
-    line = keys.signer_line(name, keys.public_of(path))
+        signature.make_key(path, name, hardware=hardware)
+    line = signature.signer_line(name, signature.public_of(path))
     if not dry_run:
-        keys.allow(signers, line)
+        signature.allow(signers, line)
     return Prepared(path, line, signers, made)
 
 
@@ -110,11 +112,11 @@ def _explain(prepared: Prepared) -> None:
     """Say what keeps programs of this login from signing with the key, or that nothing does."""
     if not prepared.key.exists():
         return
-    if keys.needs_touch(prepared.line.partition(" ")[2]):
+    if signature.needs_touch(prepared.line.partition(" ")[2]):
         say("wfctl: the key is on a device: each signature wants a touch, which no program gives")
     elif prepared.key.suffix == ".pub":
         say("wfctl: the SSH agent signs: add the key with `ssh-add -c`, so that it asks each time")
-    elif keys.is_open(prepared.key):
+    elif signature.is_open(prepared.key):
         say(
             f"wfctl: warning: {prepared.key} has no passphrase: every program of this login can "
             f"sign with it. `ssh-keygen -p -f {prepared.key}` sets one"

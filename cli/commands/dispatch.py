@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,11 +10,14 @@ import typer
 from cli.frame.options import CommandId, DryRun, ExpectedVersion, Stage, write_options
 from cli.frame.workspace import engine
 from cli.frame.writes import tell
-from lifecycle.state.basis import has_results_kept
+from cli.terminal.output import say
+from lifecycle.state.dependencies import has_results_kept
+from service.errors import InvalidOption
+from service.writing.stream_writer import WriteOptions
 
 if TYPE_CHECKING:
     from reconciler.context import Jobs
-    from service.writing.stream_writer import WriteOptions
+    from reconciler.verdict.diagnosis import Diagnosis
     from service.writing.workflow_service import Outcome
 
 
@@ -27,7 +31,7 @@ def dispatch(
 ) -> None:
     """Launch a stage through DPDispatcher; judge what is kept where the verdict alone changed."""
     from reconciler.control.dispatch import dispatch as launch
-    from reconciler.control.waiting import dispatch_sync
+    from reconciler.control.reconcile import dispatch_sync
 
     options = write_options(dry_run, command_id, expected_version)
     with engine(context, dry_run) as (jobs, output):
@@ -58,8 +62,8 @@ def wait(
     ] = None,
 ) -> None:
     """Block until the attempts of all the stages have ended, and record how."""
-    from reconciler.control.finding import in_flight
-    from reconciler.control.waiting import wait_all
+    from reconciler.control.reconcile import wait_all
+    from reconciler.control.strangers import in_flight
 
     with engine(context) as (jobs, output):
         wait_all(jobs, stages, timeout)
@@ -82,3 +86,168 @@ def wait(
 def _end(end: dict[str, str | bool]) -> str:
     text = f"{end['stage']} is {end['status']}"
     return text if end["ended"] else f"{text}; no end of its attempt is known"
+
+
+def reconcile(context: typer.Context, dry_run: DryRun = False) -> None:
+    """Compare the log with disk, processes and locks, and bring it in line."""
+    from projections.words.account import account, to_dicts
+    from reconciler.control.reconcile import reconcile as bring_in_line
+    from reconciler.files.freshness import look
+
+    with engine(context, dry_run) as (jobs, output):
+        findings = bring_in_line(jobs, dry_run=dry_run)
+        state = jobs.service.state()
+        text = "\n\n".join(_finding(f.to_dict(), dry_run) for f in findings)
+        seen = look(jobs.service.root, jobs.service.log, state)
+        stands = account(state, seen)
+        output.changed(
+            {
+                "dry_run": dry_run,
+                "findings": [f.to_dict() for f in findings],
+                "account": to_dicts(stands),
+            },
+            lambda: "\n".join([text or "no attempt is under way", *map(str, stands)]),
+            state,
+            is_rehearsal=dry_run,
+            actions=output.next_actions(state, seen),
+        )
+
+
+def _finding(found: dict, dry_run: bool) -> str:  # type: ignore[type-arg]
+    verdict = found["verdict"]
+    lines = [
+        f"{found['stage']} {found['attempt']}",
+        f"  verdict   {verdict['name']} (row {verdict['row']}): {verdict['reason']}",
+        f"  {'would' if dry_run else 'did'}     {'; '.join(found['steps'])}",
+    ]
+    return "\n".join(lines + [f"  evidence  {line}" for line in _evidence(found["evidence"])])
+
+
+def _evidence(evidence: dict) -> list[str]:  # type: ignore[type-arg]
+    jobs = [
+        f"job {job['name'][:12]}: id {job['id']}, started {job['started']}, exit "
+        f"{job['exit_code']}, lock held {job['lock_held']}"
+        for job in evidence["jobs"]
+    ]
+    outputs = [f"output {o['path']}: {o['presence']}" for o in evidence["outputs"]]
+    return [
+        (
+            f"monitor lock held {evidence['monitor_locked']}, monitor alive "
+            f"{evidence['monitor_alive']}, tmux session {evidence['session']}"
+        ),
+        *jobs,
+        f"exit code marker: {evidence['exit_marker']['seen']} {evidence['exit_marker']['code']}",
+        *outputs,
+    ]
+
+
+def rehydrate(
+    context: typer.Context,
+    dry_run: DryRun = False,
+    brief: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Fit what is printed into N tokens of four bytes; nothing that is under way, "
+            "waits for a decision or contradicts is left out.",
+        ),
+    ] = None,
+) -> None:
+    """After a lost session: fold, look, repair, and say what to do next."""
+    from cli.terminal.briefing import SCREEN, text
+    from reconciler.briefing.briefing import Briefing
+    from reconciler.briefing.rehydrate import rehydrate as bring_back
+    from reconciler.briefing.shorten import fitted, tokens
+
+    def rendered(briefing: Briefing) -> str:
+        return output.rendered(
+            briefing.to_dict(),
+            lambda: text(briefing, output, dry_run),
+            state=state,
+            actions=briefing.actions,
+            is_brief=brief is not None,
+        )
+
+    def fits(briefing: Briefing) -> bool:
+        if brief is not None:
+            return tokens(rendered(briefing)) <= brief
+        return not output.is_text or rendered(briefing).count("\n") < SCREEN
+
+    with engine(context, dry_run) as (jobs, output):
+        briefing = bring_back(jobs, dry_run=dry_run)
+        state = jobs.service.state()
+        shown = rendered(fitted(briefing, fits))
+        output.print(shown)
+    if brief is not None and tokens(shown) > brief:
+        say(f"wfctl: nothing more can be left out; {tokens(shown)} tokens of {brief}")
+
+
+def diagnose(
+    context: typer.Context,
+    stage: Stage,
+    submit: Annotated[
+        bool,
+        typer.Option(
+            "--submit",
+            help="Run it once more for log and err alone: counts as a retry, ends in failed.",
+        ),
+    ] = False,
+    sync: Annotated[bool, typer.Option("--sync", help="With --submit: wait for its end.")] = False,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
+) -> None:
+    """Say what kind of failure its newest attempt shows, from what lies here (writes nothing)."""
+    if submit:
+        options = write_options(dry_run, command_id, expected_version)
+        _submit(context, stage, sync=sync, options=options)
+    elif sync or command_id or expected_version is not None:
+        raise InvalidOption("--sync, --command-id and --expected-version go with --submit")
+    else:
+        _report(context, stage)
+
+
+def _submit(context: typer.Context, stage: str, *, sync: bool, options: WriteOptions) -> None:
+    from cli.frame.workspace import engine
+    from cli.frame.writes import tell
+    from reconciler.control.dispatch import dispatch
+    from reconciler.control.reconcile import dispatch_sync
+
+    with engine(context, options.dry_run) as (jobs, output):
+        if sync:
+            outcome = dispatch_sync(jobs, stage, options, diagnostic=True)
+        else:
+            outcome = dispatch(jobs, stage, sync=False, options=options, diagnostic=True)
+        tell(output, outcome, options)
+
+
+def _report(context: typer.Context, id_: str) -> None:
+    from cli.frame.workspace import engine
+    from reconciler.control.fix import of_newest
+    from service.errors import NotFound
+
+    with engine(context, dry_run=True) as (jobs, output):
+        state = jobs.service.state()
+        stage = state.stage(id_)
+        attempt = stage.attempt
+        if attempt is None:
+            raise NotFound(f"{id_} has no attempt to be diagnosed; it is {stage.status}.")
+        found = of_newest(jobs, state, stage, attempt)
+        output.result(
+            {"stage": id_, "attempt": attempt.id, "error": stage.last_error, **found.to_dict()},
+            lambda: "\n".join(_lines(f"{id_} {attempt.id}", found)),
+            state=state,
+        )
+
+
+def _lines(head: str, found: Diagnosis) -> Iterator[str]:
+    yield f"{head}: {found.category.replace('_', ' ')}"
+    yield f"  because  {found.because}"
+    yield from (f"  job      {line}" for line in found.jobs)
+    yield f"  ran in   {found.remote or 'no place that is known'}"
+    if not found.has_output:
+        yield "  nothing that the job wrote is here; `--submit` runs it once more to bring it back"
+    yield from (f"  task     {line}" for line in found.tasks)
+    yield f"  next     {found.advice}"
+    yield from (f"  | {line}" for line in (found.output or "").splitlines())

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.deciding import Decision, DecisionKey, decide, dismissal_of
-from cli.frame.exit_codes import FINDINGS
-from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
+from cli.frame.options import FINDINGS, CommandId, DryRun, ExpectedVersion, write_options
 from cli.frame.workspace import reading, writing
 from cli.frame.writes import tell
 from cli.terminal.output import Output
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Drift, Stage
 from projections.words.account import account, to_dicts
-from projections.words.items import Item
+from projections.words.came_about import Item
 from service.errors import NotFound
 from service.files.foreign_changes import Foreign, ForeignChanges, closing
 from service.files.workflow_files import STATE

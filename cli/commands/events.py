@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -12,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame import selection as chosen
-from cli.frame.exit_codes import FINDINGS
-from cli.frame.options import At, Brief, KnownAt
-from cli.frame.workspace import Reading, moment, reading, settings_of, standing
+from cli.frame.options import FINDINGS, At, Brief, DryRun, KnownAt
+from cli.frame.workspace import Reading, moment, reading, settings_of, standing, writing
 from cli.terminal.output import Output
 from service.errors import InvalidOption
 from service.reading.moment import parse_moment
@@ -22,7 +22,11 @@ from service.reading.selection import Selection
 
 if TYPE_CHECKING:
     from eventstore.event import RecordedEvent
+    from service.files.inspection import Difference
+    from service.machines.inspection import FileDifference
     from service.reading.moment import Moment
+
+
 #: So many findings say what is wrong; of a damaged log each row may be one.
 _SHOWN = 100
 
@@ -95,7 +99,7 @@ def _print_stored(context: typer.Context, machine: str | None) -> None:
     if given:
         shown = ", ".join(f"--{name.strip('_').replace('_', '-')}" for name in given)
         raise InvalidOption(f"--stored prints every event of the stream: leave out {shown}")
-    from eventstore.transfer.lines import exported
+    from eventstore.transfer.archive import exported
 
     with reading(context) as root:
         workflow = root if machine is None else of_machine(root, machine)
@@ -138,7 +142,7 @@ def recorded(workflow: Reading, follow: bool) -> Iterator[RecordedEvent]:
     store, stream = workflow.log.store, workflow.log.stream
     if not follow:
         return store.read(stream)
-    from eventstore.subscription import subscribed
+    from eventstore.store import subscribed
 
     return subscribed(store, stream=stream)
 
@@ -190,7 +194,7 @@ def fsck(
 ) -> None:
     """Check the chain, the order, every event, and every checkpoint that is found (exit 7)."""
     from cli.frame.checkpoints import judged, lines_of, told_of
-    from service.machines.integrity import check_machines
+    from service.machines.inspection import check_machines
     from service.questions.integrity import check_integrity
 
     with reading(context) as workflow:
@@ -199,7 +203,7 @@ def fsck(
         held = judged(workflow, machines, checkpoint or (), witness or (), public_key or ())
         found = [*check_integrity(workflow.root, workflow.log), *theirs, *held.findings]
         if protocol and not found:
-            from service.reading.behaviour import check_behaviour  # no other command needs it
+            from service.reading.selection import check_behaviour
 
             found = check_behaviour(workflow.log)
         more = 0 if all_ else max(0, len(found) - _SHOWN)
@@ -273,14 +277,14 @@ def schema(
 
 def _of_machines() -> dict[str, Any]:
     """Return the schemas of the shipped machines: of their fields, and of their events."""
-    from service.machines.definitions import SHIPPED
+    from service.machines.completing import SHIPPED
 
     return {key: one for type_ in SHIPPED for key, one in _of_type(type_).items()}
 
 
 def _of_machine(name: str) -> Any:
     """Return a schema of a shipped machine, ``TYPE.NAME``; None where there is none."""
-    from service.machines.definitions import SHIPPED
+    from service.machines.completing import SHIPPED
 
     type_ = name.partition(".")[0]
     return _of_type(type_).get(name) if type_ in SHIPPED else None
@@ -288,7 +292,7 @@ def _of_machine(name: str) -> Any:
 
 def _of_type(type_: str) -> dict[str, Any]:
     from projections.machines.description import schemas
-    from service.machines.definitions import shipped
+    from service.machines.completing import shipped
 
     return schemas(shipped(type_))
 
@@ -297,3 +301,98 @@ def _indented(value: Any) -> str:
     import json
 
     return json.dumps(value, indent=2)
+
+
+def replay(
+    context: typer.Context,
+    at: At = None,
+    known_at: KnownAt = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare with the files and the stored state (exit 7).")
+    ] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Write every file anew.")] = False,
+    machine: Annotated[str | None, typer.Option(metavar="ID", help="Only a phase machine.")] = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Fold the log from its first event and print the state."""
+    if sum((check, rebuild, at is not None or known_at is not None)) > 1:
+        raise InvalidOption("--at and --known-at, --check and --rebuild exclude each other")
+    if rebuild and not dry_run:
+        _rebuild(context, machine)
+    elif check or rebuild:
+        _check(context, FINDINGS if check else 0, machine)
+    elif machine is not None:
+        from cli.commands.machine import reads
+
+        reads.show(context, machine, at, known_at)
+    else:
+        _show(context, at, known_at)
+
+
+def _show(context: typer.Context, at: str | None, known_at: str | None) -> None:
+    from projections.files.state_document import document, render
+
+    with reading(context) as workflow:
+        state = workflow.replayed(at, known_at)
+        workflow.output.result(
+            document(state), lambda: render(state).decode().rstrip("\n"), state=state
+        )
+
+
+def _rebuild(context: typer.Context, machine: str | None) -> None:
+    changed = [] if machine is not None else _rebuilt_workflow(context)
+    from cli.commands.machine import reads
+
+    changed += reads.rebuilt(context, machine)
+    text = f"written anew: {', '.join(changed)}" if changed else "every file was as it should be"
+    with reading(context) as workflow:
+        workflow.output.result({"written": changed}, lambda: text, state=workflow.log.state())
+
+
+def _rebuilt_workflow(context: typer.Context) -> list[str]:
+    with writing(context, dry_run=False, anywhere=True) as (service, _):
+        return service.files.rebuild()
+
+
+def _check(context: typer.Context, code: int, machine: str | None) -> None:
+    with reading(context) as workflow:
+        found = _findings(workflow, machine)
+        clean = (
+            "clean: the files and the stored state are what the log says; results and inputs of "
+            "stages are looked at by `wfctl verify`"
+        )
+        text = "\n".join(f"{f['file']}: {f['kind']}\n{f['diff']}" for f in found)
+        state = workflow.log.state()
+        workflow.output.result({"findings": found}, lambda: text or clean, state=state)
+    if found:
+        raise typer.Exit(code)
+
+
+def _findings(workflow: Reading, machine: str | None) -> list[dict[str, Any]]:
+    """Return what is not as the log says: of a machine, or of all that the root has."""
+    found: list[dict[str, Any]] = []
+    if machine is None:
+        listed = workflow.files.differences()
+        found += [{"file": d.file, "kind": d.kind, "diff": _diff_of(d)} for d in listed]
+        if workflow.log.stored_differs():
+            found.append({"file": "events.db (stored fold)", "kind": "changed", "diff": ""})
+    from cli.commands.machine import reads
+
+    theirs = reads.differences_of(workflow.root, workflow.log.store, machine)
+    return [*found, *({"file": d.file, "kind": d.kind, "diff": _diff_of(d)} for d in theirs)]
+
+
+def _diff_of(difference: Difference | FileDifference) -> str:
+    return _diff(difference.file, difference.expected, difference.found or b"")
+
+
+def _diff(name: str, expected: bytes, found: bytes) -> str:
+    lines = difflib.unified_diff(
+        expected.decode(errors="replace").splitlines(),
+        found.decode(errors="replace").splitlines(),
+        f"{name} (by the log)",
+        f"{name} (on disk)",
+        lineterm="",
+        n=1,
+    )
+    return "\n".join(lines)

@@ -18,9 +18,12 @@ from cli.frame.workspace import Reading, moment, reading
 from cli.settings import Format
 from cli.terminal.output import harmless, say
 from projections.exports.formats import FORMATS, ExportFormat
-from projections.exports.source import ExportSource
+from projections.exports.plain import ExportSource
+from reconciler.files.freshness import look
 from service.errors import InvalidOption
 from service.reading.moment import Moment
+from service.writing.report import report as made
+from service.writing.report import write_to
 
 if TYPE_CHECKING:
     from lifecycle.state.workflow import Workflow
@@ -133,8 +136,7 @@ def source_of(workflow: Reading, when: Moment | None, format_: ExportFormat) -> 
 
 def _as_recorded(root: Path, one: Mapping[str, Any]) -> bytes | None:
     """Return a file on record, None where it is not here any more or another."""
-    from service.root.below import OutsideRoot
-    from service.root.within import content_within
+    from service.root.safe_open import OutsideRoot, content_within
 
     try:
         content = content_within(root, str(one["path"]), int(one["size"]))
@@ -190,8 +192,7 @@ def _taken(workflow: Reading, head: int, with_: str | None) -> Choice:
     from reconciler.attempt.markers import digests
     from reconciler.errors import MissingInput
     from service.handover.carried import KINDS, MOST_BYTES, Choice, chosen
-    from service.machines.log import MachineLog
-    from service.machines.place import ids
+    from service.machines.log import MachineLog, ids
 
     if with_ == "none":
         return Choice()
@@ -306,3 +307,26 @@ def _put(
     data = {"format": format_.value, "file": str(file), **told}
     text = f"{file}: {format_.value}, {told['bytes']} bytes"
     reader.output.result(data, lambda: text, state=state())
+
+
+def report(
+    context: typer.Context,
+    path: Annotated[
+        str, typer.Argument(metavar="[PATH|-]", help="Where to; - is stdout. A file is replaced.")
+    ] = "-",
+) -> None:
+    """Objective, results with digests, failures and fixes, amendments, sessions and cost."""
+    with reading(context) as workflow:
+        state = workflow.state()
+        seen = look(workflow.root, workflow.log, state)
+        content = made(workflow.log, seen)
+        if path != "-":
+            write_to(Path(path).absolute(), content)
+        text = content.decode()
+        data = {"path": None if path == "-" else path, "text": text}
+        workflow.output.result(
+            data,
+            lambda: text.rstrip("\n") if path == "-" else f"written to {path}",
+            state=state,
+            seen=seen,
+        )

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.frame.workspace import settings_of
-from cli.program.topics import TOPICS
+from cli.program.helping import TOPICS
 from cli.program.tree import COMMANDS
 from cli.terminal.output import Output
 from service.errors import NotFound
@@ -25,7 +25,7 @@ def help_(
 ) -> None:
     """Help on a command or a topic; without one, the topics there are."""
     if man:
-        from cli.program.manual import manual
+        from cli.program.helping import manual
 
         print(manual(context.find_root()), end="")
         return

@@ -19,10 +19,10 @@ from lifecycle.machines.machine import Machine
 from lifecycle.state.workflow import Workflow
 from projections.screens.inbox import InboxItem, number_of, numbered
 from projections.words.account import waits
-from projections.words.items import Item
+from projections.words.came_about import Item
 from projections.words.next_action import NextAction
 from service.errors import InvalidOption, NotFound
-from service.root.known_roots import known_roots
+from service.root.known_logs import known_roots
 
 Record = dict[str, Any]
 
@@ -182,11 +182,11 @@ def _lines(wait: Item) -> dict[str, list[str]]:
 
 def _of_machines(workflow: Reading) -> Iterator[InboxItem]:
     from projections.machines.next_actions import machine_actions
-    from service.machines import evidence, place
+    from service.machines import evidence, log
     from service.machines.log import MachineLog
 
     store, root = workflow.log.store, workflow.root
-    for id_ in place.ids(root, store):
+    for id_ in log.ids(root, store):
         machine = MachineLog(store, id_, root.path).current()
         for action in machine_actions(machine, evidence.evidence(root.path, machine)):
             if action.person:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,16 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.beginning import agreed
+from cli.frame.impact import with_pins
 from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
-from cli.frame.planned import with_pins
 from cli.frame.workspace import create, reading_of, settings_of, tell_of_password
-from cli.frame.writes import tell
+from cli.frame.writes import foreseen, tell
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output, say
+from service.errors import InvalidOption
+from service.writing.stream_writer import WriteOptions
 
 if TYPE_CHECKING:
+    from service.adoption.adopt import ImportResult
+    from service.adoption.versions import ImportFinding, Sources
     from service.root.root import Root
-    from service.writing.stream_writer import WriteOptions
     from service.writing.workflow_service import Outcome
 
 
@@ -66,7 +71,7 @@ def init(
         from service.errors import InvalidOption
 
         raise InvalidOption("expected a PLAN; `wfctl init --example` writes one to start from")
-    from service.questions.advice import advice_of
+    from service.questions.causes import advice_of
 
     settings = settings_of(context)
     root, outcome, options = _begun(
@@ -96,10 +101,9 @@ def _begun(
     from lifecycle.plan.document import create as command_of
     from service.documents.plan_file import read_plan
     from service.files.workflow_files import STATE
-    from service.root.clock import system_clock, utc_text
-    from service.root.disk import content_of
+    from service.root.disk import content_of, system_clock, utc_text
     from service.writing.initialise import init_options, initialise, root_at
-    from service.writing.place import identity
+    from service.writing.report import identity
 
     root = root_at(settings.start, settings.database_url, settings.journal)
     document = with_pins(read_plan(plan), root.path)
@@ -182,3 +186,166 @@ def signers_of(consent: Consent, source: Path | None, key: Path | None = None) -
     if problems:
         raise InvalidOption("; ".join(problems))
     return found
+
+
+def import_(
+    context: typer.Context,
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR|FILE", help="Holds workflow-state.json and progress.log, or an archive."
+        ),
+    ],
+    into: Annotated[
+        Path | None, typer.Option("--into", metavar="DIR2", help="Make the root there instead.")
+    ] = None,
+    git: Annotated[
+        bool, typer.Option("--git", help="Every version in DIR's git history too, oldest first.")
+    ] = False,
+    utc_offset: Annotated[
+        str | None,
+        typer.Option(metavar="+HH:MM", help="Of times that have none; else found out, or local."),
+    ] = None,
+    consent: Annotated[
+        Consent, typer.Option(help="How amendments are agreed to.")
+    ] = Consent.TERMINAL,
+    signers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Allowed signers (ssh-keygen), for --consent signature."),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Under signature: agree to the plan by this SSH key."),
+    ] = None,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
+) -> None:
+    """Take over a workflow from its files, and say what is wrong in them; or from an archive."""
+    if source.is_file():
+        from cli.commands.backup import restoring
+
+        _only_of_a_folder(context)
+        restoring(context, source, into, dry_run)
+        return
+    from service.adoption.versions import read_sources
+    from service.root.disk import system_clock, utc_text
+    from service.writing.initialise import root_at
+
+    settings = settings_of(context)
+    zone = _zone(utc_offset)
+    sources = read_sources(source.resolve(), now=utc_text(system_clock()), git=git, zone=zone)
+    root = root_at(_place(source, into, settings, dry_run), settings.database_url, settings.journal)
+    content = {"import": str(sources.folder), "git": git, "consent": consent.value}
+    options = replace(write_options(dry_run, command_id, expected_version), content=content)
+    adoption = _adopted(settings, root, sources, options, policy_of(consent, signers, key))
+    if not dry_run:
+        outcome = agreed(settings, root, adoption.outcome, f"import {source}", key)
+        adoption = replace(adoption, outcome=outcome)
+    _tell(Output(settings, root=root), adoption, options)
+
+
+def _adopted(
+    settings: Settings, root: Root, sources: Sources, options: WriteOptions, policy: dict[str, Any]
+) -> ImportResult:
+    from reconciler.files.described import rests_of_imported
+    from service.adoption.adopt import adopt
+    from service.root.disk import system_clock
+
+    return adopt(
+        root,
+        sources,
+        connect=create,
+        actor=actor_of(settings),
+        clock=system_clock,
+        options=options,
+        rests_of=rests_of_imported,
+        **policy,
+    )
+
+
+def _only_of_a_folder(context: typer.Context) -> None:
+    """Raise `InvalidOption` for what an archive settles itself: it is restored as it was."""
+    names = ("git", "utc_offset", "consent", "signers", "key", "command_id", "expected_version")
+    given = [f"--{name.replace('_', '-')}" for name in names if _is_given(context, name)]
+    if given:
+        raise InvalidOption(
+            f"an archive is restored as it was, its consent and the ids of its commands too: "
+            f"expected a folder with {', '.join(given)}, found a file"
+        )
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _zone(text: str | None) -> Any:
+    from service.adoption.state_file import parse_offset
+
+    zone = parse_offset(text) if text is not None else None
+    if text is not None and zone is None:
+        raise InvalidOption(f"expected an offset such as +02:00 or Z, found {text!r}", value=text)
+    return zone
+
+
+def _place(source: Path, into: Path | None, settings: Settings, dry_run: bool) -> Path:
+    """Return the folder that becomes the root, made where ``--into`` names a new one."""
+    place = into or settings.root or source
+    if place.exists() or not place.parent.is_dir():
+        return place
+    if dry_run:
+        return place.parent
+    place.mkdir()
+    return place
+
+
+def _tell(output: Output, adoption: ImportResult, options: WriteOptions) -> None:
+    outcome = adoption.outcome
+    counts = Counter(payload.type for payload, _ in outcome.planned)
+    data = {
+        "dry_run": options.dry_run,
+        "repeated": outcome.repeated,
+        "workflow": outcome.state.id,
+        "source": str(adoption.sources.folder),
+        "versions": len(adoption.sources.versions),
+        "events": len(outcome.events or outcome.planned),
+        "findings": [finding.to_dict() for finding in adoption.findings],
+        **foreseen(outcome, options),
+    }
+    position = outcome.events[-1].position if outcome.events else None
+
+    def text() -> str:
+        verb = "would import" if options.dry_run else "imported"
+        head = (
+            f"{verb} {outcome.state.id}: {data['events']} events "
+            f"({counts['line.imported']} of lines, {counts['state.imported']} of states)"
+        )
+        return "\n".join([*_table(output, adoption.findings), head, _total(adoption.findings)])
+
+    output.changed(data, text, outcome.state, is_rehearsal=options.dry_run, position=position)
+
+
+def _table(output: Output, findings: tuple[ImportFinding, ...]) -> list[str]:
+    rows = [(f.kind, _where(f), f.stage or "", f.evidence) for f in findings]
+    if not rows:
+        return []
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return [
+        f"{output.style(row[0].ljust(widths[0]), '33')}  {row[1].ljust(widths[1])}  "
+        f"{row[2].ljust(widths[2])}  {row[3]}"
+        for row in rows
+    ]
+
+
+def _where(finding: ImportFinding) -> str:
+    commit = f"{finding.commit[:9]}:" if finding.commit else ""
+    last = finding.last_line or finding.line
+    lines = f"{finding.line}-{last}" if last != finding.line else str(finding.line)
+    return f"{commit}{finding.file}:{lines}"
+
+
+def _total(findings: tuple[ImportFinding, ...]) -> str:
+    counts = Counter(finding.kind for finding in findings)
+    parts = ", ".join(f"{number} {kind}" for kind, number in counts.most_common())
+    return f"findings: {parts or 'none'}"

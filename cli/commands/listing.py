@@ -15,10 +15,10 @@ from cli.frame.workspace import opened, reading_of, settings_of
 from cli.settings import Settings
 from cli.terminal.output import Output
 from cli.terminal.table import TableColumn, table
-from eventstore.address import is_server
+from eventstore.private import is_server
 from projections.words.account import waits
-from projections.words.times import utc_seconds
-from service.root.known_roots import known_roots
+from projections.words.text import utc_seconds
+from service.root.known_logs import known_roots
 from service.root.root import WORKFLOW, Root, find_root, kept, read_config
 
 if TYPE_CHECKING:

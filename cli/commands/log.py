@@ -12,12 +12,12 @@ from cli.frame import selection as chosen
 from cli.frame.options import At, Brief, KnownAt
 from cli.frame.workspace import Reading, entry, moment, reading, settings_of
 from cli.terminal.output import Output
-from cli.terminal.pager import paged
-from projections.words.times import ago, local_seconds
+from cli.terminal.table import paged
+from projections.words.text import ago, local_seconds
 from service.errors import InvalidOption
 from service.reading.moment import Moment
 from service.reading.selection import Selection
-from service.root.clock import system_clock, utc_text
+from service.root.disk import system_clock, utc_text
 
 #: Event type, or its kind → the style of its message.
 _STYLES = {

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.frame.impact import begun_with
 from cli.frame.options import AgreeingKey, CommandId, DryRun, ExpectedVersion, write_options
-from cli.frame.planned import begun_with
 from cli.frame.workspace import settings_of
 from cli.terminal.output import Output
 
@@ -39,7 +39,7 @@ def check(
     from lifecycle.plan.advice import parameters_of
     from lifecycle.plan.fields import WORDS_OF_PARAMETER
     from service.documents.plan_file import read_plan
-    from service.questions.advice import advice_of
+    from service.questions.causes import advice_of
 
     settings = settings_of(context)
     state = begun_with(read_plan(plan), settings.start)
@@ -83,11 +83,10 @@ def apply(
     expected_version: ExpectedVersion = None,
 ) -> None:
     """Make the workflow what an edited plan says: one amendment, shown whole, decided once."""
-    from cli.commands.amend import tell_proposals
-    from cli.commands.rerun import decide
+    from cli.commands.amend import decide, tell_proposals
     from cli.frame.consent import consenter_of
     from cli.frame.workspace import engine
-    from lifecycle.rules.replan import replanned
+    from lifecycle.rules.amendable import replanned
     from service.documents.plan_file import read_plan
     from service.errors import InvalidOption
 

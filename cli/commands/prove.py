@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import time
+from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.frame.checkpoints import signed_now, write_new
+from cli.frame.consent import asked_at_terminal
 from cli.frame.workspace import Reading, reading, settings_of
-from cli.terminal.output import Output
+from cli.settings import actor_of
+from cli.terminal.output import Output, say
+from lifecycle.errors import NeedsConsent
+from service.consent.approvals import Approvals
+from service.consent.proof import Policy
 from service.errors import InvalidOption
+from service.reading.trust_marks import SALVAGED, TrustMark, agree, marks_of
 
 if TYPE_CHECKING:
     from service.proofs.checkpoint import Checkpoint
     from service.proofs.note import Note, VerifierKey
+    from service.proofs.signing import SignedCheckpoint
+    from service.proofs.witness import Witness, WitnessedLog
 
 
 def prove(
@@ -57,7 +68,7 @@ def prove(
     if what is None or of is not None or public_key:
         raise InvalidOption("expected WHAT to prove, or --check PROOF with --public-key KEY")
     from cli.frame.checkpoints import write_new
-    from service.proofs.proving import prove as proven
+    from service.proofs.proof import prove as proven
 
     with reading(context) as workflow:
         proof = proven(workflow.log, what, *_under(workflow, checkpoint), whole=whole)
@@ -74,8 +85,7 @@ def prove(
 def _under(workflow: Reading, file: Path | None) -> tuple[Checkpoint, Note]:
     """Return the checkpoint that a file holds, or one of the log as it stands, kept in the root."""
     from cli.frame.checkpoints import signed_now
-    from service.proofs.checkpoint import read_checkpoint
-    from service.proofs.kept import keep
+    from service.proofs.checkpoint import keep, read_checkpoint
     from service.proofs.note import read_note
 
     if file is not None:
@@ -86,7 +96,7 @@ def _under(workflow: Reading, file: Path | None) -> tuple[Checkpoint, Note]:
 
 
 def _check(context: typer.Context, path: Path, of: Path | None, named: list[str]) -> None:
-    from service.proofs.checking import check
+    from service.proofs.judging import check
     from service.proofs.proof import read_proof
 
     shown = check(read_proof(path.read_bytes()), _keys(named), of)
@@ -94,7 +104,7 @@ def _check(context: typer.Context, path: Path, of: Path | None, named: list[str]
 
 
 def _keys(named: list[str]) -> list[VerifierKey]:
-    from service.proofs.asking import keys_named
+    from service.proofs.witness_client import keys_named
 
     if not named:
         raise InvalidOption(
@@ -128,3 +138,262 @@ def _lines(shown: dict[str, Any]) -> list[str]:
     lines += [f"  not shown {what}" for what in shown["not_shown"]]
     recorded = f"recorded at {shown['recorded_at']}, of {shown['size']} events"
     return [*lines, f"  {recorded}; cosigned by {signers}"]
+
+
+_DONE = 200
+
+
+def build() -> typer.Typer:
+    """Return the group of commands."""
+    group = typer.Typer(help="Vouch that logs of others only grow.", no_args_is_help=True)
+    group.command("watch")(watch)
+    group.command("serve")(serve)
+    group.command("cosign")(cosign)
+    group.command("show")(show)
+    return group
+
+
+def watch(
+    context: typer.Context,
+    keys: Annotated[
+        list[str],
+        typer.Argument(metavar="KEY...", help="Public keys of logs, or files that hold one."),
+    ],
+) -> None:
+    """Take in logs by their public keys; the first checkpoint of each is cosigned as it comes."""
+    from service.proofs.witness_client import keys_named
+
+    witness = _witness()
+    found = [_told(witness.watch(key)) for key in keys_named(keys)]
+    _result(context, found, lambda: "\n".join(f"{one['origin']}: watched" for one in found))
+
+
+def serve(
+    context: typer.Context,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="The address to listen on.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="The port; 0: a free one.")
+    ] = 0,
+) -> None:
+    """Answer over HTTP, by the protocol c2sp.org/tlog-witness, until it is stopped."""
+    from service.proofs.witness import WitnessServer
+
+    with WitnessServer(_witness(), host, port) as serving:
+        say(f"wfctl: a witness at http://{host}:{serving.server_address[1]}")
+        serving.serve_forever()
+
+
+def cosign(
+    context: typer.Context,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A request add-checkpoint, as it was sent.")
+    ],
+) -> None:
+    """Answer one request from a file, with no network (exit 7: not cosigned)."""
+    from service.proofs.errors import NotWitnessed
+
+    reply = _witness().answer(file.read_bytes())
+    if reply.status != _DONE:
+        raise NotWitnessed(
+            f"not cosigned ({reply.status}): {reply.body.strip()}", status=reply.status
+        )
+    _result(context, {"cosignature": reply.body}, lambda: reply.body.removesuffix("\n"))
+
+
+def show(context: typer.Context) -> None:
+    """Print this witness's public key, and each log with the last size that was cosigned."""
+    from service.proofs.signing import witness_signer
+
+    key, seen = str(witness_signer().public), [_told(one) for one in _witness().all_seen()]
+    lines = [key, *(f"{one['origin']}: {one['size'] or 'nothing seen yet'}" for one in seen)]
+    _result(context, {"public_key": key, "logs": seen}, lambda: "\n".join(lines))
+
+
+def _told(seen: WitnessedLog) -> dict[str, Any]:
+    last = seen.checkpoint
+    return {
+        "origin": seen.origin,
+        "keys": list(seen.keys),
+        "size": last.size if last is not None else None,
+        "checkpoint": seen.note,
+    }
+
+
+def _witness() -> Witness:
+    from service.proofs.witness import Witness
+
+    return Witness(lambda: int(time.time()))
+
+
+def _result(context: typer.Context, data: Any, text: Any) -> None:
+    Output(settings_of(context)).result(data, text)
+
+
+def pin(
+    context: typer.Context,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Pin the logs as they are now; asks a person.")
+    ] = False,
+) -> None:
+    """What this login pinned of the logs in this root, outside of it."""
+    with reading(context) as workflow:
+        logs = _logs(workflow)
+        if replace:
+            _replace(context, workflow, logs)
+        found = [_described(workflow, approvals) for approvals, _ in logs]
+        text = "\n".join(f"{one['log']}: {one['says']}" for one in found)
+        workflow.output.result(found, lambda: text or "no logs here")
+
+
+def _logs(workflow: Reading) -> list[tuple[Approvals, Policy]]:
+    from service.machines.log import MachineLog, machines_in
+
+    found: list[tuple[Approvals, Policy]] = []
+    if workflow.config.workflow is not None:
+        found.append((workflow.log.approvals, workflow.state()))
+    for machine in machines_in(workflow.log.store):
+        log = MachineLog(workflow.log.store, machine, workflow.root.path)
+        approvals = Approvals(log.store, log.stream, workflow.root.path)
+        found.append((approvals, log.current()))
+    return found
+
+
+def _described(workflow: Reading, approvals: Approvals) -> dict[str, Any]:
+    objection = approvals.pin_objection()
+    marks = [str(one.to_item()) for one in _against(workflow, approvals)]
+    here = approvals.pinned_here()
+    pinned = "pinned" if approvals.is_pinned() else "not pinned by this login"
+    says = "; ".join([objection or pinned, *marks])
+    return {
+        "log": approvals.stream,
+        "first": approvals.first_hash(),
+        "pinned": [pin.first for pin in here],
+        "says": says,
+    }
+
+
+def _against(workflow: Reading, approvals: Approvals) -> list[TrustMark]:
+    """Return what a person may declare to be well."""
+    marks = marks_of(workflow.root, approvals.store, approvals.stream)
+    return [one for one in marks if one.kind != SALVAGED]
+
+
+def _replace(
+    context: typer.Context, workflow: Reading, logs: list[tuple[Approvals, Policy]]
+) -> None:
+    changed = [
+        (a, state)
+        for a, state in logs
+        if a.pin_objection() or not a.is_pinned() or _against(workflow, a)
+    ]
+    if not changed:
+        return
+    lines = [
+        f"{a.stream}: {_described(workflow, a)['says']}\n  first event {a.first_hash()}, "
+        f"consent by {state.consent}, "
+        f"pinned here: {', '.join(p.first for p in a.pinned_here()) or 'nothing'}"
+        for a, state in changed
+    ]
+    text = "\n".join(
+        [*lines, "From now on these logs are taken for the right ones, with their approvals."]
+    )
+    actor = actor_of(settings_of(context))
+    if not asked_at_terminal(actor, "the pin of this root", text, "wfctl pin --replace"):
+        raise NeedsConsent("the pins stay as they are: n was typed.")
+    for approvals, state in changed:
+        approvals.repin(state)
+        agree(workflow.root, approvals.store, approvals.stream)
+
+
+Machine = Annotated[str | None, typer.Option(metavar="ID", help="Of the log of a phase machine.")]
+
+
+def checkpoint(
+    context: typer.Context,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Write it to this new file too.")
+    ] = None,
+    git_tag: Annotated[
+        bool, typer.Option("--git-tag", help="Keep it as a tag of the root's repository too.")
+    ] = False,
+    witness: Annotated[
+        str | None, typer.Option(metavar="URL", help="Have a witness cosign it.")
+    ] = None,
+    witness_key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="The witness's public key, or a file of it.")
+    ] = None,
+    public_key: Annotated[
+        bool, typer.Option("--public-key", help="Print this login's public key for this log alone.")
+    ] = False,
+    machine: Machine = None,
+) -> None:
+    """Sign what the log is now: its origin, its size and the root hash of its events.
+
+    Kept in .wfctl/checkpoints/, where fsck and verify hold the log against it. What is to show that
+    a log was cut or written anew has to lie where this login cannot change it.
+    """
+    if (witness is None) != (witness_key is None):
+        raise InvalidOption(
+            "--witness and --witness-key go together: an answer is only taken from"
+            " a known key; `wfctl witness show` prints it there"
+        )
+    with reading(context) as workflow:
+        stream = stream_of(workflow, machine)
+        signed = signed_now(workflow, stream)
+        if public_key:
+            workflow.output.result({"public_key": str(signed.key)}, lambda: str(signed.key))
+            return
+        note = signed.note
+        if witness is not None and witness_key is not None:
+            note = _cosigned(workflow, stream, signed, witness, witness_key)
+        data = _kept(workflow, signed, note, file, git_tag=git_tag)
+        workflow.output.result(data, lambda: str(data["checkpoint"]).removesuffix("\n"))
+
+
+def stream_of(workflow: Reading, machine: str | None) -> str:
+    """Return the stream of the workflow, or of a machine; raises `StateNotFound`."""
+    if machine is None:
+        return workflow.log.stream
+    from service.machines.log import MachineLog
+
+    log = MachineLog(workflow.log.store, machine, workflow.root.path)
+    log.current()
+    return log.stream
+
+
+def _cosigned(workflow: Reading, stream: str, signed: SignedCheckpoint, url: str, key: str) -> Note:
+    from service.proofs.witness_client import cosignature, keys_named
+
+    return cosignature(
+        workflow.log.store,
+        stream,
+        signed.checkpoint,
+        signed.note,
+        url=url,
+        key=keys_named([key])[0],
+    )
+
+
+def _kept(
+    workflow: Reading, signed: SignedCheckpoint, note: Note, file: Path | None, *, git_tag: bool
+) -> dict[str, Any]:
+    from service.proofs.checkpoint import keep, tag
+
+    path, whole = keep(workflow.root, signed.checkpoint, note)
+    data: dict[str, Any] = {
+        "origin": signed.checkpoint.origin,
+        "size": signed.checkpoint.size,
+        "root": b64encode(signed.checkpoint.root).decode(),
+        "public_key": str(signed.key),
+        "checkpoint": str(whole),
+        "kept": str(path.relative_to(workflow.root.path)),
+    }
+    if file is not None:
+        write_new(file, str(whole).encode())
+        data["file"] = str(file)
+    if git_tag:
+        data["tag"] = tag(workflow.root, signed.checkpoint, whole)
+        say(f"wfctl: tagged as {data['tag']}; it shows something once it is pushed elsewhere")
+    return data

@@ -2,22 +2,222 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from typing import TYPE_CHECKING, Annotated
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.commands.autonomous import LoopOptions, is_wanted, launch
-from cli.frame.exit_codes import NEEDS_PERSON
-from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
-from cli.frame.workspace import engine, reading
-from cli.terminal.output import Output
+from cli.frame.options import NEEDS_PERSON, CommandId, DryRun, ExpectedVersion, write_options
+from cli.frame.workspace import engine, reading, settings_of
+from cli.terminal.output import Output, say
+from reconciler.errors import NoRunner
 from service.errors import InvalidOption
 from service.writing.stream_writer import WriteOptions
 
 if TYPE_CHECKING:
-    from reconciler.loop.ending import Ended
+    from reconciler.loop.agent import Agent
+    from reconciler.loop.ending import Ended, Orders
     from service.writing.workflow_service import Service
+
+
+def build() -> typer.Typer:
+    """Return the group of commands."""
+    group = typer.Typer(help="The autonomous runner.", no_args_is_help=True)
+    for function in (show, pause, resume, attach, stop):
+        group.command(function.__name__)(function)
+    group.command("serve", hidden=True)(serve)
+    return group
+
+
+def show(context: typer.Context) -> None:
+    """Whether one is at work, and how to watch, pause and stop it."""
+    from reconciler.loop.detached import recorded
+    from service.files.inspection import PAUSE
+
+    with reading(context) as workflow:
+        found = recorded(workflow.root)
+        paused = (workflow.root.path / PAUSE).exists()
+        runner = None if found is None else found.to_dict()
+        known = ways(runner)
+        data = {"runner": runner, "paused": paused, "ways": known}
+        at_work = "no runner is at work" if runner is None else f"runner {runner['pid']} is at work"
+        text = f"{at_work}{', paused' if paused else ''}"
+        workflow.output.result(data, lambda: "\n".join([text, *map(" ".join, known.items())]))
+
+
+def ways(runner: dict[str, Any] | None) -> dict[str, str]:
+    """Return what can be done with a runner, and the command for it."""
+    if runner is None:
+        return {"start": "wfctl run --autonomous"}
+    found = {
+        "watch": "tail -f progress.log",
+        "pause": "wfctl runner pause",
+        "resume": "wfctl runner resume",
+        "stop": "wfctl runner stop",
+    }
+    if runner["session"] is not None:
+        found["attach"] = f"tmux attach -t ={runner['session']}"
+    return found
+
+
+def pause(context: typer.Context) -> None:
+    """Let it begin nothing until it is resumed: makes the file PAUSE."""
+    from service.files.inspection import PAUSE
+
+    with reading(context) as workflow:
+        (workflow.root.path / PAUSE).touch()
+        workflow.output.result({"paused": True}, lambda: "paused; jobs that run go on")
+
+
+def resume(context: typer.Context) -> None:
+    """Let it go on: removes the file PAUSE."""
+    from service.files.inspection import PAUSE
+
+    with reading(context) as workflow:
+        (workflow.root.path / PAUSE).unlink(missing_ok=True)
+        workflow.output.result({"paused": False}, lambda: "resumed")
+
+
+def attach(context: typer.Context) -> None:
+    """Look at its terminal in tmux; Ctrl-b d leaves it alone again."""
+    from reconciler.loop.detached import OUTPUT, recorded
+
+    with reading(context) as workflow:
+        found = recorded(workflow.root)
+        if found is None:
+            raise NoRunner(workflow.root.path)
+        if found.session is None:
+            say(f"wfctl: it runs without tmux; it writes to {workflow.root.folder / OUTPUT}")
+            raise typer.Exit(1)
+    os.execvp("tmux", ["tmux", "attach", "-t", f"={found.session}"])
+
+
+def stop(context: typer.Context) -> None:
+    """End it and its session in order; jobs that run go on."""
+    from reconciler.loop.detached import stop as end
+
+    with reading(context) as workflow:
+        found = end(workflow.root)
+        workflow.output.result({"stopped": found.pid}, lambda: f"runner {found.pid} has ended")
+
+
+def serve(
+    context: typer.Context,
+    words: Annotated[list[str], typer.Argument(metavar="WORD...")],
+    max_sessions: Annotated[int, typer.Option(min=1)] = 20,
+    session_seconds: Annotated[float, typer.Option(min=0.1)] = 7200.0,
+    between: Annotated[float, typer.Option(min=0)] = 15.0,
+    rapid: Annotated[int, typer.Option(min=1)] = 3,
+    rapid_seconds: Annotated[float, typer.Option(min=0)] = 60.0,
+) -> None:
+    """Be the runner: WORDs are the command line of a loop."""
+    from reconciler.loop.autonomy import Limits, Runner
+    from reconciler.loop.detached import record
+    from reconciler.loop.ending import interruptible, patience
+
+    limits = Limits(max_sessions, session_seconds, between, rapid, rapid_seconds)
+    with engine(context) as (jobs, output), interruptible() as asked:
+        jobs.service.log.store.be_patient(patience(jobs, asked))
+        runner = Runner(jobs, words, limits, asked)
+        why = runner.serve(lambda: record(jobs.service.root, jobs.now()))
+        output.result({"ended": why}, lambda: f"ended: {why}")
+
+
+#: Set for a loop that the runner started.
+CHILD = "WFCTL_RUNNER"
+
+
+@dataclass(frozen=True, slots=True)
+class LoopOptions:
+    """What a loop is told on its command line."""
+
+    agent: str | None
+    agent_time: float
+    agent_name: str | None
+    max_parallel: int
+    report: str | None
+    notify: str | None = None
+
+    def found_agent(self) -> Agent | None:
+        """Return the agent, None where none was named; raises `AgentMissing`."""
+        from reconciler.loop.agent import agent_of
+
+        if self.agent is None:
+            return None
+        return agent_of(self.agent, self.agent_time, Path.cwd(), self.agent_name)
+
+    def orders(self, time_limit: float | None) -> Orders:
+        """Return what the loop is told."""
+        from reconciler.loop.ending import Orders
+
+        return Orders(
+            agent=self.found_agent(),
+            max_parallel=self.max_parallel,
+            time_limit=time_limit,
+            served=CHILD in os.environ,
+            report=self.report,
+        )
+
+    def words(self) -> list[str]:
+        """Return the options that tell another process the same."""
+        found = [f"--max-parallel={self.max_parallel}", "--attended"]
+        agent = self.found_agent()
+        if agent is not None:
+            import shlex
+
+            found += [f"--agent={shlex.join(agent.words)}", f"--agent-time={self.agent_time}"]
+            found += [f"--agent-name={agent.name}"]
+        found += [f"--notify={self.notify}"] if self.notify is not None else []
+        return found + ([f"--report={self.report}"] if self.report is not None else [])
+
+
+def is_wanted(context: typer.Context) -> bool:
+    """Whether the workflow itself says that a loop is to be autonomous; its runner's never is."""
+    if CHILD in os.environ:
+        return False
+    with reading(context) as workflow:
+        return workflow.state().session_config.get("autonomous") is True
+
+
+def launch(context: typer.Context, given: LoopOptions, limits: Mapping[str, float]) -> None:
+    """Start the runner, and say how to watch, pause, resume, attach and stop it."""
+    from reconciler.files.described import NoStageCommand
+    from reconciler.loop.detached import start
+    from reconciler.loop.run import without_commands
+    from reconciler.loop.session import check_report
+    from service.writing.undecided import check_edits_of_all
+
+    with engine(context) as (jobs, output):
+        silent = [] if given.found_agent() is not None else without_commands(jobs)
+        if silent:
+            # The session says so too; but then nobody may be at the terminal any more.
+            jobs.say(NoStageCommand(silent).message, level="warning")
+        check_report(jobs, given.report)
+        check_edits_of_all(jobs.service)
+        program = [sys.executable, "-P", "-m", "cli.main", "--root", str(jobs.root), "-o", "json"]
+        # Whoever starts the runner is whom its sessions are told by.
+        program.append(f"--actor={jobs.service.actor.kind}:{jobs.service.actor.name}")
+        bounds = [f"{name}={value}" for name, value in limits.items()]
+        loop = [*program, "run", *given.words()]
+        url = settings_of(context).database_url
+        place = {"WFCTL_DATABASE_URL": url} if url is not None else {}
+        found = start(
+            jobs, [*program, "runner", "serve", *bounds, "--", *loop], {**os.environ, **place}
+        )
+        known = ways(found.to_dict())
+        output.result(
+            {"runner": found.to_dict(), "ways": known},
+            lambda: "\n".join(
+                [f"the runner is at work (pid {found.pid})", *map(": ".join, known.items())]
+            ),
+            state=jobs.service.state(),
+        )
+
 
 #: Seconds that an agent has for one task.
 AGENT_TIME = 1800.0
@@ -117,9 +317,8 @@ def run(
 def _attended(
     context: typer.Context, given: LoopOptions, time_limit: float | None, options: WriteOptions
 ) -> None:
-    from cli.frame.notifying import notifying
-    from reconciler.loop.interruption import interruptible
-    from reconciler.loop.patience import patience
+    from cli.frame.deciding import notifying
+    from reconciler.loop.ending import interruptible, patience
     from reconciler.loop.run import run as drive
 
     with engine(context) as (jobs, output), interruptible() as asked:

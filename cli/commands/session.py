@@ -12,8 +12,8 @@ from cli.frame.options import At, CommandId, DryRun, ExpectedVersion, KnownAt, w
 from cli.frame.workspace import engine, moment, reading
 from cli.frame.writes import tell, write
 from cli.terminal.output import Output
-from lifecycle.rules.schema import payload_of
-from projections.files.sessions import SessionRecord, sessions
+from lifecycle.rules.flat import payload_of
+from projections.files.results import SessionRecord, sessions
 from service.errors import NotFound
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from cli.commands.diagnosis import diagnose
+from cli.commands.dispatch import diagnose
+from cli.frame.impact import Key, Overrule, overruling_of
 from cli.frame.options import CommandId, DryRun, ExpectedVersion, Stage, write_options
-from cli.frame.overruling import Key, Overrule, overruling_of
 from cli.frame.writes import claim, write
 from lifecycle.payload import models as p
-from lifecycle.rules.schema import payload_of
+from lifecycle.rules.flat import payload_of
 
 if TYPE_CHECKING:
     from cli.terminal.output import Output
@@ -160,7 +160,7 @@ def complete(
     expected_version: ExpectedVersion = None,
 ) -> None:
     """post_processing -> completed, after its outputs were checked."""
-    from cli.frame.overruling import claims_of
+    from cli.frame.impact import claims_of
     from cli.frame.workspace import engine
     from cli.frame.writes import tell
     from reconciler.verification.verify import by_what
@@ -221,7 +221,7 @@ def _fail_and_stop(
 ) -> None:
     from cli.frame.workspace import engine
     from cli.frame.writes import tell
-    from reconciler.control.ending_attempts import fail_and_stop
+    from reconciler.control.stopping import fail_and_stop
 
     with engine(context, options.dry_run) as (jobs, output):
         tell(output, fail_and_stop(jobs, stage, error, options, category), options)

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.options import Stage
-from cli.frame.workspace import reading
+from cli.frame.options import At, KnownAt, Stage
+from cli.frame.workspace import engine, reading
 from cli.settings import Format
+from cli.terminal.output import Output, compact, harmless, say
+from lifecycle.errors import NeedsConsent
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Attempt, Workflow
+from lifecycle.state.workflow import Stage as StageState
 from lifecycle.sweeps.definition import is_sweep, sweep_of
+from projections.words.text import age, utc_seconds
 from service.errors import InvalidOption, NotFound
 
 if TYPE_CHECKING:
     from cli.frame.workspace import Reading
     from lifecycle.state.workflow import Stage as Known
-    from lifecycle.state.workflow import Workflow
+    from reconciler.control.job_output import Said, Saying
     from reconciler.sweep.tasks import Task
+
 
 Where = Annotated[
     list[str] | None,
@@ -84,7 +94,7 @@ def _chosen(
     workflow: Reading, id_: str, conditions: Sequence[str]
 ) -> tuple[list[Task], list[dict[str, Any]]]:
     """Return all tasks of the stage, and the rows of those that fulfil the conditions."""
-    from reconciler.sweep import selection
+    from reconciler.sweep import table
     from reconciler.sweep.table import row_of
     from reconciler.sweep.tasks import tasks_of
 
@@ -95,11 +105,11 @@ def _chosen(
     found = tasks_of(workflow.root.path, state, stage)
     names = [*found[0].point.values, *sweep_of(stage.parameters).metrics]
     try:
-        selection.check(names, conditions)
-    except selection.UnknownColumn as error:
+        table.check(names, conditions)
+    except table.UnknownColumn as error:
         raise InvalidOption(f"--where: {error}") from error
     rows = [row_of(task) for task in found]
-    return found, [row for row in rows if selection.fits(row, conditions)]
+    return found, [row for row in rows if table.fits(row, conditions)]
 
 
 def counted(
@@ -110,7 +120,7 @@ def counted(
     None where nothing is known of any. What hinders a look at the disk hinders no answer.
     """
     from lifecycle.errors import Refused
-    from projections.words.sweeps import counts_of
+    from projections.words.came_about import counts_of
     from reconciler.errors import ReconcilerError
     from reconciler.sweep.tasks import tasks_of
 
@@ -148,7 +158,7 @@ def _counts(found: Sequence[Task]) -> dict[str, int]:
 def _text(
     workflow: Reading, stage: str, counts: dict[str, int], shown: list[dict[str, Any]], more: int
 ) -> str:
-    from projections.words.sweeps import line_of
+    from projections.words.came_about import line_of
 
     lines = [f"{stage}: {line_of(counts)}", _table(workflow, [_short(row) for row in shown])]
     return "\n".join([*lines, *([f"and {more:,} more (-n 0 lists all)"] if more else [])])
@@ -168,7 +178,7 @@ def _table(workflow: Reading, rows: list[dict[str, Any]]) -> str:
 
 
 def _shown_of(name: str, row: dict[str, Any]) -> str:
-    from projections.words.cells import shown
+    from projections.words.text import shown
 
     return shown(row.get(name))
 
@@ -181,3 +191,249 @@ def _print_csv(rows: list[dict[str, Any]]) -> None:
     plain = [{k: v for k, v in row.items() if k not in aside} for row in flat]
     names = list(dict.fromkeys(name for row in plain for name in row))
     print_csv(plain, names or ["key"])
+
+
+def logs(
+    context: typer.Context,
+    stage: Stage,
+    attempt: Annotated[
+        str | None, typer.Option("--attempt", metavar="ID", help="The attempt; else the newest.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Go on as the job prints, until it has ended.")
+    ] = False,
+    err: Annotated[bool, typer.Option("--err", help="What it prints on stderr.")] = False,
+    task: Annotated[
+        str | None,
+        typer.Option("--task", metavar="KEY", help="Of one task of a stage with a map."),
+    ] = None,
+    last: Annotated[
+        int | None, typer.Option("-n", "--lines", min=0, help="The last N lines.")
+    ] = None,
+) -> None:
+    """What the job of a stage says, here, in a queue or over SSH, while it runs too."""
+    from reconciler.control.job_output import followed, saying
+
+    if task is not None:
+        _of_task(context, stage, task, err=err, last=last, odd=follow or attempt is not None)
+        return
+    with engine(context, dry_run=True) as (jobs, output):
+        state = jobs.service.state()
+        known = state.stage(stage)
+        id_ = _attempt(known, attempt)
+        about = {"stage": stage, "attempt": id_, "stream": "err" if err else "log"}
+        with closing(saying(jobs, state, known, id_, err=err, last=last)) as heard:
+            said = followed(jobs, stage, heard) if follow else heard.new()
+            if output.settings.format is Format.JSON:
+                files = _together(said)
+                output.result({**about, "files": files}, str, state=jobs.service.state())
+                found = bool(files)
+            else:
+                found = _print(output, about, said, several=len(heard.mouths) > 1)
+    _hint(heard, err=err, found=found)
+
+
+def _of_task(
+    context: typer.Context, stage: str, key: str, *, err: bool, last: int | None, odd: bool
+) -> None:
+    """Print what the newest run of one task printed."""
+    if odd:
+        raise InvalidOption("--task takes neither --follow nor --attempt: its newest run is shown")
+
+    with reading(context) as workflow:
+        path, text = printed(workflow, stage, key, err=err, last=last)
+        output = workflow.output
+        about = {"stage": stage, "task": key, "stream": "err" if err else "log", "path": path}
+        shown = harmless(text) if output.is_terminal else text
+        data = {**about, "text": text}
+        output.result(data, lambda: shown.removesuffix("\n"), state=workflow.state())
+
+
+def _attempt(stage: Known, named: str | None) -> str:
+    """Return the id of the attempt that is meant; raises `NotFound`."""
+    known = [attempt.id for attempt in stage.attempts]
+    if named is None and known:
+        return known[-1]
+    if named in known:
+        return str(named)
+    what = f"no attempt {named}" if named is not None else "no attempt yet"
+    has = f"it has {', '.join(known)}" if known else f"`wfctl dispatch {stage.id}` starts one"
+    raise NotFound(f"{stage.id} has {what}; {has}", stage=stage.id, attempts=known)
+
+
+def _together(said: Iterable[Said]) -> list[dict[str, Any]]:
+    contents: dict[str, bytes] = {}
+    for path, content in said:
+        contents[path] = contents.get(path, b"") + content
+    return [
+        {"path": path, "text": content.decode(errors="replace")}
+        for path, content in contents.items()
+    ]
+
+
+def _print(output: Output, about: dict[str, str], said: Iterable[Said], *, several: bool) -> bool:
+    """Print what is said as it comes; return whether anything was."""
+    found, before = False, None
+    for path, content in said if output.is_text and not output.is_terminal else _in_lines(said):
+        if several and output.is_text and path != before:
+            # As `tail` tells files apart.
+            sys.stdout.write(f"{'' if before is None else chr(10)}==> {path} <==\n")
+        found, before = True, path
+        _write(output, about, path, content)
+    return found
+
+
+def _write(output: Output, about: dict[str, str], path: str, content: bytes) -> None:
+    text = content.decode(errors="replace")
+    if not output.is_text:
+        sys.stdout.write(compact({**about, "path": path, "text": text}) + "\n")
+    elif output.is_terminal:
+        sys.stdout.write(harmless(text))
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+    sys.stdout.flush()
+
+
+def _in_lines(said: Iterable[Said]) -> Iterator[tuple[str, bytes]]:
+    """Yield whole lines, and in the end what has no newline: a character is never cut in two."""
+    rest: dict[str, bytes] = {}
+    for path, content in said:
+        whole, newline, rest[path] = (rest.get(path, b"") + content).rpartition(b"\n")
+        if newline:
+            yield path, whole + newline
+    yield from ((path, content) for path, content in rest.items() if content)
+
+
+def _hint(heard: Saying, *, err: bool, found: bool) -> None:
+    """Say where else to look, where nothing was said here."""
+    if found:
+        return
+    attempt = heard.attempt
+    other = "leave out --err for stdout" if err else "--err shows stderr"
+    log = f"; what DPDispatcher printed: {attempt.log}" if attempt.log.exists() else ""
+    say(f"wfctl: {attempt.id} has printed nothing here: {other}{log}")
+
+
+#: Attempts that a page tells of, and characters of a value on it.
+_NEWEST, _WIDE = 3, 200
+
+
+def show(context: typer.Context, stage: Stage, at: At = None, known_at: KnownAt = None) -> None:
+    """One stage: what it is, where it stands, and its attempts."""
+    with reading(context) as workflow:
+        state = workflow.state(at, known_at)
+        found = state.stage(stage)
+        otherwise = _otherwise(workflow.root.path, state, found)
+        shown = {**asdict(found), "last_error": found.error}
+        data = {"purpose": state.purpose, **shown, **otherwise}
+        output = workflow.output
+        output.result(data, lambda: "\n".join(_page(output, state, found, otherwise)), state=state)
+
+
+def _otherwise(root: Path, state: Workflow, stage: StageState) -> dict[str, dict[str, list[str]]]:
+    """Return in what the attempt that counts was not launched as defined, by its id."""
+    attempt = stage.source
+    if attempt is None or not attempt.taken_over:
+        return {}
+    from reconciler.errors import ReconcilerError  # only of what somebody else launched
+    from reconciler.files.described import launched_otherwise
+
+    try:
+        fields = launched_otherwise(root, state, stage, attempt)
+    except (NeedsConsent, ReconcilerError, OSError) as error:
+        fields = [str(error)]
+    return {"launched_otherwise": {attempt.id: fields}} if fields else {}
+
+
+def _page(
+    output: Output, state: Workflow, stage: StageState, otherwise: dict[str, dict[str, list[str]]]
+) -> Iterator[str]:
+    yield output.style(f"{stage.id}: {_clip(stage.name)}", "1") + f"  {stage.status.value}"
+    yield f"of {state.id}" + (f": {_clip(state.purpose)}" if state.purpose else "")
+    yield from _field("needs", [f"{i} ({state.stages[i].status.value})" for i in stage.depends_on])
+    yield from _field("inputs", stage.inputs)
+    yield from _field("outputs", stage.outputs)
+    yield from _field("runs on", [stage.backend or state.default_backend])
+    yield from _field("criteria", [stage.success_criteria])
+    yield from _field("with", [f"{k} = {_value(v)}" for k, v in stage.parameters.items()])
+    yield from _field("began", [utc_seconds(stage.started_at)])
+    yield from _field("done", [utc_seconds(stage.completed_at)])
+    yield from _field("results", [_result(one) for one in stage.results])
+    yield from _field("reused", [f"the outputs of {stage.reused}" if stage.reused else ""])
+    if stage.status is Status.FAILED:
+        yield from _field("failed", [stage.error, _cause(stage)])
+    yield from _field("retries", [f"{stage.retry_count}: {stage.fix or ''}".rstrip(": ")]
+                      if stage.retry_count else [])  # fmt: skip
+    yield from _field("left", stage.left_in_place)
+    yield from _attempts(output, stage)
+    for id_, fields in otherwise.get("launched_otherwise", {}).items():
+        yield f"  {id_} was not launched as defined: something else in {', '.join(fields)}"
+    from projections.screens.next_actions import leading_on
+
+    yield from (f"next: {one}" for one in leading_on(state, stage.id, output.around(state)))
+
+
+def _field(name: str, values: list[Any]) -> Iterator[str]:
+    """Yield a line for each value, the first with the field's name; nothing where there is none."""
+    for value in [_clip(str(value)) for value in values if value]:
+        yield f"  {name:<9} {value}"
+        name = ""
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else compact(value)
+
+
+def _clip(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _WIDE else f"{line[: _WIDE - 1]}…"
+
+
+def _result(one: dict[str, Any]) -> str:
+    size = f", {one['size']} bytes" if one.get("size") is not None else ""
+    return f"{one['path']}{size}, SHA-256 {str(one.get('sha256'))[:12]}"
+
+
+def _cause(stage: StageState) -> str:
+    because = f" ({stage.because})" if stage.because else ""
+    return f"category: {stage.category}{because}" if stage.category else ""
+
+
+def _attempts(output: Output, stage: StageState) -> Iterator[str]:
+    if not stage.attempts:
+        return
+    yield output.style("attempts:", "1")
+    older = len(stage.attempts) - _NEWEST
+    if older > 0:
+        yield f"  {older} before these"
+    for place in range(max(older, 0), len(stage.attempts)):
+        yield from _show_attempt(stage.attempts[place])
+        yield from _environment(*stage.attempts[max(place - 1, 0) : place + 1])
+
+
+def _show_attempt(attempt: Attempt) -> Iterator[str]:
+    ended = f", ended {utc_seconds(attempt.ended_at)}{_took(attempt)}" if attempt.ended_at else ""
+    yield f"  {attempt.id}  {attempt.outcome or 'under way'}"
+    yield f"    began {utc_seconds(attempt.started_at)} ({attempt.mode}){ended}"
+    if attempt.job_ids:
+        folder = attempt.submission.rpartition("/")[0]
+        yield f"    jobs {', '.join(attempt.job_ids)}; files in {folder}"
+    if attempt.verdict:
+        yield f"    {attempt.verdict}: {_clip(attempt.reason or '')}"
+
+
+def _environment(before: Attempt, now: Attempt | None = None) -> Iterator[str]:
+    if now is not None and now.environment != before.environment:
+        from projections.words.came_about import changes
+
+        for change in changes(now.environment, before.environment, before.id):
+            yield f"    environment: {_clip(change)}"
+
+
+def _took(attempt: Attempt) -> str:
+    """Return how long it was from start to end; nothing for times that are none."""
+    try:
+        return f", {age(attempt.started_at, str(attempt.ended_at))} s"
+    except ValueError:
+        return ""

@@ -8,13 +8,11 @@ from typing import Annotated
 import typer
 
 from cli.frame.deciding import Decision, DecisionKey, decide
-from cli.frame.exit_codes import FINDINGS
-from cli.frame.options import CommandId, DryRun, write_options
+from cli.frame.options import FINDINGS, CommandId, DryRun, write_options
 from cli.frame.workspace import reading, writing
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage
-from projections.words.account import stale
-from projections.words.deviations import Deviation
+from projections.words.account import Deviation, stale
 from reconciler.files.freshness import deviations, told
 from service.errors import InvalidOption
 

@@ -10,8 +10,8 @@ from cli.frame.workspace import Reading
 from service.errors import AlreadyThere
 
 if TYPE_CHECKING:
+    from service.proofs.checkpoint import KeptNote
     from service.proofs.judging import JudgedNotes
-    from service.proofs.kept import KeptNote
     from service.proofs.signing import SignedCheckpoint
 
 
@@ -42,8 +42,8 @@ def judged(
     Raises `NotWitnessed` where a witness that is named has nothing to say.
     """
     from service.machines.log import PREFIX
-    from service.proofs.asking import keys_named
     from service.proofs.judging import JudgedNotes, judge
+    from service.proofs.witness_client import keys_named
 
     streams = [workflow.log.stream] if workflow.config.workflow is not None else []
     known, total = keys_named(keys), JudgedNotes(0, (), ())
@@ -69,16 +69,16 @@ def _of_no_log_here(found: JudgedNotes, streams: Sequence[str]) -> Iterator[str]
 
 
 def _named(files: Sequence[Path]) -> Iterator[KeptNote]:
-    from service.proofs.kept import KeptNote
+    from service.proofs.checkpoint import KeptNote
 
     for path in files:
         yield KeptNote(str(path), path.read_bytes())
 
 
 def _kept(workflow: Reading, stream: str, witnesses: Sequence[str]) -> Iterator[KeptNote]:
-    from service.proofs.asking import last_seen
     from service.proofs.checkpoint import first_hash, origin_of
     from service.proofs.judging import found_in
+    from service.proofs.witness_client import last_seen
 
     origin = origin_of(stream, first_hash(workflow.log.store, stream) or "")
     yield from found_in(workflow.root, origin)

@@ -16,7 +16,7 @@ from lifecycle.errors import NeedsConsent
 from service.consent import signature
 from service.consent.proof import Policy, proof_of
 from service.errors import InvalidOption, NotFound
-from service.root.clock import system_clock, utc_text
+from service.root.disk import system_clock, utc_text
 from service.writing.amendments import check_person
 
 _TERMINAL = "/dev/tty"

@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING
 
 from typer.exceptions import Abort, Exit, TyperException
 
-from cli.frame.exit_codes import CONFLICT, FAILED, FINDINGS, NEEDS_PERSON, NOT_FOUND, REFUSED, USAGE
-from cli.frame.hoist import value_of
+from cli.frame.options import (
+    CONFLICT,
+    FAILED,
+    FINDINGS,
+    NEEDS_PERSON,
+    NOT_FOUND,
+    REFUSED,
+    USAGE,
+    value_of,
+)
 from cli.settings import Format, Settings
 from cli.terminal.output import as_json, escaped, failure, say
 from eventstore import errors as log

@@ -7,12 +7,19 @@ from heapq import merge
 from typing import Any
 
 from cli.frame.workspace import Reading, shown
+from eventstore.event import RecordedEvent
+from lifecycle.machines.guard import unmet
+from lifecycle.machines.machine import Machine
 from projections.machines.documents import documents
 from projections.machines.history import message
+from projections.machines.next_actions import blockers
+from projections.words.text import utc_seconds
 from service.errors import InvalidOption
+from service.machines import evidence
 from service.machines.log import MachineLog, machines_in
 from service.reading.moment import Moment
 from service.reading.selection import Selection
+from service.root.disk import system_clock, utc_text
 
 Entry = dict[str, Any]
 
@@ -58,3 +65,70 @@ def document_of(root: Reading, machine: str, view: Moment | None) -> tuple[int, 
     for document in documents(state).values():
         whole |= document
     return state.head, whole
+
+
+#: What brings a machine into its phase.
+_LEADS = ("machine.created", "machine.imported", "machine.transitioned", "machine.cancelled")
+Record = dict[str, Any]
+
+
+def why_of(root: Reading, machine: str, view: Moment | None) -> Record:
+    """Return where a machine stands, the event that led there, and what each way out lacks.
+
+    Of a moment that is past the ways are left out: what files there were then is not known.
+    Raises `StateNotFound`.
+    """
+    log = log_of(root, machine)
+    state = log.current(view)
+    since: RecordedEvent | None = None
+    for event, after in log.steps(upto=view):
+        # A step that the fold set aside led nowhere.
+        if event.type in _LEADS and event.version not in {
+            one["version"] for one in after.set_aside
+        }:
+            since = event
+    return {
+        "machine": state.id,
+        "phase": state.phase,
+        "status": state.status,
+        "since": _cause(since) if since is not None else None,
+        **(_on(root, state) if view is None else {}),
+    }
+
+
+def _cause(event: RecordedEvent) -> Record:
+    return {
+        "version": event.version,
+        "type": event.type,
+        "at": utc_seconds(event.occurred_at),
+        "actor": f"{event.actor.kind}:{event.actor.name}",
+        "message": message(event.type, event.data),
+    }
+
+
+def _on(root: Reading, state: Machine) -> Record:
+    """Return what leads on from here: each way with what it lacks, and what holds it up."""
+    if state.is_final:
+        return {"ways": [], "blockers": []}
+    files = evidence.evidence(root.root.path, state)
+    now = utc_text(system_clock())
+    facts = state.facts(files)
+    ways = [
+        {"to": way.to, "lacks": [one["condition"] for one in unmet(way.guard, facts)]}
+        for way in state.ways
+    ]
+    return {"ways": ways, "blockers": [one["says"] for one in blockers(state, files, now)]}
+
+
+def lines(found: Record) -> Iterator[str]:
+    """Yield the answer as people read it."""
+    status = f", {found['status']}" if found["status"] else ""
+    yield f"{found['machine']} is in {found['phase']}{status}"
+    since = found["since"]
+    if since is not None:
+        yield f"  since     v{since['version']} {since['at']} {since['actor']}: {since['message']}"
+    for one in found.get("blockers", []):
+        yield f"  blocked   {one}"
+    for way in found.get("ways", []):
+        lacks = "; ".join(way["lacks"])
+        yield f"  to {way['to']}: " + (f"not yet: {lacks}" if lacks else "open")

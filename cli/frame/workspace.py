@@ -13,18 +13,18 @@ import typer
 
 from cli.settings import Settings, actor_of
 from cli.terminal.output import LogStanding, Output, say
-from eventstore.address import has_password, is_server
 from eventstore.codec import Schema
 from eventstore.errors import NOT_KNOWN, TO_DO, SchemaError
+from eventstore.private import has_password, is_server
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS
 from lifecycle.payload.shape import misfit
 from service.errors import InvalidOption, NoRoot
-from service.root.clock import system_instant
+from service.root.disk import system_instant
 from service.root.root import WORKFLOW, Config, Root, open_root
 
 if TYPE_CHECKING:
     from eventstore.event import RecordedEvent
-    from eventstore.sqlite.journal import Journal
+    from eventstore.sqlite.connection import Journal
     from eventstore.store import EventStore
     from lifecycle.state.workflow import Workflow
     from reconciler.context import Jobs
@@ -173,7 +173,7 @@ def writing(
 
 
 def _remember(root: Root) -> None:
-    from service.root.known_roots import remember  # no read waits for it
+    from service.root.known_logs import remember
 
     remember(root.path)
 
@@ -222,7 +222,7 @@ class _Unknown:
 
 def journal_of(root: Root) -> Journal | None:
     """Return the journal of a log on SQLite; a server keeps its own."""
-    from eventstore.sqlite.journal import journal_for
+    from eventstore.sqlite.connection import journal_for
 
     address = root.address
     return journal_for(address, root.journal) if isinstance(address, Path) else None
@@ -241,7 +241,7 @@ def address_here(context: typer.Context) -> Path | str:
 
 def create(root: Root) -> EventStore:
     """Open the root's log for writing, made first where it is not there."""
-    from migrations.upgrade import upgrade  # Alembic is only loaded here
+    from migrations.upgrade import upgrade
 
     upgrade(root.address)
     _remember(root)

@@ -13,7 +13,7 @@ from cli.terminal.output import Output
 from projections.files.progress_log import message
 
 if TYPE_CHECKING:
-    from cli.frame.overruling import Overruling
+    from cli.frame.impact import Overruling
     from lifecycle.payload.models import Payload
     from service.writing.stream_writer import WriteOptions
     from service.writing.workflow_service import Outcome
@@ -41,9 +41,9 @@ def claim(
     if not any(command.type in _CLAIMS for command in commands):
         write(context, options, *commands)
         return
-    from cli.frame.overruling import claims_of
+    from cli.frame.impact import claims_of
     from cli.frame.workspace import engine
-    from reconciler.control.claims import bound
+    from reconciler.control.fix import bound
 
     with engine(context, options.dry_run) as (jobs, output):
         claims = claims_of(jobs, overruling, options)

@@ -11,8 +11,7 @@ import typer
 from typer.main import get_group
 
 from cli.program.tree import Commands
-from cli.settings import Color, Format, JournalChoice, LogLevel, Settings
-from cli.version import VERSION
+from cli.settings import VERSION, Color, Format, JournalChoice, LogLevel, Settings
 from service.errors import InvalidOption
 from service.root.root import RootIs
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.frame.hoist import EVERYWHERE, hoist, value_of
+from cli.frame.options import EVERYWHERE, hoist, value_of
 from cli.frame.workspace import reading_of, settings_of
 from cli.settings import Color, Format, JournalChoice, LogLevel, Settings
 
@@ -145,7 +145,7 @@ def _names(metavar: str) -> Iterator[str]:
     if metavar == "SHELL":
         yield from (shell.value for shell in Shell)
         return
-    from cli.program.topics import TOPICS
+    from cli.program.helping import TOPICS
     from cli.program.tree import COMMANDS
     from lifecycle.plan.fields import WORDS_OF_PARAMETER
 

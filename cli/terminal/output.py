@@ -161,8 +161,8 @@ class Output:
             return Surroundings()
         from dataclasses import replace
 
-        from reconciler.files.fitness import unfit
-        from service.files.surroundings import surroundings
+        from reconciler.files.freshness import unfit
+        from service.files.inspection import surroundings
 
         path = self._root.path
         found = surroundings(self._root, state, self._log, seen)
@@ -230,7 +230,7 @@ def harmless(text: str) -> str:
     """Return what a terminal may be given: words of others must not clear it or paint over it."""
     if text.isprintable() and text.isascii():
         return text
-    from projections.words.signs import marked
+    from projections.words.text import marked
 
     # Every second part is one of ours.
     parts = _OURS.split(text)
@@ -241,7 +241,7 @@ def escaped(document: str) -> str:
     """Return JSON of the same value, in which nothing steers a terminal."""
     if document.isascii() and "\x7f" not in document:
         return document
-    from projections.words.signs import spelled_json
+    from projections.words.text import spelled_json
 
     return spelled_json(document)
 

@@ -88,11 +88,11 @@ class Talk:
         """Show which stages are waited for, unless only warnings are wanted."""
         if LogLevel.INFO.number < self._settings.log_level.number:
             return
-        from service.root.clock import system_clock
+        from service.root.disk import system_clock
 
         if self._waiting is None:
             from cli.terminal.waiting import WaitingLine
-            from reconciler.control.progress import Progress
+            from reconciler.control.job_output import Progress
 
             self._waiting = WaitingLine(Progress(jobs).of, self.say)
         self._waiting.show(state, ids, system_clock())

@@ -1,13 +1,15 @@
 """A connection to a PostgreSQL server, made anew where it was lost; what its errors mean."""
 
+from __future__ import annotations
+
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from eventstore.address import conninfo, public
 from eventstore.errors import (
     DatabaseMissing,
     EventStoreError,
+    ForeignRule,
     InvalidData,
     NewerDatabase,
     NotOurs,
@@ -17,12 +19,14 @@ from eventstore.errors import (
     StoreUnreachable,
     StoreUnwritable,
 )
+from eventstore.event import HEAD, MARK
 from eventstore.postgres import driver
 from eventstore.postgres.driver import psycopg
-from eventstore.revision import HEAD, MARK
+from eventstore.private import conninfo, public
 
 if TYPE_CHECKING:
     Server = psycopg.Connection[tuple[Any, ...]]
+
 
 _Result = TypeVar("_Result")
 
@@ -98,7 +102,7 @@ def meaning(error: psycopg.Error, address: str, wait: float) -> EventStoreError:
     return StoreDamaged(place, reason)
 
 
-def connect(address: str, *, autocommit: bool = True) -> "Server":
+def connect(address: str, *, autocommit: bool = True) -> Server:
     """A connection that begins and commits only when told, or begins by itself.
 
     Raises StoreUnreachable.
@@ -127,7 +131,7 @@ class ServerConnection:
         self._listening = False
         self._connection = self._opened_patiently(time.monotonic() + wait)
 
-    def _opened_patiently(self, end: float) -> "Server":
+    def _opened_patiently(self, end: float) -> Server:
         """A server that is just coming or going is waited for; another refusal is final."""
         while True:
             try:
@@ -138,7 +142,7 @@ class ServerConnection:
                     raise
             time.sleep(_PAUSE_SECONDS[0])
 
-    def _opened(self) -> "Server":
+    def _opened(self) -> Server:
         connection = connect(self.address)
         try:
             self._identify(connection)
@@ -150,7 +154,7 @@ class ServerConnection:
             raise
         return connection
 
-    def _identify(self, connection: "Server") -> None:
+    def _identify(self, connection: Server) -> None:
         """Refuse a database that is not ours, newer, or older."""
         milliseconds = (str(max(1, round(s * 1000))) for s in (self.wait, _IDLE_SECONDS))
         settings = (*milliseconds, "on" if self._read_only else "off")
@@ -166,7 +170,7 @@ class ServerConnection:
         if version < HEAD:
             raise OlderDatabase(place, version, HEAD)
 
-    def lasting(self, work: "Callable[[Server], _Result]") -> _Result:
+    def lasting(self, work: Callable[[Server], _Result]) -> _Result:
         """What `work` gives, done again on a new connection where the old one is lost.
 
         Raises StoreUnreachable where none can be made for as long as it is asked again.
@@ -183,7 +187,7 @@ class ServerConnection:
             time.sleep(pause)
             pause = min(pause * 2, _PAUSE_SECONDS[1])
 
-    def once(self, work: "Callable[[Server], _Result]") -> _Result:
+    def once(self, work: Callable[[Server], _Result]) -> _Result:
         """What `work` gives; nothing half done stays. Raises StoreUnreachable where it is lost."""
         if self._connection.closed:
             self._listening = False
@@ -217,7 +221,7 @@ class ServerConnection:
         The first call on a connection only begins to listen: what came before must be looked for.
         """
 
-        def work(connection: "Server") -> None:
+        def work(connection: Server) -> None:
             if self._listening:
                 list(connection.notifies(timeout=timeout, stop_after=1))
             else:
@@ -229,3 +233,47 @@ class ServerConnection:
     def close(self) -> None:
         """Give back the connection."""
         self._connection.close()
+
+
+_GUARDED = ("commands", "events", "folds", "refusals")
+#: What pg_trigger says of a trigger before a statement, by what it is for.
+_BEFORE = {"delete": 2 | 8, "update": 2 | 16, "truncate": 2 | 32}
+_BODIES = {
+    "events": "BEGIN RAISE EXCEPTION 'events are append-only'; END",
+    "commands": "BEGIN RAISE EXCEPTION '% are append-only', TG_TABLE_NAME; END",
+    "refusals": "BEGIN RAISE EXCEPTION '% are append-only', TG_TABLE_NAME; END",
+}
+#: The triggers that the migrations make: table, name, kind, and the text of the function.
+_TRIGGERS = frozenset(
+    (table, f"{table}_no_{verb}", kind, body)
+    for table, body in _BODIES.items()
+    for verb, kind in _BEFORE.items()
+)
+_TABLES = ", ".join(f"to_regclass('{table}')" for table in _GUARDED)
+_ASKED = f"""
+SELECT 'trigger', c.relname, t.tgname, t.tgtype::int, p.prosrc
+FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid
+WHERE t.tgrelid IN ({_TABLES}) AND NOT t.tgisinternal
+UNION ALL
+SELECT 'rule', c.relname, r.rulename, 0, ''
+FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class WHERE r.ev_class IN ({_TABLES})
+UNION ALL
+SELECT 'policy', c.relname, o.polname, 0, ''
+FROM pg_policy o JOIN pg_class c ON c.oid = o.polrelid WHERE o.polrelid IN ({_TABLES})
+ORDER BY 1, 2, 3"""
+
+Fetch = Callable[[str], list[tuple[Any, ...]]]
+
+
+def foreign_rules(fetch: Fetch) -> Iterator[str]:
+    """What would act on rows of the log, and is none of ours."""
+    for kind, table, name, type_, body in fetch(_ASKED):
+        if (table, name, type_, " ".join(body.split())) not in _TRIGGERS:
+            yield f"the {kind} {name!r:.80} on the table {table}"
+
+
+def require_own_rules(fetch: Fetch, address: str) -> None:
+    """Refuse to write where somebody else's rule would decide what is kept. Raises ForeignRule."""
+    found = next(foreign_rules(fetch), None)
+    if found is not None:
+        raise ForeignRule(address, found)

@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
-from eventstore.address import public
 from eventstore.chain import START, Link, Sealed
 from eventstore.codec import Schema, canonical
 from eventstore.core_statements import CoreStatements
 from eventstore.errors import StoreClosed, StoreDamaged, StoreUnreachable
-from eventstore.event import NewEvent, RecordedEvent
-from eventstore.expectation import Command, require_name, require_same, require_version
-from eventstore.instant import Clock
+from eventstore.event import Clock, NewEvent, RecordedEvent
 from eventstore.intake import all_commands, all_raw, all_refusals, in_the_way, unpacked
 from eventstore.postgres.append import (
     BEGIN,
@@ -30,20 +27,24 @@ from eventstore.postgres.append import (
     record_in_turn,
     take_turn,
 )
-from eventstore.postgres.connection import ServerConnection
+from eventstore.postgres.connection import ServerConnection, foreign_rules, require_own_rules
 from eventstore.postgres.driver import psycopg
-from eventstore.postgres.own_rules import foreign_rules, require_own_rules
+from eventstore.private import public
 from eventstore.reading import Reader
 from eventstore.store import (
     Appended,
     Cargo,
     Claim,
     Claimed,
+    Command,
     Expected,
     Head,
     Raw,
     Refusal,
     StoredFold,
+    require_name,
+    require_same,
+    require_version,
 )
 from eventstore.strays import strays
 from eventstore.verification import CommandSpan, Finding, StoredRow, findings

@@ -1,11 +1,14 @@
 """Connections to a SQLite file, and what the engine's errors mean."""
 
+from __future__ import annotations
+
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 from eventstore.errors import (
@@ -18,8 +21,9 @@ from eventstore.errors import (
     StoreDamaged,
     StoreUnwritable,
 )
-from eventstore.regular import opened
-from eventstore.revision import APPLICATION_ID, HEAD
+from eventstore.event import APPLICATION_ID, HEAD
+from eventstore.private import opened
+from eventstore.sqlite.queue import is_network, kind_of
 
 _UNWRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM})
 # Failures to write and to grow a file: on a full disk the shared memory is the first to feel it.
@@ -194,3 +198,36 @@ def identify(connection: sqlite3.Connection, path: Path) -> None:
         raise NewerDatabase(path, found, HEAD)
     if found < HEAD:
         raise OlderDatabase(path, found, HEAD)
+
+
+class Journal(NamedTuple):
+    """A journal mode with the sync level that makes it durable, and why it was chosen."""
+
+    mode: str
+    synchronous: str
+    reason: str
+
+
+_SYNCHRONOUS = {"wal": "FULL", "truncate": "EXTRA"}
+
+
+def journal_for(
+    path: Path, override: str | None = None, kind: Callable[[Path], str] = kind_of
+) -> Journal:
+    """The journal for a database at `path`; `override` is "wal" or "truncate".
+
+    Raises ValueError for another override.
+    """
+    if override is not None:
+        return of_mode(override, "as it was asked for")
+    found = kind(path.parent)
+    if is_network(found):
+        return of_mode("truncate", f"{found} may be shared by hosts, where WAL is unsafe")
+    return of_mode("wal", f"{found} is local")
+
+
+def of_mode(mode: str, reason: str) -> Journal:
+    """The journal of a mode. Raises ValueError where the mode is not durable."""
+    if mode not in _SYNCHRONOUS:
+        raise ValueError(f"expected journal mode wal or truncate, found {mode!r}")
+    return Journal(mode, _SYNCHRONOUS[mode], reason)

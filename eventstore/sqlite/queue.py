@@ -1,20 +1,21 @@
-"""The queue of writers: two lock files beside the database.
+"""The queue of writers, the end of the log that this login has seen, and our rules in the file."""
 
-SQLite's own write lock is taken by polling at ever longer intervals, so under load one writer may
-wait for seconds. Here whoever appends holds the turn, and who finds it taken joins a queue that the
-kernel keeps, whose head alone looks for the turn: the others cost the processors nothing. As pages
-and caches are read anew after each handover, a process that appends again and again keeps the turn
-for a while; then the kernel wakes the head of the queue at each release.
-"""
+from __future__ import annotations
 
 import fcntl
 import os
+import re
+import sqlite3
 import threading
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from eventstore.errors import StoreBusy, StoreUnwritable
+from eventstore.chain import START, ZERO, Link
+from eventstore.errors import ForeignRule, StoreBusy, StoreUnwritable
 from eventstore.private import open_lock
+from eventstore.store import Expected, is_met
 
 # Seconds: how long a process may go on appending once somebody waits at the head of the queue, the
 # pause between two looks of that one, and the moment for which the turn must have been free, as it
@@ -154,3 +155,141 @@ class WriterLock(_LockFile):
         """Give back the files, and what is held."""
         super().close()
         self._queue.close()
+
+
+@dataclass(slots=True)
+class Tip:
+    """Where the log and a stream end, known for as long as nobody else changes the file.
+
+    It moves on with each append, as making another costs more than the rest of what it is for.
+    """
+
+    #: SQLite's `data_version`, which every commit of another connection changes.
+    changes: int
+    stream: str
+    #: Position and hash of the log's last event; version and hash are those of the stream's.
+    position: int
+    last: str
+    version: int
+    hash: str
+
+    @property
+    def head(self) -> Link:
+        """The end of the stream's chain."""
+        return Link(self.version, self.hash)
+
+    def meets(self, expected: int | Expected) -> bool:
+        """Whether the head of the stream is as expected."""
+        return self.version == expected or is_met(expected, self.version)
+
+
+def tip_of(cursor: sqlite3.Cursor, statement: str, stream: str, known: Tip | None) -> Tip:
+    """The tip within the turn: what is known, unless others wrote, or what `statement` finds."""
+    (changes,) = cursor.execute("PRAGMA data_version").fetchone()
+    if known is not None and known.changes == changes and known.stream == stream:
+        return known
+    found = cursor.execute(statement, (stream,)).fetchone()
+    position, last, version, hash_ = found or (0, ZERO, *START)
+    return Tip(changes, stream, position, last, *(version, hash_) if version else START)
+
+
+_GUARDED = ("commands", "events", "folds", "refusals")
+_REFUSE = (
+    "CREATE TRIGGER {0}_no_{1} BEFORE {2} ON {0} BEGIN "
+    "SELECT RAISE(ABORT, '{0} are append-only'); END"
+)
+_CLAIMED_ONCE = (
+    "CREATE TRIGGER commands_claimed_once BEFORE INSERT ON commands BEGIN SELECT RAISE(ABORT, "
+    "'the command is claimed by its event') WHERE EXISTS ( SELECT 1 FROM events WHERE event_id = "
+    "NEW.command_id AND command_digest IS NOT NULL); END"
+)
+#: The triggers that the migrations make, each on one line.
+TRIGGERS = frozenset(
+    {
+        _CLAIMED_ONCE,
+        *(
+            _REFUSE.format(table, verb, verb.upper())
+            for table in ("commands", "events", "refusals")
+            for verb in ("delete", "update")
+        ),
+    }
+)
+_ASKED = f"SELECT type, name, sql FROM sqlite_master WHERE tbl_name IN {_GUARDED} ORDER BY name"
+_CLAUSE = re.compile(r"ON\s+CONFLICT|^\s*CREATE\s+(?:VIRTUAL|VIEW)", re.IGNORECASE)
+
+
+def foreign_rules(connection: sqlite3.Connection) -> Iterator[str]:
+    """What would act on rows of the log, and is none of ours."""
+    for kind, name, sql in connection.execute(_ASKED):
+        if kind == "trigger" and " ".join(str(sql).split()) not in TRIGGERS:
+            yield f"the trigger {name!r:.80}"
+        elif kind != "trigger" and _CLAUSE.search(str(sql)):
+            yield f"a rule of its own in the {kind} {name!r:.80}"
+
+
+def require_own_rules(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse to write where somebody else's rule would decide what is kept. Raises ForeignRule."""
+    found = next(foreign_rules(connection), None)
+    if found is not None:
+        raise ForeignRule(path, found)
+
+
+MOUNTS = Path("/proc/self/mountinfo")
+
+# Memory mapped by two hosts is not shared, so a write-ahead log is unsafe on these.
+_NETWORK = frozenset(
+    (
+        *("9p", "afs", "cifs", "coda", "ncpfs", "nfs", "nfs4", "smb2", "smb3", "smbfs"),
+        *("acfs", "beegfs", "ceph", "cvfs", "gfs", "gfs2", "glusterfs", "gpfs", "lustre"),
+        *("ocfs2", "orangefs", "panfs", "pvfs2", "stornext", "wekafs"),
+        *("prl_fs", "vboxsf", "vmhgfs"),
+    )
+)
+
+
+def is_network(kind: str) -> bool:
+    """Whether several hosts may see a file system of this kind; FUSE counts, as it may be any."""
+    return kind in _NETWORK or kind == "fuse" or kind.startswith("fuse.")
+
+
+def kind_of(path: Path, mounts: Path = MOUNTS) -> str:
+    """Type of the file system that holds `path`, "unknown" where the kernel does not say."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return "unknown"
+    place = Path(os.path.realpath(path))
+    best, kind = -1, "unknown"
+    for point, found in map(_mount, lines):
+        # A later mount over the same point hides the earlier one.
+        if place.is_relative_to(point) and len(point) >= best:
+            best, kind = len(point), found
+    return kind
+
+
+def _mount(line: str) -> tuple[str, str]:
+    """Mount point and type: fields five, and the first after the dash, of mountinfo."""
+    left, _, right = line.partition(" - ")
+    point = left.split(" ")[4]
+    for escaped, plain in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        point = point.replace(escaped, plain)
+    return point, right.split(" ")[0]
+
+
+def locks_exclude(path: Path) -> bool:
+    """Whether a lock on the file at `path` keeps a second holder out."""
+    first, second = open_lock(path), open_lock(path)
+    try:
+        # Where the first is refused, another process holds the lock, and it excludes.
+        return not (_granted(first) and _granted(second))
+    finally:
+        os.close(first)
+        os.close(second)
+
+
+def _granted(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -18,26 +18,25 @@ import orjson
 from eventstore.chain import START, Link, linked, seal
 from eventstore.codec import Schema, canonical
 from eventstore.errors import DatabaseMissing, StoreClosed, StoreDamaged, StoreUnreachable
-from eventstore.event import NewEvent, RecordedEvent
-from eventstore.expectation import Command, require_name, require_same, require_version
-from eventstore.instant import Clock
+from eventstore.event import Clock, NewEvent, RecordedEvent
 from eventstore.reading import Reader, is_head, no_head
-from eventstore.sqlite.append import COMMAND, COMMANDS, SPANS, record
-from eventstore.sqlite.connection import reader, reading, translated
-from eventstore.sqlite.filesystem import kind_of
-from eventstore.sqlite.journal import Journal, journal_for, of_mode
-from eventstore.sqlite.known_end import Tip, tip_of
-from eventstore.sqlite.statements import SqliteStatements
+from eventstore.sqlite.connection import Journal, journal_for, of_mode, reader, reading, translated
+from eventstore.sqlite.queue import Tip, kind_of, tip_of
+from eventstore.sqlite.writer import COMMAND, COMMANDS, SPANS, SqliteStatements, record
 from eventstore.store import (
     Appended,
     Cargo,
     Claim,
     Claimed,
+    Command,
     Expected,
     Head,
     Raw,
     Refusal,
     StoredFold,
+    require_name,
+    require_same,
+    require_version,
 )
 
 if TYPE_CHECKING:
@@ -402,7 +401,7 @@ class SqliteStore:
                 yield Finding(None, None, None, "engine", message)
 
     def _rule_findings(self, stream: str | None) -> Iterator[Finding]:
-        from eventstore.sqlite.own_rules import foreign_rules
+        from eventstore.sqlite.queue import foreign_rules
         from eventstore.verification import Finding
 
         with self._reading() as connection:

@@ -1,19 +1,85 @@
 """The connection that writes: its queue, its journal, and the transaction of an append."""
 
+from __future__ import annotations
+
 import os
 import sqlite3
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from eventstore.errors import LocksUnreliable, StoreUnwritable
-from eventstore.sqlite.append import NEXT
-from eventstore.sqlite.connection import meaning, reading
-from eventstore.sqlite.filesystem import kind_of, locks_exclude
-from eventstore.sqlite.journal import Journal, of_mode
-from eventstore.sqlite.known_end import Tip, tip_of
-from eventstore.sqlite.own_rules import require_own_rules
-from eventstore.sqlite.queue import WriterLock, turn_of
+from eventstore.errors import EventIdReused, LocksUnreliable, StoreUnwritable
+from eventstore.sqlite.connection import Journal, meaning, of_mode, reading
+from eventstore.sqlite.queue import (
+    Tip,
+    WriterLock,
+    kind_of,
+    locks_exclude,
+    require_own_rules,
+    tip_of,
+    turn_of,
+)
+from eventstore.statements import Statements
+from eventstore.store import Claimed
+
+#: The columns of an event: what its link in the chain holds, between its position and its claim.
+ROW = (
+    *("position", "stream", "version", "event_id", "type", "recorded_at", "hash", "body"),
+    "command_digest",
+)
+
+_EVENT_ID = ROW.index("event_id")
+
+
+def _insert(*values: str) -> str:
+    return f"INSERT INTO events ({', '.join(ROW)}) VALUES ({', '.join(values)})"
+
+
+_CLAIMING = _insert(*("?" for _ in ROW))
+
+# An event without a stream is refused.
+_STREAM = """
+CASE WHEN ? IS (SELECT hash FROM events ORDER BY position DESC LIMIT 1)
+AND NOT EXISTS (SELECT 1 FROM commands WHERE command_id = ?) THEN ? END"""
+#: One event after a known head, which claims its command: a statement that is its own transaction.
+#: It fails where the log does not end with the event that was seen there, as after a restore, or
+#: where the command is known; what is taken, a unique index refuses. Position, hash of the log's
+#: last event, command id, then the columns of the event from its stream on, and the digest.
+NEXT = _insert("?", _STREAM, *("?" for _ in ROW[2:]))
+
+_CLAIMS = """
+SELECT {} FROM (
+  SELECT command_id, stream, digest, first_version, last_version FROM commands
+  UNION ALL
+  SELECT event_id, stream, command_digest, version, version FROM events
+  WHERE command_digest IS NOT NULL)
+WHERE command_id {}"""
+#: Command id -> stream, digest, first version, last version.
+COMMAND = _CLAIMS.format("stream, digest, first_version, last_version", "= ?")
+#: Command ids as a list in JSON -> command id, stream, first version, last version of each.
+SPANS = _CLAIMS.format(
+    "command_id, stream, first_version, last_version", "IN (SELECT value FROM json_each(?))"
+)
+#: Command id, limit -> every column of the commands after it.
+COMMANDS = _CLAIMS.format("*", "> ? ORDER BY command_id LIMIT ?")
+
+
+def record(
+    cursor: sqlite3.Cursor, sql: Statements, command: Claimed, rows: Sequence[tuple[Any, ...]]
+) -> None:
+    """Insert the rows of a command's events, and its claim. Raises EventIdReused."""
+    alone = len(rows) == 1 and rows[0][_EVENT_ID] == command.command_id
+    if not alone:
+        cursor.execute(sql.insert_command, command)
+    try:
+        if alone:
+            cursor.execute(_CLAIMING, (*rows[0], command.digest))
+        else:
+            cursor.executemany(sql.insert_event, rows)
+    except sqlite3.IntegrityError as error:
+        raise EventIdReused(command.stream, [row[_EVENT_ID] for row in rows]) from error
+
 
 # Bytes of write-ahead log that a closing store leaves: the next process to open reads them all, and
 # SQLite's own limit is of no use to processes that append once and end.
@@ -135,3 +201,84 @@ def _lock_of(path: Path, journal: Journal) -> WriterLock:
     if journal.mode == "truncate" and not locks_exclude(turn_of(path)):
         raise LocksUnreliable(turn_of(path), kind_of(path))
     return WriterLock(path)
+
+
+class SqliteStatements:
+    """`Statements` for SQLite."""
+
+    head = """
+SELECT events.version, events.position, events.hash
+FROM events
+WHERE events.stream = ? ORDER BY events.version DESC LIMIT 1 OFFSET 0"""
+
+    tip = """
+SELECT last.position, last.hash, own.version, own.hash AS own_hash
+FROM (SELECT events.position AS position, events.hash AS hash
+FROM events ORDER BY events.position DESC LIMIT 1 OFFSET 0) AS last
+LEFT OUTER JOIN (SELECT events.version AS version, events.hash AS hash
+FROM events
+WHERE events.stream = ? ORDER BY events.version DESC LIMIT 1 OFFSET 0) AS own ON 1 = 1"""
+
+    extent = "SELECT count(*) AS number, max(events.position) AS last FROM events"
+
+    last = "SELECT coalesce(max(events.position), 0) AS last FROM events"
+
+    insert_event = """
+INSERT INTO events (position, stream, version, event_id, type, recorded_at, hash, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+
+    insert_command = """
+INSERT INTO commands (command_id, stream, digest, first_version, last_version)
+VALUES (?, ?, ?, ?, ?)"""
+
+    read = """
+SELECT events.position, events.stream, events.version, events.event_id, events.type,
+events.recorded_at, events.hash, events.body
+FROM events
+WHERE events.stream = ? AND events.version > ? AND events.version <= ?
+ORDER BY events.version LIMIT ? OFFSET 0"""
+
+    read_all = """
+SELECT events.position, events.stream, events.version, events.event_id, events.type,
+events.recorded_at, events.hash, events.body
+FROM events
+WHERE events.position > ? ORDER BY events.position LIMIT ? OFFSET 0"""
+
+    rows = """
+SELECT events.position, events.stream, events.version, events.event_id, events.type,
+events.recorded_at, events.hash, events.body
+FROM events
+WHERE events.stream = ? AND events.version > ? ORDER BY events.version LIMIT ? OFFSET 0"""
+
+    next_stream = """
+SELECT events.stream
+FROM events
+WHERE events.stream > ? ORDER BY events.stream LIMIT 1 OFFSET 0"""
+
+    delete_fold = "DELETE FROM folds WHERE folds.stream = ? AND folds.reducer = ?"
+
+    insert_fold = """
+INSERT INTO folds (stream, reducer, reducer_version, version, state) VALUES (?, ?, ?, ?, ?)"""
+
+    fold = """
+SELECT folds.stream, folds.reducer, folds.reducer_version, folds.version, folds.state
+FROM folds
+WHERE folds.stream = ? AND folds.reducer = ? AND folds.reducer_version = ?"""
+
+    insert_refusal = """
+INSERT INTO refusals (at, stream, actor, command, code, message, data)
+VALUES (?, ?, ?, ?, ?, ?, ?)"""
+
+    claims = """
+SELECT commands.command_id, commands.stream, commands.digest, commands.first_version,
+commands.last_version, first.body AS first_body, last.body AS last_body FROM commands LEFT OUTER
+JOIN events AS first ON first.stream = commands.stream AND first.version =
+commands.first_version LEFT OUTER JOIN events AS last ON last.stream = commands.stream AND
+last.version = commands.last_version WHERE commands.command_id > ? ORDER BY commands.command_id
+LIMIT ? OFFSET 0"""
+
+    refusals = """
+SELECT refusals.id, refusals.at, refusals.stream, refusals.actor, refusals.command, refusals.code,
+refusals.message, refusals.data
+FROM refusals
+WHERE refusals.id > ? ORDER BY refusals.id LIMIT ? OFFSET 0"""

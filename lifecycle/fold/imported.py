@@ -12,9 +12,8 @@ from typing import Any
 from lifecycle.event import Event
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import PLAN, Amendment, Attempt, Session, Stage, Workflow
-from lifecycle.words.bounds import MAX_COUNT
-from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS, default_session_config
-from lifecycle.words.layout import restore
+from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS, default_session_config, restore
+from lifecycle.words.values import MAX_COUNT
 
 TYPES = frozenset({"line.imported", "state.imported"})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lifecycle.event import Event
-from lifecycle.state.basis import basis_of
+from lifecycle.state.dependencies import basis_of
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt, Workflow
 

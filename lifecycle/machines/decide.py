@@ -14,8 +14,7 @@ from lifecycle.errors import NeedsConsent, undecided
 from lifecycle.event import Fact
 from lifecycle.machines import payload as p
 from lifecycle.machines.decide_fields import check_fields, record, update
-from lifecycle.machines.decide_leases import check_held, claim, release
-from lifecycle.machines.decide_tasks import change_task
+from lifecycle.machines.decide_tasks import change_task, check_held, claim, release
 from lifecycle.machines.definition import CANCELLED, DEFINITION, trusted
 from lifecycle.machines.errors import (
     AlreadyCancelled,
@@ -30,8 +29,8 @@ from lifecycle.machines.guard import FileFact
 from lifecycle.machines.machine import Caller, Machine
 from lifecycle.machines.transition import Files, transition
 from lifecycle.payload.base import Payload
-from lifecycle.payload.drift import DriftAdopted, DriftReverted
-from lifecycle.words.layout import layout_of
+from lifecycle.payload.workflow import DriftAdopted, DriftReverted
+from lifecycle.words.document import layout_of
 
 Decision = list[Payload]
 

@@ -30,7 +30,7 @@ from lifecycle.machines.path import (
 )
 from lifecycle.machines.shape import misfits, nearest_name
 from lifecycle.payload.base import Payload
-from lifecycle.words.layout import layout_of
+from lifecycle.words.document import layout_of
 
 #: Event types that clients know by other names, and the command that records each.
 ELSEWHERE = {

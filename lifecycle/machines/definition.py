@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails
 
-from lifecycle.machines.commits import COMMITS
 from lifecycle.machines.errors import InvalidDefinition
 from lifecycle.machines.guard import (
     Approved,
@@ -20,10 +19,11 @@ from lifecycle.machines.guard import (
     parts,
     path_of,
 )
+from lifecycle.machines.items import COMMITS
 from lifecycle.machines.path import look, parse
 from lifecycle.machines.shape import meant
-from lifecycle.words.misfit import problem
-from lifecycle.words.span import span
+from lifecycle.words.cause import problem
+from lifecycle.words.values import span
 
 #: Every machine has this final phase; any phase that is not final leads to it.
 CANCELLED = "cancelled"

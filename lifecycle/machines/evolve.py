@@ -7,15 +7,15 @@ from typing import Any, TypeVar
 
 from lifecycle.errors import NoWorkflow
 from lifecycle.event import Event
-from lifecycle.fold.drift import with_decision
+from lifecycle.fold.evolve import with_decision
 from lifecycle.fold.foldable import SET_ASIDE, UNFOLDABLE, put_aside
 from lifecycle.machines.definition import CANCELLED, DEFINITION, Definition, trusted
-from lifecycle.machines.gate import closed_to
 from lifecycle.machines.items import placed, said
 from lifecycle.machines.machine import Bound, Caller, Given, Handoff, Lease, Machine, Move, Visit
 from lifecycle.machines.path import merged, parse, put, take_away
+from lifecycle.machines.transition import closed_to
 from lifecycle.state.workflow import Drift
-from lifecycle.words.layout import restore
+from lifecycle.words.document import restore
 
 E = TypeVar("E", bound=Event)
 Apply = Callable[[Machine, Event], None]

@@ -13,9 +13,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag
 
-from lifecycle.machines.commits import place_of_commit
 from lifecycle.machines.errors import Unmet
-from lifecycle.machines.items import items_of, touches
+from lifecycle.machines.items import items_of, place_of_commit, touches
 from lifecycle.machines.path import Steps, look, parse
 
 #: What is found of a field that counts only where it is written anew.

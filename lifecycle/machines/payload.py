@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 from lifecycle.machines.definition import MOST_ROUNDS
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.payload.base import Document, Payload, Text, Whole
-from lifecycle.words.misfit import misfit
-from lifecycle.words.naming import ID_PATTERN
+from lifecycle.words.cause import misfit
+from lifecycle.words.values import ID_PATTERN
 
 Layout = dict[str, list[str]]
 MachineId = Annotated[str, StringConstraints(pattern=ID_PATTERN)]

@@ -14,7 +14,7 @@ from typing import Any
 from lifecycle.machines import guard as g
 from lifecycle.machines.definition import CANCELLED, DEFINITION, Definition, Transition, trusted
 from lifecycle.machines.errors import InvalidDefinition, InvalidInput
-from lifecycle.machines.guard_faults import never_met
+from lifecycle.machines.names import never_met
 from lifecycle.machines.path import parse
 from lifecycle.machines.shape import below, faults, meant, misfits, nearest_name
 from lifecycle.state.dependencies import downstream, find_cycle

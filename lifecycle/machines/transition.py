@@ -1,4 +1,4 @@
-"""From phase to phase: which ways are open, and where a limit leads."""
+"""Transitions between phases, and their gates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lifecycle.machines.errors import (
     MachineError,
     Unmet,
 )
-from lifecycle.machines.guard import FileFact, HasFile, parts, unmet
+from lifecycle.machines.guard import FileFact, HasFile, lets_through, parts, unmet
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.path import merged, parse
 from lifecycle.machines.payload import MachineTransitioned
@@ -134,3 +134,32 @@ def _counted(state: Machine, way: Transition, loop: str) -> dict[str, Any]:
         return {"loop": loop, "count": count + 1, "limit": limit}
     exit_ = state.definition.loops[loop].on_limit
     return {"loop": loop, "count": count, "limit": limit, "to": exit_, "asked": way.to}
+
+
+def closed_to(state: Machine, data: Mapping[str, Any]) -> str | None:
+    """Return why a recorded change of phase counts for nothing, None where it counts.
+
+    It must be a way of the definition, and the approvals that the way asks for must have been
+    given, for the values that the fields have. What else a guard asks for was looked at when the
+    change was decided.
+    """
+    to, asked = data.get("to"), data.get("asked")
+    if state.is_final:
+        return f"nothing leaves the final phase {state.phase}"
+    ways = [way for way in state.ways if way.to == (asked or to)]
+    if not ways or not any(_leads(state, way, to, asked) for way in ways):
+        return f"there is no such way: {state.phase} -> {to}"
+    standing = [one for one in state.approvals if not state.fields_departed(one)]
+    if not any(lets_through(way.guard, standing) for way in ways):
+        return f"{state.phase} -> {to} is a person's decision, and no approval of it counts"
+    if not any(list(data.get("resets") or []) == list(way.resets) for way in ways):
+        return f"{state.phase} -> {to} begins no such loops anew"
+    return None
+
+
+def _leads(state: Machine, way: Transition, to: object, asked: object) -> bool:
+    """Whether a way leads there by itself, or by the limit of the loop that counts it."""
+    if asked is None:
+        return to != CANCELLED
+    loop = state.definition.loops.get(way.loop or "")
+    return loop is not None and loop.on_limit == to

@@ -12,8 +12,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from lifecycle.words.bounds import MAX_COUNT, MAX_ID
-from lifecycle.words.naming import STAGE_PATTERN
+from lifecycle.words.values import MAX_COUNT, MAX_ID, STAGE_PATTERN
 
 StageId = Annotated[str, StringConstraints(pattern=STAGE_PATTERN)]
 AttemptId = Annotated[str, StringConstraints(pattern=r"^att-[0-9]{4,}$", max_length=MAX_ID)]

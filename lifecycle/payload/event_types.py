@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from lifecycle.payload import upcasters
+
+def checks_with_findings(data: dict[str, Any]) -> dict[str, Any]:
+    """Give each check the list of its findings; in the first version it had none."""
+    checks = [{"findings": [], **check} for check in data.get("checks", [])]
+    return {**data, "checks": checks}
+
+
+def failure_with_category(data: dict[str, Any]) -> dict[str, Any]:
+    """Give a failure the place of its diagnosis; at first nobody wrote one, or ended an attempt."""
+    new: dict[str, Any] = {"category": None, "because": None, "stop": False, "outputs": []}
+    return {**new, **checks_with_findings(data)}
 
 
 class EventType(NamedTuple):
@@ -134,9 +144,9 @@ UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     ("outputs.recorded", 1): _with(found=False),
     ("results.adopted", 1): _with(approved_by=None, proof={}, rests_on=None),
     ("session.started", 1): _with(driven=False, environment=None, report=None),
-    ("stage.completed", 1): upcasters.checks_with_findings,
+    ("stage.completed", 1): checks_with_findings,
     ("stage.completed", 2): _with(rests_on=None),
-    ("stage.failed", 1): upcasters.failure_with_category,
+    ("stage.failed", 1): failure_with_category,
     ("stage.failed", 2): _with(output=None),
     ("stage.launched", 1): _with(work_dir=None, job_host=None, job_boot_id=None, again=False),
     ("state.imported", 1): _with(spelling={}),

@@ -14,12 +14,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lifecycle.payload.amendment import (
-        AmendmentApproved,
-        AmendmentProposed,
-        AmendmentRejected,
-        AmendmentType,
-    )
     from lifecycle.payload.base import (
         AmendmentId,
         AttemptId,
@@ -29,13 +23,6 @@ if TYPE_CHECKING:
         StageId,
         StagePayload,
         Text,
-    )
-    from lifecycle.payload.drift import (
-        DriftAdopted,
-        DriftDetected,
-        DriftKind,
-        DriftReverted,
-        UnknownField,
     )
     from lifecycle.payload.stage import (
         AttemptLeft,
@@ -75,13 +62,22 @@ if TYPE_CHECKING:
         TasksObserved,
     )
     from lifecycle.payload.workflow import (
+        AmendmentApproved,
+        AmendmentProposed,
+        AmendmentRejected,
+        AmendmentType,
         CostCharged,
+        DriftAdopted,
+        DriftDetected,
+        DriftKind,
+        DriftReverted,
         ExitReason,
         LineImported,
         NoteLogged,
         SessionEnded,
         SessionStarted,
         StateImported,
+        UnknownField,
         WorkflowCompleted,
         WorkflowCreated,
         WorkflowImported,
@@ -90,9 +86,7 @@ if TYPE_CHECKING:
 
 #: Module of a family → the names that it defines.
 _FAMILIES = {
-    "amendment": "AmendmentApproved AmendmentProposed AmendmentRejected AmendmentType",
     "base": ("AmendmentId AttemptId AttemptPayload Document Payload StageId StagePayload Text"),
-    "drift": "DriftAdopted DriftDetected DriftKind DriftReverted UnknownField",
     "stage": (
         "AttemptObserved AttemptRelaunched AttemptStarted AttemptStopped AttemptLeft Category "
         "ChangedFile Check CheckpointRecorded ClaimOverruled FailedTask FileDigest LateFile "
@@ -103,9 +97,10 @@ _FAMILIES = {
         "StagePrepared StageReadied StageRetried StageSkipped TasksObserved"
     ),
     "workflow": (
-        "CostCharged ExitReason LineImported NoteLogged SessionEnded SessionStarted "
-        "StateImported WorkflowCompleted WorkflowCreated WorkflowImported "
-        "WorkflowReopened"
+        "AmendmentApproved AmendmentProposed AmendmentRejected AmendmentType CostCharged "
+        "DriftAdopted DriftDetected DriftKind DriftReverted ExitReason LineImported NoteLogged "
+        "SessionEnded SessionStarted StateImported UnknownField WorkflowCompleted "
+        "WorkflowCreated WorkflowImported WorkflowReopened"
     ),
 }
 _HOMES = {name: module for module, names in _FAMILIES.items() for name in names.split()}

@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from lifecycle.payload.shapes import SHAPES
-from lifecycle.words.bounds import MAX_NUMBER, excess
+from lifecycle.words.values import MAX_NUMBER, excess
 
 Schema = Mapping[str, Any]
 Check = Callable[[Any], str | None]

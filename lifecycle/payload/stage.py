@@ -16,9 +16,8 @@ from lifecycle.payload.base import (
     Text,
     Whole,
 )
-from lifecycle.words.bounds import MAX_COUNT, MAX_TASKS, MAX_TEXT, misplaced
-from lifecycle.words.misfit import RANGES_PATTERN as RANGES
-from lifecycle.words.naming import KEPT_PATTERN
+from lifecycle.words.cause import RANGES_PATTERN as RANGES
+from lifecycle.words.values import KEPT_PATTERN, MAX_COUNT, MAX_TASKS, MAX_TEXT, misplaced
 
 #: Numbers in few letters, such as 0-99,103.
 Ranges = Annotated[str, StringConstraints(pattern=RANGES, max_length=MAX_TEXT)]

@@ -1,12 +1,22 @@
-"""The data of the events that concern a whole workflow: its life, its sessions, its notes."""
+"""The data of the events of workflows, sessions, amendments and foreign changes."""
+
+from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 
-from lifecycle.payload.base import Document, Payload, StageId, StagePayload, Text, Whole
-from lifecycle.words.bounds import MAX_TEXT, MAX_WEIGHT
-from lifecycle.words.naming import MAX_PATH, REPORT_PATTERN
+from lifecycle.payload.base import (
+    AmendmentId,
+    DecisionId,
+    Document,
+    Payload,
+    StageId,
+    StagePayload,
+    Text,
+    Whole,
+)
+from lifecycle.words.values import DRIFT_PATTERN, MAX_PATH, MAX_TEXT, MAX_WEIGHT, REPORT_PATTERN
 
 #: A number as JSON spells it.
 _NUMBER = StringConstraints(
@@ -151,3 +161,125 @@ class CostCharged(StagePayload):
     type: ClassVar[str] = "cost.charged"
     weight: Annotated[float, Field(ge=0, le=MAX_WEIGHT)]
     work_class: Literal["sync", "async", "error_cycle", "diagnostic"]
+
+
+AmendmentType = Literal[
+    "parameter_change",
+    "criteria_change",
+    "stage_insert",
+    "stage_skip",
+    "stage_rerun",
+    "plan_change",
+]
+
+
+class AmendmentProposed(Payload):
+    """A definitional change that somebody asks for. Nothing changes yet."""
+
+    type: ClassVar[str] = "amendment.proposed"
+    schema_version: ClassVar[int] = 3
+    amendment: AmendmentId | None = None  # decided: the workflow's next number
+    kind: AmendmentType
+    stage: StageId | None = None
+    #: Rerun: stages that run again together with it.
+    also: list[StageId] = []
+    description: Text
+    reason: Text | None = None
+    #: Field, or field → key, → ``{"old": …, "new": …}``; no ``old``: it was not there, no ``new``:
+    #: it is taken away. Decided: ``old`` where the command leaves it out.
+    changes: Document = {}
+    #: The definition of an inserted stage, and its place in the array (0 is first).
+    insert: Document | None = None
+    place: Whole | None = None
+    #: Insert: the stages that shall depend on the new one. Skip: true, its dependents drop it.
+    rewire: list[StageId] | bool = False
+    #: Stage → its ``depends_on``, ``{"old": …, "new": …}``, beside it other fields as in
+    #: ``changes``. A plan_change says what changes of each stage; else it is decided.
+    rewired: dict[StageId, Document] = {}
+
+
+class AmendmentApproved(Payload):
+    """A person agreed; takes effect only with an accepted proof of consent."""
+
+    type: ClassVar[str] = "amendment.approved"
+    schema_version: ClassVar[int] = 3
+    amendment: DecisionId
+    #: Decided: the workflow's version, one more than before; of the plan the one it began with.
+    version: Whole | None = None
+    invalidated_stages: list[StageId] = []  # decided: all that are affected, whatever their status
+    approved_by: str = "user"
+    proof: Document = {}
+    #: Stage → the highest K of the ``stage-N.vK`` that were found on the disk.
+    kept: dict[StageId, Whole] = {}
+    #: Files of the root that the definition runs, as they were then: path → SHA-256 in hex.
+    scripts: dict[str, str] = {}
+
+
+class AmendmentRejected(Payload):
+    """A person did not agree; nothing changes."""
+
+    type: ClassVar[str] = "amendment.rejected"
+    schema_version: ClassVar[int] = 2
+    amendment: DecisionId
+    reason: str | None = None
+
+
+#: Where a foreign version of a file is kept: in one folder, under a plain name.
+KeptAs = Annotated[str, StringConstraints(pattern=DRIFT_PATTERN, max_length=MAX_PATH)]
+DriftKind = Literal["changed", "missing", "truncated", "unreadable"]
+
+
+class DriftDetected(Payload):
+    """A file that wfctl writes was changed by somebody else. It is written anew."""
+
+    type: ClassVar[str] = "drift.detected"
+    file: str
+    kind: DriftKind = "changed"
+    #: The version of the log that the file had shown.
+    base: Whole = 0
+    #: Where the foreign bytes are kept, relative to the root, and their SHA-256 in hex.
+    kept_as: KeptAs | None = None
+    found_sha256: str | None = None
+    differences: list[Document] = []
+    #: How many differences are not listed.
+    more: Whole = 0
+
+
+class UnknownField(BaseModel):
+    """A field that the protocol does not have, of a stage or of the workflow."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    stage: StageId | None = None
+    field: str
+    value: JsonValue = None
+    #: JSON pointer of an object in ``value`` → its keys in the order they were written in.
+    layout: dict[str, list[str]] = {}
+    removed: bool = False
+
+
+class DriftAdopted(Payload):
+    """A foreign change was turned into events; fields that nobody specified come with it."""
+
+    type: ClassVar[str] = "drift.adopted"
+    schema_version: ClassVar[int] = 2
+    file: str
+    #: The version of the ``drift.detected``. Decided: the newest of the file that waits.
+    detected: Whole | None = None
+    unknown: list[UnknownField] = []
+    #: The paths of the differences that say nothing by themselves.
+    left: list[str] = []
+    #: The paths of those that nobody decided about yet: the change goes on to wait for them.
+    rest: list[str] = []
+
+
+class DriftReverted(Payload):
+    """A foreign change was dismissed: the file stays as the log says."""
+
+    type: ClassVar[str] = "drift.reverted"
+    schema_version: ClassVar[int] = 2
+    file: str
+    detected: Whole | None = None  # decided, as above
+    kept_as: KeptAs | None = None
+    #: Who agreed, and the proof of it; nothing in the events of a time that asked nobody.
+    approved_by: str | None = None
+    proof: Document = {}

@@ -15,17 +15,18 @@ from lifecycle.plan.fields import unknown_in_stage, unknown_in_workflow
 from lifecycle.state.budget import config_problems
 from lifecycle.state.dependencies import find_cycle
 from lifecycle.sweeps import definition as sweep
-from lifecycle.words import software
+from lifecycle.words import cause
+from lifecycle.words.cause import misfit
 from lifecycle.words.document import (
     STAGE_FIELDS,
     WORKFLOW_FIELDS,
+    Layout,
     default_profiles,
     default_session_config,
+    layout_of,
     with_listed_paths,
 )
-from lifecycle.words.layout import Layout, layout_of
-from lifecycle.words.misfit import misfit
-from lifecycle.words.naming import ID_PATTERN, stage_number, unfit_for_stage
+from lifecycle.words.values import ID_PATTERN, stage_number, unfit_for_stage
 
 WorkflowId = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\r\n]+$")]
@@ -228,11 +229,11 @@ def _environments(plan: Plan) -> Iterator[str]:
     """Say what is wrong with the software that profiles and stages ask for."""
     for name, profile in plan.backend_profiles.items():
         if "environment" in profile:
-            for problem in software.problems(profile["environment"]):
+            for problem in cause.problems(profile["environment"]):
                 yield f"backend_profiles.{name}.environment.{problem}"
     for stage in plan.stages:
         own = stage.parameters.get("environment")
-        for problem in software.problems(own) if isinstance(own, dict) else ():
+        for problem in cause.problems(own) if isinstance(own, dict) else ():
             yield f"{stage.id}.parameters.environment.{problem}"
 
 

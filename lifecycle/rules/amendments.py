@@ -15,11 +15,10 @@ from lifecycle.errors import (
 from lifecycle.fold.amendments import apply, rewired_fields, version_after
 from lifecycle.payload import models as p
 from lifecycle.rules import amendable
-from lifecycle.rules.grounds import stage_definition
-from lifecycle.rules.impact import Impact, impact_of
+from lifecycle.rules.impact import Impact, impact_of, stage_definition
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import PLAN_CHANGE, Amendment, Stage, Workflow
-from lifecycle.words.naming import is_placeholder, stage_number
+from lifecycle.words.values import is_placeholder, stage_number
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload

@@ -1,35 +1,98 @@
-"""What may happen: (state, command) → events, or a refusal. Pure.
-
-A command is the payload of the event it asks for. The events returned are the one asked for,
-completed, and everything that follows from it (a stage made ready, a stage blocked, the
-workflow completed): one append, all or nothing.
-"""
+"""From a command to events: the rules of its kind, and what follows by itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from lifecycle.errors import (
     LOST,
     AlreadyExists,
     IllegalTransition,
+    InvalidPayload,
     NeedsConsent,
     NoCommand,
     NoWorkflow,
 )
 from lifecycle.event import Fact
 from lifecycle.fold.evolve import steps
+from lifecycle.fold.foldable import State
 from lifecycle.payload import models as p
+from lifecycle.payload.shape import misfit
 from lifecycle.rules import drift as drifting
 from lifecycle.rules import sessions, stages
-from lifecycle.rules.consequences import consequences
-from lifecycle.rules.recordable import require_recordable
-from lifecycle.state.status import targets
-from lifecycle.state.workflow import Workflow
+from lifecycle.state.budget import charges
+from lifecycle.state.status import BLOCKING, Status, retry_limit, targets
+from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.words.values import too_much
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
+
+
+_HELD = frozenset({Status.PENDING, Status.INVALIDATED})
+_WAITING = _HELD | {Status.READY, Status.FAILED}
+
+
+def consequences(state: Workflow, at: str) -> list[Payload]:
+    """Return what is due in ``state`` at ``at`` and was not recorded yet, in array order."""
+    found: list[Payload] = [*charges(state)]
+    for stage in state.stages.values():
+        if stage.status in _WAITING:
+            found += _of_stage(state, stage)
+    if state.is_finished and state.workflow_status != "completed":
+        from lifecycle.state.workflow import report_path
+
+        report = report_path(state, at)
+        found.append(p.WorkflowCompleted(stages=len(state.stages), report=report))
+    return found
+
+
+def _of_stage(state: Workflow, stage: Stage) -> list[Payload]:
+    if stage.status is Status.FAILED:
+        return _of_failed(state, stage)
+    if stage.status in _HELD and not state.unmet(stage):
+        return [p.StageReadied(stage=stage.id, reset=stage.status is Status.INVALIDATED)]
+    return [
+        p.StageBlocked(
+            stage=stage.id,
+            dependency=dep,
+            dependency_status=cast("Literal['failed', 'skipped']", status.value),
+        )
+        for dep in stage.depends_on
+        if (status := state.stages[dep].status) in BLOCKING
+        and stage.blocked_by.get(dep) != status
+        and state.stages[dep].rerun_by is None
+    ]
+
+
+def _of_failed(state: Workflow, stage: Stage) -> list[Payload]:
+    """A failed stage runs again by itself only where an approved amendment says so."""
+    if stage.rerun_by is None or state.unmet(stage):
+        return []
+    rerun = state.amendments[stage.rerun_by].kind == "stage_rerun"
+    reason = f"{'rerun' if rerun else 'superseded'} by {stage.rerun_by}"
+    # What a person agreed to when no retry was left begins with all of them.
+    reset = rerun or stage.retry_count >= retry_limit(state.backend_type(stage))
+    return [
+        p.StageReadied(stage=stage.id, reason=reason, reset=reset, amendment=stage.rerun_by),
+    ]
+
+
+def require_recordable(planned: Iterable[Payload], before: State | None, after: State) -> None:
+    """Raise `InvalidPayload` for an event that would count for nothing, or that is too large.
+
+    ``before`` and ``after`` are the states around the planned events.
+    """
+    for payload in planned:
+        data = payload.as_json()
+        why = misfit(payload.type, data) or too_much(payload.type, data)
+        if why is not None:
+            raise InvalidPayload(payload.type, [why])
+    known = len(before.set_aside) if before is not None else 0
+    for one in after.set_aside[known:]:
+        raise InvalidPayload(one["type"], [one["why"]])
+
 
 Decision: TypeAlias = "list[Payload]"
 

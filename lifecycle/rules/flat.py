@@ -1,16 +1,21 @@
-"""Commands whose data is flat: read by the shapes of events, without pydantic and the models.
+"""From names and dictionaries to payloads: by the shape of the event, or by its model.
 
-To load pydantic is most of what such a command costs. It is loaded all the same where the shape
+To load pydantic is most of what a flat command costs. It is loaded all the same where the shape
 does not fit, so that what is refused, and with which words, is for the models to say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from lifecycle.payload.event_types import STAGED
+from lifecycle.errors import InvalidPayload, UnknownEventType
+from lifecycle.payload.event_types import OF_MACHINES, STAGED
 from lifecycle.payload.shape import misfit
+
+if TYPE_CHECKING:
+    from lifecycle.payload.models import Payload
+
 
 #: Event type → the fields of its model, in their order. Each holds a text, true or false, a whole
 #: number or null, the model changes none, and no rule needs more of them.
@@ -40,7 +45,6 @@ class Flat:
             raise AttributeError(name)
         if name in self._data:
             return self._data[name]
-        from lifecycle.rules.event_models import model_of
 
         return getattr(model_of(self.type).of(self.as_json()), name)
 
@@ -64,3 +68,35 @@ def _is_unicode(value: Any) -> bool:
         except UnicodeEncodeError:
             return False
     return True
+
+
+def model_of(type_: str) -> type[Payload]:
+    """Return the model of an event type's data, be it of a workflow or of a machine."""
+    if type_ in STAGED:
+        from lifecycle.payload import models as payload
+
+        found: type[Payload] = getattr(payload, STAGED[type_].model)
+    else:
+        from lifecycle.machines import payload as of_machines
+
+        found = getattr(of_machines, OF_MACHINES[type_].model)
+    return found
+
+
+def payload_of(type_: str, data: dict[str, Any]) -> Payload:
+    """Return the payload of this type; raises `UnknownEventType` or `InvalidPayload`."""
+    if type_ not in STAGED:
+        raise UnknownEventType(type_, sorted(STAGED))
+    plain = flat(type_, data)
+    if plain is not None:
+        return cast("Payload", plain)
+
+    model = model_of(type_)
+    from pydantic import ValidationError  # its model has loaded it
+
+    try:
+        return model.of(data)
+    except ValidationError as error:
+        from lifecycle.words.cause import problem
+
+        raise InvalidPayload(type_, [problem(e) for e in error.errors()]) from error

@@ -121,7 +121,7 @@ def _tasks(state: Workflow, changed: Workflow, id_: str, impact: Impact) -> Iter
 
 def _done(stage: Stage, keys: Sequence[str]) -> set[str]:
     """Return the tasks that were done when they were last looked at."""
-    from lifecycle.sweeps.ranges import numbers_of  # only where a sweep is amended
+    from lifecycle.sweeps.definition import numbers_of
 
     seen = next((one.tasks for one in reversed(stage.attempts) if one.tasks), None)
     return {keys[n] for n in numbers_of(seen["done"]) if n < len(keys)} if seen else set()

@@ -1,16 +1,18 @@
-"""What an amendment would do if it were approved now. Pure, over the state alone."""
+"""What an amendment makes stale, and what a result rests on."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+import json
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 
 from lifecycle.fold.amendments import apply, goes_on, is_rejudged, keeps_tasks, rewired_fields
 from lifecycle.fold.foldable import UNFOLDABLE
-from lifecycle.state.basis import is_judged_alone
-from lifecycle.state.dependencies import downstream
+from lifecycle.payload import models as p
+from lifecycle.state.dependencies import downstream, is_judged_alone
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
 
@@ -231,3 +233,72 @@ def _span(attempt: Attempt, now: str | None) -> float:
     end = attempt.ended_at or now or attempt.started_at
     span = datetime.fromisoformat(end) - datetime.fromisoformat(attempt.started_at)
     return max(0.0, span.total_seconds())
+
+
+def binding_before(
+    state: Workflow, amendment: Amendment, found: Mapping[str, int] | None = None
+) -> dict[str, Any]:
+    """Return the impact of an approval as it was shown then, as plain JSON values."""
+    reach = reach_of(state, amendment)
+    affected = [stage for stage in state.stages.values() if stage.id in reach.affected]
+    under_way = [stage for stage in reach.stages(state) if stage.status in ACTIVE]
+    rerun = amendment.stage if amendment.kind == "stage_rerun" else None
+
+    def is_kept(stage: Stage) -> bool:
+        again = stage.status in ACTIVE and stage.id in reach.direct
+        again = again or (stage.status is Status.FAILED and stage.id == rerun)
+        return stage.status is Status.COMPLETED or (again and has_run(stage))
+
+    return {
+        "affected": [stage.id for stage in affected],
+        "invalidated": [stage.id for stage in affected if stage.status is Status.COMPLETED],
+        "stopped": attempts_of([stage for stage in under_way if stage.id in reach.direct]),
+        "outdated": [stage.id for stage in under_way if stage.id not in reach.direct],
+        "kept": kept_as([stage for stage in affected if is_kept(stage)], found or {}),
+    }
+
+
+_HEX_DIGITS = 64
+
+
+def rests_on(state: Workflow, stage: Stage) -> p.RestsOn:
+    """Return what the result of a stage rests on now.
+
+    Events that are decided together with the result have no hash yet, and are left out.
+    """
+    source = stage.source
+    record = ((source.tasks or {}).get("record") or {}) if source is not None else {}
+    return p.RestsOn(
+        attempt=_recorded(source.event) if source is not None else None,
+        definition=sha256(definition_text(stage)).hexdigest(),
+        tasks=record.get("sha256"),
+        approvals={
+            one.id: one.approval for one in _agreed(state, stage) if _recorded(one.approval)
+        },
+    )
+
+
+def stage_definition(stage: Stage) -> dict[str, Any]:
+    """Return what is computed by a stage and how it is judged, as a plan has it."""
+    fields = ("id", "name", "depends_on", "backend", "inputs", "outputs", "parameters")
+    return {f: getattr(stage, f) for f in (*fields, "success_criteria")}
+
+
+def definition_text(stage: Stage) -> bytes:
+    """Return the definition of a stage as it is digested: JSON, keys sorted, no spaces."""
+    said = stage_definition(stage)
+    text = json.dumps(said, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _agreed(state: Workflow, stage: Stage) -> Iterator[Amendment]:
+    """Yield what a person agreed to of the stage: the plan, and what changed it or all stages."""
+    for one in state.amendments.values():
+        inserted = (one.insert or {}).get("id") == stage.id
+        names_it = one.stage is None or stage.id in (*one.targets, *one.rewired) or inserted
+        if one.status == "approved" and one.record is None and names_it:
+            yield one
+
+
+def _recorded(hash_: str) -> str | None:
+    return hash_ if len(hash_) == _HEX_DIGITS else None

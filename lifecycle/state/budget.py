@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.words.bounds import MAX_WEIGHT
 from lifecycle.words.document import default_session_config
+from lifecycle.words.values import MAX_WEIGHT
 
 if TYPE_CHECKING:
     from lifecycle.payload import models as p

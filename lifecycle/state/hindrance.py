@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lifecycle.state.retry import retry_limit
-from lifecycle.state.status import FINISHED, Status
+from lifecycle.state.status import FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import VERDICTS
 

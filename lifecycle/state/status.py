@@ -5,8 +5,9 @@ Source of the table: the published staged-workflow protocol ("Statuses and trans
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Status(StrEnum):
@@ -80,3 +81,21 @@ def transition(source: Status, target: Status) -> StatusChange | None:
 def targets(source: Status) -> list[str]:
     """Return the statuses that may follow ``source``, in the order of the table."""
     return [t.target.value for t in TRANSITIONS if t.source is source]
+
+
+#: Retries, by the backend profile's ``type``. Source: the staged-workflow protocol, "Retry".
+RETRY_LIMITS: Mapping[str, int] = {"local": 3, "remote": 5}
+
+#: New computations for an attempt that was lost through no fault of the job.
+RECOVERY_LIMIT = 1
+
+
+def backend_type(profiles: Mapping[str, Any], name: str) -> str:
+    """Return ``local`` or ``remote``; a profile that says nothing is local."""
+    profile = profiles.get(name) or {}
+    return str(profile.get("type", "local"))
+
+
+def retry_limit(kind: str) -> int:
+    """Return how many retries a backend of this kind allows."""
+    return RETRY_LIMITS.get(kind, RETRY_LIMITS["local"])

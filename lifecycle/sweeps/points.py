@@ -18,7 +18,7 @@ from itertools import product
 from math import isfinite, prod
 from typing import Any, TypeAlias
 
-from lifecycle.words.bounds import MAX_TASKS
+from lifecycle.words.values import MAX_TASKS
 
 Value: TypeAlias = "str | int | float | bool"
 

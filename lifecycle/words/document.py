@@ -1,10 +1,9 @@
-"""The names and the order of the fields of ``workflow-state.json``.
-
-Source: the staged-workflow protocol; readers of the file depend on both.
-"""
+"""The fields of ``workflow-state.json``: their names, their order, and the spelling of numbers."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from typing import Any
 
 WORKFLOW_FIELDS = (
@@ -83,3 +82,93 @@ def default_profiles() -> dict[str, Any]:
             "config": {"batch_type": "Shell", "context_type": "LocalContext"},
         }
     }
+
+
+Layout = dict[str, list[str]]
+"""JSON pointer (RFC 6901) of an object → its keys in order."""
+
+
+def layout_of(value: Any, pointer: str = "") -> Layout:
+    """Return the order of the keys of every object below ``value`` that is not sorted."""
+    found: Layout = {}
+    if isinstance(value, dict):
+        keys = list(value)
+        if keys != sorted(keys):
+            found[pointer] = keys
+    for key, child in _children(value):
+        found.update(layout_of(child, f"{pointer}/{_escape(key)}"))
+    return found
+
+
+def restore(value: Any, layout: Layout, pointer: str = "") -> Any:
+    """Return ``value`` with the keys of its objects in the order of ``layout``."""
+    if isinstance(value, list):
+        return [restore(child, layout, f"{pointer}/{i}") for i, child in enumerate(value)]
+    if not isinstance(value, dict):
+        return value
+    known = [key for key in layout.get(pointer, ()) if key in value]
+    rest = [key for key in value if key not in known]
+    return {
+        key: restore(value[key], layout, f"{pointer}/{_escape(key)}") for key in (*known, *rest)
+    }
+
+
+def _children(value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, dict):
+        return list(value.items())
+    if isinstance(value, list):
+        return [(str(index), child) for index, child in enumerate(value)]
+    return []
+
+
+def _escape(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+Spelling = dict[str, str]
+"""JSON pointer (RFC 6901) of a number → its letters."""
+
+
+def spelling_of(text: str) -> Spelling:
+    """Return the numbers of a valid JSON text that would be written in other letters today."""
+    return dict(_spelled(json.loads(text, parse_float=_Float, parse_int=_Int), ""))
+
+
+class _Float(str):
+    """The letters of a number with a fraction or an exponent."""
+
+    @property
+    def usual(self) -> str:
+        return json.dumps(float(self))
+
+
+class _Int(str):
+    """The letters of a whole number."""
+
+    @property
+    def usual(self) -> str:
+        return json.dumps(int(self))
+
+
+def _spelled(value: Any, pointer: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, _Float | _Int):
+        if value != value.usual:
+            yield pointer, str(value)
+    elif isinstance(value, dict):
+        for key, child in value.items():
+            yield from _spelled(child, f"{pointer}/{_escape(key)}")
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _spelled(child, f"{pointer}/{index}")
+
+
+def keys_of(pointer: str) -> list[str]:
+    """Return the keys that a pointer is made of."""
+    return [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
+
+
+def value_at(value: Any, pointer: str) -> Any:
+    """Return the value that a pointer leads to; raises LookupError, TypeError, ValueError."""
+    for key in keys_of(pointer):
+        value = value[int(key)] if isinstance(value, list) else value[key]
+    return value

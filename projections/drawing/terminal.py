@@ -8,8 +8,7 @@ from itertools import pairwise
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.drawing.layout import Layout, Point, layout
-from projections.drawing.svg import columns, shortened
+from projections.drawing.svg import Layout, Point, columns, layout, shortened
 
 #: Columns that a stage needs at least; in a narrower window the stages are listed.
 _LEAST, _MOST = 16, 34

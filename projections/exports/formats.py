@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 
-from projections.exports.source import ExportSource
+from projections.exports.plain import ExportSource
 
 
 class ExportFormat(StrEnum):

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.drawing import palette
-from projections.drawing.layout import Layout, Point, layout
-from projections.drawing.svg import element, shortened, text, title, wrapped
-from projections.exports.source import ExportSource
+from projections.drawing import svg
+from projections.drawing.svg import Layout, Point, element, layout, shortened, text, title, wrapped
+from projections.exports.plain import ExportSource
 
 _WIDTH, _HEIGHT = 224, 78
 _ACROSS, _DOWN = 24, 44
@@ -57,7 +56,7 @@ def drawing(state: Workflow) -> str:
     counts = f"{len(state.stages)} stages of {state.id}"
     parts = [
         title(f"{counts}, coloured by status"),
-        element("style", palette.variables(".wf-graph") + _STYLE),
+        element("style", svg.variables(".wf-graph") + _STYLE),
         element("rect", width=width, height=height, class_="ground"),
         *(_edge(points) for points in places.edges.values()),
         *(_drawn(fan, _corner(places, fan[0])) for fan in fans),

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from lifecycle.event import Event
 from lifecycle.machines.machine import Machine, Move
-from projections.drawing import palette
+from projections.drawing import svg
 from projections.exports.markup import environment
 from projections.machines.history import message
 from projections.words.came_about import agreement
@@ -58,7 +58,7 @@ def export(steps: Iterable[Step]) -> Iterator[str]:
         told=told,
         stays=list(_stays(state)),
         loops=[(one, state.counts.get(one, 0), state.limit_of(one)) for one in _loops(state)],
-        colors=Markup(palette.variables(":root")),  # ours, escaped where it was made
+        colors=Markup(svg.variables(":root")),  # ours, escaped where it was made
     )
 
 

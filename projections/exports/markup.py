@@ -9,8 +9,7 @@ from jinja2 import BaseLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 from projections.words import amendments as amendment_words
-from projections.words.signs import marked
-from projections.words.times import utc_seconds
+from projections.words.text import marked, utc_seconds
 
 
 def environment(loader: BaseLoader) -> Environment:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage
-from lifecycle.words.naming import stage_number
-from projections.drawing import palette
-from projections.exports.source import ExportSource
+from lifecycle.words.values import stage_number
+from projections.drawing import svg
+from projections.exports.plain import ExportSource
 
 #: What Mermaid would take for its own syntax inside a quoted label, as its entities.
 _ENTITIES = {ord(letter): f"#{ord(letter)};" for letter in '#;"<>&`\\{}[]|'}
@@ -25,7 +25,7 @@ def export(source: ExportSource) -> Iterator[str]:
         for needed in stage.depends_on:
             yield f"    {_node(needed)} --> {_node(stage.id)}\n"
     for status in Status:
-        color = palette.light(status.value)
+        color = svg.light(status.value)
         yield f"    classDef {status.value} fill:#ffffff,stroke:{color},color:{color}\n"
 
 

@@ -18,7 +18,7 @@ from eventstore.event import RecordedEvent
 from lifecycle.fold.amendments import proposed_in
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Workflow
-from projections.exports.source import ExportSource, touched
+from projections.exports.plain import ExportSource, touched
 
 _TRACE, _SPAN = 32, 16
 _INTERNAL = 1

@@ -14,9 +14,9 @@ from tempfile import SpooledTemporaryFile
 from typing import Any
 
 from eventstore.event import Actor
+from projections.exports.plain import ExportSource
 from projections.exports.provenance import Beginning, File, PlanChange, Run, Told, provenance
-from projections.exports.source import ExportSource
-from projections.words.identifiers import quoted, workflow_uri
+from projections.words.text import quoted, workflow_uri
 
 #: In the order of the document.
 _SECTIONS = (

@@ -14,7 +14,7 @@ from eventstore.event import Actor, RecordedEvent
 from lifecycle.fold.amendments import proposed_in
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.exports.source import Steps
+from projections.exports.plain import Steps
 from projections.words.amendments import told
 
 

@@ -13,16 +13,21 @@ from markupsafe import Markup
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from projections.drawing import palette
+from projections.drawing import svg
 from projections.exports.facts import WorkflowFacts
 from projections.exports.graph_svg import drawing as graph
 from projections.exports.markup import environment, flat
-from projections.exports.source import ExportSource, Steps
+from projections.exports.plain import ExportSource, Steps
 from projections.exports.spans import SpanFold, Spans
 from projections.exports.timeline_svg import drawing as timeline
-from projections.files.method import environment_of, inputs_of, ran_on
-from projections.files.results import StageResult, gathered
-from projections.files.sessions import sessions
+from projections.files.results import (
+    StageResult,
+    environment_of,
+    gathered,
+    inputs_of,
+    ran_on,
+    sessions,
+)
 from projections.files.summary import FIGURES, Summary, is_figure, summarised
 from projections.screens.next_actions import next_actions
 
@@ -77,7 +82,7 @@ def _context(state: Workflow, facts: WorkflowFacts, spans: Spans) -> dict[str, A
         "spans": spans,
         "counts": counts(state),
         "next": next_actions(state),
-        "colors": Markup(palette.variables(":root")),  # ours, escaped where it was made
+        "colors": Markup(svg.variables(":root")),  # ours, escaped where it was made
         "graph": Markup(graph(state)),  # ours, escaped where it was made
         "timeline": Markup(timeline(spans)),  # ours, escaped where it was made
         "lasted": _lasted(spans.first, spans.last),

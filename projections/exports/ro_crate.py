@@ -15,10 +15,10 @@ from mimetypes import MimeTypes
 from typing import Any
 
 from eventstore.event import Actor
+from projections.exports.plain import ExportSource
 from projections.exports.provenance import Beginning, File, PlanChange, Run, provenance
-from projections.exports.source import ExportSource
 from projections.files.state_document import FILE_NAME
-from projections.words.identifiers import quoted, workflow_uri
+from projections.words.text import quoted, workflow_uri
 
 FILE = "ro-crate-metadata.json"
 #: RO-Crate 1.1 has no word for a digest yet; this is the one of the workflow run crates.

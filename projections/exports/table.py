@@ -14,9 +14,9 @@ from typing import Any
 
 from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Stage
-from projections.exports.source import ExportSource
+from projections.exports.plain import ExportSource
 from projections.history.rows import seconds
-from projections.words.cells import inert, shown
+from projections.words.text import inert, shown
 
 HEAD = (
     "stage",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from projections.drawing import palette
+from projections.drawing import svg
 from projections.drawing.svg import element, shortened, text, title
-from projections.exports.source import ExportSource
+from projections.exports.plain import ExportSource
 from projections.exports.spans import Span, SpanMark, Spans, spans
 
 _WIDTH, _LEFT, _ROW, _TOP, _FOOT = 960, 190, 34, 34, 40
@@ -56,7 +56,7 @@ def drawing(found: Spans) -> str:
     height = _TOP + len(chart.rows) * _ROW + _FOOT
     parts = [
         title("The time of each stage: queue, computing, verification, waiting for a person"),
-        element("style", palette.variables(".wf-timeline") + _STYLE),
+        element("style", svg.variables(".wf-timeline") + _STYLE),
         element("rect", width=_WIDTH, height=height, class_="ground"),
         *chart.axis(),
         *chart.labels(),

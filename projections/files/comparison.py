@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from projections.files.sessions import Acted
-from projections.words.environments import variables_of
+from projections.files.results import Acted
+from projections.words.came_about import variables_of
 
 KINDS = ("parameter", "environment", "script", "measure", "output")
 

@@ -1,4 +1,4 @@
-"""What differs between two versions of a document, field by field."""
+"""The fields of ``workflow-state.json``, and how two versions differ."""
 
 from __future__ import annotations
 
@@ -130,3 +130,61 @@ def _order(
     after = [key for key in new if key in old]
     if before != after:
         yield FieldDifference(stage, path, "order", before, after)
+
+
+Path = tuple[str, ...]
+Tree = dict[str, Any]
+
+
+class _Absent:
+    """What stands where no field does."""
+
+    def __repr__(self) -> str:
+        return "(not there)"
+
+
+ABSENT = _Absent()
+
+
+def tree(document: dict[str, Any]) -> Tree:
+    """Return the document with its stages by their ids beside the fields of the workflow."""
+    fields = {key: value for key, value in document.items() if key != "stages"}
+    return fields | {stage["id"]: stage for stage in document["stages"]}
+
+
+def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield every path below a value that leads to something that is no object, with that."""
+    if not isinstance(value, dict) or not value:
+        yield path, value
+        return
+    for key, child in value.items():
+        yield from leaves(child, (*path, key))
+
+
+def at(value: Any, path: Path) -> Any:
+    """Return what stands at a path, `ABSENT` where nothing does."""
+    for key in path:
+        if not isinstance(value, dict) or key not in value:
+            return ABSENT
+        value = value[key]
+    return value
+
+
+def path_of(known: Any, name: str) -> Path:
+    """Return the path that a name means in a tree; keys may hold dots themselves.
+
+    Where nothing is known by it, every dot parts two keys.
+    """
+    if not isinstance(known, dict):
+        return tuple(name.split("."))
+    for key in sorted(known, key=len, reverse=True):
+        if name == key:
+            return (key,)
+        if name.startswith(f"{key}."):
+            return (key, *path_of(known[key], name[len(key) + 1 :]))
+    return tuple(name.split("."))
+
+
+def spelt(path: Path) -> str:
+    """Return the name of a path."""
+    return ".".join(path)

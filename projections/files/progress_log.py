@@ -14,7 +14,7 @@ from lifecycle.fold.imported import TYPES
 from lifecycle.state.budget import budget_of
 from lifecycle.state.workflow import Workflow
 from projections.words.amendments import told, where
-from projections.words.times import local_seconds
+from projections.words.text import local_seconds
 
 FILE_NAME = "progress.log"
 #: Files that a line names.
@@ -288,7 +288,7 @@ def _left(data: dict[str, Any], state: Workflow) -> str:
 def _tasks(data: dict[str, Any], state: Workflow) -> str | None:
     if data.get("record") is None:
         return None  # a look on the way; the state has where it stands
-    from projections.words.sweeps import counts_of  # only where a stage has a map
+    from projections.words.came_about import counts_of
 
     counts = counts_of(data)
     said = [f"{number:,} {name}" for name, number in counts.items() if number and name != "done"]

@@ -13,12 +13,17 @@ from typing import Any
 from urllib.parse import quote
 
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from projections.files.method import commands_of, environment_of, inputs_of, ran_on
-from projections.files.results import StageResult
-from projections.files.sessions import SessionRecord
+from projections.files.results import (
+    SessionRecord,
+    StageResult,
+    commands_of,
+    environment_of,
+    inputs_of,
+    ran_on,
+)
 from projections.files.summary import StageSummary, Summary, is_figure, summarised
 from projections.words.account import Seen
-from projections.words.times import utc_seconds
+from projections.words.text import utc_seconds
 
 #: What begins a tag, an entity, a link, an image or code.
 _ESCAPES = {ord("<"): "&lt;", ord("&"): "&amp;", **{ord(c): f"\\{c}" for c in "\\`[]"}}

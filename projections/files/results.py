@@ -1,13 +1,100 @@
-"""What became of each stage, from the log alone: results, failures and fixes."""
+"""What became of stages and sessions, and how each result came about, from the log alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol, TypeVar
 
-from lifecycle.state.workflow import Workflow
-from projections.files.sessions import Acted
+from lifecycle.state.budget import budget_of
+from lifecycle.state.workflow import Stage, Workflow
+
+
+class Acted(Protocol):
+    """What a history needs of a recorded event."""
+
+    @property
+    def type(self) -> str:
+        """Stable name, such as ``session.started``."""
+        ...
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The payload, decoded."""
+        ...
+
+    @property
+    def occurred_at(self) -> str:
+        """When it was so (UTC)."""
+        ...
+
+    @property
+    def actor(self) -> Any:
+        """Who did it: ``kind`` and ``name``."""
+        ...
+
+
+@dataclass(slots=True)
+class SessionRecord:
+    """One session. Times are UTC; ``end`` is its reason, ``died`` or ``open``."""
+
+    number: int
+    started_at: str
+    started_by: str
+    driven: bool
+    budget: float
+    environment: dict[str, Any] | None = None
+    ended_at: str | None = None
+    end: str = "open"
+    next: str | None = None
+    cost: float = 0
+    charges: list[dict[str, Any]] = field(default_factory=list)
+    completed: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return asdict(self)
+
+
+def sessions(steps: Iterable[tuple[Acted, Workflow]]) -> list[SessionRecord]:
+    """Return every session of a history that wfctl kept, the oldest first."""
+    found: list[SessionRecord] = []
+    for event, state in steps:
+        if event.type == "session.started":
+            if found and found[-1].end == "open":
+                found[-1].end = "died"
+            found.append(_started(event, state))
+        elif found and found[-1].end == "open":
+            _take_in(found[-1], event)
+    return found
+
+
+def _started(event: Acted, state: Workflow) -> SessionRecord:
+    return SessionRecord(
+        number=event.data["number"],
+        started_at=event.occurred_at,
+        started_by=f"{event.actor.kind}:{event.actor.name}",
+        driven=event.data.get("driven", False),
+        budget=budget_of(state),
+        environment=event.data.get("environment"),
+    )
+
+
+def _take_in(session: SessionRecord, event: Acted) -> None:
+    data = event.data
+    match event.type:
+        case "session.ended":
+            session.ended_at, session.end = event.occurred_at, data["reason"]
+            session.next = data.get("next")
+        case "cost.charged":
+            session.cost += data["weight"]
+            session.charges.append({k: data[k] for k in ("stage", "weight", "work_class")})
+        case "stage.completed":
+            session.completed.append(data["stage"])
+        case "stage.failed":
+            session.failed.append(data["stage"])
 
 
 @dataclass(slots=True)
@@ -36,11 +123,11 @@ def gathered(steps: Iterable[Step], found: dict[str, StageResult]) -> Iterator[S
         event = step[0]
         stage = event.data.get("stage")
         if event.type in _TAKEN and isinstance(stage, str):
-            _take_in(found.setdefault(stage, StageResult()), event)
+            _results_take_in(found.setdefault(stage, StageResult()), event)
         yield step
 
 
-def _take_in(result: StageResult, event: Acted) -> None:
+def _results_take_in(result: StageResult, event: Acted) -> None:
     data = event.data
     match event.type:
         case "stage.completed":
@@ -77,3 +164,46 @@ _TAKEN = frozenset(
         "attempt.started",
     }
 )
+
+
+#: Letters of a parameter, inputs of a stage, letters of a digest.
+_LONGEST, _INPUTS, _DIGEST = 80, 20, 12
+
+
+def commands_of(stage: Stage) -> tuple[str, list[tuple[str, str]]]:
+    """Return what is run, and the other parameters as they are called: name and value."""
+    given = {str(name): value for name, value in stage.parameters.items()}
+    command = given.pop("command", "")
+    return _text(command), [(name, _text(value)[:_LONGEST]) for name, value in given.items()]
+
+
+def inputs_of(stage: Stage) -> list[str]:
+    """Return what the attempt behind the outputs read and ran, each with its digest."""
+    newest = stage.source
+    if newest is None:
+        return list(stage.inputs)[:_INPUTS]
+    found = {str(one["path"]): str(one.get("sha256") or "") for one in newest.inputs}
+    found |= newest.scripts
+    return [f"{path} ({digest[:_DIGEST]})" for path, digest in list(found.items())[:_INPUTS]]
+
+
+def ran_on(stage: Stage) -> str:
+    """Return host, way and version of the launch behind the outputs; the unknown left out."""
+    newest = stage.source
+    if newest is None:
+        return ""
+    version = newest.dpdispatcher_version
+    parts = (newest.host, newest.mode, f"DPDispatcher {version}" if version else None)
+    return ", ".join(part for part in parts if part)
+
+
+def environment_of(sessions: Sequence[SessionRecord]) -> list[tuple[str, str]]:
+    """Return what the newest session that looked at its surroundings found of them."""
+    for one in reversed(sessions):
+        if one.environment:
+            return [(str(name), _text(value)) for name, value in one.environment.items()]
+    return []
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from lifecycle.payload.event_types import VERSIONS
-from lifecycle.rules.event_models import model_of
+from lifecycle.rules.flat import model_of
 from lifecycle.state.status import Status
 from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS
-from projections.words.identifiers import schema_uri
+from projections.words.text import schema_uri
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 Document = dict[str, Any]

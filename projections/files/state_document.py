@@ -11,8 +11,8 @@ from typing import Any
 from lifecycle.fold.amendments import rewired_fields
 from lifecycle.fold.imported import workflow_of
 from lifecycle.state.workflow import Amendment, Stage, Workflow
-from projections.files.as_it_came import as_it_came
-from projections.words.times import utc_seconds
+from projections.files.imported_document import as_it_came
+from projections.words.text import utc_seconds
 
 FILE_NAME = "workflow-state.json"
 
@@ -21,7 +21,7 @@ def render(state: Workflow) -> bytes:
     """Return the file's bytes: UTF-8 JSON, 2-space indent, a newline at the end."""
     text = json.dumps(document(state), indent=2, ensure_ascii=False)
     if state.source is not None and state.spelling:
-        from projections.files.spelled import spelled  # only where numbers came in other letters
+        from projections.files.imported_document import spelled
 
         text = spelled(text, state.source, state.spelling)
     return f"{text}\n".encode()

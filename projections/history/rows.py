@@ -19,7 +19,7 @@ from lifecycle.state.workflow import Amendment, Attempt, Session, Stage, Workflo
 from projections.files.progress_log import message
 from projections.files.state_document import changes_of
 from projections.history import tables
-from projections.history.jobs_seen import jobs_seen
+from projections.history.checkpoint import jobs_seen
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]

@@ -10,9 +10,8 @@ from typing import Any
 
 from lifecycle.machines.guard import FileFact, unmet
 from lifecycle.machines.machine import Given, Machine
-from projections.machines.blockers import blockers
-from projections.machines.next_actions import machine_actions
-from projections.words.times import utc_seconds
+from projections.machines.next_actions import blockers, machine_actions
+from projections.words.text import utc_seconds
 
 Document = dict[str, Any]
 #: The bound in bytes where none is given, and the least that makes sense.

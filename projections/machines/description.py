@@ -9,7 +9,7 @@ from lifecycle.machines.definition import CANCELLED, Definition, Phase, Transiti
 from lifecycle.machines.guard import text_of
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.shape import schema_of
-from projections.drawing import palette
+from projections.drawing import svg
 
 
 def described(definition: Definition) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def drawn(machine: Machine) -> str:
     if machine.phase == CANCELLED:
         left = machine.moves[-1].source
         lines.append(f"    {_node(left)} --> {_node(CANCELLED)}")
-    color = palette.light("running")
+    color = svg.light("running")
     lines.append(f"    classDef present fill:#ffffff,stroke:{color},color:{color}")
     return "\n".join([*lines, f"    class {_node(machine.phase)} present", ""])
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from lifecycle.state.basis import reusable
+from lifecycle.state.dependencies import reusable
 from lifecycle.state.hindrance import hindrance_of
-from lifecycle.state.retry import retry_limit
-from lifecycle.state.status import Status
+from lifecycle.state.status import Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
 from projections.screens.starting import Bar, Surroundings, bar, edited_before, is_due, session_bar
 from projections.words.account import waits
-from projections.words.items import Item
+from projections.words.came_about import Item
 from projections.words.next_action import NextAction
 
 GO_ON = "wfctl run"

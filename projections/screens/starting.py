@@ -15,8 +15,7 @@ from lifecycle.state.dependencies import upstream
 from lifecycle.state.hindrance import Hindrance, hindrances
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.words.account import Seen, recorded, stale
-from projections.words.deviations import Deviation
+from projections.words.account import Deviation, Seen, recorded, stale
 from projections.words.next_action import NextAction
 
 

@@ -13,7 +13,7 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.drawing.terminal import SIGNS, Part, drawn
 from projections.words.account import waits
-from projections.words.signs import marked
+from projections.words.text import marked
 
 STYLES = {
     Status.READY: "cyan",

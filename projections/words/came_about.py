@@ -1,19 +1,119 @@
-"""How results came about: what somebody who looks at them afterwards has to know.
-
-What one login does to itself cannot all be prevented; what the log has of it is told here.
-"""
+"""How a result came about, in words."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import PLAN, Amendment, Attempt, Stage, Workflow
-from projections.words.items import Item
-from projections.words.rewritten import edited_journals, rewritten
+from lifecycle.sweeps.definition import count_of, is_sweep, table_of
+
+
+class Item(NamedTuple):
+    """One thing of the account.
+
+    ``kind``: log, amendment, unagreed, drift, verdict, judgement, stop, failure, stale, script,
+    input, environment, taken over, adopted, edit, rewritten, module, journal, or changed, missing
+    or touched result.
+    ``person``: it waits for somebody. ``stage`` is the one that it is about, if one is.
+    """
+
+    kind: str
+    subject: str
+    text: str
+    stage: str | None = None
+    person: bool = True
+
+    @property
+    def is_of_files(self) -> bool:
+        """Whether it is about files that changed, and what was computed from them."""
+        return self.kind in ("drift", "stale") or self.kind.endswith(" result")
+
+    def __str__(self) -> str:
+        return " ".join(f"{self.kind} {self.subject}: {self.text}".split())
+
+
+#: Seconds after the end of a job in which its files may still get their times: clocks differ.
+_MARGIN = 2.0
+
+
+def rewritten(stage: Stage, times: Mapping[str, float]) -> Iterator[str]:
+    """Yield what of a completed stage's results is not what its job left, as far as is known.
+
+    ``times`` are those of the files of which the log holds none, in seconds since the epoch.
+    """
+    attempt = stage.source
+    if attempt is None:
+        return
+    for one in stage.attempts:
+        for late in (one.tasks or {}).get("late", []):
+            yield f"{late['path']} was written {late['seconds']} s after its task ended"
+    own = table_of(stage.id) if is_sweep(stage.parameters) else ()  # written by wfctl, later
+    left = _left(attempt)
+    for result in attempt.results:
+        if result["path"] not in own:
+            yield from _of_result(attempt, result, left, times)
+
+
+def _of_result(
+    attempt: Attempt,
+    result: dict[str, Any],
+    left: Mapping[str, dict[str, Any]],
+    times: Mapping[str, float],
+) -> Iterator[str]:
+    path, end = result["path"], _end(attempt)
+    there = left.get(path, {})
+    if there.get("sha256") not in (None, result["sha256"]):
+        yield f"{path} is not what {attempt.id} left: it was rewritten after its job ended"
+        return
+    written = there["mtime"] / 1e9 if there.get("mtime") else 0.0
+    if there.get("sha256") is None:
+        written = max(written, times.get(path, 0.0))
+    if end is not None and written > end + _MARGIN:
+        yield f"{path} was written {written - end:.0f} s after its job ended"
+
+
+def edited_journals(stage: Stage) -> Iterator[str]:
+    """Yield which files, by which the tasks of a sweep tell their ends, others have changed."""
+    for attempt in stage.attempts:
+        for path in (attempt.tasks or {}).get("edited", []):
+            yield f"{path} was edited; by it tasks of {attempt.id} tell how they ended"
+
+
+def without_record(stage: Stage) -> list[str]:
+    """Return the results of a completed stage of which nothing was taken at the end of its job."""
+    attempt = stage.source
+    if attempt is None or attempt.ended_at is None or stage.reused is not None:
+        return []
+    left = _left(attempt)
+    return [one["path"] for one in attempt.results if "sha256" not in left.get(one["path"], {})]
+
+
+def _left(attempt: Attempt) -> dict[str, dict[str, Any]]:
+    """Return what was seen at the end of the job, by path: its outputs, or else all that it left.
+
+    What the log of an earlier program holds has no digest.
+    """
+    seen = attempt.evidence or {} if attempt.action == "succeeded" else {}
+    outputs = {one["path"]: one for one in seen.get("outputs", [])}
+    known = {path: {k: v for k, v in one.items() if v is not None} for path, one in outputs.items()}
+    return {one["path"]: one for one in attempt.left if not one.get("at")} | known
+
+
+def _end(attempt: Attempt) -> float | None:
+    """Return when the job ended and was collected, by the latest word, in seconds."""
+    seen = attempt.evidence or {}
+    said = [job.get("ended_at") for job in seen.get("jobs", [])]
+    said += [(seen.get(name) or {}).get("mtime") for name in ("exit_marker", "done_marker")]
+    ends = [one / 1e9 for one in said if one]
+    if attempt.ended_at is not None:
+        ends.append(datetime.fromisoformat(attempt.ended_at).timestamp())
+    return max(ends, default=None)
+
 
 #: What decides which program runs, by the beginnings of the names of variables.
 _INTERPRETER = ("PATH", "PYTHON", "python3", "LD_", "CONDA_", "VIRTUAL_ENV")
@@ -116,7 +216,6 @@ def _failed_before(stage: Stage) -> Iterator[Attempt]:
 
 def _since(state: Workflow, stage: Stage, failed: Attempt, now: Attempt) -> Iterator[Item]:
     """Yield what differs from an attempt that failed, unless a person agreed to it since."""
-    from projections.words.environments import changes  # only where something failed before
 
     for path in sorted(now.scripts.keys() | failed.scripts.keys()):
         old, new = failed.scripts.get(path), now.scripts.get(path)
@@ -178,3 +277,56 @@ def _was_agreed_to(
 
 def _item(kind: str, stage: Stage, text: str) -> Item:
     return Item(kind, stage.id, text, stage.id, person=False)
+
+
+#: What stands for a value that the log does not hold.
+SET = "set"
+
+
+def variables_of(environment: Mapping[str, Any]) -> dict[str, str]:
+    """Return each variable with its value, or with `SET`; and the python3 that it finds."""
+    found = dict.fromkeys(environment["names"], SET) | environment["values"]
+    python = environment["python3"]
+    return {**found, "python3": python} if python else found
+
+
+def changes(
+    now: Mapping[str, Any] | None, before: Mapping[str, Any] | None, attempt: str
+) -> Iterator[str]:
+    """Yield what differs from the environment of an earlier attempt, a line a variable."""
+    if now is None or before is None or now["sha256"] == before["sha256"]:
+        return
+    here, there = variables_of(now), variables_of(before)
+    names = [
+        name for name in sorted(here.keys() | there.keys()) if here.get(name) != there.get(name)
+    ]
+    yield from (_change(name, here.get(name), there.get(name), attempt) for name in names)
+    if not names:
+        yield f"a variable has another value than in {attempt}; the log does not hold which"
+
+
+def _change(name: str, now: str | None, before: str | None, attempt: str) -> str:
+    was = "was not set" if before is None else f"was {before}"
+    if now is None:
+        return f"{name} is not set; in {attempt} it {was}"
+    return f"{name if now == SET else f'{name}={now}'} {was} in {attempt}"
+
+
+_BAR = 20
+
+
+def counts_of(seen: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many tasks stand where, by an attempt's ``tasks`` as the log has them."""
+    found = {name: count_of(seen.get(name, "")) for name in ("done", "failed", "lost", "running")}
+    found["waiting"] = max(0, seen["total"] - sum(found.values()))
+    return found
+
+
+def line_of(counts: Mapping[str, int]) -> str:
+    """Return a bar and the counts that are not zero: ``[#####.....] 50 of 100 done, 2 failed``."""
+    total = sum(counts.values())
+    filled = _BAR * counts["done"] // total if total else 0
+    others = [f"{number:,} {state}" for state, number in counts.items() if number]
+    said = [one for one in others if not one.endswith(" done")]
+    bar = "#" * filled + "." * (_BAR - filled)
+    return ", ".join([f"[{bar}] {counts['done']:,} of {total:,} done", *said])

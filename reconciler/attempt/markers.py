@@ -18,7 +18,7 @@ from typing import Any
 from reconciler.attempt.contract import ATTEMPTS, DONE, EXIT_CODE, KEPT
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import EmptyInput, MissingInput
-from reconciler.host import small_files as plain
+from reconciler.host import processes as plain
 
 MARKERS = (EXIT_CODE, DONE)
 

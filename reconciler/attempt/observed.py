@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from reconciler.attempt.contract import FAULTS, SIGNALLED, UNTOLD
 from reconciler.host.processes import Tenant
-from reconciler.host.scheduler import Queue
+from reconciler.host.program import Queue
 
 #: DPDispatcher's word for a job whose task has ended well.
 _STATE_FINISHED = 5

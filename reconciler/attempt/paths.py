@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lifecycle.words.naming import is_id
+from lifecycle.words.values import is_id
 from reconciler.attempt import contract
 from reconciler.attempt.contract import JOB, OfJob
 from reconciler.errors import UnusableName

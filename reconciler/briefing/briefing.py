@@ -15,11 +15,9 @@ from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.screens.starting import is_due
 from projections.words.amendments import summary
-from projections.words.items import Item
+from projections.words.came_about import Item, counts_of, line_of
 from projections.words.next_action import NextAction
-from projections.words.sweeps import counts_of, line_of
-from reconciler.briefing.contradictions import Contradiction
-from reconciler.briefing.ranges import shortened
+from reconciler.briefing.contradictions import Contradiction, shortened
 from service.questions.meanwhile import Happened
 
 #: `reconciler.verdict.table.Action.WAIT`, whose module is only needed where there is a finding.

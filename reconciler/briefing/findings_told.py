@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from reconciler.attempt.markers import SeenMarker
 from reconciler.briefing.briefing import BriefVerdict, Repair
-from reconciler.control.finding import AttemptFinding
+from reconciler.control.strangers import AttemptFinding
 from reconciler.evidence.collect import Evidence, Presence
 from reconciler.verdict.table import Action
 

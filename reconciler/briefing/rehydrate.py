@@ -26,14 +26,13 @@ from reconciler.briefing.briefing import (
     waiting_of,
 )
 from reconciler.briefing.contradictions import Contradiction
-from reconciler.files.fitness import unfit
-from reconciler.files.freshness import deviations, look, unrecorded
-from service.files.surroundings import surroundings
+from reconciler.files.freshness import deviations, look, unfit, unrecorded
+from service.files.inspection import surroundings
 from service.questions.meanwhile import Happened, happened_since, last_note
 
 if TYPE_CHECKING:
     from reconciler.context import Jobs
-    from reconciler.control.finding import AttemptFinding
+    from reconciler.control.strangers import AttemptFinding
 
 _WAITS = (Status.READY, Status.PREPARING)
 _DIED = "record that its preparation died with its session"
@@ -169,7 +168,7 @@ def _others(state: Workflow, findings: Iterable[AttemptFinding]) -> Iterator[Bri
 
 def _denied(findings: Sequence[AttemptFinding]) -> Iterator[Contradiction]:
     if findings:
-        from reconciler.briefing.denials import of_evidence
+        from reconciler.briefing.contradictions import of_evidence
 
         for finding in findings:
             yield from of_evidence(finding.stage, finding.evidence)

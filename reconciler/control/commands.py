@@ -11,7 +11,7 @@ from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.control.dispatch import launched
-from reconciler.control.finding import AttemptFinding, lacks_launch
+from reconciler.control.strangers import AttemptFinding, lacks_launch
 from reconciler.port import Mode, SubmissionFacts
 from reconciler.verdict.diagnosis import Diagnosis
 from reconciler.verdict.names import Name

@@ -11,31 +11,32 @@ from typing import Any
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
-from lifecycle.state.basis import needed_by
+from lifecycle.state.dependencies import needed_by
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, is_sweep, table_of
-from reconciler.attempt import execution_host, job_environment
+from reconciler.attempt import execution_host
+from reconciler.attempt import execution_host as job_environment
 from reconciler.attempt.contract import ATTEMPTS, PREPARED
 from reconciler.attempt.markers import Input, check_inputs, clear_stale, digests, set_aside
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs
-from reconciler.control import lost_attempts
-from reconciler.control.ending_attempts import stop_all, stop_earlier
+from reconciler.control import strangers
+from reconciler.control.stopping import stop_all, stop_earlier
 from reconciler.control.strangers import check_strangers
 from reconciler.errors import AlreadyMonitored, UnusablePath
 from reconciler.files import by_hand, carry
+from reconciler.files.clearing import keep
 from reconciler.files.described import submission_of, used_by
 from reconciler.files.freshness import check_results
-from reconciler.files.kept_folders import keep
 from reconciler.files.pinned import check_pinned
 from reconciler.host import processes, tmux
 from reconciler.port import Mode, SubmissionFacts
 from reconciler.records.traces import forward
 from reconciler.submission.agreed import check_recorded
-from reconciler.submission.diagnostic import diagnostic_of, kept_diagnostic
-from reconciler.submission.parameters import placed
+from reconciler.submission.build import diagnostic_of, kept_diagnostic
+from reconciler.submission.fields import placed
 from service.consent.scripts import beside
-from service.root.below import OutsideRoot, below
+from service.root.safe_open import OutsideRoot, below
 from service.writing.stream_writer import WriteOptions
 from service.writing.undecided import check_edits
 from service.writing.workflow_service import Outcome
@@ -109,7 +110,7 @@ def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnosti
     stage = state.stage(id_)
     if launched := by_hand.found(jobs.root, state, _idle(stage)):
         return _taken_over(jobs, state, stage, launched[0], options)
-    if lost := lost_attempts.lost(jobs, state, stage):
+    if lost := strangers.lost(jobs, state, stage):
         return _taken_up(jobs, stage, lost, options)
     jobs.service.rehearse(_asked(jobs, state, stage, mode, diagnostic))
     check_results(jobs.root, state, stage)
@@ -161,12 +162,12 @@ def _taken_over(
     return outcome
 
 
-def _taken_up(jobs: Jobs, stage: Stage, lost: lost_attempts.Lost, options: WriteOptions) -> Outcome:
+def _taken_up(jobs: Jobs, stage: Stage, lost: strangers.Lost, options: WriteOptions) -> Outcome:
     """Record the attempt that the log lost once more: it is at work."""
     started, at = lost
     outcome = jobs.service.handle(started, options=replace(options, occurred_each=(at,)))
     jobs.tell(outcome)
-    lost_attempts.tell(jobs, stage.id, started)
+    strangers.tell(jobs, stage.id, started)
     return outcome
 
 
@@ -188,9 +189,9 @@ def make_room(jobs: Jobs, state: Workflow, stage: Stage, previous: str | None) -
     """
     left = [*stage.outputs, *_left_behind(stage)]
     if stage.keeps_tasks:
-        from reconciler.sweep import removed
+        from reconciler.sweep import points
 
-        kept = removed.keep(jobs.root, state, stage)
+        kept = points.keep(jobs.root, state, stage)
     else:
         left += [f"{stage.id}/{DONE}"] if is_sweep(stage.parameters) else []
         kept = stage.keep_as is not None and keep(jobs.root, stage.id, stage.keep_as, left)
@@ -289,7 +290,7 @@ def prepare(
     known = {**used_by(jobs.root, state, stage, inputs, sent), "recovers": recovers}
     known |= {"diagnostic": diagnostic, "beside": beside(jobs.root, state, stage)}
     if not execution_host.of(attempt).is_far:
-        known["environment"] = job_environment.told(attempt)
+        known["environment"] = job_environment.environment_told(attempt)
     if carried is not None:
         known |= {"carried": list(carried.files), "carried_from": carried.source}
     return _command(attempt, mode, sha256, **known)

@@ -5,9 +5,11 @@ Each step of a plan is a command that goes through the service like anybody else
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
 from lifecycle.errors import LifecycleError
@@ -18,12 +20,12 @@ from lifecycle.sweeps.definition import is_sweep
 from reconciler.attempt.markers import clear_stale
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs
-from reconciler.control import lost_attempts
+from reconciler.control import strangers
 from reconciler.control.commands import following, observed, when
-from reconciler.control.diagnosing import diagnosis
-from reconciler.control.dispatch import attach, in_the_way, launch, prepare
-from reconciler.control.ending_attempts import try_to_stop
-from reconciler.control.finding import (
+from reconciler.control.dispatch import attach, dispatch, in_the_way, launch, prepare
+from reconciler.control.fix import diagnosis
+from reconciler.control.stopping import stop, try_to_stop
+from reconciler.control.strangers import (
     AttemptFinding,
     in_flight,
     is_in_flight,
@@ -32,21 +34,22 @@ from reconciler.control.finding import (
     look_at_all,
     newest_attempt,
 )
-from reconciler.control.stop import stop
 from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.evidence import outlived as alone
 from reconciler.evidence.collect import with_digests
 from reconciler.files import by_hand
-from reconciler.files.bring_back import bring_back
-from reconciler.files.leftovers import left_by
+from reconciler.files.leftovers import bring_back, left_by
 from reconciler.port import Mode, SubmissionFacts
 from reconciler.submission.software import versions
 from reconciler.verdict.diagnosis import Diagnosis
 from reconciler.verdict.names import Name
 from reconciler.verdict.table import OF_TASKS, Action, Verdict
+from service.writing.stream_writer import WriteOptions
+from service.writing.workflow_service import Outcome
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
+
 
 #: Stages that are recorded in one append at most.
 _TOGETHER = 2_000
@@ -67,7 +70,7 @@ def reconcile(
         if by_hand.may_be(jobs.root, state):
             by_hand.take_over_all(jobs)
             state = jobs.service.state()
-        state = lost_attempts.take_up_all(jobs, state)
+        state = strangers.take_up_all(jobs, state)
     stages = [stage for stage in in_flight(state) if only in (None, stage.id)]
     if dry_run:
         return look_at_all(jobs, state, stages)
@@ -302,3 +305,123 @@ def _stopped(attempt: AttemptPaths) -> str:
     except MachineUnreachable as error:
         return error.message
     return f"{', '.join(left)} does not end" if left else ""
+
+
+#: Seconds between two monitors of an attempt whose monitors keep dying.
+_LONGEST_PAUSE = 60.0
+#: Seconds between two looks at the locks of the monitors.
+GLANCE = 0.1
+#: Seconds between two tellings of what is waited for.
+_TOLD = 1.0
+
+
+def _pauses() -> Iterator[float]:
+    """Yield seconds to wait before a monitor is attached once more: nothing at first."""
+    yield 0.0
+    yield from (min(0.1 * 2**n, _LONGEST_PAUSE) for n in count())
+
+
+@dataclass(slots=True)
+class Turn:
+    """When a stage is settled next; monitors that keep dying are replaced more and more slowly."""
+
+    due: float = 0.0
+    pauses: Iterator[float] = field(default_factory=_pauses)
+
+
+def wait_all(jobs: Jobs, ids: Sequence[str], timeout: float | None = None) -> None:
+    """Wait until the attempts of the stages have ended, and record each end as it comes.
+
+    Returns early after ``timeout`` seconds; a stage of which nothing can be said is not waited
+    for any longer, but whoever gives no answer is asked again. Raises `UnknownStage` before
+    anything is waited for.
+    """
+    end = None if timeout is None else time.monotonic() + timeout
+    state = jobs.service.state()
+    turns = {state.stage(id_).id: Turn() for id_ in ids}
+    while len(turns) > 1 and (end is None or time.monotonic() < end):
+        for id_ in [id_ for id_, turn in turns.items() if is_due(jobs, state, id_, turn)]:
+            finding = wait(jobs, id_, timeout=0)
+            if _is_over(jobs, id_, finding):
+                del turns[id_]
+        jobs.waits(state, turns)
+        time.sleep(GLANCE)
+    for id_ in turns:
+        wait(jobs, id_, None if end is None else max(0.0, end - time.monotonic()))
+
+
+def is_due(jobs: Jobs, state: Workflow, id_: str, turn: Turn) -> bool:
+    """Whether a stage that nobody watches any more is to be settled now."""
+    stage = state.stage(id_)
+    if stage.attempt is not None:
+        attempt = jobs.attempt(state, stage, stage.attempt.id)
+        if time.monotonic() < turn.due or not jobs.runner.wait(attempt, timeout=0):
+            return False
+    turn.due = time.monotonic() + next(turn.pauses)
+    return True
+
+
+def _is_over(jobs: Jobs, id_: str, finding: AttemptFinding | None) -> bool:
+    if finding is not None and finding.verdict.action is Action.UNKNOWN:
+        return finding.evidence.silence is None
+    return id_ not in {stage.id for stage in in_flight(jobs.service.state())}
+
+
+def wait(jobs: Jobs, id_: str, timeout: float | None = None) -> AttemptFinding | None:
+    """Wait until the attempt of the stage has ended, and record how; None where none is open.
+
+    Monitors that die meanwhile are replaced. The finding's action is ``wait`` where ``timeout``
+    (seconds) passed first, ``unknown`` where nothing can be said of the attempt.
+    """
+    end = None if timeout is None else time.monotonic() + timeout
+    finding = None
+    for pause in _pauses():
+        state = jobs.service.state()
+        stage = state.stage(id_)
+        if not is_in_flight(stage):
+            break
+        if not _monitor_ended(jobs, state, stage, end):
+            return look(jobs, state, stage)
+        finding = next(iter(reconcile(jobs, only=id_)), None)
+        if finding is not None and (_is_beyond_help(jobs, finding) or _waiting_left(end) == 0):
+            break
+        time.sleep(min(pause, _waiting_left(end) or pause))
+    return finding
+
+
+def _monitor_ended(jobs: Jobs, state: Workflow, stage: Stage, end: float | None) -> bool:
+    """Wait for the monitor of the newest attempt, and tell of it; False where time is up first."""
+    attempt = newest_attempt(jobs, state, stage)
+    while True:
+        left = _waiting_left(end)
+        if jobs.runner.wait(attempt, _TOLD if left is None else min(left, _TOLD)):
+            return True
+        if left is not None and left <= _TOLD:
+            return False
+        jobs.waits(state, [stage.id])
+
+
+def _is_beyond_help(jobs: Jobs, finding: AttemptFinding) -> bool:
+    """Whether nothing can be said of an attempt, and asking again is of no use."""
+    if finding.verdict.action is not Action.UNKNOWN:
+        return False
+    why_not = finding.evidence.silence
+    if why_not is not None:
+        text = f"{finding.stage}: no answer about {finding.attempt} ({why_not}); asking again"
+        jobs.say(text, level="warning", stage=finding.stage, attempt=finding.attempt)
+    return why_not is None
+
+
+def _waiting_left(end: float | None) -> float | None:
+    return None if end is None else max(0.0, end - time.monotonic())
+
+
+def dispatch_sync(
+    jobs: Jobs, id_: str, options: WriteOptions, *, diagnostic: bool = False
+) -> Outcome:
+    """Launch an attempt of the stage, wait for its end and record it."""
+    outcome = dispatch(jobs, id_, sync=True, options=options, diagnostic=diagnostic)
+    if options.dry_run or outcome.repeated:
+        return outcome
+    wait(jobs, id_)
+    return replace(outcome, stands=jobs.service.state())

@@ -1,27 +1,248 @@
-"""Strangers: attempts whose folders lie in a stage and which its log knows nothing of.
-
-They are of an earlier life of the workflow, or of a log that was lost or rolled back. What they
-computed is never taken for this workflow's own, and nothing is started beside one at work.
-"""
+"""Findings on attempts: ours, lost ones, and strangers'."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from lifecycle.errors import Refused
+from eventstore.private import NotRegular
+from lifecycle.errors import LifecycleError, Refused
+from lifecycle.payload import models as p
+from lifecycle.rules.stages import can_recover
+from lifecycle.state.dependencies import needed_by
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.sweeps.definition import is_sweep
+from reconciler.attempt import execution_host as machine
 from reconciler.attempt.contract import ATTEMPTS, LAUNCH_RECORD
 from reconciler.attempt.paths import AttemptPaths, named
+from reconciler.attempt.recorded import digest_of
 from reconciler.context import Jobs
-from reconciler.control.finding import DAMAGES
 from reconciler.dpdispatcher.watch import AGAIN
+from reconciler.errors import DamagedAttempt, ReconcilerError
 from reconciler.evidence.collect import Evidence, collect
-from reconciler.verdict import moved
+from reconciler.evidence.collectors import Survey, surveyed
+from reconciler.files.described import submission_of, used_by_launched
+from reconciler.host import processes
+from reconciler.records.traces import launch_told, launched, read_json
+from reconciler.submission.fields import placed
+from reconciler.verdict import diagnosis, taken_over
 from reconciler.verdict.names import Name
-from reconciler.verdict.table import Action, Verdict
+from reconciler.verdict.table import Action, Verdict, verdict
+from service.root.disk import utc_text
+from service.writing.report import original_of, was_here
+
+#: Monitors that ended for the same reason, one after the other, before another is of no use.
+IN_VAIN = 3
+#: What comes of a file that is not as it was written.
+DAMAGES = (OSError, ValueError, LookupError, TypeError, AttributeError, ReconcilerError)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFinding:
+    """What was seen of one attempt, and what is to be done about it."""
+
+    stage: str
+    attempt: str
+    evidence: Evidence
+    verdict: Verdict
+    steps: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "stage": self.stage,
+            "attempt": self.attempt,
+            "verdict": self.verdict.to_dict(),
+            "action": self.verdict.action.value,
+            "steps": list(self.steps),
+            "evidence": self.evidence.to_dict(),
+        }
+
+
+def in_flight(state: Workflow) -> list[Stage]:
+    """Return the stages with an attempt whose end is not recorded, in array order."""
+    return [stage for stage in state.stages.values() if is_in_flight(stage)]
+
+
+def is_in_flight(stage: Stage) -> bool:
+    """Say whether the stage has an attempt whose end is not recorded."""
+    under_way = stage.status in (Status.PREPARING, Status.RUNNING)
+    return under_way and stage.open_attempt is not None
+
+
+def look(jobs: Jobs, state: Workflow, stage: Stage, *, again: bool = False) -> AttemptFinding:
+    """Collect the evidence on the stage's attempt and judge it.
+
+    ``again`` says that what is missing now was missing at an earlier look too.
+    """
+    if again:
+        return _look_once(jobs, state, [stage], again=True)[stage.id]
+    return look_at_all(jobs, state, [stage])[0]
+
+
+def look_at_all(jobs: Jobs, state: Workflow, stages: Sequence[Stage]) -> list[AttemptFinding]:
+    """Look at each; what is missing for the first time is looked for again, some seconds later.
+
+    A scheduler forgets a job, and another machine shows a file, in their own time.
+    """
+    found = _look_once(jobs, state, stages, again=False)
+    missing = [stage for stage in stages if found[stage.id].verdict.name == Name.VANISHED]
+    if missing:
+        time.sleep(AGAIN)
+        found |= _look_once(jobs, state, missing, again=True)
+    return [found[stage.id] for stage in stages]
+
+
+def _look_once(
+    jobs: Jobs, state: Workflow, stages: Sequence[Stage], *, again: bool
+) -> dict[str, AttemptFinding]:
+    attempts = {stage.id: newest_attempt(jobs, state, stage) for stage in stages}
+    hidden = {stage.id: _hidden(attempts[stage.id]) for stage in stages}
+    survey = surveyed([attempts[id_] for id_, why in hidden.items() if why is None])
+    found = {}
+    for stage in stages:
+        attempt, why = attempts[stage.id], hidden[stage.id]
+        try:
+            if why is not None:
+                raise why
+            found[stage.id] = _finding(jobs, state, survey, stage, attempt, again=again)
+        except DAMAGES as error:
+            # One damaged attempt is a finding of its stage, and stops nobody else.
+            found[stage.id] = _unreadable(jobs, stage, attempt, error)
+    return found
+
+
+def _hidden(attempt: AttemptPaths) -> Exception | None:
+    """Return why nobody knows where the attempt's jobs run; None where it is known."""
+    try:
+        machine.of(attempt)
+    except DAMAGES as error:
+        return error
+    return None
+
+
+def _unreadable(
+    jobs: Jobs, stage: Stage, attempt: AttemptPaths, error: Exception
+) -> AttemptFinding:
+    evidence = Evidence.of_nothing(jobs.now(), attempt, processes.host(), processes.boot_id())
+    if isinstance(error, ReconcilerError):
+        what = error.message
+    else:
+        what = DamagedAttempt(stage.id, attempt.folder, f"it cannot be read ({error})").message
+    found = Verdict(2, Name.UNREADABLE, Action.UNKNOWN, what)
+    return AttemptFinding(
+        stage.id, attempt.id, evidence, found, tuple(_spelled(stage, evidence, found))
+    )
+
+
+def _finding(
+    jobs: Jobs, state: Workflow, survey: Survey, stage: Stage, attempt: AttemptPaths, *, again: bool
+) -> AttemptFinding:
+    recorded = stage.attempts[-1]
+    foreign = _is_foreign(recorded, attempt)
+    evidence = collect(
+        attempt,
+        jobs.now(),
+        # Of an attempt whose log was lost the launch record alone knows the place.
+        recorded_root=recorded.root if foreign or recorded.submission_sha256 else None,
+        recorded_host=recorded.host,
+        recorded_boot=recorded.boot_id,
+        survey=survey,
+    )
+    in_vain = recorded.relaunches_alike >= IN_VAIN
+    evidence = replace(
+        evidence,
+        looked_twice=again,
+        last_chance=not can_recover(stage),
+        in_vain=in_vain,
+        verifiable=bool(stage.parameters.get("verify")),
+    )
+    if foreign:
+        evidence = taken_over.evidence_of(evidence, stage, jobs.root)
+        found = taken_over.verdict_of(evidence, state, stage)
+    else:
+        found = verdict(evidence)
+    if found.name == Name.ELSEWHERE and was_here(jobs.service.root, recorded.root, recorded.host):
+        evidence, found = diagnosis.judged(evidence)
+    elif found.name == Name.ELSEWHERE and (original := original_of(jobs.service.root)) is not None:
+        found = replace(found, reason=_of_the_original(stage.id, original))
+    elif found.name == Name.ELSEWHERE and evidence.root_recorded == evidence.root_now:
+        found = replace(found, reason=_of_another_host(evidence))
+    if is_sweep(stage.parameters) and not foreign:
+        from reconciler.sweep.judging import judged
+
+        found = judged(state, stage, attempt, found)
+    steps = tuple(_spelled(stage, evidence, found))
+    return AttemptFinding(stage.id, recorded.id, evidence, found, steps)
+
+
+def _is_foreign(recorded: Recorded, attempt: AttemptPaths) -> bool:
+    """Whether session and markers alone tell of it: launched by hand, or imported without a folder.
+
+    Of an attempt that was launched for a log that was lost the folder tells as of any other.
+    """
+    return recorded.taken_over or not (recorded.submission_sha256 or attempt.folder.is_dir())
+
+
+def _of_another_host(evidence: Evidence) -> str:
+    return (
+        f"it was launched on {evidence.host_recorded}, and this host is {evidence.host_now}: "
+        "go back there. Where it is the same machine, or that one is gone for good: `wfctl "
+        "--root-is moved rehydrate`"
+    )
+
+
+def _of_the_original(stage: str, original: str) -> str:
+    return (
+        f"it belongs to {original}, of which this root is a copy, and is left to it; to compute it "
+        f"here as well, `wfctl stage fail {stage} --error copied`, then `wfctl stage retry {stage} "
+        "--fix TEXT`"
+    )
+
+
+def newest_attempt(jobs: Jobs, state: Workflow, stage: Stage) -> AttemptPaths:
+    """Return where the newest attempt of the stage keeps its files."""
+    return jobs.attempt(state, stage, stage.attempts[-1].id)
+
+
+def _spelled(stage: Stage, evidence: Evidence, found: Verdict) -> list[str]:
+    """Say in words what a verdict leads to."""
+    again = "start a new attempt, not counted as a retry"
+    words = {
+        Action.WAIT: "wait for it",
+        Action.ATTACH: "attach a monitor to it; nothing is computed again",
+        Action.LAUNCH: "launch it",
+        Action.SUCCEEDED: "record that it was computed",
+        Action.FAILED: "record that it failed",
+        Action.LOST: again if can_recover(stage) else "record that it failed: lost twice",
+        Action.UNKNOWN: "change nothing, ask again later",
+    }
+    steps = [words[found.action]]
+    if lacks_launch(stage, evidence, found):
+        steps.insert(0, "record that it was launched")
+    return steps
+
+
+def _was_launched(found: Verdict) -> bool:
+    return found.action in (Action.WAIT, Action.ATTACH, Action.SUCCEEDED)
+
+
+def lacks_launch(stage: Stage, evidence: Evidence, found: Verdict) -> bool:
+    """Say whether an attempt that was launched is not recorded as such, or without its jobs."""
+    recorded = stage.attempts[-1]
+    known = recorded.launched_at is not None and (recorded.job_ids or not _has_ids(evidence))
+    return not known and _was_launched(found)
+
+
+def _has_ids(evidence: Evidence) -> bool:
+    return any(job.id for job in evidence.jobs)
 
 
 class StrangerAtWork(Refused):
@@ -75,7 +296,7 @@ def _looked_once(
             stage.id, stranger.folder, f"it cannot be read ({error})", ""
         ) from error
     # In a copy of its root nothing of it is at work, and after a move what is shows itself.
-    return moved.judged(evidence)
+    return diagnosis.judged(evidence)
 
 
 def of(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[AttemptPaths]:
@@ -98,3 +319,105 @@ def _who(evidence: Evidence) -> str:
     words = [f"process {tenant.pid}" for tenant in evidence.tenants or ()]
     words += [f"job {job.id}" for job in evidence.jobs if job.id is not None]
     return f" ({', '.join(words)})" if words else ""
+
+
+Lost = tuple[p.AttemptStarted, str]
+"""The start of an attempt that the log lost, and when it was (UTC, the log's form)."""
+
+_SECOND = 1_000_000_000
+
+
+def lost(jobs: Jobs, state: Workflow, stage: Stage) -> Lost | None:
+    """Return the start of the one attempt at work that the log lost, as it is to be recorded."""
+    if stage.status not in (Status.READY, Status.PREPARING) or stage.open_attempt is not None:
+        return None
+    found = list(_at_work(jobs, state, stage))
+    return _started(jobs, state, stage, found[0]) if len(found) == 1 else None
+
+
+def _at_work(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[AttemptPaths]:
+    for one in of(jobs, state, stage):
+        with suppress(LifecycleError, ReconcilerError, OSError, NotRegular):
+            if (
+                _is_of_this_log(jobs, state, stage, one)
+                and may_compute(looked_at(jobs, stage, one)[1])
+                and _is_as_defined(jobs, state, stage, one)
+            ):
+                yield one
+
+
+def _is_of_this_log(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> bool:
+    """Whether the log had begun when the attempt was launched, on inputs that are as they were."""
+    began = launched(one)
+    if not (one.starts.exists() and began):
+        return False
+    if began < datetime.fromisoformat(state.created).timestamp() * _SECOND:
+        return False
+    there = (launch_told(jobs.root / path) for path in needed_by(state, stage))
+    return all(found is None or found[2] <= began for found in there)
+
+
+def _is_as_defined(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> bool:
+    """Whether the stage would submit the same, to the letter; what a sweep shares out is not told.
+
+    A log that was lost and a definition that was changed since leave a stranger.
+    """
+    if is_sweep(stage.parameters):
+        return False
+    would_be = replace(one, outputs=tuple(stage.declared_outputs))
+    given = placed(submission_of(jobs.root, state, stage), stage.inputs)
+    digest = jobs.runner.check(would_be, given)
+    return digest == digest_of(one.submission.read_text("utf-8"))
+
+
+def _started(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> Lost:
+    """Return what is known of an attempt from its own folder, and when it was so."""
+    record = read_json(one.launch_record) or {}
+    submission = str(one.submission.relative_to(jobs.root))
+    moment = datetime.fromtimestamp((launched(one) or 0) / _SECOND, UTC)
+    started = p.AttemptStarted(
+        stage=stage.id,
+        mode="tmux",
+        root=str(record.get("root", jobs.root)),
+        work_dir=str(one.work.relative_to(jobs.root)),
+        submission=submission,
+        wrapper=str(one.wrapper.relative_to(jobs.root)),
+        session=one.session,
+        host=record.get("host"),
+        boot_id=record.get("boot_id"),
+        **used_by_launched(jobs.root, state, stage, submission),
+    )
+    return started, utc_text(min(moment, jobs.service.clock()))
+
+
+def tell(jobs: Jobs, stage: str, started: p.AttemptStarted) -> None:
+    """Say that an attempt was taken up again."""
+    jobs.say(
+        f"{stage}: {started.work_dir.rpartition('/')[0]} was begun here, is at work, and the log "
+        "had lost it; it is taken up again, and nothing is computed beside it",
+        level="warning",
+        stage=stage,
+    )
+
+
+def take_up_all(jobs: Jobs, state: Workflow) -> Workflow:
+    """Take up every attempt that the log lost; return the state then."""
+    for id_ in [stage.id for stage in state.stages.values() if _may_be(jobs, state, stage)]:
+        with jobs.sole(id_):
+            state = jobs.service.state()
+            found = lost(jobs, state, state.stage(id_))
+            if found is None:
+                continue
+            try:
+                jobs.record_each(found)
+            except LifecycleError as error:
+                jobs.say(f"{id_}: {error.message}", level="warning", stage=id_)
+            else:
+                tell(jobs, id_, found[0])
+                state = jobs.service.state()
+    return state
+
+
+def _may_be(jobs: Jobs, state: Workflow, stage: Stage) -> bool:
+    waits = stage.status in (Status.READY, Status.PREPARING) and stage.open_attempt is None
+    return waits and any(one.starts.exists() for one in of(jobs, state, stage))

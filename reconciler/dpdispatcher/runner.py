@@ -15,12 +15,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from eventstore.private import make_folder, open_lock
+from reconciler.attempt import execution_host
 from reconciler.attempt import execution_host as machine
-from reconciler.attempt import job_environment
 from reconciler.attempt import recorded as genuine
 from reconciler.attempt.contract import IGNORE, IGNORE_ALL, ScriptEnd
-from reconciler.attempt.forwarded_files import forwarded
 from reconciler.attempt.paths import RUN, AttemptPaths
+from reconciler.attempt.recorded import forwarded
 from reconciler.dpdispatcher import wrapper
 from reconciler.errors import (
     AlreadyMonitored,
@@ -30,10 +30,10 @@ from reconciler.errors import (
 )
 from reconciler.far import ask
 from reconciler.host import processes, program, tmux
-from reconciler.host import small_files as plain
+from reconciler.host import processes as plain
 from reconciler.host.locks import is_held
 from reconciler.port import LaunchResult, Mode, SubmissionFacts
-from reconciler.records import launch_record, traces
+from reconciler.records import traces
 from reconciler.submission import build as submission
 from service.root.disk import write_whole
 from service.root.root import MARKER
@@ -72,7 +72,7 @@ class DPDispatcherRunner:
         _replace(attempt.machine_record, where.to_text())
         _replace(attempt.submission, text)
         digest = genuine.keep(attempt, text, where.to_text())
-        job_environment.keep(attempt, self._environ)
+        execution_host.keep(attempt, self._environ)
         self._render(replace(attempt, sha256=digest), own)
         return digest
 
@@ -80,7 +80,7 @@ class DPDispatcherRunner:
         """See JobRunner."""
         _clear_way(attempt)
         genuine.put_back(attempt)
-        job_environment.keep(attempt, self._environ)
+        execution_host.keep(attempt, self._environ)
         self._render(attempt, submission.read(attempt.submission))
         self._record_launch(attempt)
         if is_held(attempt.monitor_lock):
@@ -169,7 +169,7 @@ class DPDispatcherRunner:
             "machine_id": processes.machine_id(),
             "dpdisp": str(self._find_program()),
             "dpdispatcher_version": program.version(self._find_program()),
-            "places": launch_record.places_of(attempt),
+            "places": traces.places_of(attempt),
         }
         _replace(attempt.launch_record, json.dumps(record, indent=2) + "\n")
 
@@ -199,8 +199,8 @@ class DPDispatcherRunner:
             return self._detached(attempt, tmux.MISSING)
         before = _Before.of(attempt)
         command = ["bash", "-c", 'exec bash "$0" >> "$1" 2>&1', *_places(attempt)]
-        become = [sys.executable, "-I", "-S", "-c", job_environment.BECOME]
-        with job_environment.held(self._environ) as place:
+        become = [sys.executable, "-I", "-S", "-c", execution_host.BECOME]
+        with execution_host.held(self._environ) as place:
             line = [*become, place, *command]
             refusal = tmux.start(attempt.session, attempt.root, line, self._environ)
             if refusal is None:

@@ -23,11 +23,10 @@ from reconciler.errors import ReconcilerError
 from reconciler.evidence import outlived as alone
 from reconciler.evidence.collect import Evidence, collect
 from reconciler.far import ask
-from reconciler.records import last_words, traces
+from reconciler.records import traces
 from reconciler.verdict.names import Name
 from reconciler.verdict.table import Action, Verdict, verdict
-from service.root.clock import system_clock, utc_text
-from service.root.disk import write_whole
+from service.root.disk import system_clock, utc_text, write_whole
 
 #: Seconds between looks: short for short jobs, then as long as DPDispatcher's own.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
@@ -126,7 +125,7 @@ def _news_within(attempt: AttemptPaths, evidence: Evidence, pause: float) -> boo
 
 def _keep(attempt: AttemptPaths, evidence: Evidence) -> None:
     try:
-        last_words.keep(attempt, evidence.jobs)
+        traces.keep(attempt, evidence.jobs)
     except OSError as error:
         # Whoever is watched lives on without it, and the next look tries again.
         print(f"{evidence.observed_at} {attempt.last_words}: {error}", flush=True)

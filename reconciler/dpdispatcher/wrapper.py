@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 from string import Template
 
-from reconciler.attempt import job_environment
+from reconciler.attempt import execution_host
 from reconciler.attempt import recorded as genuine
 from reconciler.attempt.contract import ENVIRONMENT_RECORD, ScriptEnd, Watched
 from reconciler.attempt.execution_host import ExecutionHost
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.host import program
-from reconciler.host.scheduler import UNHEARD
+from reconciler.host.program import UNHEARD
 from reconciler.records import traces
 
 _COMMON = r"""#!/bin/bash
@@ -333,7 +333,7 @@ def render(attempt: AttemptPaths, dpdisp: Path, where: ExecutionHost, allow_ref:
     elsewhere = where.is_far or where.has_scheduler
     common = {
         "python": shlex.quote(sys.executable),
-        "take_up": shlex.quote(job_environment.TAKE_UP),
+        "take_up": shlex.quote(execution_host.TAKE_UP),
         "environment": ENVIRONMENT_RECORD,
         "as_kept": "as-kept",
         "root": _quoted(attempt.root),

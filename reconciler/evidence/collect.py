@@ -18,14 +18,12 @@ from reconciler.attempt.markers import Marker, SeenMarker
 from reconciler.attempt.observed import Far, ObservedJob
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import ReconcilerError
-from reconciler.evidence.collectors import here, there
-from reconciler.evidence.survey import Survey, surveyed
+from reconciler.evidence.collectors import Survey, here, surveyed, there
 from reconciler.host import processes, tmux
 from reconciler.host.locks import is_held
-from reconciler.host.machines import Host
-from reconciler.host.processes import Process, Tenant
-from reconciler.host.scheduler import Queue
-from reconciler.records import launch_record, traces
+from reconciler.host.processes import Host, Process, Tenant
+from reconciler.host.program import Queue
+from reconciler.records import traces
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -179,7 +177,7 @@ def collect(
     survey = survey or surveyed([attempt])
     where = survey.machines[attempt.tag]
     record = attempt.launch_record
-    launch, launched_at = traces.texts(traces.read_json(record)), launch_record.launched(attempt)
+    launch, launched_at = traces.texts(traces.read_json(record)), traces.launched(attempt)
     name, boot_id = recorded_host or launch.get("host"), recorded_boot or launch.get("boot_id")
     began_on = Host(name, boot_id, launch.get("machine_id"))
     began_here = name is not None and began_on.is_here(attempt.root)
@@ -250,5 +248,5 @@ def _output(attempt: AttemptPaths, path: str) -> OutputEvidence:
     except (FileNotFoundError, NotADirectoryError):
         return OutputEvidence(path, Presence.MISSING)
     presence = Presence.PRESENT if found.st_size else Presence.EMPTY
-    new = launch_record.is_new(attempt, path)
+    new = traces.is_new(attempt, path)
     return OutputEvidence(path, presence, new, found.st_size, found.st_mtime_ns)

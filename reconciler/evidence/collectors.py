@@ -4,21 +4,55 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from reconciler.attempt import execution_host as machine
 from reconciler.attempt.contract import UNTOLD, OfJob
 from reconciler.attempt.execution_host import ExecutionHost
 from reconciler.attempt.observed import Far, ObservedAttempt, ObservedJob
 from reconciler.attempt.paths import AttemptPaths
-from reconciler.evidence.survey import Survey
+from reconciler.far import ask
 from reconciler.far.answer import FarJob, RemoteAnswer
 from reconciler.host import processes
-from reconciler.host import small_files as plain
+from reconciler.host import processes as plain
 from reconciler.host.locks import is_held
 from reconciler.host.processes import Tenant
-from reconciler.host.scheduler import Listed, Queue
-from reconciler.records import last_words, traces
+from reconciler.host.program import Listed, Queue
+from reconciler.records import traces
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Every live process of this user, what the scheduler here says, and each far answer by tag.
+
+    ``machines`` are those of the attempts, by tag; ``queues`` holds what the scheduler of this
+    machine says, by the real path of the folder below which an attempt's jobs work.
+    """
+
+    machines: Mapping[str, ExecutionHost]
+    census: Sequence[Tenant]
+    queues: Mapping[str, Queue]
+    answers: Mapping[str, RemoteAnswer]
+
+
+def surveyed(attempts: Sequence[AttemptPaths]) -> Survey:
+    """Ask each source once for all of the attempts.
+
+    The scheduler and the processes come before the records that the attempts left, so that a job
+    which ends meanwhile is seen as ended.
+    """
+    machines = {attempt.tag: machine.of(attempt) for attempt in attempts}
+    own = machines.values()
+    queued = {w.scratch for w in own if w.has_slurm and not w.is_far}
+    places = {os.path.realpath(scratch) for scratch in queued}
+    return Survey(
+        machines=machines,
+        queues=ask.queue_here(sorted(queued)).split(places) if queued else {},
+        answers=ask.answers([one for one in attempts if machines[one.tag].is_far]),
+        census=processes.census() if attempts else (),
+    )
+
 
 #: DPDispatcher's word for a job that it has not come to submit.
 _UNSUBMITTED = 1
@@ -32,7 +66,7 @@ def here(attempt: AttemptPaths, where: ExecutionHost, survey: Survey) -> Observe
     states = traces.states(copies)
     jobs = _jobs(attempt, copies, states, tenants, _by_id(queue))
     return ObservedAttempt(
-        jobs=last_words.recall(attempt, jobs),
+        jobs=traces.recall(attempt, jobs),
         tenants=tenants,
         copies=tuple(copy.name for copy in copies),
         recovery_file=bool(states),
@@ -52,7 +86,7 @@ def there(attempt: AttemptPaths, survey: Survey) -> ObservedAttempt:
     jobs = (_far_job(answer.jobs[name], listed, live, alone) for name in sorted(answer.jobs))
     missing = tuple(path for path in answer.absent if not _is_in_place(attempt, path))
     return ObservedAttempt(
-        jobs=last_words.recall(attempt, jobs),
+        jobs=traces.recall(attempt, jobs),
         tenants=answer.tenants,
         copies=tuple(answer.copies),
         recovery_file=answer.has_recovery_file,

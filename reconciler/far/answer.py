@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from reconciler.host import small_files as plain
-from reconciler.host.places import place_of
-from reconciler.host.processes import Tenant
-from reconciler.host.scheduler import Listed, Queue
+from reconciler.host import processes as plain
+from reconciler.host.processes import Tenant, place_of
+from reconciler.host.program import Listed, Queue
 
 _DELETED = " (deleted)"
 #: The place of an attempt whose folder is not there.

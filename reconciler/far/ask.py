@@ -18,7 +18,7 @@ from reconciler.attempt.paths import ATTEMPT, AttemptPaths
 from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.far.answer import RemoteAnswer, read, read_queue
 from reconciler.host import program
-from reconciler.host.scheduler import Queue
+from reconciler.host.program import Queue
 from reconciler.records import traces
 
 _HERE = Path(__file__).parent

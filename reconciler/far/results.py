@@ -1,20 +1,117 @@
-"""Results that wait on another machine, brought into their place without DPDispatcher."""
+"""Results on another machine, brought into their place."""
 
 from __future__ import annotations
 
+import hashlib
 import os
-from base64 import b64decode
+import sys
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
+from dpdispatcher.entrypoints.submit import load_submission_from_json
+from dpdispatcher.utils.job_status import JobStatus
+
+from reconciler.attempt import execution_host as machine
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import MachineUnreachable
 from reconciler.far import ask
-from reconciler.far.brought import digest_of
+from service.root.disk import write_whole
 
-#: Bytes that come in one answer.
+#: Bytes that come in one answer, unless one file alone has more.
 _AT_ONCE = 16 * 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class BroughtFile:
+    """A file that was left.
+
+    ``path`` is where the job wrote it, ``at`` where it lies if that is elsewhere; both relative to
+    the root, ``at`` absolute on another machine. ``link`` is what a symbolic link points to.
+    """
+
+    path: str
+    size: int
+    sha256: str
+    at: str | None = None
+    link: str | None = None
+
+
+def brought(
+    attempt: AttemptPaths, limit: int | None, wanted: Sequence[str] = ()
+) -> Iterator[BroughtFile]:
+    """Bring what an attempt left into its folder here, its logs and the smallest first.
+
+    Yields what is not brought, since it would pass ``limit`` bytes in all and fits none of the
+    ``wanted`` patterns (of paths in the stage's folder), and stays there. What is
+    in place already is left alone. Raises MachineUnreachable.
+    """
+    ask.keep(attempt)
+    place = ask.kept_at(machine.of(attempt).scratch)[1]
+    total, batch = 0, list[BroughtFile]()
+    for left in sorted(_left(attempt), key=lambda one: (one.path not in attempt.logs, one.size)):
+        total += left.size
+        needed = left.path in attempt.logs or _is_wanted(attempt, left, wanted)
+        if limit is not None and total > limit and not needed:
+            yield replace(left, at=f"{place}/{left.path}")
+            continue
+        if batch and sum(one.size for one in batch) + left.size > _AT_ONCE:
+            _bring(attempt, batch)
+            batch = []
+        batch.append(left)
+    _bring(attempt, batch)
+
+
+def _is_wanted(attempt: AttemptPaths, left: BroughtFile, wanted: Sequence[str]) -> bool:
+    own = left.path.removeprefix(f"{attempt.stage}/")
+    return any(fnmatchcase(own, pattern) for pattern in wanted)
+
+
+def _left(attempt: AttemptPaths) -> Iterator[BroughtFile]:
+    """Yield what was left there and is neither here already nor a name that leads elsewhere."""
+    for kind, name, *values in ask.left(attempt):
+        path = os.fsdecode(b64decode(name))
+        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+            continue
+        if kind == "link":
+            target = b64decode(values[0])
+            yield BroughtFile(path, 0, hashlib.sha256(target).hexdigest(), link=os.fsdecode(target))
+        elif not _is_here(attempt.root / path, int(values[0]), values[1]):
+            yield BroughtFile(path, int(values[0]), values[1])
+
+
+def _is_here(place: Path, size: int, sha256: str) -> bool:
+    if place.is_symlink() or not place.is_file() or place.stat().st_size != size:
+        return False
+    return digest_of(place) == sha256
+
+
+def _bring(attempt: AttemptPaths, batch: Sequence[BroughtFile]) -> None:
+    names = {b64encode(os.fsencode(one.path)).decode(): one for one in batch if one.link is None}
+    size = sum(one.size for one in batch)
+    contents = ask.fetched(attempt, list(names), size) if names else {}
+    for name, left in names.items():
+        _put(attempt.kept / left.path, contents[name], left)
+    for left in batch:
+        place = attempt.kept / left.path
+        if left.link is not None and not os.path.lexists(place):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(left.link)
+
+
+def _put(place: Path, content: bytes, left: BroughtFile) -> None:
+    if hashlib.sha256(content).hexdigest() != left.sha256:
+        raise MachineUnreachable(f"{left.path} came otherwise than it was left there")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(place, content)
+
+
+def digest_of(file: Path) -> str:
+    """Return the SHA-256 of a file in hex."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +140,7 @@ def bring(attempt: AttemptPaths, base: Path) -> None:
             with partial[one].open("ab") as stream:
                 stream.write(content)
     for one, place in partial.items():
-        _put(place, base / one.path, one)
+        _results_put(place, base / one.path, one)
 
 
 def _listed(attempt: AttemptPaths) -> Iterator[RemoteResult]:
@@ -78,8 +175,28 @@ def _partial(attempt: AttemptPaths, target: Path) -> Path:
     return target.with_name(f".{target.name}.{attempt.id}.part")
 
 
-def _put(partial: Path, target: Path, result: RemoteResult) -> None:
+def _results_put(partial: Path, target: Path, result: RemoteResult) -> None:
     if digest_of(partial) != result.sha256:
         partial.unlink()
         raise MachineUnreachable(f"{result.path} came otherwise than it lies there")
     partial.replace(target)
+
+
+def main(path: str, allow_ref: bool) -> None:
+    """Write the recovery file of a submission, unless it is there or a job has no id."""
+    submission = load_submission_from_json(path, allow_ref=allow_ref)
+    submission.generate_jobs()
+    context = submission.machine.context
+    if context.check_file_exists(f"{submission.submission_hash}.json"):
+        return
+    for job in submission.belonging_jobs:
+        name = f"{job.job_hash}_job_id"
+        if not context.check_file_exists(name):
+            return
+        job.job_id = context.read_file(name).strip()
+        job.job_state = JobStatus.waiting
+    submission.submission_to_json()
+
+
+if __name__ == "__main__":
+    main(sys.argv[-1], "--allow-ref" in sys.argv)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eventstore.regular import NotRegular, read_regular
+from eventstore.private import NotRegular, read_regular
 from lifecycle.errors import LifecycleError
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
@@ -23,9 +23,9 @@ from reconciler.attempt.contract import DONE, EXIT_CODE, PREPARED, WRAPPER
 from reconciler.errors import ReconcilerError
 from reconciler.files.described import check_launched, used_by_launched
 from reconciler.host import processes, tmux
-from reconciler.host import small_files as plain
-from service.root.below import is_inside
-from service.root.clock import utc_text
+from reconciler.host import processes as plain
+from service.root.disk import utc_text
+from service.root.safe_open import is_inside
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload

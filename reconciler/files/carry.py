@@ -26,7 +26,7 @@ from reconciler.attempt.markers import digests
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs
 from reconciler.errors import MissingInput
-from reconciler.far.brought import digest_of
+from reconciler.far.results import digest_of
 from reconciler.submission import fields as shape
 from service.root.root import MARKER
 

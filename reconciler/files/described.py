@@ -8,18 +8,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from eventstore.regular import NotRegular
+from eventstore.private import NotRegular
 from lifecycle.errors import Refused
 from lifecycle.payload import models as p
-from lifecycle.state.basis import needed_by
+from lifecycle.state.dependencies import needed_by
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from lifecycle.words.software import problems, wanted
+from lifecycle.words.cause import problems, wanted
 from reconciler.attempt.contract import PREPARED
-from reconciler.attempt.forwarded_files import forwarded
 from reconciler.attempt.markers import Input, digests
 from reconciler.attempt.paths import of_recorded
+from reconciler.attempt.recorded import forwarded
 from reconciler.errors import ReconcilerError, UnusableProfile
-from reconciler.files.unnamed_inputs import files_beside
+from reconciler.files.pinned import files_beside
 from reconciler.submission import build as submission
 from reconciler.submission import fields as shape
 from reconciler.submission.agreed import (
@@ -28,7 +28,7 @@ from reconciler.submission.agreed import (
     computed_otherwise,
     differences,
 )
-from reconciler.submission.parameters import environment
+from reconciler.submission.fields import environment
 from service.consent.scripts import scripts_of
 
 

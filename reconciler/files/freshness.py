@@ -15,18 +15,20 @@ from pathlib import Path
 from stat import S_IFDIR
 from typing import TYPE_CHECKING, Any
 
-from lifecycle.errors import NeedsConsent
+from lifecycle.errors import LifecycleError, NeedsConsent
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.words.account import Seen
-from projections.words.came_about import is_taken_over
-from projections.words.deviations import Deviation
-from projections.words.rewritten import without_record
+from projections.screens.starting import is_due
+from projections.words.account import Deviation, Seen
+from projections.words.came_about import is_taken_over, without_record
+from reconciler.attempt.contract import PREPARED
+from reconciler.errors import ReconcilerError
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
     from service.reading.log import WorkflowLog
     from service.root.root import Root
+
 
 #: Seconds before a record was made in which a file that it tells of may still have been written.
 _MARGIN = 1.0
@@ -123,7 +125,7 @@ def _times(root: Path, state: Workflow) -> dict[str, float]:
 def _other_verdicts(root: Path, state: Workflow) -> Iterator[tuple[str, str]]:
     for stage in state.stages.values():
         if stage.status is Status.POST_PROCESSING and stage.retry_count:
-            from reconciler.files.pinned import other_verdict  # few looks find one to judge again
+            from reconciler.files.pinned import other_verdict
 
             if (found := other_verdict(root, state, stage)) is not None:
                 yield stage.id, str(found).removeprefix(f"{stage.id}: ")
@@ -252,7 +254,7 @@ def _was_computed_here(root: Root, stage: Stage) -> bool:
     attempt = stage.attempt
     if attempt is None or attempt.root == str(root.path):
         return True
-    from service.writing.place import was_here  # a root is seldom moved
+    from service.writing.report import was_here
 
     return was_here(root, attempt.root, attempt.host)
 
@@ -265,3 +267,48 @@ def _changed(root: Path, stage: str, kinds: dict[str, str]) -> Payload:
         size, sha256 = (_now(root, path) if kind == "changed" else None) or (None, None)
         files.append({"path": path, "kind": kind, "size": size, "sha256": sha256})
     return p.ResultsChanged.model_validate({"stage": stage, "files": files})
+
+
+#: Stages that are looked at, and characters of what is wrong with one.
+_FEW, _SHOWN = 3, 200
+
+
+def unfit(root: Path, state: Workflow) -> dict[str, str]:
+    """Return what must be corrected before the first stages that are due can be submitted.
+
+    Only what a person wrote is looked at: submissions, profiles, resources, paths of inputs.
+    """
+    due = (stage for stage in state.stages.values() if is_due(state, stage))
+    return dict(_unfit(root, state, [stage for stage, _ in zip(due, range(_FEW), strict=False)]))
+
+
+def _unfit(root: Path, state: Workflow, stages: list[Stage]) -> Iterator[tuple[str, str]]:
+    for stage in stages:
+        if not _is_own(root, state, stage):
+            continue
+        from reconciler.files.described import submission_of  # few stages have anything of the kind
+
+        try:
+            submission_of(root, state, stage, anew=stage.regenerate)
+        except (ReconcilerError, LifecycleError, OSError) as error:
+            found = str(getattr(error, "message", error))
+            yield stage.id, f"a correction: {found[:_SHOWN]}"
+            continue
+        path = state.profile(stage).get("config_path")
+        if isinstance(path, str) and not (root / Path(path).expanduser()).exists():
+            yield stage.id, f"the machine file {path}, which is missing"
+
+
+def _is_own(root: Path, state: Workflow, stage: Stage) -> bool:
+    """Whether there is something of the kind that is not as wfctl makes it."""
+    if not stage.parameters.get("command"):
+        return (root / stage.id / PREPARED).is_file()
+    profile = state.profile(stage)
+    return (
+        "resource_overrides" in stage.parameters
+        or "config_path" in profile
+        or "config" not in profile
+        or profile.get("type") == "remote"
+        or any(".." in path for path in stage.inputs)
+        or (root / stage.id / PREPARED).is_file()
+    )

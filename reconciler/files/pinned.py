@@ -1,15 +1,21 @@
-"""Pinned scripts: where a person agreed to the files that are run, and not only to their names."""
+"""Files that a stage reads and no field names, and scripts that a person pinned."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from glob import escape
 from pathlib import Path
 
-from lifecycle.errors import NeedsConsent
+from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from lifecycle.sweeps.definition import VERDICTS
+from lifecycle.sweeps.definition import DONE, VERDICTS, is_sweep, table_of
+from reconciler.attempt.contract import PREPARED, WRAPPER
+from reconciler.attempt.markers import MARKERS
 from reconciler.context import Jobs
+from reconciler.submission.build import ERROR_LOG, FILE_NAME, OUTPUT_LOG
 from service.consent.scripts import changed, data_left, judging, others
+from service.root.safe_open import is_inside
 
 
 class ScriptsChanged(NeedsConsent):
@@ -77,3 +83,75 @@ def _did_not_pass(attempt: Attempt) -> bool:
     failed = (attempt.tasks or {}).get("failures", [])
     by_task = any(str(one.get("because")).startswith(VERDICTS) for one in failed)
     return attempt.is_refuted or by_task
+
+
+#: Bytes and files that are sent without being named.
+_BYTES, _FILES = 10**8, 1000
+#: What wfctl, DPDispatcher and the published wrapper keep in the folder themselves.
+_NOT_THEIRS = frozenset(
+    {PREPARED, WRAPPER, FILE_NAME, OUTPUT_LOG, ERROR_LOG, "dpdispatcher.log", *MARKERS}
+)
+
+
+class TooMuchBeside(Refused):
+    """More lies in a stage's folder than is sent to a job without being named."""
+
+    code = "too_much_beside"
+
+    def __init__(self, stage: str, files: int, size: int) -> None:
+        super().__init__(
+            f"{stage}/ holds {files} files of {size} bytes that no field of the stage names; "
+            f"expected at most {_FILES} files and {_BYTES} bytes. Name those that its command "
+            f"needs: `wfctl amend propose --stage {stage} --set "
+            "'parameters.forward_files=[\"run.py\"]' --reason TEXT`; [] sends none.",
+            stage=stage,
+            files=files,
+            bytes=size,
+        )
+
+
+def files_beside(root: Path, stage: Stage) -> list[str]:
+    """Return the files that somebody put into the stage's folder, relative to it, as patterns.
+
+    None of its outputs, of its inputs, or of what its attempts left. Hidden files stay where they
+    are. Raises `TooMuchBeside`.
+    """
+    taken = [*stage.outputs, *stage.inputs, *stage.left_in_place]
+    if is_sweep(stage.parameters):
+        taken += [*table_of(stage.id), f"{stage.id}/{DONE}"]
+    found = [
+        (path, size)
+        for path, size in _below(root / stage.id)
+        if not any(_is_at(f"{stage.id}/{path}", one) for one in taken)
+    ]
+    total = sum(size for _, size in found)
+    if total > _BYTES or len(found) > _FILES:
+        raise TooMuchBeside(stage.id, len(found), total)
+    return [escape(path) for path, _ in found]
+
+
+def _is_at(path: str, taken: str) -> bool:
+    taken = os.path.normpath(taken)
+    return path == taken or path.startswith(f"{taken}/")
+
+
+def _can_be_recorded(path: str) -> bool:
+    """Whether a name is text: bytes that are not UTF-8 have no place in an event."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _below(folder: Path) -> Iterator[tuple[str, int]]:
+    """Yield each file below a folder with its size; none that is hidden, or is a link elsewhere."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            path = Path(place) / name
+            own = str(path.relative_to(folder))
+            if name.startswith(".") or own in _NOT_THEIRS or not _can_be_recorded(own):
+                continue
+            if path.is_file() and is_inside(path, folder):
+                yield own, path.stat().st_size

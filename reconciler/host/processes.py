@@ -1,4 +1,4 @@
-"""Processes as evidence: identified by id, start time and boot, never by id alone."""
+"""Processes of this machine as evidence, and the small files in which others named them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from eventstore.private import read_regular
+from eventstore.sqlite.queue import is_network, kind_of
 
 _PROC = Path("/proc")
 _DELETED = " (deleted)"
@@ -214,3 +217,61 @@ def _tenant(pid: int) -> Tenant | None:
     if ticks is None:
         return None
     return Tenant(pid, ticks, folder.removesuffix(_DELETED), folder.endswith(_DELETED))
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A machine as it was recorded; what nobody wrote down is None."""
+
+    name: str | None
+    boot_id: str | None = None
+    machine_id: str | None = None
+
+    def is_here(self, root: Path) -> bool:
+        """Say whether it is this machine, whatever it is called by now.
+
+        The same boot is the same machine. Another boot of one with the same machine id counts only
+        where ``root`` lies on a disk of this machine, since clones share that id and network
+        folders are seen by all of them.
+        """
+        if self.name in (None, host()) or self.boot_id == boot_id():
+            return True
+        known = self.machine_id is not None and self.machine_id == machine_id()
+        return known and not is_network(kind_of(root))
+
+
+def place_of(folder: str, places: AbstractSet[str]) -> str | None:
+    """Return the place that a folder is or lies below; the cost is that of its depth alone."""
+    while folder and folder not in places:
+        folder = folder.rpartition("/")[0]
+    return folder or None
+
+
+#: Digits of the longest number that any of these files holds: a process id, clock ticks.
+_DIGITS = 20
+
+
+def content(path: Path) -> bytes | None:
+    """Return what a file holds, None where nothing is there.
+
+    Raises OSError for what cannot be read: a folder, a pipe, a device.
+    """
+    try:
+        return read_regular(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def text(path: Path) -> str:
+    """Return a file's text; nothing where it is missing or cannot be read."""
+    try:
+        return (content(path) or b"").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def number(word: str) -> int | None:
+    """Return a number of plain digits; None for anything else, or one that nobody would write."""
+    word = word.strip()
+    is_one = word.isascii() and word.isdigit() and len(word) <= _DIGITS
+    return int(word) if is_one else None

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import orjson
 
-from eventstore.regular import read_regular
+from eventstore.private import read_regular
 from lifecycle.payload import models as p
 from reconciler.context import Jobs
 from reconciler.errors import AgentMissing, AgentNotStarted

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from eventstore.regular import read_regular
+from eventstore.private import read_regular
 from lifecycle.payload import models as p
 from reconciler.context import Jobs
 from reconciler.errors import AlreadyAutonomous, NoRunner, RunnerFailed

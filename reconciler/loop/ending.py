@@ -1,17 +1,23 @@
-"""How a loop ends: a reason, what it means, and what would help."""
+"""How a loop ends, is interrupted, and waits for its log."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
+from eventstore.errors import StoreUnreachable
 from lifecycle.state.budget import budget_of
 from lifecycle.state.hindrance import Hindrance, hindrances
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.screens.next_actions import GO_ON
 from projections.words.next_action import NextAction
+from reconciler.context import Jobs
+from reconciler.loop.agent import Agent
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +113,82 @@ def exhausted(state: Workflow, stage: Stage, seen: Sequence[Hindrance] = ()) -> 
 def waiting(state: Workflow, why: str, seen: Sequence[Hindrance] = ()) -> Ended:
     """Return the end of a session that leaves running jobs to the next one."""
     return Ended("waiting", why, f"`{GO_ON}`", state, tuple(seen))
+
+
+#: A terminal or a tmux session that goes away hangs up.
+_ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class Interruption:
+    """Whether somebody asked, and by which signal; a second signal is not waited for."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def ask(self, number: int, _frame: FrameType | None) -> None:
+        """Take down a first signal; raises `KeyboardInterrupt` for a second one."""
+        if self.signal is not None:
+            raise KeyboardInterrupt
+        self.signal = number
+
+
+@contextmanager
+def interruptible() -> Iterator[Interruption]:
+    """Take SIGTERM, SIGINT and SIGHUP as a wish to stop, for as long as the block lasts.
+
+    What is ignored already (nohup) stays ignored.
+    """
+    asked = Interruption()
+    heard = [number for number in _ASKING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, asked.ask) for number in heard}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+#: Seconds for which a loop asks again, and after which it is first said.
+_BOUND, _FIRST = 600.0, 2.0
+
+
+def patience(jobs: Jobs, asked: Interruption) -> Callable[[StoreUnreachable, float], bool]:
+    """Return what says whether a server is asked again that is away for so many seconds.
+
+    It is not once somebody asked the loop to stop. It is said at growing intervals.
+    """
+    due = _FIRST
+
+    def asks_again(error: StoreUnreachable, away: float) -> bool:
+        nonlocal due
+        due = _FIRST if away < _FIRST else due
+        goes_on = away < _BOUND and asked.signal is None
+        if goes_on and away >= due:
+            due = 2 * away
+            jobs.say(_told(error, away), level="warning")
+        return goes_on
+
+    return asks_again
+
+
+def _told(error: StoreUnreachable, away: float) -> str:
+    return (
+        f"waiting for the log: {error.path} has given no answer for {away:.0f} s "
+        f"({error.reason}); asking again for {_BOUND:.0f} s at the most"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """How the loop works: ``time_limit`` in seconds, ``max_parallel`` stages at a time.
+
+    ``served``: the runner started it; it begins nothing while the file ``PAUSE`` exists.
+    ``report``: where a report of completion is to go, relative to the root, None for the usual
+    place.
+    """
+
+    agent: Agent | None = None
+    max_parallel: int = 1
+    time_limit: float | None = None
+    served: bool = False
+    report: str | None = None

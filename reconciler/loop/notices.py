@@ -21,7 +21,7 @@ from typing import Any, Self
 import orjson
 
 from eventstore.event import RecordedEvent
-from eventstore.regular import read_regular
+from eventstore.private import read_regular
 from lifecycle.state.workflow import Workflow
 from projections.files.progress_log import message
 from projections.words.account import waits

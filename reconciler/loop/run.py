@@ -7,7 +7,7 @@ from dataclasses import replace
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
 from lifecycle.state.status import FINISHED, Status
-from projections.files.sessions import sessions
+from projections.files.results import sessions
 from projections.words.account import stale
 from reconciler.context import Jobs
 from reconciler.errors import EnvironmentNotReady, ReconcilerError
@@ -15,10 +15,8 @@ from reconciler.files.described import has_command
 from reconciler.files.freshness import StaleStages, deviations, look, told, unrecorded
 from reconciler.loop import ending, prompt
 from reconciler.loop.agent import Agent, AgentTask, end_orphan, hand_over
-from reconciler.loop.ending import Ended
-from reconciler.loop.interruption import Interruption
+from reconciler.loop.ending import Ended, Interruption, Orders
 from reconciler.loop.loop import WorkflowLoop
-from reconciler.loop.loop_options import Orders
 from reconciler.loop.session import begin, check_report
 from service.consent.doubts import doubts_of
 from service.errors import InvalidOption

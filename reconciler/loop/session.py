@@ -7,24 +7,75 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from eventstore.errors import WrongExpectedVersion
 from lifecycle.payload import models as p
-from lifecycle.rules.schema import payload_of
-from lifecycle.state.completion import numbered
+from lifecycle.rules.flat import payload_of
+from lifecycle.state.workflow import numbered
 from reconciler.briefing.briefing import Briefing
 from reconciler.briefing.rehydrate import rehydrate
 from reconciler.context import Jobs
 from reconciler.errors import EnvironmentNotReady
 from reconciler.files.pinned import check_pinned
-from reconciler.loop import init_script as environment
+from service.consent.scripts import INIT
 from service.errors import AlreadyThere
+from service.files.inspection import SESSIONS
 from service.root.git import git
+from service.root.root import Root
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
+
+#: Characters of its output that an error shows.
+_TAIL = 2_000
+
+
+def check(root: Root, session: int) -> dict[str, Any] | None:
+    """Run ``init.sh`` in the root and keep all that it prints; None where there is none.
+
+    Returns its SHA-256, the seconds it took and the file with its output, relative to the root.
+    Raises `EnvironmentNotReady` where it does not exit 0.
+    """
+    script = root.path / INIT
+    if not script.is_file():
+        return None
+    kept = _fresh(root.folder / SESSIONS, session)
+    began = time.monotonic()
+    with kept.open("wb") as output:
+        done = subprocess.run(
+            ["bash", INIT],
+            cwd=root.path,
+            env=os.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    place = str(kept.relative_to(root.path))
+    if done.returncode != 0:
+        raise EnvironmentNotReady(INIT, done.returncode, _tail(kept), place)
+    return {
+        "script": INIT,
+        "sha256": sha256(script.read_bytes()).hexdigest(),
+        "seconds": round(time.monotonic() - began, 3),
+        "output": place,
+    }
+
+
+def _fresh(folder: Path, session: int) -> Path:
+    """Return a file that is not there yet: a check that failed is repeated for its session."""
+    folder.mkdir(exist_ok=True)
+    taken = len(list(folder.glob(f"{session}.init*.log")))
+    return folder / (f"{session}.init.{taken + 1}.log" if taken else f"{session}.init.log")
+
+
+def _tail(path: Path) -> str:
+    return path.read_text("utf-8", errors="replace").strip()[-_TAIL:]
+
 
 #: Lines of the log, and commits, that a session is shown.
 _LINES = 20
@@ -128,7 +179,7 @@ def _environment(jobs: Jobs) -> dict[str, Any] | None:
     number = jobs.service.state().session.count + 1
     check_pinned(jobs, jobs.service.state(), "the session")
     try:
-        return environment.check(jobs.service.root, number)
+        return check(jobs.service.root, number)
     except EnvironmentNotReady as error:
         text = f"Session {number} not started: {error.message}"
         jobs.record(p.NoteLogged(text=text[:_NOTE]))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import has_magic
 from itertools import takewhile
 from pathlib import Path
@@ -16,12 +16,15 @@ from typing import Any
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import recorded as genuine
 from reconciler.attempt.contract import JOB, KILLED, OfJob
-from reconciler.attempt.forwarded_files import forwarded
+from reconciler.attempt.observed import ObservedJob
 from reconciler.attempt.paths import AttemptPaths
-from reconciler.host import small_files as plain
+from reconciler.attempt.recorded import forwarded
+from reconciler.host import processes as plain
 from reconciler.host.processes import Process
+from reconciler.host.program import EXCEEDED, TAKEN
 from reconciler.port import SubmissionFacts
 from reconciler.submission import build as submission
+from service.root.disk import write_whole
 
 _SUBMITTED = re.compile(r"job ([0-9a-f]{40}) was submitted; job_id is (\S+)")
 _TASK = re.compile(r"[0-9a-f]{40}_task_tag_finished")
@@ -319,3 +322,71 @@ def _is_first(lines: list[str], start: int) -> bool:
 def _logged(attempt: AttemptPaths) -> list[str]:
     text = plain.text(attempt.log) or plain.text(attempt.monitor_log)
     return text.strip().splitlines()
+
+
+def keep(attempt: AttemptPaths, jobs: Iterable[ObservedJob]) -> None:
+    """Write down what was just said of the jobs' ends; of one that is listed anew nothing."""
+    kept = _kept(attempt)
+    said = {job.id: job.queued for job in jobs if job.id is not None and job.queued is not None}
+    ends = {
+        id_: word for id_, word in {**kept, **said}.items() if word in TAKEN or word in EXCEEDED
+    }
+    if ends != kept:
+        write_whole(attempt.last_words, json.dumps(ends).encode() + b"\n")
+
+
+def recall(attempt: AttemptPaths, jobs: Iterable[ObservedJob]) -> tuple[ObservedJob, ...]:
+    """Return the jobs; one that left no word of its own with what was said of its end, if any."""
+    kept = _kept(attempt)
+    return tuple(
+        replace(job, queued=kept.get(job.id or "")) if _is_unexplained(job) else job for job in jobs
+    )
+
+
+def _is_unexplained(job: ObservedJob) -> bool:
+    return job.queued is None and not (job.is_over or job.is_finished or job.tag)
+
+
+def _kept(attempt: AttemptPaths) -> dict[str, str]:
+    kept = read_json(attempt.last_words) or {}
+    return {id_: word for id_, word in kept.items() if isinstance(word, str)}
+
+
+def places_of(attempt: AttemptPaths) -> dict[str, list[int] | None]:
+    """Return what lies where the attempt's outputs are to be, as it is told from anything else.
+
+    Of an attempt that has begun before, nothing: its places were cleared at its first launch.
+    """
+    begun = attempt.log.exists() or bool(told(attempt, OfJob.STARTED))
+    return {path: None if begun else launch_told(attempt.root / path) for path in attempt.outputs}
+
+
+def launch_told(path: Path) -> list[int] | None:
+    """Return by what a file or folder is told: device, inode, time of its last change (ns)."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return [found.st_dev, found.st_ino, found.st_ctime_ns]
+
+
+def is_new(attempt: AttemptPaths, path: str) -> bool | None:
+    """Say whether an output was put in its place after the launch; None where that is in doubt."""
+    places = (read_json(attempt.launch_record) or {}).get("places")
+    if isinstance(places, dict) and path in places:
+        return bool(places[path] != launch_told(attempt.root / path))
+    # A launch that took nothing down: an earlier time proves nothing, the clock may have gone back.
+    launched_at, found = known_launch(attempt), launch_told(attempt.root / path)
+    return True if launched_at and found and found[2] >= launched_at else None
+
+
+def known_launch(attempt: AttemptPaths) -> int | None:
+    """Return `launched` where the record still tells something; a damaged one is of any age."""
+    return launched(attempt) if read_json(attempt.launch_record) else None
+
+
+def launched(attempt: AttemptPaths) -> int | None:
+    """Return when the attempt was launched (ns), by the clock of its file system."""
+    # A record may carry an old modification time (cp -p, tar); when it came into place does not.
+    found = launch_told(attempt.launch_record)
+    return None if found is None else found[2]

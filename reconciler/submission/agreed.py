@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from eventstore.regular import read_regular
+from eventstore.private import read_regular
 from lifecycle.errors import NeedsConsent
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG

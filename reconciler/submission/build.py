@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from eventstore.regular import read_regular
+from eventstore.private import read_regular
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.contract import KILLED
 from reconciler.attempt.execution_host import ExecutionHost
@@ -22,9 +23,10 @@ from reconciler.errors import (
     UnusableProfile,
     UnusableSubmission,
 )
-from reconciler.submission import directives, software
+from reconciler.submission import fields, software
 from reconciler.submission import fields as shape
-from service.root.below import is_inside
+from service.root.disk import write_whole
+from service.root.safe_open import is_inside
 
 #: What DPDispatcher calls the standard output and error of a task.
 OUTPUT_LOG, ERROR_LOG = "log", "err"
@@ -103,7 +105,7 @@ class StageJob:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     resource_overrides: Mapping[str, Any] = field(default_factory=dict)
-    #: The software that the command runs with, as `lifecycle.words.software` has it.
+    #: The software that the command runs with, as `lifecycle.words.cause` has it.
     environment: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -171,7 +173,7 @@ def for_attempt(
         remedy = "Run the stage where its files lie, or leave out parameters.map."
         expected = "one of this machine's file system for a stage with a map"
         raise UnusableSubmission("machine.context_type", expected, place.context_type, remedy)
-    directives.check(place.batch_type, resources)
+    fields.check_directives(place.batch_type, resources)
     result["machine"] = _attempt_machine(given, known, attempt, place)
     result["resources"] = _attempt_resources(resources, attempt, place)
     result["task_list"] = [_watched(task) for task in result.get("task_list", [])]
@@ -367,3 +369,32 @@ def guard(attempt: AttemptPaths, place: ExecutionHost) -> list[str]:
         _CLAIM,
         AWAITING.read_text(encoding="utf-8"),
     ]
+
+
+FILE_NAME = "submission.diagnostic.json"
+#: What the job writes of the command's end, as its own is always 0.
+_TOLD = "diagnostic run: exit code "
+CODE_LINE = re.compile(rf"^{_TOLD}(\d+)$", re.MULTILINE)
+
+
+def kept_diagnostic(attempt: AttemptPaths, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the diagnostic form of a submission, once it is written beside the original."""
+    found = diagnostic_of(given)
+    text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+    write_whole(attempt.stage_folder / FILE_NAME, text.encode())
+    return found
+
+
+def diagnostic_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a submission that brings back log and err alone.
+
+    DPDispatcher brings nothing back of a task that failed, so the task ends with 0 and writes its
+    exit code on stderr.
+    """
+    result = copy.deepcopy(dict(given))
+    result["backward_common_files"] = []
+    for task in result.get("task_list", []):
+        task["backward_files"] = [OUTPUT_LOG, ERROR_LOG]
+        task["outlog"], task["errlog"] = OUTPUT_LOG, ERROR_LOG
+        task["command"] = f'( {task["command"]}\n); echo "{_TOLD}$?" >&2'
+    return result

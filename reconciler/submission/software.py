@@ -13,7 +13,7 @@ from typing import Any
 
 from reconciler.attempt.contract import JOB, OfJob
 from reconciler.attempt.paths import AttemptPaths
-from reconciler.host import small_files as plain
+from reconciler.host import processes as plain
 
 #: Characters of a line of versions that the log takes.
 _WIDTH = 500

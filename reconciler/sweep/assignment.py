@@ -25,9 +25,9 @@ from reconciler.attempt.markers import Input, digests
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import UnusableSubmission
 from reconciler.submission.build import AWAITING
-from reconciler.submission.parameters import PREFIX
-from reconciler.sweep import removed
-from reconciler.sweep.place import Place, done_folder, place_of
+from reconciler.submission.fields import PREFIX
+from reconciler.sweep import points
+from reconciler.sweep.folders import Place, done_folder, place_of
 from reconciler.sweep.points import content_of, digest_of, points_of
 from reconciler.sweep.tasks import (
     JUDGE,
@@ -72,7 +72,7 @@ def assigned(
     known = _known(root, state, stage, basis)
     todo = to_compute(known, stage, recovers)
     counting = {one.point.folder for one in known if one.state == "done" or one.to_judge}
-    removed.put_aside(root, stage, counting)
+    points.put_aside(root, stage, counting)
     place = place_of(attempt)
     _make(attempt, place)
     if file is not None:

@@ -2,25 +2,98 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import subprocess
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import is_sweep, sweep_of
-from lifecycle.sweeps.ranges import text_of
+from lifecycle.sweeps.definition import DONE, Sweep, is_sweep, sweep_of, text_of
 from reconciler.attempt import execution_host
+from reconciler.attempt import recorded as genuine
+from reconciler.attempt.contract import UNTOLD
 from reconciler.attempt.paths import AttemptPaths, of_recorded
-from reconciler.sweep import causes, journal, outlived, record, table
-from reconciler.sweep.place import place_of
+from reconciler.host import processes as plain
+from reconciler.records import traces
+from reconciler.sweep import records, table
+from reconciler.sweep import tasks as task_runs
+from reconciler.sweep.folders import place_of
 from reconciler.sweep.points import digest_of
 from reconciler.sweep.tasks import Task, tasks_of
 from reconciler.verdict.names import Name
 from reconciler.verdict.table import Action, Verdict
+
+_SUM = re.compile(r"\b([0-9a-f]{64})  ([\w.]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A task that is through: as its attempt lists it, and where it ran."""
+
+    number: str
+    folder: str
+    assignments: str
+    place: Path
+
+
+def through(attempt: AttemptPaths, what: Sweep) -> list[Alone]:
+    """Return the tasks of an attempt that is over which ran on alone and left all they were to."""
+    silent = {job.name for job in traces.jobs(attempt) if job.exit_code in UNTOLD}
+    jobs = silent.intersection(traces.alone(attempt))
+    return list(_through(attempt, what, jobs)) if jobs else []
+
+
+def _through(attempt: AttemptPaths, what: Sweep, jobs: set[str]) -> Iterator[Alone]:
+    runs = task_runs.of(attempt)
+    copies = traces.scratch_copies(attempt)
+    for number, folder, assignments in task_runs.listed(attempt):
+        ran = runs.get(int(number))
+        if ran is None or ran.state != "running" or ran.job not in jobs:
+            continue
+        for place in (copy / attempt.stage / DONE / folder for copy in copies):
+            if place.is_dir() and all(
+                _is_since(place / path, ran.started) for path in what.outputs
+            ):
+                yield Alone(number, folder, assignments, place)
+
+
+def _is_since(path: Path, micros: int) -> bool:
+    return path.exists() and path.stat().st_mtime_ns >= micros * 1000
+
+
+def settle(attempt: AttemptPaths, what: Sweep) -> None:
+    """End these tasks as their worker would have: verified, put in place and written down."""
+    found = through(attempt, what)
+    own = genuine.submission_of(attempt) or {}
+    tasks = place_of(attempt).folder
+    if not found or not _is_vouched(tasks, json.dumps(own)):
+        return
+    environ = {**os.environ, **own["resources"]["envs"]}
+    for one in found:
+        words = ["alone", "", one.number, one.folder, one.assignments]
+        subprocess.run(
+            ["bash", str(tasks / "worker.sh"), *words],
+            cwd=one.place.parents[1],
+            env={name: str(value) for name, value in environ.items()},
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+
+
+def _is_vouched(tasks: Path, submission: str) -> bool:
+    """Whether what a worker reads is as the submission, whose digest the log has, names it."""
+    sums = dict.fromkeys(_SUM.findall(submission))
+    files = ((digest, plain.content(tasks / name)) for digest, name in sums)
+    return bool(sums) and all(sha256(text or b"").hexdigest() == digest for digest, text in files)
+
 
 #: Failures that an event names; the record of the attempt names all.
 _NAMED = 100
@@ -50,7 +123,7 @@ def judged(state: Workflow, stage: Stage, attempt: AttemptPaths, found: Verdict)
     if not is_over(found, attempt):
         return found
     what = sweep_of(stage.parameters)
-    alone = outlived.through(attempt, what)
+    alone = through(attempt, what)
     if alone and what.verify is None:
         return replace(found, row=7, name=Name.UNTOLD, action=Action.UNKNOWN, reason=_untold(alone))
     known = {one.folder for one in alone}
@@ -69,7 +142,7 @@ def judged(state: Workflow, stage: Stage, attempt: AttemptPaths, found: Verdict)
     return replace(found, row=8, name=Name.TASKS_FAILED, action=Action.FAILED, reason=why)
 
 
-def _untold(alone: Sequence[outlived.Alone]) -> str:
+def _untold(alone: Sequence[Alone]) -> str:
     return (
         f"the shells of {len(alone):,} tasks were killed, and the commands computed on without "
         "them: their task_outputs are there, and nothing tells whether they ended well, such as "
@@ -120,7 +193,7 @@ def observation(
     tasks = [_closed(task) for task in tasks] if kept is not None else tasks
     named = [t for t in tasks if t.state == "failed" and t.attempt == attempt.id]
     seen = next((one.tasks or {} for one in stage.attempts if one.id == attempt.id), {})
-    ended = sum(ran.ended is not None for ran in journal.of(attempt).values())
+    ended = sum(ran.ended is not None for ran in task_runs.of(attempt).values())
     return p.TasksObserved(
         stage=stage.id,
         attempt=attempt.id,
@@ -133,8 +206,8 @@ def observation(
         ended=ended,
         failures=[_failure(root, task) for task in named[:_NAMED]],
         record=kept,
-        journals=journal.told(attempt),
-        edited=journal.edited(attempt, seen),
+        journals=task_runs.told(attempt),
+        edited=task_runs.edited(attempt, seen),
         late=list(islice(_late(root, attempt, tasks), _NAMED)) if kept is not None else [],
     )
 
@@ -157,7 +230,7 @@ def _at(tasks: Sequence[Task], state: str) -> str:
 
 
 def _failure(root: Path, task: Task) -> p.FailedTask:
-    why = causes.why(root / task.folder, task.why)
+    why = records.why(root / task.folder, task.why)
     return p.FailedTask(key=task.point.key, exit_code=task.exit_code, because=why[:200])
 
 
@@ -181,14 +254,14 @@ def close(
     What outlived its shells ended by itself, unless the attempt was ``stopped``.
     """
     if not stopped:
-        outlived.settle(attempt, sweep_of(stage.parameters))
+        settle(attempt, sweep_of(stage.parameters))
     state = state.draft()
     stage = state.stage(stage.id)
     recorded = next(one for one in stage.attempts if one.id == attempt.id)
     # Of an attempt that is closed again, a record would hide which tasks their marks alone tell of.
     recorded.tasks = {k: v for k, v in (recorded.tasks or {}).items() if k != "record"}
     marked = [task for task in tasks_of(root, state, stage) if task.marked]
-    kept = record.write(attempt, stage, marked)
+    kept = records.write(attempt, stage, marked)
     recorded.tasks |= {"record": kept.model_dump()}
     told = observation(root, state, stage, attempt, kept)
     table.write(root, stage, tasks_of(root, state, stage))

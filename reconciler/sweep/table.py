@@ -1,17 +1,20 @@
-"""The table of a sweep: what stages downstream and people read of all its tasks."""
+"""The table of a sweep's tasks, and choosing tasks by it."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Sequence
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from lifecycle.state.workflow import Stage
 from lifecycle.sweeps.definition import sweep_of, table_of
+from lifecycle.sweeps.points import UnusableMap
 from reconciler.sweep.tasks import Task
 from service.root.disk import write_whole
 
@@ -73,3 +76,68 @@ def write(root: Path, stage: Stage, tasks: Sequence[Task]) -> None:
     write_whole(as_csv, csv_of(stage, tasks).encode())
     document = {"stage": stage.id, "tasks": [row_of(task) for task in tasks]}
     write_whole(as_json, json.dumps(document, ensure_ascii=False).encode() + b"\n")
+
+
+_ONE = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*")
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+#: Columns of the table that may be asked for, beside the values and the named numbers.
+_ABOUT = ("key", "state", "attempts", "attempt", "exit_code", "seconds", "folder", "why")
+
+
+class UnknownColumn(UnusableMap):
+    """A condition that names nothing that the table of tasks has."""
+
+
+def fits(row: Mapping[str, Any], conditions: Sequence[str]) -> bool:
+    """Whether a row of the table fulfils every condition.
+
+    A value that is not there fits none. Raises `UnknownColumn`.
+    """
+    return all(_fits(row, one) for one in conditions)
+
+
+def check(names: Sequence[str], conditions: Sequence[str]) -> None:
+    """Raise `UnknownColumn` for a condition on a column that is not there, or that is none.
+
+    ``names`` are those of the values and of the named numbers.
+    """
+    known = (*names, *_ABOUT)
+    for one in conditions:
+        found = _ONE.fullmatch(one)
+        if found is None or found[1] not in known:
+            raise UnknownColumn(
+                f"expected NAME and a comparison such as T>2, with one of {', '.join(known)}; "
+                f"found {one!r}"
+            )
+
+
+def _fits(row: Mapping[str, Any], condition: str) -> bool:
+    found = _ONE.fullmatch(condition)
+    if found is None:
+        return False
+    name, compare, text = found.groups()
+    value = {**row, **row["metrics"], **row["values"]}.get(name)
+    if value is None:
+        return False
+    wanted = _read(text, value)
+    return wanted is not None and _COMPARE[compare](value, wanted)
+
+
+def _read(text: str, like: Any) -> Any:
+    """Return the text as a value that can be compared with another; None where it is none."""
+    if isinstance(like, bool):
+        return {"true": True, "false": False}.get(text.lower())
+    if isinstance(like, str):
+        return text.strip("'\"")
+    try:
+        return float(text)
+    except ValueError:
+        return None

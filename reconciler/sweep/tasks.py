@@ -13,7 +13,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lifecycle.state.retry import RECOVERY_LIMIT
+from lifecycle.payload import models as p
+from lifecycle.state.status import RECOVERY_LIMIT
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import (
@@ -28,12 +29,89 @@ from lifecycle.sweeps.definition import (
 from lifecycle.sweeps.points import Point
 from reconciler.attempt import recorded as genuine
 from reconciler.attempt.paths import AttemptPaths, of_recorded
-from reconciler.host import small_files as plain
+from reconciler.host import processes as plain
 from reconciler.records import traces
-from reconciler.sweep import journal, marks
-from reconciler.sweep.marks import TaskMark
-from reconciler.sweep.place import done_folder, place_of
+from reconciler.sweep import folders
+from reconciler.sweep.folders import TaskMark, done_folder, micros, place_of
 from reconciler.sweep.points import points_of
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One run of a task; times in microseconds since the epoch.
+
+    ``state`` is done, failed, lost, or running where nothing was written of its end. ``job`` is the
+    hash of the job whose worker began it.
+    """
+
+    started: int
+    state: str = "running"
+    exit_code: int | None = None
+    ended: int | None = None
+    why: str = ""
+    job: str | None = None
+
+
+def of(attempt: AttemptPaths) -> dict[int, Ran]:
+    """Return the runs by the task's number; a line that was cut off says nothing."""
+    found = dict[int, Ran]()
+    for journal in _journals(attempt):
+        job = None
+        for cells in _lines(journal):
+            job = cells[1] if cells[0] == "j" else job
+            _fold(found, cells, job)
+    return found
+
+
+def told(attempt: AttemptPaths) -> list[p.FileDigest]:
+    """Return what the journals are now."""
+    return [_told(attempt, path, plain.content(path) or b"") for path in _journals(attempt)]
+
+
+def _told(attempt: AttemptPaths, path: Path, text: bytes) -> p.FileDigest:
+    own = str(path.relative_to(attempt.root))
+    return p.FileDigest(path=own, size=len(text), sha256=sha256(text).hexdigest())
+
+
+def edited(attempt: AttemptPaths, seen: Mapping[str, Any]) -> list[str]:
+    """Return the journals that do not begin as an earlier look at the tasks saw them.
+
+    A worker writes behind the end alone.
+    """
+    known = set(seen.get("edited", []))
+    for one in seen.get("journals", []):
+        text = plain.content(attempt.root / one["path"]) or b""
+        if sha256(text[: one["size"]]).hexdigest() != one["sha256"]:
+            known.add(one["path"])
+    return sorted(known)
+
+
+def _journals(attempt: AttemptPaths) -> list[Path]:
+    return sorted(place_of(attempt).folder.glob("journal.*"))
+
+
+def listed(attempt: AttemptPaths) -> Iterator[tuple[str, str, str]]:
+    """Yield number, folder and assignments of each task that the attempt was given."""
+    for line in plain.text(place_of(attempt).list).splitlines():
+        number, folder, assignments = line.split("\t", 2)
+        yield number, folder, assignments
+
+
+def _lines(journal: Path) -> Iterator[list[str]]:
+    whole, _, _ = plain.text(journal).rpartition("\n")
+    yield from (line.split("\t") for line in whole.split("\n"))
+
+
+def _fold(found: dict[int, Ran], cells: list[str], job: str | None) -> None:
+    match cells:
+        case ["s", number, at] if number.isdigit():
+            found[int(number)] = Ran(micros(at), job=job)
+        case ["e", number, state, code, at, why] if number.isdigit():
+            begun = found.get(int(number), Ran(micros(at)))
+            found[int(number)] = replace(
+                begun, state=state, exit_code=plain.number(code), ended=micros(at), why=why
+            )
+
 
 #: Names to a worker the folder of a task that is judged again, and not computed.
 JUDGE = "WFCTL_JUDGE"
@@ -106,7 +184,7 @@ def _by_marks(
         for task in tasks
         if task.state in ("waiting", "running") and not task.to_judge
     }
-    found = marks.in_place(root, stage.id, untold)
+    found = folders.in_place(root, stage.id, untold)
     outputs, place = sweep_of(stage.parameters).outputs, done_folder(root, stage.id)
     done = {name for name in found if all((place / name / path).exists() for path in outputs)}
     return [
@@ -233,12 +311,12 @@ def runs_of(attempt: AttemptPaths, recorded: Recorded) -> Iterable[Mapping[str, 
 def live_runs(attempt: AttemptPaths) -> Iterator[dict[str, Any]]:
     """Yield what the journals say of each task that was begun."""
     place = place_of(attempt)
-    tasks = list(journal.listed(attempt))
-    listed = {number: folder for number, folder, _ in tasks}
+    tasks = list(listed(attempt))
+    folders = {number: folder for number, folder, _ in tasks}
     keys = (traces.read_json(place.head) or {}).get("keys", {})
     judged = judged_in(tasks)
-    for number, ran in journal.of(attempt).items():
-        folder = listed.get(str(number))
+    for number, ran in of(attempt).items():
+        folder = folders.get(str(number))
         if folder is not None:
             yield {
                 "key": keys.get(folder, folder),

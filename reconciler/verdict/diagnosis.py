@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from lifecycle.payload import models as p
@@ -16,10 +16,11 @@ from reconciler.attempt.contract import SIGNALLED
 from reconciler.attempt.observed import ObservedJob
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.evidence.collect import Evidence
-from reconciler.host.scheduler import EXCEEDED, TAKEN
+from reconciler.host.program import EXCEEDED, TAKEN
 from reconciler.records import traces
-from reconciler.submission.diagnostic import CODE_LINE
+from reconciler.submission.build import CODE_LINE
 from reconciler.verdict.names import Name
+from reconciler.verdict.table import Action, Verdict, verdict
 
 _WIDTH = 200
 _NOTHING = "nothing that was left says why"
@@ -282,3 +283,45 @@ def _outputs(attempt: AttemptPaths, evidence: Evidence | None) -> Iterator[tuple
     if evidence is not None and evidence.far is not None:
         yield from (("err", text) for text in evidence.far.errors)
     yield from traces.written(attempt)
+
+
+#: What needs nothing of the former place, whatever host it was on.
+_DECIDED = frozenset(
+    {
+        Name.MONITORED,
+        Name.MONITOR_STOPPED,
+        Name.SUCCEEDED,
+        Name.COLLECTED_UNMARKED,
+        Name.TASK_FAILED,
+    }
+)
+
+
+def judged(evidence: Evidence) -> tuple[Evidence, Verdict]:
+    """Return the evidence as of an attempt of this place, and what follows where it decides."""
+    seen = _shows_all(evidence)
+    here = replace(
+        evidence, root_recorded=evidence.root_now, host_recorded=evidence.host_now, moved=seen
+    )
+    found = verdict(here)
+    if found.name == Name.FINISHED_NOT_COLLECTED:
+        # Its jobs wrote themselves that they are over.
+        return replace(here, moved=True), found
+    if found.name in _DECIDED or (seen and _is_to_be_done(here, found)):
+        return here, found
+    return evidence, verdict(evidence)
+
+
+def _is_to_be_done(here: Evidence, found: Verdict) -> bool:
+    # What has vanished is looked for once more, which says whether it is lost.
+    known = found.name in (Name.LIMIT_EXCEEDED, Name.VANISHED)
+    return known or found.action in (Action.WAIT, Action.LOST)
+
+
+def _shows_all(evidence: Evidence) -> bool:
+    """Whether a job of the attempt that is at work would be seen."""
+    if evidence.far is not None:
+        return evidence.far.error is None
+    here = evidence.host_recorded in (None, evidence.host_now)
+    answers = evidence.queue is not None and evidence.queue.listed is not None
+    return here and (evidence.scheduler is None or answers)

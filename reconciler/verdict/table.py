@@ -17,9 +17,9 @@ from typing import Any, Generic, TypeVar
 from reconciler.attempt.contract import KILLED, SIGNALLED, ScriptEnd
 from reconciler.attempt.markers import SeenMarker
 from reconciler.attempt.observed import ObservedJob
-from reconciler.evidence import absence
+from reconciler.evidence import outlived
 from reconciler.evidence.collect import Evidence, Presence
-from reconciler.host.scheduler import EXCEEDED, TAKEN
+from reconciler.host.program import EXCEEDED, TAKEN
 from reconciler.verdict.names import Name
 
 #: The verdicts that the tasks of an attempt come to, whatever became of its jobs.
@@ -427,28 +427,28 @@ TABLE: tuple[Case[Evidence], ...] = (
     Case(
         9,
         Name.VANISHED,
-        absence.has_vanished,
+        outlived.has_vanished,
         _A.UNKNOWN,
         "it is listed no more and left no word; its records are read once more",
     ),
     Case(
         9,
         Name.UNSEEN,
-        absence.may_live_unseen,
+        outlived.may_live_unseen,
         _A.UNKNOWN,
         "it is listed no more, but it started where no lock tells whether it lives",
     ),
     Case(
         9,
         Name.FORGOTTEN,
-        absence.is_forgotten,
+        outlived.is_forgotten,
         _A.UNKNOWN,
         "it waited and is listed no more, like the attempt before it",
     ),
     Case(
         9,
         Name.NEVER_RAN,
-        absence.never_ran,
+        outlived.never_ran,
         _A.LOST,
         "it waited, and its scheduler lists it no more",
     ),

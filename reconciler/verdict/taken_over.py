@@ -13,18 +13,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from eventstore.regular import NotRegular
+from eventstore.private import NotRegular
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
 from reconciler.attempt.contract import DONE, EXIT_CODE
 from reconciler.attempt.markers import Marker, SeenMarker
 from reconciler.evidence.collect import Evidence, Presence
-from reconciler.host import small_files as plain
+from reconciler.host import processes as plain
 from reconciler.host import tmux
 from reconciler.verdict.names import Name
 from reconciler.verdict.table import Action, Case, Verdict
-from service.root.below import OutsideRoot
-from service.root.within import open_within
+from service.root.safe_open import OutsideRoot, open_within
 
 #: Bytes of a marker that are looked at.
 _LONGEST = 4_096

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -12,23 +15,26 @@ from typing import BinaryIO, TypeAlias
 from lifecycle.payload import models as p
 from reconciler.attempt.markers import check_inputs
 from reconciler.errors import EmptyInput, MissingInput
-from reconciler.verification.outputs import json_text, npy, png, table, text
-from reconciler.verification.outputs.reading import FileReading
+from reconciler.verification import file_types
+from reconciler.verification.file_types import Cut, FileReading, lines
+from reconciler.verification.outputs import npy
 
 Found: TypeAlias = "tuple[list[p.Check], p.FileDigest | None]"
 #: Files of a folder that a check names.
 _NAMED = 5
 #: The ending of a name, in small letters → what reads such a file.
 READERS: dict[str, Callable[[BinaryIO], FileReading]] = {
-    ".json": json_text.read,
-    ".jsonl": partial(json_text.read, lines=True),
-    ".ndjson": partial(json_text.read, lines=True),
-    ".csv": partial(table.read, kind="CSV"),
-    ".tsv": partial(table.read, kind="TSV"),
-    ".png": png.read,
+    ".json": file_types.read_json,
+    ".jsonl": partial(file_types.read_json, lines=True),
+    ".ndjson": partial(file_types.read_json, lines=True),
+    ".csv": partial(file_types.read_table, kind="CSV"),
+    ".tsv": partial(file_types.read_table, kind="TSV"),
+    ".png": file_types.read_png,
     ".npy": npy.read,
     ".npz": npy.read_archive,
-    **dict.fromkeys((".txt", ".dat", ".log", ".out", ".xyz", ".xvg", ".data"), text.read),
+    **dict.fromkeys(
+        (".txt", ".dat", ".log", ".out", ".xyz", ".xvg", ".data"), file_types.read_text
+    ),
 }
 
 
@@ -163,3 +169,69 @@ def _of_folder(
     more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
     problem = "; ".join(told[:_NAMED]) + more if told else None
     return _check(path, what, problem, f"{len(readings)} files", remarks[:_NAMED])
+
+
+_ERROR = re.compile(
+    r"\b(errors?|fatal|traceback|exception|segmentation fault|aborted|out of memory)\b"
+    r"|\boom[- ]kill"
+    r"|\w(Error|Exception)\b",
+    re.IGNORECASE,
+)
+_WARNING = re.compile(r"\bwarn(ing)?s?\b", re.IGNORECASE)
+#: What looks like an error and is none: a count of zero, and the words of statistics.
+_HARMLESS = re.compile(
+    r"\b(no|0|zero|without) (errors?|warnings?)\b|\b(errors?|warnings?)\s*[:=]\s*(0|none)\b"
+    r"|\b(standard|std|relative|rms|mean|max|absolute|squared?|statistical) errors?\b"
+    r"|\berror (bars?|estimates?|tolerance)\b",
+    re.IGNORECASE,
+)
+#: Lines that are quoted, and characters of each.
+_SHOWN, _WIDTH = 5, 160
+
+
+@dataclass(frozen=True, slots=True)
+class LogLines:
+    """How many lines of a log speak of errors and warnings, and the first of them."""
+
+    errors: int
+    warnings: int
+    first: list[str]
+
+    @property
+    def words(self) -> str:
+        """The counts in words."""
+        return f"{_counted(self.errors, 'error')}, {_counted(self.warnings, 'warning')}"
+
+
+def scan(path: Path) -> LogLines:
+    """Look through a log, a line at a time."""
+    found: Counter[str] = Counter()
+    first: list[str] = []
+    with path.open("rb") as stream:
+        try:
+            for line in lines(stream):
+                kind = _kind(line.text)
+                if kind is None:
+                    continue
+                found[kind] += 1
+                if len(first) < _SHOWN:
+                    first.append(f"line {line.number}: {_clean(line.text)}")
+        except Cut as cut:
+            first.append(str(cut))
+    return LogLines(found["error"], found["warning"], first)
+
+
+def _kind(text: str) -> str | None:
+    rest = _HARMLESS.sub("", text)
+    if _ERROR.search(rest):
+        return "error"
+    return "warning" if _WARNING.search(rest) else None
+
+
+def _clean(text: str) -> str:
+    shown = text.strip()[:_WIDTH].encode("utf-8", "replace").decode()
+    return "".join(c if c.isprintable() else " " for c in shown)
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count or 'no'} {word} {'line' if count == 1 else 'lines'}"

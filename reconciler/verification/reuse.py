@@ -17,14 +17,14 @@ from typing import Any
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
-from lifecycle.state.basis import has_results_kept, is_judged_alone, needed_by, reusable
+from lifecycle.state.dependencies import has_results_kept, is_judged_alone, needed_by, reusable
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from reconciler.attempt.contract import ATTEMPTS, KEPT
-from reconciler.attempt.forwarded_files import forwarded
 from reconciler.attempt.markers import clear_stale, digests
+from reconciler.attempt.recorded import forwarded
 from reconciler.context import Jobs
 from reconciler.control.dispatch import make_room
-from reconciler.control.ending_attempts import stop_all
+from reconciler.control.stopping import stop_all
 from reconciler.control.strangers import check_strangers
 from reconciler.errors import MissingInput
 from reconciler.files.described import submission_of

@@ -12,19 +12,18 @@ from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.words.account import stale
-from reconciler.attempt import job_environment
+from reconciler.attempt import execution_host
 from reconciler.attempt.paths import AttemptPaths, of_recorded
 from reconciler.context import Jobs
-from reconciler.control.claims import Claims, bound
+from reconciler.control.fix import Claims, bound
 from reconciler.files.described import check_launched
 from reconciler.files.freshness import deviations
 from reconciler.files.pinned import check_pinned, check_verdict
-from reconciler.records import launch_record
+from reconciler.records import traces
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
-from reconciler.submission.parameters import environment, places
+from reconciler.submission.fields import environment, places
 from reconciler.verdict.diagnosis import in_words, of_checks
-from reconciler.verification.log_lines import scan
-from reconciler.verification.output_checks import Found, check
+from reconciler.verification.output_checks import Found, check, scan
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 
@@ -115,8 +114,8 @@ def _attempt(jobs: Jobs, stage: Stage) -> AttemptPaths | None:
 
 def _checked(jobs: Jobs, attempt: AttemptPaths | None, path: str) -> Found:
     # By the clock that the outputs have their times from, which need not be this machine's.
-    launched_at = None if attempt is None else launch_record.known_launch(attempt)
-    new = attempt is not None and launch_record.is_new(attempt, path) is True
+    launched_at = None if attempt is None else traces.known_launch(attempt)
+    new = attempt is not None and traces.is_new(attempt, path) is True
     return check(jobs.root, path, launched_at, new=new)
 
 
@@ -140,7 +139,7 @@ def _command(jobs: Jobs, stage: Stage, command: str) -> p.Check:
         ["bash", "-c", command],
         cwd=jobs.root,
         env={
-            **job_environment.of(_attempt(jobs, stage), os.environ),
+            **execution_host.environment_of(_attempt(jobs, stage), os.environ),
             **environment(stage.parameters),
             **places(jobs.root, stage.inputs),
             "WFCTL_STAGE": stage.id,

@@ -10,13 +10,11 @@ from typing import Any
 from eventstore.event import Actor
 from eventstore.store import EventStore
 from lifecycle.state.workflow import Workflow
-from service.adoption.finding import ImportFinding
 from service.adoption.history import history
 from service.adoption.survey import survey
-from service.adoption.versions import LOG, STATE, Sources
+from service.adoption.versions import LOG, STATE, ImportFinding, Sources
 from service.errors import RootExists
-from service.root.clock import Clock, utc_text
-from service.root.disk import sync_folder, write_whole
+from service.root.disk import Clock, sync_folder, utc_text, write_whole
 from service.root.root import Config, Root
 from service.writing.initialise import (
     IMPORTED,
@@ -26,7 +24,7 @@ from service.writing.initialise import (
     make_root,
     refuse_second,
 )
-from service.writing.place import identity
+from service.writing.report import identity
 from service.writing.stream_writer import Planned, WriteOptions
 from service.writing.workflow_service import Outcome, Service, planned_state
 

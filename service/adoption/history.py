@@ -10,13 +10,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from lifecycle.payload import models as p
-from lifecycle.words.document import STAGE_FIELDS
-from lifecycle.words.layout import layout_of
-from lifecycle.words.spelling import spelling_of
-from service.adoption.finding import ImportFinding
+from lifecycle.words.document import STAGE_FIELDS, layout_of, spelling_of
 from service.adoption.log_entries import LogEntry, common_start, runs
-from service.adoption.typed_time import parse_time
-from service.adoption.versions import LOG, STATE, Sources, Version
+from service.adoption.state_file import parse_time
+from service.adoption.versions import LOG, STATE, ImportFinding, Sources, Version
 from service.writing.stream_writer import Planned
 
 if TYPE_CHECKING:

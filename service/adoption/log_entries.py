@@ -9,7 +9,7 @@ from datetime import tzinfo
 from typing import Any
 
 from lifecycle.state.status import Status
-from service.adoption.typed_time import TypedTime, parse_time
+from service.adoption.state_file import TypedTime, parse_time
 
 _BRACKET = re.compile(r"\[([^\]]*)\] ?(.*)", re.DOTALL)
 _STAGE = re.compile(r"(stage-[1-9][0-9]*)\b(?: \(.*?\))?:?(.*)", re.ASCII | re.DOTALL)

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lifecycle.state.status import Status, transition
-from service.adoption.finding import ImportFinding
 from service.adoption.log_entries import LogEntry
 from service.adoption.state_file import StateFile
-from service.adoption.versions import LOG, Version
+from service.adoption.versions import LOG, ImportFinding, Version
 
 _AT_WORK = frozenset({Status.READY, Status.PREPARING, Status.RUNNING, Status.POST_PROCESSING})
 _COMPUTED = frozenset({Status.RUNNING, Status.POST_PROCESSING, Status.COMPLETED})

@@ -1,17 +1,84 @@
-"""Reading a ``workflow-state.json`` of somebody else's, with the line that everything stands on."""
+"""Reading a ``workflow-state.json`` of somebody else's: lines, times."""
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
 
 from lifecycle.plan.imported import problems
 from lifecycle.words.document import with_listed_paths
-from service.adoption.places import depth_of, lines_of, place_of_constant
 from service.documents.plan_file import decode_json
 from service.errors import UnimportableState, UnreadablePlan
+from service.root.disk import utc_text
+
+_DECODER = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\r\n]*")
+_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|(?P<constant>-?Infinity|NaN)', re.DOTALL)
+
+
+def lines_of(text: str) -> dict[str, int]:
+    """Return JSON pointer (RFC 6901) → line, from 1, of every value of a valid JSON text."""
+    line, last, found = 1, 0, {}
+    for pointer, position in _walk(text):
+        line += text.count("\n", last, position)
+        found[pointer], last = line, position
+    return found
+
+
+def _walk(text: str) -> Iterator[tuple[str, int]]:
+    """Yield each value's pointer and where it begins (members: where their key does)."""
+    yield from _value(text, _skip(text, 0), "")[1]
+
+
+def _value(text: str, start: int, pointer: str) -> tuple[int, list[tuple[str, int]]]:
+    """Return where the value ends, and the places in it."""
+    places = [(pointer, start)]
+    if text[start] not in "{[":
+        _, end = _DECODER.raw_decode(text, start)
+        return end, places
+    position, index = _skip(text, start + 1), 0
+    while text[position] not in "}]":
+        begin, name = position, str(index)
+        if text[start] == "{":
+            name, position = _DECODER.raw_decode(text, position)
+            position = _skip(text, _skip(text, position) + 1)
+        child = f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"
+        position, inner = _value(text, position, child)
+        places += [(child, begin), *inner[1:]]
+        position = _skip(text, position)
+        if text[position] == ",":
+            position = _skip(text, position + 1)
+        index += 1
+    return position + 1, places
+
+
+def _skip(text: str, position: int) -> int:
+    found = _SPACE.match(text, position)
+    return found.end() if found else position
+
+
+def place_of_constant(text: str) -> tuple[int, int] | None:
+    """Return line and column, from 1, of the first NaN or Infinity, None where there is none."""
+    for token in _TOKEN.finditer(text):
+        if token["constant"]:
+            start = token.start()
+            return text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
+    return None
+
+
+def depth_of(text: str) -> int:
+    """Return how deep objects and arrays are nested at most; the text need not be valid."""
+    deepest = depth = 0
+    for bracket in re.sub(r'"(?:\\.|[^"\\])*"|[^\[\]{}"]+', "", text, flags=re.DOTALL):
+        depth += bracket in "[{" or -(bracket in "]}")
+        deepest = max(deepest, depth)
+    return deepest
+
 
 #: Documents nested deeper are none of a workflow.
 _DEPTH = 100
@@ -109,3 +176,70 @@ def _unportable(value: Any, place: str) -> Iterator[tuple[str, str]]:
         yield place, "the number is too large"
     elif isinstance(value, int) and not -(2**63) <= value < 2**64:
         yield place, "the number has more than 64 bits; write it as text"
+
+
+_FORM = re.compile(
+    r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d(?:\.\d{1,6})?)?\s?(Z|[+-]\d\d:?\d\d)?", re.ASCII
+)
+#: Earlier times are mistakes, and the log writes years with four digits.
+_FIRST_YEAR = 1970
+#: What one step may take: a job is launched, the state is written, and then the log.
+_A_MOMENT = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True)
+class TypedTime:
+    """A time as it was typed, and the moment it names: UTC, in the log's form."""
+
+    text: str
+    moment: str
+    has_seconds: bool
+    #: The offset that was typed with it, None where none was.
+    offset: tzinfo | None
+
+    @property
+    def wall_clock(self) -> str:
+        """What the clock on the wall showed, to the minute: ``YYYY-MM-DDTHH:MM``."""
+        return self.text[:16].replace(" ", "T")
+
+    def is_before(self, other: TypedTime) -> bool:
+        """Whether it is earlier, by as much of both as was typed."""
+        size = 19 if self.has_seconds and other.has_seconds else 16
+        return self.moment[:size] < other.moment[:size]
+
+    def is_long_before(self, other: TypedTime) -> bool:
+        """Whether it is earlier by more than it takes to launch something and to write it down."""
+        gap = datetime.fromisoformat(other.moment) - datetime.fromisoformat(self.moment)
+        return self.is_before(other) and gap > _A_MOMENT
+
+    def is_same_second(self, other: TypedTime) -> bool:
+        """Whether both were given to the second, and are the same."""
+        return self.has_seconds and other.has_seconds and self.moment == other.moment
+
+
+def parse_time(text: str, zone: tzinfo | None) -> TypedTime | None:
+    """Return the time that ``text`` is, None where it is none.
+
+    ``zone`` holds for a time without offset; None is the local one.
+    """
+    found = _FORM.fullmatch(text.strip())
+    if found is None:
+        return None
+    day, minute, seconds, offset = found.groups()
+    try:
+        typed = datetime.fromisoformat(f"{day}T{minute}{seconds or ':00'}{offset or ''}")
+        moment = typed if typed.tzinfo or zone is None else typed.replace(tzinfo=zone)
+        if moment.year < _FIRST_YEAR:
+            return None
+        return TypedTime(text.strip(), utc_text(moment), seconds is not None, typed.tzinfo)
+    except (ValueError, OverflowError):
+        return None
+
+
+def parse_offset(text: str) -> tzinfo | None:
+    """Return the zone of an offset such as ``+02:00`` or ``Z``, None where it is none."""
+    found = re.fullmatch(r"([+-])(\d\d):?(\d\d)", "+00:00" if text == "Z" else text, re.ASCII)
+    if found is None or int(found[2]) > 14 or int(found[3]) > 59:
+        return None
+    shift = timedelta(hours=int(found[2]), minutes=int(found[3]))
+    return timezone(-shift if found[1] == "-" else shift)

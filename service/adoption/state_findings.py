@@ -9,11 +9,10 @@ from typing import Any
 
 from lifecycle.state.status import FINISHED, Status
 from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS, default_session_config
-from service.adoption.finding import ImportFinding
 from service.adoption.log_entries import LogEntry
 from service.adoption.log_findings import ClaimedStep, steps_of
-from service.adoption.typed_time import TypedTime, parse_time
-from service.adoption.versions import LOG, STATE, Version
+from service.adoption.state_file import TypedTime, parse_time
+from service.adoption.versions import LOG, STATE, ImportFinding, Version
 
 _PROCESS_FIELDS = (
     "tmux_session",

@@ -1,17 +1,140 @@
-"""Everything that is found in the sources of an import."""
+"""What an import finds in the files of somebody else."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from service.adoption.change_findings import change_findings
-from service.adoption.disk_findings import disk_findings
-from service.adoption.finding import KINDS, ImportFinding
+from lifecycle.words.document import DEFINITIONAL
 from service.adoption.log_entries import common_start
 from service.adoption.log_findings import log_findings, time_findings
-from service.adoption.state_findings import StateFindings
-from service.adoption.versions import LOG, STATE, Sources, Version
+from service.adoption.state_file import StateFile
+from service.adoption.state_findings import StateFindings, shown
+from service.adoption.versions import KINDS, LOG, STATE, ImportFinding, Sources, Version
+from service.root.safe_open import seen_from
+
+_OF_WORKFLOW = ("version", "experiment_design", "workflow_plan", "default_backend")
+Fields = dict[str, Any]
+
+
+def change_findings(before: StateFile, now: StateFile) -> list[ImportFinding]:
+    """Return what changed from ``before`` to ``now`` without an amendment."""
+    return [
+        ImportFinding("unamended_change", STATE, now.line(pointer), evidence, stage)
+        for pointer, evidence, stage in (*_workflow(before, now), *_stages(before, now))
+    ]
+
+
+def _new_amendments(before: StateFile, now: StateFile) -> list[Fields]:
+    known = {record["id"] for record in before.document.get("amendments") or []}
+    return [r for r in now.document.get("amendments") or [] if r["id"] not in known]
+
+
+Change = tuple[str, str, str | None]
+"""JSON pointer in the newer version, what changed, the stage."""
+
+
+def _workflow(before: StateFile, now: StateFile) -> Iterator[Change]:
+    amended = _new_amendments(before, now)
+    if not amended:
+        for field in _OF_WORKFLOW:
+            yield from _changed(f"/{field}", field, before.document, now.document, field, None)
+    if not any("backend_profiles" in (record.get("changes") or {}) for record in amended):
+        old, new = (s.document.get("backend_profiles") or {} for s in (before, now))
+        for name in dict.fromkeys([*old, *new]):
+            place = f"backend_profiles.{name}"
+            yield from _changed(f"/backend_profiles/{name}", place, old, new, name, None)
+
+
+def _stages(before: StateFile, now: StateFile) -> Iterator[Change]:
+    amended = _new_amendments(before, now)
+    old = {stage["id"]: stage for stage in before.stages}
+    new = {stage["id"]: stage for stage in now.stages}
+    for id_, stage in old.items():
+        if id_ not in new:
+            yield "/stages", f"{id_} removed ({stage.get('name')})", id_
+    for index, stage in enumerate(now.stages):
+        id_ = stage["id"]
+        if id_ in old:
+            yield from _stage(f"/stages/{index}", old[id_], stage, amended)
+        elif not any(record.get("type") == "stage_insert" for record in amended):
+            yield f"/stages/{index}", f"{id_} added ({stage.get('name')})", id_
+
+
+def _stage(place: str, old: Fields, new: Fields, amended: list[Fields]) -> Iterator[Change]:
+    for field in (f for f in (*old, *(k for k in new if k not in old)) if f in DEFINITIONAL):
+        if any(_covers(record, new["id"], field) for record in amended):
+            continue
+        if field != "parameters":
+            yield from _changed(f"{place}/{field}", field, old, new, field, new["id"])
+            continue
+        before, now = old.get(field) or {}, new.get(field) or {}
+        for name in dict.fromkeys([*before, *now]):
+            pointer = f"{place}/parameters/{name.replace('~', '~0').replace('/', '~1')}"
+            yield from _changed(pointer, f"parameters.{name}", before, now, name, new["id"])
+
+
+def _covers(record: Fields, stage: str, field: str) -> bool:
+    if record.get("stage_id") not in (None, stage) and field != "depends_on":
+        return False
+    return field in (record.get("changes") or {}) or record.get("type") == "stage_insert"
+
+
+def _changed(
+    pointer: str, name: str, old: Fields, new: Fields, key: str, stage: str | None
+) -> Iterator[Change]:
+    before = shown(old[key]) if key in old else "(none)"
+    now = shown(new[key]) if key in new else "(none)"
+    if (key in old, old.get(key)) != (key in new, new.get(key)):
+        yield pointer, f"{name}: {before} -> {now}", stage
+
+
+_REPORT = re.compile(r"\bReport: (\S+)")
+
+
+def disk_findings(version: Version, folder: Path) -> Iterator[ImportFinding]:
+    """Yield the outputs, the report and the machine files that are named and not there."""
+    yield from _outputs(version, folder)
+    yield from _report(version, folder)
+    yield from _machines(version, folder)
+
+
+def _outputs(version: Version, folder: Path) -> Iterator[ImportFinding]:
+    for index, stage in enumerate(version.state.stages):
+        if stage.get("status") != "completed":
+            continue
+        for number, output in enumerate(stage.get("outputs") or []):
+            if not _is_there(folder, output):
+                line = version.state.line(f"/stages/{index}/outputs/{number}")
+                yield ImportFinding("missing_output", STATE, line, output, stage["id"])
+
+
+def _report(version: Version, folder: Path) -> Iterator[ImportFinding]:
+    """The last report alone: one of an earlier end may have made room for it."""
+    named = [(entry, _REPORT.search(entry.text)) for entry in version.entries]
+    found = [(entry, name[1]) for entry, name in named if name and entry.workflow_completed]
+    for entry, name in found[-1:]:
+        if not _is_there(folder, name):
+            yield ImportFinding("missing_report", LOG, entry.line, name)
+
+
+def _machines(version: Version, folder: Path) -> Iterator[ImportFinding]:
+    profiles = version.state.document.get("backend_profiles") or {}
+    for name, profile in profiles.items():
+        path = profile.get("config_path") if isinstance(profile, dict) else None
+        if isinstance(path, str) and path and not seen_from(folder, path).exists():
+            key = name.replace("~", "~0").replace("/", "~1")
+            line = version.state.line(f"/backend_profiles/{key}/config_path")
+            yield ImportFinding("missing_machine", STATE, line, path)
+
+
+def _is_there(folder: Path, path: str) -> bool:
+    return os.path.exists(folder / path)  # noqa: PTH110 - a path may be too long to look
+
 
 _ORDER = {kind: place for place, kind in enumerate(KINDS)}
 

@@ -16,8 +16,8 @@ from eventstore.event import Actor, RecordedEvent
 from lifecycle.errors import LifecycleError
 from lifecycle.fold.amendments import version_after
 from lifecycle.rules.amendments import check_fits, definition_of
+from lifecycle.rules.flat import payload_of
 from lifecycle.rules.impact import Impact, impact_of
-from lifecycle.rules.schema import payload_of
 from lifecycle.state.workflow import Amendment, Workflow
 from service.consent import signature
 
@@ -171,7 +171,7 @@ def _as_before(
     state: Workflow, amendment: Amendment, approval: RecordedApproval, form: Any
 ) -> bytes:
     """Return a statement of an older form."""
-    from lifecycle.rules.impact_before import binding_before  # few logs hold any
+    from lifecycle.rules.impact import binding_before
 
     kept = approval.data.get("kept")
     if form == _THIRD:

@@ -18,8 +18,7 @@ from lifecycle.rules.amendable import STAGE_FIELDS as AMENDABLE
 from lifecycle.rules.amendable import WORKFLOW_FIELDS as AMENDABLE_OF_WORKFLOW
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.words.document import DEFINITIONAL, STAGE_FIELDS, WORKFLOW_FIELDS
-from lifecycle.words.layout import layout_of
+from lifecycle.words.document import DEFINITIONAL, STAGE_FIELDS, WORKFLOW_FIELDS, layout_of
 from projections.files.document_diff import FieldDifference
 
 if TYPE_CHECKING:

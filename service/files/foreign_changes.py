@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from lifecycle.errors import Refused
 from lifecycle.payload import models as p
+from lifecycle.rules.amendable import OPERATIONAL, WORKFLOW_FIELDS
 from lifecycle.state.workflow import Drift
+from lifecycle.words.document import DEFINITIONAL
 from projections.files import state_document
 from projections.files.document_diff import FieldDifference, applied
 from projections.files.progress_log import joined
 from service.errors import NotFound
 from service.files.drift import line_differences, recordable, state_differences
 from service.files.drift_commands import Adoption, Launched, adoption
-from service.files.external_lines import notes
+from service.files.external_lines import notes, whole
 from service.files.inspection import FilesInspection
-from service.files.pending_lines import whole
 from service.files.workflow_files import LOG, STATE
 from service.reading.log import WorkflowLog
 from service.root.root import Root
+from service.root.safe_open import content_within
 from service.root.sync import read_sync
-from service.root.within import content_within
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
+    from lifecycle.state.workflow import Workflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,3 +234,69 @@ def closing(change: Foreign, result: Adoption) -> list[Payload]:
             rest=result.rest,
         )
     ]
+
+
+#: Characters of a value that are shown.
+_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A field as the log has it and as somebody wrote it; ``stage`` has it, if any."""
+
+    field: str
+    old: Any
+    new: Any
+    stage: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {key: value for key, value in asdict(self).items() if key != "stage"}
+
+    def __str__(self) -> str:
+        return f"{self.field}: {_shown(self.old)} -> {_shown(self.new)}"
+
+
+def undecided(root: Root, log: WorkflowLog, state: Workflow) -> list[Edit]:
+    """Return the definitional fields that were edited by hand, and that the log has not come to."""
+    changes = ForeignChanges(root, log)
+    now = state_document.document(state)
+    found: dict[str, Edit] = {}
+    for change in changes.waiting(STATE):
+        for difference in _definitional(changes, change):
+            if not _is_so(now, difference):
+                name = difference.name
+                found[name] = Edit(name, difference.old, difference.new, difference.stage)
+    return list(found.values())
+
+
+def _definitional(changes: ForeignChanges, change: Foreign) -> list[FieldDifference]:
+    if change.found is None or change.kind == "unreadable":
+        return []
+    return [one for one in changes.differences(change) if _is_definitional(one)]
+
+
+def _is_definitional(difference: FieldDifference) -> bool:
+    if difference.kind == "order":
+        return False
+    if difference.stage is not None:
+        return not difference.path or difference.path[0] in DEFINITIONAL
+    first, *keys = difference.path or ("",)
+    if first == "session_config" and keys and keys[0] in OPERATIONAL:
+        return False
+    return first in WORKFLOW_FIELDS
+
+
+def _is_so(now: dict[str, Any], difference: FieldDifference) -> bool:
+    """Whether the log has come to say the same since."""
+    value: Any = now
+    if difference.stage is not None:
+        entries = (entry for entry in now["stages"] if entry["id"] == difference.stage)
+        value = next(entries, None)
+    for step in difference.path:
+        value = value.get(step) if isinstance(value, dict) else None
+    return json.dumps(value) == json.dumps(difference.new)
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)[:_SHOWN]

@@ -22,16 +22,24 @@ from projections.files import progress_log, state_document
 from projections.files.progress_log import joined
 from service.errors import FilesBehind, LogBehind, RootBusy
 from service.files import drift
-from service.files.external_lines import align, notes
-from service.files.log_file import LogView, joined_up, left_now, look
-from service.files.pending_lines import Trail, trail, was_written, whole
+from service.files.external_lines import (
+    LogView,
+    Trail,
+    align,
+    joined_up,
+    left_now,
+    look,
+    notes,
+    trail,
+    was_written,
+    whole,
+)
 from service.reading.log import WorkflowLog
 from service.reading.trust_marks import move_anchor
-from service.root.below import OutsideRoot
 from service.root.disk import append, locked, mark_of, restore, write_over, write_whole
 from service.root.root import Root
+from service.root.safe_open import OutsideRoot, content_within
 from service.root.sync import Sync, Synced, digest, read_sync, write_sync
-from service.root.within import content_within
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
-from eventstore.regular import read_regular
+from eventstore.errors import SchemaError
+from eventstore.private import opened, read_regular
 from eventstore.store import EventStore, Raw
-from eventstore.transfer.lines import exported
+from eventstore.transfer.archive import ArchiveSource, exported, is_archive
+from eventstore.transfer.archive import write_archive as write_log
+from eventstore.transfer.copy import Copied, CopySource, copy
+from lifecycle.words.values import is_id
+from service.errors import AlreadyThere, InvalidOption, NotFound
 from service.handover.carried import Choice, content
 from service.handover.manifest import (
     CLAIMS,
@@ -24,11 +32,10 @@ from service.handover.manifest import (
     ManifestEntry,
     Stream,
 )
-from service.machines.log import PREFIX
-from service.machines.place import ids
+from service.machines.log import PREFIX, ids
 from service.reading.log import WorkflowLog
-from service.root.disk import replaced
-from service.root.root import Root
+from service.root.disk import replaced, sync_folder
+from service.root.root import WORKFLOW, Root
 
 _MODE = 0o644 << 16
 #: The first year that a zip file can hold.
@@ -161,3 +168,101 @@ def _refusals(store: EventStore, ends: Iterable[Stream]) -> Iterator[bytes]:
     for end in ends:
         for refusal in store.refusals(end.name):
             yield json.dumps(refusal._asdict(), ensure_ascii=False).encode() + b"\n"
+
+
+_SQLITE = b"SQLite format 3\0"
+_PG_DUMP = b"PGDMP"
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """How stores are opened: the one at an address, for reading or writing, or made anew."""
+
+    reading: Callable[[Path], EventStore]
+    made: Callable[[Path], EventStore]
+
+
+def require_stream(source: CopySource, only: str | None) -> None:
+    """Raise `NotFound` for a stream that is not there: an empty copy would look like a good one."""
+    if only is not None and only not in source.streams():
+        there = ", ".join(source.streams()) or "none"
+        raise NotFound(f"no stream {only!r}; there is: {there}", stream=only)
+
+
+def require_in_place(store: EventStore, only: str | None) -> None:
+    """Raise `UnsoundLog` where a log, or one stream of it, is not what was recorded.
+
+    So whoever copies a log that was altered is told the same as whoever reads it.
+    """
+    for stream in [only] if only is not None else list(store.streams()):
+        # What a newer program recorded is copied as it is, and its chain is checked on the way.
+        with suppress(SchemaError):
+            for _ in store.read(stream):
+                pass
+
+
+def back_up(
+    store: EventStore, file: Path, form: str, stores: Stores, *, only: str | None = None
+) -> Copied:
+    """Write the log to a new ``file``, as it is now: an ``archive`` or a ``sqlite`` database.
+
+    It has its name only once it is whole, checked and durable. Raises `AlreadyThere`,
+    `InvalidOption` for stdout, `UnsoundLog`, and what reading raises.
+    """
+    if str(file) == "-":
+        raise InvalidOption("expected a FILE: a backup is read again to be checked, unlike stdout")
+    if file.exists():
+        raise AlreadyThere(file)
+    require_in_place(store, only)
+    with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:
+        new = Path(folder) / "log"
+        done = _written(store, new, form, stores, only)
+        new.rename(file)
+    sync_folder(file.parent)
+    return done
+
+
+def _written(store: EventStore, new: Path, form: str, stores: Stores, only: str | None) -> Copied:
+    if form == "sqlite":
+        with closing(stores.made(new)) as target:
+            return copy(store, target, only=only)
+    done = write_log(store, new, only=only)
+    for _ in ArchiveSource(new).all_raw():
+        pass
+    return done
+
+
+def workflow_in(source: CopySource, only: str | None = None) -> str | None:
+    """Return the workflow that a backup, or one stream of it, is of; None where it has machines.
+
+    Raises `InvalidOption` where there are several: a root has one.
+    """
+    streams = [only] if only is not None else list(source.streams())
+    found = [name.removeprefix(WORKFLOW) for name in streams if name.startswith(WORKFLOW)]
+    if len(found) > 1:
+        raise InvalidOption(
+            f"a root has one workflow, and the backup has {', '.join(found)}: choose one with "
+            f"--stream {WORKFLOW}ID",
+            workflows=found,
+        )
+    if found and not is_id(found[0]):
+        raise InvalidOption(f"expected the id of a workflow in the backup, found {found[0]!r:.80}")
+    return found[0] if found else None
+
+
+def source_in(file: Path, stores: Stores) -> ArchiveSource | EventStore:
+    """Return what a backup holds, to be closed; raises `InvalidOption` for a file that is none.
+
+    Raises `NotFound` where there is no file.
+    """
+    try:
+        with opened(file) as source:
+            start = source.read(len(_SQLITE))
+    except FileNotFoundError:
+        raise NotFound(f"{file}: expected a backup, found no file", path=str(file)) from None
+    if start == _SQLITE:
+        return stores.reading(file)
+    if is_archive(file):
+        return ArchiveSource(file)
+    hint = "; pg_restore reads it" if start.startswith(_PG_DUMP) else ""
+    raise InvalidOption(f"{file}: expected a backup made by `wfctl db backup`, found none{hint}")

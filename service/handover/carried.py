@@ -17,20 +17,19 @@ from stat import S_ISLNK
 from typing import Any
 from zipfile import ZipFile
 
-from eventstore.regular import NotRegular
+from eventstore.private import NotRegular
 from lifecycle.machines.machine import Machine
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, is_sweep
-from lifecycle.words.naming import is_below
+from lifecycle.words.values import is_below
 from projections.files import progress_log, state_document
 from projections.files.summary import is_figure
 from service.consent.scripts import scripts_of
 from service.handover.chains import lines_of
 from service.handover.manifest import FILES, LeftOut, Manifest, UnusableArchive
-from service.root.below import OutsideRoot
 from service.root.disk import write_streamed
-from service.root.within import open_within, place_within
+from service.root.safe_open import OutsideRoot, open_within, place_within
 
 INPUTS, OUTPUTS, FIGURES, SCRIPTS = KINDS = ("inputs", "outputs", "figures", "scripts")
 #: Bytes of all files together that go along where nobody names the kinds, and files at the most.

@@ -17,10 +17,16 @@ from eventstore.chain import ZERO
 from eventstore.store import Refusal
 from lifecycle.machines.definition import trusted
 from lifecycle.machines.soundness import misplaced
-from lifecycle.words.layout import restore
+from lifecycle.words.document import restore
 from service.documents.bounds import bounded_lines
-from service.handover.judged import unacceptable
-from service.handover.manifest import CLAIMS, REFUSALS, Manifest, Stream, UnusableArchive
+from service.handover.manifest import (
+    CLAIMS,
+    REFUSALS,
+    Manifest,
+    Stream,
+    UnusableArchive,
+    unacceptable,
+)
 from service.machines.log import PREFIX as MACHINE
 
 #: Bytes of a line, or of the manifest, and values in it: each takes some 100 bytes of memory.

@@ -9,8 +9,8 @@ from hashlib import sha256
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile
 
-from eventstore.regular import opened
-from lifecycle.words.naming import is_id
+from eventstore.private import opened
+from lifecycle.words.values import is_id
 from service.handover.carried import check_brought
 from service.handover.chains import LONGEST, check_streams, decoded
 from service.handover.manifest import DRIFT, NAME, Manifest, UnusableArchive

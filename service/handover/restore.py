@@ -17,8 +17,7 @@ from zipfile import ZipFile
 import orjson
 
 from eventstore.codec import Schema
-from eventstore.event import Actor, NewEvent, RecordedEvent
-from eventstore.instant import Clock, Instant, instant
+from eventstore.event import Actor, Clock, Instant, NewEvent, RecordedEvent, instant
 from eventstore.store import Claim, EventStore, Refusal
 from service.errors import RootExists
 from service.handover.contents import Archive

@@ -11,18 +11,18 @@ from lifecycle.machines.machine import Document, Machine
 from lifecycle.machines.path import look
 from lifecycle.machines.payload import MachineUpdated, change_of
 from lifecycle.payload.base import Payload
-from lifecycle.payload.drift import DriftAdopted
+from lifecycle.payload.workflow import DriftAdopted
 from lifecycle.state.workflow import Drift
-from lifecycle.words.layout import layout_of
+from lifecycle.words.document import layout_of
 from projections.files.document_diff import FieldDifference, applied, differences
 from projections.machines.documents import documents, paths
 from service.errors import NotFound
-from service.machines.foreign import decoded
+from service.machines.news import decoded
 from service.machines.service import MachineService
-from service.machines.writers.amounts import Amounts, amounts, leaves, path_of
+from service.machines.writers.conductor import Amounts, amounts, leaves, path_of
 from service.machines.writers.walk import is_field
-from service.root.clock import utc_text
-from service.root.within import content_within
+from service.root.disk import utc_text
+from service.root.safe_open import content_within
 
 #: A difference as an event lists it: path, kind, old and new.
 Json = dict[str, Any]

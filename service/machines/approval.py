@@ -16,14 +16,14 @@ from lifecycle.machines.definition import DEFINITION
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Bound, Machine
 from lifecycle.machines.payload import MachineApproved, MachineWithdrawn
-from projections.words.signs import spelled
+from projections.words.text import spelled
 from service.consent import proof as proofs
 from service.consent.proof import Consenter
-from service.machines.consent import definition_of, objection, statement_of, withdrawal_of
 from service.machines.errors import VersionConflict
 from service.machines.evidence import look
+from service.machines.log import definition_of, objection, statement_of, withdrawal_of
 from service.machines.service import MachineOutcome, MachineService
-from service.root.clock import utc_text
+from service.root.disk import utc_text
 from service.writing.amendments import check_person
 from service.writing.stream_writer import WriteOptions
 

@@ -9,10 +9,10 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from eventstore.regular import read_regular
+from eventstore.private import read_regular
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
-from projections.words.times import passed
+from projections.words.text import passed
 
 _MARKER = re.compile(r"^\s*(?:[-*+]|\d+\.)\s+\[([ xX~])\]\s+(?:\*\*)?(.*)$")
 #: A heading that is a task, perhaps with its marker; else a line below it says how it stands.

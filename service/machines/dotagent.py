@@ -16,10 +16,10 @@ from lifecycle.machines.machine import Machine
 from lifecycle.machines.payload import MachineTaskChanged, MachineTransitioned
 from lifecycle.machines.transition import open_ways
 from lifecycle.payload.base import Payload
-from projections.machines.dotagent import phase as phase_document
-from projections.words.times import passed, utc_seconds
+from projections.machines.documents import phase as phase_document
+from projections.words.text import passed, utc_seconds
 from service.machines.evidence import look, outputs_of, status_of_output
-from service.machines.foreign import decoded
+from service.machines.news import decoded
 
 _WEEK = 7 * 86_400
 #: Findings with which nothing is resumed before a person has decided.

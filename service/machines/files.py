@@ -6,7 +6,11 @@ somebody else wrote is kept or taken over before anything is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from errno import EBUSY
 from pathlib import Path
@@ -17,21 +21,175 @@ from lifecycle.machines.payload import MachineRecorded
 from lifecycle.payload.base import Payload
 from projections.machines.documents import paths, rendered
 from service.errors import FilesBehind, RootBusy
-from service.machines import archive
 from service.machines.errors import LockHeld, LockLost
-from service.machines.foreign import drift
-from service.machines.log import MachineLog
-from service.machines.metadata_lock import metadata_lock
-from service.machines.news import FilesLook, LeftForeign, News, is_as_imported
-from service.machines.place import folder_of, is_writer
+from service.machines.log import MachineLog, folder_of, is_writer
+from service.machines.news import FilesLook, LeftForeign, News, drift, is_as_imported
 from service.reading.trust_marks import move_anchor
-from service.root.below import OutsideRoot
-from service.root.clock import Clock, system_clock
-from service.root.disk import locked, write_over
+from service.root.disk import (
+    Clock,
+    Mark,
+    content_of,
+    locked,
+    mark_of,
+    system_clock,
+    write_over,
+    write_whole,
+)
 from service.root.root import Root
+from service.root.safe_open import OutsideRoot, content_within, place_within
 from service.root.sync import Sync, Synced, digest, read_sync
-from service.root.within import content_within, place_within
 from service.writing.stream_writer import StreamWriter
+
+KEPT = 5
+
+
+def keep(folder: Path, notes: Path, workflow: str, at: str, files: Mapping[str, bytes]) -> Path:
+    """Keep files as ``{workflow}_{at}/``; ``at`` is UTC in the log's form. Return the folder.
+
+    ``notes`` is where it is remembered which folders were made here. What was kept before stays as
+    it was; the oldest of ours beyond the last five go.
+    """
+    target = folder / f"{workflow}_{stamp(at)}"
+    is_ours = not target.exists() or bool(_made(notes, target))
+    target.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        if not (target / name).exists():
+            write_whole(target / name, content)
+    if is_ours:
+        _remember(notes, target, {name: digest(content) for name, content in files.items()})
+    for old in sorted(_ours(folder, notes), key=lambda path: _moment(notes, path))[:-KEPT]:
+        _take_away(notes, old)
+    return target
+
+
+def _note(notes: Path, folder: Path) -> Path:
+    return notes / f"{folder.name}.json"
+
+
+def _remember(notes: Path, folder: Path, files: dict[str, str]) -> None:
+    made = _made(notes, folder)
+    if files.keys() - made.keys():
+        notes.mkdir(parents=True, exist_ok=True)
+        write_whole(_note(notes, folder), json.dumps({**files, **made}).encode())
+
+
+def _made(notes: Path, folder: Path) -> dict[str, str]:
+    """Return the files that were put into an archive here, with their SHA-256 in hex."""
+    try:
+        found = json.loads(content_of(_note(notes, folder)) or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _take_away(notes: Path, folder: Path) -> None:
+    """Remove what was made here and is as it was; what others put there or changed stays."""
+    for name, sha256 in _made(notes, folder).items():
+        path = folder / Path(name).name
+        content = content_of(path)
+        if content is not None and digest(content) == sha256:
+            path.unlink()
+    if not any(folder.iterdir()):
+        folder.rmdir()
+    _note(notes, folder).unlink()
+
+
+def _ours(folder: Path, notes: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.is_dir() and _made(notes, path)]
+
+
+def _moment(notes: Path, folder: Path) -> tuple[int, str]:
+    """Return when an archive was made, which its name need not say: people type times too."""
+    return _note(notes, folder).stat().st_mtime_ns, folder.name
+
+
+def stamp(at: str) -> str:
+    """Return a time as it stands in a folder's name: ``20260331T100000Z``.
+
+    Of what was typed by hand only letters and digits are left.
+    """
+    return "".join(letter for letter in at[:19] if letter.isalnum()) + "Z"
+
+
+NAME = ".metadata.lock"
+#: Seconds between two tries, seconds after which a lock is taken for a dead holder's.
+RETRY = 0.1
+STALE = 30.0
+
+Broken = Callable[[float], None]
+"""Is told of a lock that was broken: how old it was, in seconds."""
+
+
+@contextmanager
+def metadata_lock(folder: Path, broken: Broken, timeout: float = 60.0) -> Iterator[None]:
+    """Hold the lock of a track's folder; raises `LockHeld` after ``timeout`` seconds.
+
+    Raises `LockLost` at the end where another took it for a dead holder's in the meantime.
+    """
+    lock = folder / NAME
+    ours = _take(lock, broken, timeout)
+    try:
+        yield
+    finally:
+        is_kept = _give_back(lock, ours)
+    if not is_kept:
+        raise LockLost(
+            f"{lock}: expected it to be ours until it is given back, found that another program "
+            "had broken it.",
+            path=str(lock),
+        )
+
+
+def _mark(lock: Path) -> Mark | None:
+    """Return what tells this lock from one of another holder, None where there is none."""
+    try:
+        return mark_of(lock.stat())
+    except FileNotFoundError:
+        return None
+
+
+def _give_back(lock: Path, ours: Mark | None) -> bool:
+    """Remove the lock, unless it is another's by now; whether it was ours to the end."""
+    try:
+        is_ours = _mark(lock) == ours
+        if is_ours:
+            lock.rmdir()
+    except FileNotFoundError:
+        return False
+    return is_ours
+
+
+def _take(lock: Path, broken: Broken, timeout: float) -> Mark | None:
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            lock.mkdir()
+        except FileExistsError:
+            _break_if_dead(lock, broken)
+            if time.monotonic() >= deadline:
+                raise LockHeld(
+                    f"{lock}: expected it to be given back within {timeout:.0f} s; another "
+                    "program holds it. Try again, or look for a process that hangs.",
+                    path=str(lock),
+                ) from None
+            time.sleep(RETRY)
+        else:
+            return _mark(lock)
+
+
+def _break_if_dead(lock: Path, broken: Broken) -> None:
+    """Remove a lock that is older than any holder keeps it; only one breaker gets it."""
+    try:
+        age = time.time() - lock.stat().st_mtime
+        if age < STALE:
+            return
+        aside = lock.with_name(f"{NAME}.broken.{os.getpid()}")
+        lock.rename(aside)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(aside)
+    broken(age)
+
 
 _ROUNDS = 100
 
@@ -147,14 +305,14 @@ class MachineFiles:
     def archive_place(self, state: Machine, at: str) -> str | None:
         """Return the folder that keeps what ends at a time, relative to the root, None for none."""
         place = paths(state).get("archive")
-        return f"{place}/{state.id}_{archive.stamp(at)}" if place is not None else None
+        return f"{place}/{state.id}_{stamp(at)}" if place is not None else None
 
     def archive_as_it_is(self, state: Machine, at: str) -> None:
         """Keep the files as the log has them, where the protocol has an archive."""
         place = paths(state).get("archive")
         if place is not None:
             files = {Path(path).name: content for path, content in rendered(state).items()}
-            archive.keep(self.root.below(place), self._notes, state.id, at, files)
+            keep(self.root.below(place), self._notes, state.id, at, files)
 
     def _archive(self, state: Machine) -> None:
         """Keep a workflow that ended; one that was given up as it was before."""
@@ -176,7 +334,7 @@ class MachineFiles:
         place = paths(state).get("archive")
         if place is not None and found is not None:
             name = {Path(path).name: found}
-            archive.keep(self.root.below(place), self._notes, state.id, state.updated, name)
+            keep(self.root.below(place), self._notes, state.id, state.updated, name)
 
     @property
     def _notes(self) -> Path:

@@ -10,7 +10,7 @@ from typing import Any
 
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.path import look
-from projections.words.times import passed
+from projections.words.text import passed
 from service.root.git import git
 
 #: Worktrees that are done with may be gone.

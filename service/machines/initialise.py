@@ -12,14 +12,13 @@ from lifecycle.machines.machine import Machine
 from projections.machines.documents import rendered
 from service.errors import NoRoot
 from service.files.drift import keep
-from service.machines.foreign import kept_name
-from service.machines.log import MachineLog
-from service.machines.place import folder_of, rivals
+from service.machines.log import MachineLog, folder_of, rivals
+from service.machines.news import kept_name
 from service.machines.service import MachineOutcome, MachineService
 from service.root.disk import locked
 from service.root.root import Root, open_root
+from service.root.safe_open import content_within, folder_within
 from service.root.sync import Synced, digest, read_sync, write_sync
-from service.root.within import content_within, folder_within
 from service.writing.initialise import configure, prepare_folder, root_at
 
 

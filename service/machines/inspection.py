@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import orjson
+
+from eventstore.chain import Link
+from eventstore.errors import EventStoreError
+from eventstore.store import EventStore
+from eventstore.verification import Finding
+from lifecycle.errors import LifecycleError
+from lifecycle.fold.foldable import newest_aside
 from lifecycle.machines.machine import Machine
-from projections.machines.documents import rendered
+from projections.files import document_diff
+from projections.files.document_diff import ABSENT
+from projections.machines.documents import documents, rendered
 from projections.words.came_about import decided_edits
 from service.consent.approvals import Approvals
 from service.consent.doubts import of_pins
-from service.machines.log import MachineLog
+from service.errors import NotFound
+from service.machines.log import At, MachineLog, folder_of, ids, is_writer
 from service.machines.news import is_as_imported
-from service.machines.place import folder_of, is_writer
+from service.questions.blame import Blame, FieldHistory
+from service.questions.integrity import with_unfoldable
 from service.reading.log import newest
-from service.reading.set_aside import told
-from service.reading.trust_marks import marks_of
+from service.reading.sealing import told
+from service.reading.trust_marks import kept, marks_of
 from service.root.root import Root
-from service.root.sync import caught_up, digest
-from service.root.within import content_within
+from service.root.safe_open import content_within
+from service.root.sync import caught_up, digest, read_sync
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +101,73 @@ def _of_consent(log: MachineLog, state: Machine) -> list[str]:
         found.append("consent is by trust: whoever calls wfctl can approve, agents too")
     found += of_pins(Approvals(log.store, log.stream, log.root))
     return found
+
+
+def check_machines(root: Root, store: EventStore) -> tuple[dict[str, int], list[Finding]]:
+    """Return each machine's last version, and everything wrong with their streams.
+
+    What is remembered of a machine's files is the anchor outside the chain: it shows a cut tail.
+    """
+    known = sorted({*ids(root, store), *_remembered(root)})
+    heads = {id_: store.head(MachineLog(store, id_, root.path).stream) for id_ in known}
+    found = [finding for id_ in known for finding in _of(root, MachineLog(store, id_, root.path))]
+    return {id_: head.version if head is not None else 0 for id_, head in heads.items()}, found
+
+
+def _remembered(root: Root) -> list[str]:
+    return [path.stem for path in folder_of(root).glob("*.json")]
+
+
+def _of(root: Root, log: MachineLog) -> list[Finding]:
+    head = read_sync(folder_of(root) / f"{log.machine}.json").head
+    anchors = {log.stream: Link(head["version"], head["hash"])} if head else {}
+    found = list(log.store.verify(log.stream, anchors=anchors))
+    marks = [one.to_finding() for one in kept(root, log.stream) if one.is_finding]
+    return [*with_unfoldable(found, _unreadable(log)), *marks]
+
+
+def _unreadable(log: MachineLog) -> list[Finding]:
+    version = 0
+    found = []
+    try:
+        for event, state in log.steps():
+            version = event.version
+            aside = newest_aside(state, version)
+            if aside is not None:
+                why = f"{aside['type']!r:.80} counts for nothing: {aside['why']}"
+                found.append(Finding(log.stream, version, event.position, "set_aside", why))
+    except (EventStoreError, LifecycleError) as error:
+        found.append(Finding(log.stream, version + 1, None, error.code, error.message))
+    return found
+
+
+def blame(log: MachineLog, name: str, at: At = None) -> list[Blame]:
+    """Return, for a field or a group of fields, each field's newest change.
+
+    A task is named by its id: ``tasks.T-1.status``. Raises `NotFound` for what never was, and
+    `StateNotFound`.
+    """
+    known = tree(log.current(at))
+    path = document_diff.path_of(known, name)
+    history = FieldHistory(path)
+    for event, state in log.steps(upto=at):
+        value = document_diff.at(tree(state), path)
+        history.take(event, b"" if value is ABSENT else orjson.dumps(value))
+    found = list(history.changes.values())
+    if not found:
+        there = document_diff.at(known, path[:-1])
+        names = ", ".join(there if isinstance(there, dict) else known)
+        raise NotFound(f"no field {name!r} at any time; here are: {names}", field=name)
+    there_now = [change for change in found if change.new is not ABSENT]
+    return [Blame(change, None) for change in there_now or found]
+
+
+def tree(state: Machine) -> dict[str, Any]:
+    """Return a machine's state as one document, with its tasks by their ids."""
+    whole: dict[str, Any] = {}
+    for document in documents(state).values():
+        whole |= document
+    tasks = state.definition.tasks
+    if tasks is not None and state.tasks:
+        whole[tasks.path] = {str(task.get("id")): task for task in state.tasks}
+    return whole

@@ -11,13 +11,13 @@ from lifecycle.machines.errors import UnsafeResume
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.payload import MachineCancelled
 from projections.machines.documents import paths
-from service.machines import artifacts, conductor, dotagent, git
+from service.machines import conductor, dotagent, evidence, git
 from service.machines.inspection import differences
 from service.machines.log import MachineLog
 from service.machines.service import MachineOutcome, MachineService
-from service.root.clock import utc_text
+from service.root.disk import utc_text
 from service.root.root import Root
-from service.root.within import content_within
+from service.root.safe_open import content_within
 from service.writing.stream_writer import WriteOptions
 
 #: Each round carries out what the one before it made due.
@@ -33,7 +33,7 @@ def drift_of(root: Root, log: MachineLog, state: Machine) -> list[dict[str, Any]
     return [
         *files,
         *kept,
-        *artifacts.drift_of(root.path, state),
+        *evidence.drift_of(root.path, state),
         *git.drift_of(root.path, state),
     ]
 

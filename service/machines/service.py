@@ -19,7 +19,7 @@ from lifecycle.machines.guard import FileFact
 from lifecycle.machines.machine import Caller, Machine
 from lifecycle.machines.payload import MachineCancelled, MachineCreated, MachineImported
 from lifecycle.payload.base import Payload
-from lifecycle.rules.recordable import require_recordable
+from lifecycle.rules.decide import require_recordable
 from projections.machines.next_actions import machine_actions
 from service.consent.approvals import Approvals
 from service.errors import FilesBehind, RootElsewhere
@@ -27,18 +27,10 @@ from service.machines.completing import completed
 from service.machines.errors import VersionConflict
 from service.machines.evidence import evidence, look
 from service.machines.files import MachineFiles
-from service.machines.log import MachineLog, machines_in
-from service.machines.place import first_event
-from service.root.clock import Clock, system_clock, utc_text
+from service.machines.log import MachineLog, first_event, machines_in
+from service.root.disk import Clock, system_clock, utc_text
 from service.root.root import Root, RootIs
-from service.writing.place import (
-    Identity,
-    adopt,
-    check_place,
-    identity,
-    is_same,
-    said_identity,
-)
+from service.writing.report import Identity, adopt, check_place, identity, is_same, said_identity
 from service.writing.stream_writer import (
     PLAIN,
     StreamWriter,

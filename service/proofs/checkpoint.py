@@ -1,8 +1,4 @@
-"""A checkpoint of a log, by the text https://c2sp.org/tlog-checkpoint: its origin, size and root.
-
-The leaves are the stored events of one stream, byte for byte as they were hashed: leaf 0 is version
-1. The origin holds the beginning of the hash of version 1, so that no two logs share one.
-"""
+"""Checkpoints of a log by https://c2sp.org/tlog-checkpoint, and where a root keeps them."""
 
 from __future__ import annotations
 
@@ -10,12 +6,18 @@ import re
 from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import quote
 
-from eventstore.merkle import leaf_hash
+from eventstore.chain import leaf_hash
+from eventstore.private import read_regular
 from eventstore.store import EventStore
+from service.errors import NotFound
 from service.proofs.errors import UnreadableNote
-from service.proofs.note import Note, decoded
+from service.proofs.note import Note, decoded, read_note
+from service.root.disk import write_whole
+from service.root.git import git
+from service.root.root import Root
 
 _SIZE = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 _ROOT_BYTES = 32
@@ -76,3 +78,84 @@ def first_hash(store: EventStore, stream: str) -> str | None:
     """Return the hash of a stream's first event, None where there is none."""
     first = next(iter(store.raw(stream, upto=1)), None)
     return first.hash if first is not None else None
+
+
+_TAGS = "wfctl-checkpoint"
+_END = ".checkpoint"
+_DIGITS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class KeptNote:
+    """A note that may be a checkpoint, and where it was found."""
+
+    place: str
+    content: bytes
+
+
+def keep(root: Root, checkpoint: Checkpoint, note: Note) -> tuple[Path, Note]:
+    """Keep a checkpoint in the root; return its file, and the note with all signatures it has.
+
+    Those that were kept of the same checkpoint before stay.
+    """
+    path = root.below(f".wfctl/checkpoints/{_name(checkpoint)}{_END}")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    whole = _with_earlier(path, note)
+    write_whole(path, str(whole).encode())
+    return path, whole
+
+
+def _with_earlier(path: Path, note: Note) -> Note:
+    try:
+        earlier = read_note(_content(path))
+    except UnreadableNote:
+        return note
+    if earlier.text != note.text:
+        return note
+    every = {(one.name, one.key_id): one for one in (*earlier.signatures, *note.signatures)}
+    return Note(note.text, tuple(every.values()))
+
+
+def kept_files(root: Root) -> Iterator[KeptNote]:
+    """Yield what lies in ``.wfctl/checkpoints/``."""
+    for path in sorted(root.below(".wfctl/checkpoints").glob(f"*{_END}")):
+        yield KeptNote(str(path.relative_to(root.path)), _content(path))
+
+
+def _content(path: Path) -> bytes:
+    """Return what a file holds; nothing of what is no file, or cannot be read: it is told then."""
+    try:
+        return read_regular(path)
+    except OSError:
+        return b""
+
+
+def tag(root: Root, checkpoint: Checkpoint, note: Note) -> str:
+    """Keep a checkpoint as an annotated tag and return its name; raises `NotFound` without git.
+
+    A tag that is there already stays as it is.
+    """
+    name = f"{_TAGS}/{_name(checkpoint)}"
+    if name not in {one.place.removeprefix("tag ") for one in kept_tags(root)}:
+        done = git(root.path, "tag", "-a", "--cleanup=verbatim", "-F", "-", name, text=str(note))
+        if done is None or done.returncode != 0:
+            said = done.stderr.decode(errors="replace").strip() if done is not None else "no git"
+            raise NotFound(
+                f"{root.path} has no git repository that takes a tag: {said}", path=str(root.path)
+            )
+    return name
+
+
+def kept_tags(root: Root) -> Iterator[KeptNote]:
+    """Yield the texts of the tags that hold checkpoints, none where there is no repository."""
+    form = "--format=%(refname:strip=2)%00%(contents)%00"
+    done = git(root.path, "for-each-ref", form, f"refs/tags/{_TAGS}/")
+    if done is None or done.returncode != 0:
+        return
+    parts = done.stdout.split(b"\0")
+    for name, content in zip(parts[::2], parts[1::2], strict=False):
+        yield KeptNote(f"tag {name.decode(errors='replace').strip()}", content)
+
+
+def _name(checkpoint: Checkpoint) -> str:
+    return f"{checkpoint.size:0{_DIGITS}}-{checkpoint.root.hex()[:12]}"

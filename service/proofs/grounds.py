@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from lifecycle.rules.grounds import definition_text
+from lifecycle.rules.impact import definition_text
 from lifecycle.state.workflow import PLAN
 from service.errors import NotFound
 from service.proofs.relation import ADOPTED, APPROVED, RESULTS

@@ -1,9 +1,4 @@
-"""A proof by the text https://c2sp.org/tlog-proof, and what wfctl puts into its extra data.
-
-The leaf is the event that recorded what is proven. The extra data, behind zlib with a dictionary,
-is a line of JSON and the bytes of texts: the leaf's, and those of what it rests on. Nothing says
-what a text is: each is known by its SHA-256, which the leaf, or a text that it leads to, holds.
-"""
+"""Proofs: their form, and how one is made."""
 
 from __future__ import annotations
 
@@ -12,12 +7,50 @@ import re
 import zlib
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from service.proofs.dictionary import WORDS
-from service.proofs.errors import UnreadableNote
+from eventstore.chain import Range, inclusion_ranges, nodes
+from eventstore.store import EventStore
+from service.errors import InvalidOption
+from service.proofs.checkpoint import Checkpoint, leaves
+from service.proofs.errors import CheckpointDenied, UnreadableNote
+from service.proofs.grounds import grounds_of, text_at
 from service.proofs.note import Note, decoded, read_note
+from service.reading.log import WorkflowLog
+
+WORDS = (
+    b'{"amendment":{"changes":{"parameters":{"description":"insert":null,"place":null,"reason":"re'
+    b'wired":{},"stage":"type":"parameter_change"},"form":4,"head":"impact":{"affected":["stage-"]'
+    b',"invalidated":[],"kept":{},"stopped":{}},"policy":"trust"terminal"signature","scripts":{},"'
+    b'workflow":"{"backend":null,"depends_on":[],"id":"stage-1","inputs":["name":"outputs":["stage'
+    b'-1/parameters":{"command":"success_criteria":"{"actor":{"kind":"user","name":"agent"runner"}'
+    b',"causation_id":null,"command_id":"correlation_id":"data":{"amendment":"amend-1","approved_b'
+    b'y":"invalidated_stages":["kept":{},"proof":{"form":4,"on":"/dev/tty","policy":"signature","s'
+    b'ignature":"-----BEGIN SSH SIGNATURE-----\\nU1NIU0lHAAAAAQAAADMAAAALc3NoLWVkMjU1MTkAAAA\\n---'
+    b'--END SSH SIGNATURE-----\\n","signer":"statement":"scripts":{},"version":"attempt":"att-0001'
+    b'","boot_id":"carried":[],"carried_from":null,"diagnostic":false,"BASH_ENV","COLORTERM","COND'
+    b'A_DEFAULT_ENV","CONDA_EXE","CONDA_PREFIX","CONDA_PYTHON_EXE","CONDA_SHLVL","DBUS_SESSION_BUS'
+    b'_ADDRESS","DISPLAY","HISTCONTROL","HOSTNAME","LANGUAGE","LC_ALL","LD_LIBRARY_PATH","LESSOPEN'
+    b'","LMOD_CMD","LOADEDMODULES","LOGNAME","LS_COLORS","MAIL","MANPATH","MODULEPATH","MOTD_SHOWN'
+    b'","OLDPWD","OMP_NUM_THREADS","PWD","SHELL","SHLVL","SSH_CLIENT","SSH_CONNECTION","SSH_TTY","'
+    b'TERM","TERM_PROGRAM","TMUX","TMUX_PANE","USER","VIRTUAL_ENV","XDG_CONFIG_HOME","XDG_DATA_DIR'
+    b'S","XDG_RUNTIME_DIR","XDG_SESSION_CLASS","XDG_SESSION_ID","XDG_SESSION_TYPE","XDG_STATE_HOME'
+    b'","_CE_CONDA"],"beside":{""environment":{"names":["HOME","LANG","PATH","TMPDIR"],"python3":"'
+    b'/usr/bin/python3","sha256":"values":{"LANG":"C.UTF-8","PATH":"/usr/local/bin:/usr/bin:/bin"}'
+    b'},"host":"inputs":[{"path":"sha256":"size":"mode":"tmux","recovers":null,"root":"scripts":{}'
+    b',"session":"dpdisp_stage-1_submission":"stage-1/.attempts/att-0001-/submission.json","submis'
+    b'sion_sha256":"taken_over":false,"work_dir":"stage-1/.attempts/att-0001-/work","wrapper":"sta'
+    b'ge-1/dpdisp-run.sh"},"checks":[{"detail":"file","findings":[],"name":"stage-1/ exists","pass'
+    b'ed":true},{"detail":" bytes is not empty is newer than the launch reads as JSON reads as tex'
+    b"t is finite no error lines, no warning lines /log was looked through /err was looked through"
+    b'","judged_by":null,"outputs":[{"path":"stage-1/","sha256":"size":"rests_on":{"approvals":{"p'
+    b'lan":"amend-1":"attempt":"definition":"tasks":null},"stage":"stage-1"},"detail":" checks pas'
+    b'sed","evidence":null,"event_id":"occurred_at":"2026-prev_hash":"recorded_at":"2026-schema_ve'
+    b'rsion":3,"session":1,"stream":"workflow-","type":"attempt.started"amendment.approved"stage.c'
+    b'ompleted","utc_offset":"+00:00","version":'
+)
+
 
 FIRST_LINE = "c2sp.org/tlog-proof@v1"
 FORM = 2
@@ -138,3 +171,47 @@ def _cut(texts: bytes, lengths: Sequence[int]) -> Iterator[bytes]:
     for length in lengths:
         yield texts[begin : begin + length]
         begin += length
+
+
+#: A proof is to be at most so long, to lie beside a figure. What does not fit is proven by digest.
+MOST_BYTES = 2560
+
+
+def prove(
+    log: WorkflowLog, what: str, checkpoint: Checkpoint, note: Note, *, whole: bool = False
+) -> Proof:
+    """Return the proof of ``what`` under a checkpoint of the log.
+
+    Texts that would make it longer than `MOST_BYTES` are left out, unless it is to be ``whole``.
+    Raises `NotFound`, and `CheckpointDenied` where the log is not the one of the checkpoint.
+    """
+    grounds = grounds_of(log, what, checkpoint.size)
+    leaf, path = _leaf(log.store, log.stream, grounds.version, checkpoint)
+    proof = Proof(grounds.version - 1, path, leaf, note, claim=grounds.claim)
+    for text in grounds.texts:
+        longer = replace(proof, texts=(*proof.texts, text))
+        fits = len(str(longer).encode("utf-8", "surrogateescape")) <= MOST_BYTES
+        if (whole or fits) and text not in proof.texts:
+            proof = longer
+    return proof
+
+
+def _leaf(
+    store: EventStore, stream: str, version: int, checkpoint: Checkpoint
+) -> tuple[bytes, tuple[bytes, ...]]:
+    """Return the text of an event, and its way to the root of the checkpoint."""
+    size, whole = checkpoint.size, (0, checkpoint.size)
+    if version > size:
+        raise InvalidOption(
+            f"expected a checkpoint of at least {version} events, found one of {size}", size=size
+        )
+    path = inclusion_ranges(version - 1, size)
+    wanted: set[Range] = {whole, *path}
+    found = nodes(leaves(store, stream, size), wanted)
+    if found.get(whole) != checkpoint.root:
+        raise CheckpointDenied(
+            f"the log is not the one of which the checkpoint of {size} events was signed; "
+            "`wfctl fsck` says more",
+            size=size,
+        )
+    return text_at(store, stream, version), tuple(found[place] for place in path)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from lifecycle.words.spelling import value_at
+from lifecycle.words.document import value_at
 from service.consent.signature import fingerprint
 from service.proofs.errors import ProofRejected
 

@@ -19,8 +19,8 @@ from projections.files.state_document import FILE_NAME
 from projections.words.amendments import told
 from service.files.drift import state_differences
 from service.files.inspection import FilesInspection
+from service.questions.causes import refusals_by
 from service.questions.integrity import check_integrity
-from service.questions.refusals import refusals_by
 from service.reading.log import At, WorkflowLog
 from service.reading.trust_marks import begun_anew
 from service.root.root import Root
@@ -29,7 +29,7 @@ from service.root.sync import read_sync
 if TYPE_CHECKING:
     from eventstore.store import EventStore
     from lifecycle.machines.machine import Machine
-    from projections.words.items import Item
+    from projections.words.came_about import Item
 
 #: Refusals that say somebody asked for what only a person may decide, or for what is not so now.
 _BY_CONSENT = frozenset(
@@ -286,7 +286,7 @@ def _ineffective(
 
 def _of_decision(event: RecordedEvent, state: Workflow | Machine) -> Iterator[Bypass]:
     """Yield a decision that no valid proof stands behind, and each one against the evidence."""
-    from service.consent.decisions import objection  # loads the rules of consent
+    from service.consent.doubts import objection
 
     data, against = event.data, objection(state, event.type, event)
     if event.type == "claim.overruled":

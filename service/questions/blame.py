@@ -9,8 +9,8 @@ import orjson
 
 from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Workflow
-from projections.files import fields, state_document
-from projections.files.fields import ABSENT, Path
+from projections.files import document_diff, state_document
+from projections.files.document_diff import ABSENT, Path
 from service.errors import NotFound
 from service.questions.audit import AmendmentRecord, records
 from service.reading.log import At, WorkflowLog
@@ -54,7 +54,7 @@ class Blame:
         """Return plain JSON values; times are UTC."""
         change, event, agreed = self.change, self.change.event, self.amendment
         return {
-            "field": fields.spelt(change.path),
+            "field": document_diff.spelt(change.path),
             "value": _json(change.new),
             "is_there": change.new is not ABSENT,
             "old": _json(change.old),
@@ -90,11 +90,11 @@ def blame(log: WorkflowLog, name: str, at: At = None) -> list[Blame]:
     that never was.
     """
     state = log.current(at)
-    known = fields.tree(state_document.document(state))
-    path = fields.path_of(known, name)
+    known = document_diff.tree(state_document.document(state))
+    path = document_diff.path_of(known, name)
     found = _changes(log, path, at)
     if not found:
-        there = fields.at(known, path[:-1])
+        there = document_diff.at(known, path[:-1])
         names = ", ".join(there if isinstance(there, dict) else known)
         raise NotFound(f"no field {name!r} at any time; here are: {names}", field=name)
     agreed = {record.id: record for record in records(log, at)} if _any_agreed(found) else {}
@@ -139,8 +139,8 @@ class FieldHistory:
         if before == self._value:
             return
         old, new = _read(before), _read(self._value)
-        for path in dict(fields.leaves(old)) | dict(fields.leaves(new)):
-            self._compare(path, fields.at(old, path), fields.at(new, path), event)
+        for path in dict(document_diff.leaves(old)) | dict(document_diff.leaves(new)):
+            self._compare(path, document_diff.at(old, path), document_diff.at(new, path), event)
 
     def _compare(self, below: Path, old: Any, new: Any, event: RecordedEvent) -> None:
         if same(old, new):
@@ -156,13 +156,13 @@ class FieldHistory:
         name, *below = self._path
         part = state_document.part(state, name, ABSENT)
         if state.source is None:
-            value = fields.at(part, tuple(below))
+            value = document_diff.at(part, tuple(below))
             return b"" if value is ABSENT else orjson.dumps(value)
         spelling = b"" if part is ABSENT else orjson.dumps(part)
         if spelling == self._part and event.type != "state.imported":
             return self._value
         self._part = spelling
-        shown = fields.at(fields.tree(state_document.document(state)), self._path)
+        shown = document_diff.at(document_diff.tree(state_document.document(state)), self._path)
         return b"" if shown is ABSENT else orjson.dumps(shown)
 
     def _note(self, event: RecordedEvent) -> None:

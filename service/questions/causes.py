@@ -1,20 +1,24 @@
-"""Why a stage stands where it stands: from its status back to the root, event by event.
-
-Each thing is said once: what led to several stages stands with the first of them.
-"""
+"""Why something is as it is: causes, refusals, advice."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from eventstore.private import read_regular
+from eventstore.store import Refusal
+from lifecycle.plan.advice import advice
 from lifecycle.rules.impact import acting_on
 from lifecycle.state.status import BLOCKING, Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.words.amendments import held
+from service.consent.scripts import beside, scripts_of
 from service.questions.grounds import CauseGrounds, CauseLink
 from service.reading.log import At, WorkflowLog
+from service.root.safe_open import seen_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +96,61 @@ def _sentence(stage: Stage, unmet: list[Stage], acting: list[str]) -> str:
     if stage.status is Status.FAILED and stage.last_error:
         return f"{text}: {' '.join(stage.last_error.split())}"
     return text
+
+
+def refusals_by(log: WorkflowLog, at: At = None) -> Iterator[Refusal]:
+    """Yield the refusals up to a moment, in the order they were recorded.
+
+    A refusal has no version: up to a version or a session are those before the next event.
+    """
+    end = _end(log, at)
+    return (
+        refusal for refusal in log.store.refusals(log.stream) if end is None or refusal.at <= end
+    )
+
+
+def _end(log: WorkflowLog, at: At) -> str | None:
+    if at is None:
+        return None
+    moment = log.resolved(at)
+    times = [time for time in (moment.so_by, moment.known_by) if time is not None]
+    if moment.version is not None:
+        following = next(log.store.read(log.stream, after=moment.version), None)
+        times += [following.recorded_at] if following is not None else []
+    return min(times, default=None)
+
+
+#: Bytes of a script that are looked at.
+_LONGEST = 1 << 20
+
+
+def advice_of(root: Path, state: Workflow) -> list[str]:
+    """Return what may be meant otherwise in a workflow's definition, a sentence each."""
+    names = {*scripts_of(root, state)}
+    for stage in state.stages.values():
+        names |= {*beside(root, state, stage)}
+    found = advice(state, "\n".join(_text(root / name) for name in sorted(names)))
+    return [*_without_machine(root, state.backend_profiles), *found]
+
+
+def _without_machine(root: Path, profiles: Mapping[str, Any]) -> Iterator[str]:
+    """Say of each backend profile that names no machine that is there; its file is not read."""
+    for name, profile in profiles.items():
+        given = profile.get("config_path")
+        if given is None and not isinstance(profile.get("config"), Mapping):
+            yield (
+                f"{name}: a backend profile without config and config_path; no stage can be "
+                "dispatched to it (`local` is there where no profile is given)"
+            )
+        elif isinstance(given, str) and given and not seen_from(root, given).exists():
+            yield (
+                f"{name}: the machine file {seen_from(root, given)} is missing; no stage can be "
+                "dispatched to it yet"
+            )
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_regular(str(path), _LONGEST).decode("utf-8", "replace")
+    except OSError:
+        return ""  # gone since it was listed

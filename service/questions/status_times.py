@@ -9,7 +9,7 @@ from lifecycle.state.status import Status
 from projections.history.rows import seconds
 from service.reading.log import WorkflowLog
 from service.reading.moment import Moment
-from service.root.clock import system_clock, utc_text
+from service.root.disk import system_clock, utc_text
 
 _ORDER = [status.value for status in Status]
 

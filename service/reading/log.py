@@ -15,10 +15,9 @@ from lifecycle.fold.evolve import REDUCER, steps
 from lifecycle.state.workflow import Workflow
 from service.consent.approvals import Approvals, Current
 from service.errors import NotFound
-from service.reading import stored_fold
+from service.reading import sealing
 from service.reading.moment import Moment, session_end
-from service.reading.sealing import Seal, known_seal, own_seal
-from service.reading.set_aside import as_folded
+from service.reading.sealing import Seal, as_folded, known_seal, own_seal
 
 At = Moment | int | None
 """A moment, or the version it stands for; None: now."""
@@ -118,7 +117,7 @@ class WorkflowLog:
         if kept is None:
             return False
         content, link = kept
-        return content != stored_fold.to_bytes(self.replayed(link.version))
+        return content != sealing.to_bytes(self.replayed(link.version))
 
     def current(self, at: At = None) -> Workflow:
         """Return the state now or at a moment; raises `NoWorkflow`, `NotFound`."""
@@ -223,7 +222,7 @@ class WorkflowLog:
             return None, START
         content, link = kept
         self._folded_at = link.version
-        state = stored_fold.from_bytes(content)
+        state = sealing.from_bytes(content)
         if state.head != link.version or self.approvals.bars_stored_folds(state, link.version):
             return None, START
         self._unsigned = link.version
@@ -245,7 +244,7 @@ class WorkflowLog:
 
     def _purpose(self, version: int) -> str:
         # Only of a log that was never by signature up to there is a state kept: `keep_fold`.
-        return f"{stored_fold.NAME} {REDUCER} never-signed {version} {self.stream}"
+        return f"{sealing.NAME} {REDUCER} never-signed {version} {self.stream}"
 
     def keep_fold(self, state: Workflow) -> bool:
         """Store the fold where the log has grown enough since the last one; whether it had.
@@ -260,7 +259,7 @@ class WorkflowLog:
         last = self._reached
         seal = own_seal() if last is not None and last.version == state.head else None
         if seal is not None and last is not None:
-            content = last.hash.encode() + stored_fold.to_bytes(state)
+            content = last.hash.encode() + sealing.to_bytes(state)
             sealed = seal.sealed(content, self._purpose(state.head))
             self.store.save_fold(
                 StoredFold(self.stream, _reducer(seal), REDUCER, state.head, sealed)
@@ -271,7 +270,7 @@ class WorkflowLog:
 
 def _reducer(seal: Seal) -> str:
     """Return the name under which a login keeps its state; several may share a log."""
-    return f"{stored_fold.NAME} {seal.name}"
+    return f"{sealing.NAME} {seal.name}"
 
 
 def newest(store: EventStore, stream: str) -> RecordedEvent | None:

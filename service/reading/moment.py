@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from eventstore.event import RecordedEvent
 from lifecycle.fold import imported
 from service.errors import InvalidOption
-from service.root.clock import system_clock, utc_text
+from service.root.disk import system_clock, utc_text
 
 #: No stream grows longer, and no engine counts further.
 _LAST = 2**63 - 1

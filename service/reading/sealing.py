@@ -13,6 +13,14 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from hmac import compare_digest
 from pathlib import Path
+from typing import Any
+
+import orjson
+
+from eventstore.event import RecordedEvent
+from lifecycle.fold.foldable import SET_ASIDE, State, newest_aside
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Amendment, Attempt, Drift, Session, Stage, Workflow
 
 _KEY_BYTES = 32
 _SEAL_BYTES = 32
@@ -97,3 +105,58 @@ def own_secret(path: Path) -> bytes | None:
     except OSError:
         return known_secret(path)
     return known_secret(path)
+
+
+NAME = "workflow"
+
+
+def to_bytes(state: Workflow) -> bytes:
+    """Return the state as JSON; key order is kept."""
+    return orjson.dumps(state)
+
+
+def from_bytes(content: bytes) -> Workflow:
+    """Return the state that `to_bytes` wrote."""
+    return from_values(orjson.loads(content))
+
+
+def from_values(data: dict[str, Any]) -> Workflow:
+    """Return the state of the values that its JSON holds; they are the state's own from then on."""
+    data["session"] = Session(**data["session"])
+    data["amendments"] = {key: Amendment(**value) for key, value in data["amendments"].items()}
+    data["drifts"] = [Drift(**drift) for drift in data["drifts"]]
+    data["stages"] = {key: _stage(value) for key, value in data["stages"].items()}
+    return Workflow(**data)
+
+
+def _stage(data: dict[str, Any]) -> Stage:
+    data["status"] = Status(data["status"])
+    data["attempts"] = [Attempt(**attempt) for attempt in data["attempts"]]
+    return Stage(**data)
+
+
+#: So many are told one by one; `wfctl fsck` lists all.
+_TOLD = 5
+
+
+def as_folded(event: RecordedEvent, state: State) -> RecordedEvent:
+    """Return the event, or what is shown in its place where the fold set it aside.
+
+    So nobody who follows a fold comes upon data that means nothing in its state.
+    """
+    found = newest_aside(state, event.version)
+    if found is None or event.type == SET_ASIDE:
+        return event
+    return event.aside(found["why"])
+
+
+def told(state: State) -> list[str]:
+    """Say of each event that was set aside which it is, and why; of the first few."""
+    found = [
+        f"version {one['version']} ({one['type']!r:.80}) counts for nothing: {one['why']}"
+        for one in state.set_aside[:_TOLD]
+    ]
+    more = len(state.set_aside) - _TOLD
+    return (
+        [*found, f"{more} more events count for nothing; see `wfctl fsck`"] if more > 0 else found
+    )

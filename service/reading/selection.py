@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from eventstore.event import RecordedEvent
+from eventstore.verification import Finding
+from lifecycle.protocol.behaviour import first_breach
 from lifecycle.state.status import TRANSITIONS
+from service.reading.log import WorkflowLog
 from service.reading.moment import Moment
 
 #: Event type → the status that it takes a stage to.
@@ -67,3 +70,12 @@ def _is_by(event: RecordedEvent, moment: Moment) -> bool:
     if moment.version is not None:
         return event.version <= moment.version
     return event.occurred_at <= (moment.so_by or "")
+
+
+def check_behaviour(log: WorkflowLog) -> list[Finding]:
+    """Return the first event of a workflow that cannot be, none where all can."""
+    found = first_breach((event.body, event.hash) for event in log.store.read(log.stream))
+    if found is None:
+        return []
+    text = f"it breaks a promise ({found.promise}): {found.message}"
+    return [Finding(log.stream, found.version, None, "protocol", text)]

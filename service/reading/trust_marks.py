@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from eventstore.regular import read_regular
+from eventstore.private import read_regular
 from eventstore.store import EventStore, Head, Raw
-from projections.words.items import Item
-from projections.words.times import utc_seconds
+from projections.words.came_about import Item
+from projections.words.text import utc_seconds
 from service.consent.pins import place_of
 from service.root import known_logs
-from service.root.clock import system_clock, utc_text
-from service.root.disk import locked, write_whole
+from service.root.disk import locked, system_clock, utc_text, write_whole
 from service.root.root import Root
 from service.root.sync import Sync, read_sync, write_sync
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
-from eventstore.private import open_lock
-from eventstore.regular import open_regular, read_regular, require_bearable
+from eventstore.event import Instant, instant
+from eventstore.private import open_lock, open_regular, read_regular, require_bearable
 from service.errors import RootBusy
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -179,3 +181,41 @@ def _acquire(descriptor: int, path: Path, timeout: float) -> None:
             time.sleep(0.005)
         else:
             return
+
+
+Clock = Callable[[], datetime]
+"""Returns the time now, aware, at the local offset."""
+
+
+def system_clock() -> datetime:
+    """Return the time now at the local offset."""
+    return datetime.now().astimezone()
+
+
+def system_instant() -> Instant:
+    """Return the time now as a store records it."""
+    second, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
+    begun, offset = _in_second(second)
+    return f"{begun}{nanoseconds // 1000:06}Z", offset
+
+
+@lru_cache(maxsize=1)
+def _in_second(second: int) -> Instant:
+    """Return what all times of a second since the epoch begin with, and the local offset then.
+
+    Asking the system for the offset costs several times as much as asking for the time.
+    """
+    text, offset = instant(datetime.fromtimestamp(second, UTC).astimezone())
+    return text[:20], offset
+
+
+def utc_text(moment: datetime) -> str:
+    """Return ``YYYY-MM-DDTHH:MM:SS.ffffffZ``, the form in which the log holds times."""
+    return instant(moment)[0]
+
+
+def new_id() -> str:
+    """Return a new UUIDv7 (RFC 9562): ordered by time, unique without coordination."""
+    from uuid_utils import uuid7  # its import costs more than most commands need
+
+    return str(uuid7())

@@ -1,8 +1,4 @@
-"""The logs that this login wrote in a root, kept outside of it: how each stood.
-
-One file a root and place in it. What is not the log that is there now was there before: the root's
-own folder was removed, and a log begun anew. Whoever can write as this login can remove this too.
-"""
+"""What this login remembers of roots, outside of them: their logs, and what an agent was asked."""
 
 from __future__ import annotations
 
@@ -16,9 +12,35 @@ from pathlib import Path
 
 import orjson
 
-from eventstore.private import make_own_folder
-from eventstore.regular import read_regular
-from service.root.known_roots import folder
+from eventstore.private import make_own_folder, read_regular
+from service.root.disk import content_of, write_whole
+
+
+def folder() -> Path:
+    """Return where they are kept."""
+    home = Path(os.environ.get("HOME", "~"))
+    base = os.environ.get("XDG_STATE_HOME") or str(home / ".local/state")
+    return Path(base).expanduser() / "wfctl" / "roots"
+
+
+def remember(root: Path) -> None:
+    """Keep that there is a root; where nothing can be kept it is not listed, and works as well."""
+    link = folder() / sha256(os.fsencode(root)).hexdigest()[:32]
+    with suppress(OSError):
+        if os.path.lexists(link):
+            return
+        make_own_folder(link.parent)
+        # A link is made whole or not at all, and needs no second process to be told apart.
+        link.symlink_to(root, target_is_directory=True)
+
+
+def known_roots() -> list[Path]:
+    """Return the folders that are roots still, in the order of their paths; nothing is written."""
+    try:
+        found = [link.readlink() for link in folder().iterdir()]
+    except OSError:
+        return []
+    return sorted(root for root in found if (root / ".wfctl" / "config.toml").is_file())
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +102,19 @@ def _write(path: Path, known: list[Known]) -> None:
         make_own_folder(path.parent)
         temporary.write_text(f"{content}\n", "utf-8")
         temporary.replace(path)
+
+
+def asked_before(root: str, question: str) -> bool:
+    """Keep the question of a root; return whether it was the last one there already.
+
+    Where nothing can be kept it counts as asked before: better no question than one without end.
+    """
+    path = folder().with_name("asked") / sha256(root.encode()).hexdigest()[:32]
+    mark = sha256(question.encode()).hexdigest().encode()
+    if content_of(path) == mark:
+        return True
+    with suppress(OSError):
+        make_own_folder(path.parent)
+        write_whole(path, mark)
+        return False
+    return True

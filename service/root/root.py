@@ -7,10 +7,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from eventstore.address import SERVERS, is_server, public, without_login
-from eventstore.regular import read_regular
+from eventstore.private import SERVERS, is_server, public, read_regular, without_login
 from service.errors import InvalidOption, NoRoot
-from service.root.below import below
+from service.root.safe_open import below
 from service.root.trust import require_trusted
 
 MARKER = ".wfctl"

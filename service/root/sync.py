@@ -18,9 +18,8 @@ from typing import Any
 import orjson
 
 from eventstore.event import RecordedEvent
-from eventstore.regular import read_regular
-from service.root.clock import system_clock
-from service.root.disk import Mark, write_whole
+from eventstore.private import read_regular
+from service.root.disk import Mark, system_clock, write_whole
 
 #: The digest of a file that only grows is taken in two: once its newer part is longer than this
 #: (bytes), it is joined to the older one. So an append hashes the newer part alone.

@@ -13,9 +13,7 @@ import json
 import os
 from pathlib import Path
 
-from eventstore.address import is_server
-from eventstore.private import make_own_folder
-from eventstore.regular import read_regular
+from eventstore.private import is_server, make_own_folder, read_regular
 from service.errors import ServiceError
 from service.root.disk import write_whole
 

@@ -8,23 +8,26 @@ makes (`HistoryTables.folded`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import orjson
-from sqlalchemy import Connection, Table, and_, bindparam, delete, insert
+from sqlalchemy import Connection, Table, and_, bindparam, delete, insert, select
 
 from eventstore.store import StoredFold
 from eventstore.tables import folds
+from eventstore.verification import Finding
 from lifecycle.fold.foldable import UNFOLDABLE
 from lifecycle.state.workflow import Workflow
-from migrations.database import database_of
+from migrations.upgrade import database_of
 from projections.history.checkpoint import NAME, VERSION
 from projections.history.rows import CarriedRows, HistoryRows, Key, Row
 from projections.history.tables import history
-from service.reading import stored_fold
+from service.reading import sealing
 from service.reading.log import At, WorkflowLog
 
 #: Events a transaction: others who write wait no longer than these take.
@@ -52,7 +55,7 @@ def checkpoint_of(kept: StoredFold | None) -> TablesProgress:
         return _nothing()
     try:
         found = orjson.loads(kept.state)
-        state = stored_fold.from_values(found["state"])
+        state = sealing.from_values(found["state"])
         if type(state.head) is not int or state.head != kept.version:
             return _nothing()
         return TablesProgress(state.head, state, CarriedRows(**found["carried"]))
@@ -137,7 +140,7 @@ class HistoryTables:
 
     def _write(self, rows: HistoryRows, reached: int, state: Workflow) -> bool:
         """Write rows and checkpoint, both or neither; False where somebody else was quicker."""
-        content = {"state": orjson.Fragment(stored_fold.to_bytes(state)),
+        content = {"state": orjson.Fragment(sealing.to_bytes(state)),
                    "carried": rows.carried.to_dict()}  # fmt: skip
         fold = StoredFold(self.log.stream, NAME, VERSION, state.head, orjson.dumps(content))
         with database_of(self.address).writing() as connection:
@@ -179,3 +182,145 @@ def _put(connection: Connection, table: Table, rows: dict[Key, Row]) -> None:
                   for row in rows.values()]  # fmt: skip
         connection.execute(delete(table).where(chosen), values)
     connection.execute(insert(table), list(rows.values()))
+
+
+#: Seconds that one of these may take: their answer is bounded by the history.
+PATIENCE = 600.0
+#: Seconds that a question in somebody's own SQL may take, where nobody says.
+SQL_PATIENCE = 10.0
+_OF_STAGE = "(CAST(:stage AS TEXT) IS NULL OR stage = :stage)"
+
+TRANSITIONS = f"""
+SELECT version, occurred_at, recorded_at, stage, from_status, to_status, seconds, type, actor,
+       session, attempt, amendment, reason
+FROM v_transitions
+WHERE {_OF_STAGE} AND (CAST(:status AS TEXT) IS NULL OR to_status = :status)
+ORDER BY version, stage
+"""
+
+# A stage that ran again after it failed: by a retry, or as an amendment said.
+RETRIES = f"""
+SELECT version, occurred_at, stage, number, type, actor, session, fix, failed_version,
+       failed_attempt, error
+FROM (
+    SELECT version, occurred_at, stage, type, actor, session, reason AS fix,
+           from_status = 'failed' AND to_status = 'ready' AS again,
+           sum(CASE WHEN from_status = 'failed' AND to_status = 'ready' THEN 1 ELSE 0 END)
+               OVER (PARTITION BY stage ORDER BY version) AS number,
+           lag(version) OVER (PARTITION BY stage ORDER BY version) AS failed_version,
+           lag(attempt) OVER (PARTITION BY stage ORDER BY version) AS failed_attempt,
+           lag(reason) OVER (PARTITION BY stage ORDER BY version) AS error
+    FROM v_transitions
+) t
+WHERE again AND {_OF_STAGE}
+ORDER BY version, stage
+"""
+
+# What a stage has been through, and what it is in now, which has not ended yet.
+TIMES = f"""
+SELECT stage, from_status AS status, count(*) AS times, sum(seconds) AS seconds, NULL AS since
+FROM v_transitions WHERE from_status IS NOT NULL AND {_OF_STAGE} GROUP BY stage, from_status
+UNION ALL
+SELECT stage, to_status, 1, NULL, occurred_at FROM (
+    SELECT stage, to_status, occurred_at,
+           row_number() OVER (PARTITION BY stage ORDER BY version DESC) AS place
+    FROM v_transitions
+) t
+WHERE place = 1 AND {_OF_STAGE}
+"""
+
+QUEUE = f"""
+SELECT stage, count(*) AS attempts, sum(queue_seconds) AS queue_seconds,
+       sum(compute_seconds) AS compute_seconds,
+       sum(CASE WHEN queue_seconds IS NULL OR compute_seconds IS NULL THEN 1 ELSE 0 END) AS open
+FROM v_attempts WHERE {_OF_STAGE} GROUP BY stage ORDER BY min(version)
+"""
+
+COSTS = """
+SELECT session, started_at, started_by, ended_at, ended, cost, charges, completed, failed,
+       first_version, last_version
+FROM v_sessions ORDER BY session
+"""
+
+ATTEMPTS = f"""
+SELECT stage, attempt, version, mode, host, started_at, launched_at, computing_from, ended_at,
+       queue_seconds, compute_seconds, outcome, exit_code, verdict, verdict_row, action, reason,
+       evidence, relaunches, recovers, diagnostic, job_ids, submission_sha256
+FROM v_attempts WHERE {_OF_STAGE} ORDER BY version, stage, attempt
+"""
+
+DRIFT = """
+SELECT version, occurred_at, type, actor, data FROM v_events
+WHERE type IN ('drift.detected', 'drift.adopted', 'drift.reverted', 'results.changed',
+               'results.adopted') ORDER BY version
+"""
+
+#: Columns that hold JSON as text.
+JSON_COLUMNS = frozenset({"affected", "changes", "data", "evidence", "job_ids"})
+
+
+_MEND = "`wfctl db project --rebuild` makes the rows anew"
+#: Table → key → a digest of the row, good for this process alone.
+Held = dict[str, dict[Key, int]]
+
+
+def check_tables(address: Path | str, log: WorkflowLog) -> Iterator[Finding]:
+    """Yield what the tables hold otherwise than the log, one finding a table."""
+    tables = HistoryTables(address, log)
+    upto = tables.checkpoint().version
+    if not upto:
+        return
+    held = _held(address, log.stream)
+    if tables.checkpoint().version != upto:  # somebody writes them now, who checked what he read
+        return
+    wrong: dict[str, Key] = {}
+    for rows in _expected(log, upto):
+        for name, found in rows.items():
+            _compare(name, found, held[name], wrong)
+    for name, left in held.items():
+        if name in wrong or left:
+            key = wrong.get(name) or next(iter(left))
+            said = f"the row {key} of {name} is not what the log says; {_MEND}"
+            yield Finding(log.stream, _version(key, upto), None, "history_changed", said)
+
+
+def _compare(
+    name: str, rows: Mapping[Key, Row], held: dict[Key, int], wrong: dict[str, Key]
+) -> None:
+    for row in rows.values():
+        key, digest = _digest(history.tables[name], row)
+        if held.pop(key, None) != digest:
+            wrong.setdefault(name, key)
+
+
+def _expected(log: WorkflowLog, upto: int) -> Iterator[dict[str, dict[Key, Row]]]:
+    rows = HistoryRows(log.stream)
+    for event, state in log.steps():
+        if event.version > upto:
+            break
+        rows.add(event, state)
+        if event.version % CHUNK == 0:
+            yield rows.settled()
+    yield rows.taken()
+
+
+def _held(address: Path | str, stream: str) -> Held:
+    with database_of(address).reading() as connection:
+        driver = connection.connection.driver_connection
+        if isinstance(driver, sqlite3.Connection):  # what somebody wrote need not be sound text
+            driver.text_factory = lambda text: text.decode("utf-8", "replace")
+        return {name: _rows(connection, table, stream) for name, table in history.tables.items()}
+
+
+def _rows(connection: Connection, table: Table, stream: str) -> dict[Key, int]:
+    asked = select(table).where(table.c.stream == stream)
+    return dict(_digest(table, row) for row in connection.execute(asked).mappings())
+
+
+def _digest(table: Table, row: Mapping[Any, Any]) -> tuple[Key, int]:
+    key = tuple(row.get(column.name) for column in table.primary_key if column.name != "stream")
+    return key, hash(tuple(row.get(column.name) for column in table.columns))
+
+
+def _version(key: Key, upto: int) -> int:
+    return next((part for part in key if isinstance(part, int)), upto)

@@ -20,7 +20,7 @@ from service.consent import proof as consent
 from service.consent.proof import Consenter
 from service.consent.scripts import scripts_after
 from service.errors import FilesBehind
-from service.root.clock import utc_text
+from service.root.disk import utc_text
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome, Service
 

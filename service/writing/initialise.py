@@ -7,18 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eventstore.address import is_server
 from eventstore.errors import WrongExpectedVersion
 from eventstore.event import Actor
-from eventstore.private import make_folder
+from eventstore.private import is_server, make_folder
 from eventstore.store import EventStore
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Workflow
 from projections.files.state_document import FILE_NAME as STATE
 from service.errors import InvalidOption, RootExists, WorkflowExists
 from service.reading.log import WorkflowLog
-from service.root.clock import Clock, utc_text
-from service.root.disk import sync_folder, write_whole
+from service.root.disk import Clock, sync_folder, utc_text, write_whole
 from service.root.root import MARKER, Config, Root, config_text, kept, read_config
 from service.root.sync import Synced, digest, read_sync, write_sync
 from service.root.trust import require_trusted, trust

@@ -12,8 +12,8 @@ from pathlib import Path
 from eventstore.codec import Schema
 from eventstore.errors import UnsoundLog
 from eventstore.store import EventStore
+from eventstore.transfer.archive import SoundPart
 from eventstore.transfer.copy import Chains, Copied, copy
-from eventstore.transfer.sound import SoundPart
 from service.files.workflow_files import LOG, STATE
 from service.reading.trust_marks import keep_salvage
 from service.root.disk import sync_folder

@@ -19,9 +19,9 @@ from lifecycle.state.workflow import Workflow
 from service.errors import FilesBehind, RootElsewhere
 from service.files.workflow_files import WorkflowFiles
 from service.reading.log import FOLD_EVERY, WorkflowLog
-from service.root.clock import Clock, system_clock, utc_text
+from service.root.disk import Clock, system_clock, utc_text
 from service.root.root import Root, RootIs
-from service.writing.place import (
+from service.writing.report import (
     Identity,
     add_former,
     adopt,
@@ -226,7 +226,7 @@ class Service:
 
     def _catch_up(self) -> None:
         """Bring the history's tables on, now that the log has grown by some hundred events."""
-        from service.sql.tables import HistoryTables  # one append in hundreds pays for it
+        from service.sql.tables import HistoryTables
 
         HistoryTables(self.root.address, self.log).catch_up(2 * FOLD_EVERY)
 

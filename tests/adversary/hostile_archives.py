@@ -12,7 +12,7 @@ from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from lifecycle.payload.event_types import STAGED
-from service.handover.judged import unacceptable
+from service.handover.manifest import unacceptable
 from tests.adversary import raw
 from tests.adversary.archives import Body, forged
 from tests.adversary.hostile import FIELDS, TEXTS, TYPES, VALUES, spoilt

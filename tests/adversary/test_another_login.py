@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from lifecycle.fold.evolve import REDUCER
-from service.reading import stored_fold
+from service.reading import sealing
 from service.reading.sealing import key_file
 from tests.cli.support import Place, wfctl, write_plan
 from tests.need import need
@@ -186,7 +186,7 @@ def test_who_may_write_the_log_under_another_login_cannot_seal_a_state(
     notes.write_text('{"type": "note.logged", "data": {"text": "x"}}\n' * 510)
     place.done("append", "--from", str(notes))
     right = place.done("show", "stage-1")["parameters"]
-    purpose = f"{stored_fold.NAME} {REDUCER} never-signed {{version}} {{stream}}"
+    purpose = f"{sealing.NAME} {REDUCER} never-signed {{version}} {{stream}}"
     logins = (str(STRANGER - 1), str(STRANGER))
     done = as_colleague(FORGER, str(place.path), str(key_file()), *logins, purpose)
     assert done.stdout.splitlines() == ["the key is closed", "forged"], done.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from eventstore.address import conninfo
+from eventstore.private import conninfo
 from tests.cli.support import call, wfctl, write_plan
 from tests.cli.test_server import made
 from tests.server import Server

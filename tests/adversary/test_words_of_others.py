@@ -17,9 +17,9 @@ import pytest
 
 from cli.frame.workspace import reading_of
 from cli.settings import Settings
-from projections.words.cells import inert
+from projections.words.text import inert
 from reconciler.loop import prompt
-from reconciler.loop.tries import said_of_failure
+from reconciler.loop.prompt import said_of_failure
 from tests.adversary.archives import added, forged
 from tests.amendments.support import Place as Amended
 from tests.amendments.support import make

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.files.kept_folders import KeptFolderTaken, keep
+from reconciler.files.clearing import KeptFolderTaken, keep
 from service.root import disk
 
 OUTPUTS = ("stage-1/out.txt", "stage-1/deep/out.bin")
@@ -123,7 +123,7 @@ def test_an_interrupted_keeping_is_ended_by_the_next(
         during.setattr(Path, "rename", _dying(Path.rename, countdown))
         for name in ("write_whole", "sync_folder"):
             real = getattr(disk, name)
-            during.setattr(f"reconciler.files.kept_folders.{name}", _dying(real, countdown))
+            during.setattr(f"reconciler.files.clearing.{name}", _dying(real, countdown))
         during.setattr(os, "fsync", _dying(os.fsync, countdown))
         with contextlib.suppress(Interrupted):
             keep(root, "stage-1", "stage-1.v1", OUTPUTS)

@@ -226,7 +226,7 @@ def test_an_approval_is_refused_on_a_log_that_was_put_in_anothers_place(
 def test_a_forged_fold_is_not_believed(signed: Place) -> None:
     """A kept copy of the state is a row like others: under signature the events alone count."""
     from lifecycle.fold.evolve import REDUCER
-    from service.reading import stored_fold
+    from service.reading import sealing
 
     before = signed.definition()
     forged = folded(signed)
@@ -238,10 +238,10 @@ def test_a_forged_fold_is_not_believed(signed: Place) -> None:
             "INSERT INTO folds VALUES (?, ?, ?, ?, ?)",
             (
                 "workflow-melt-2026-03-31",
-                stored_fold.NAME,
+                sealing.NAME,
                 REDUCER,
                 forged.head,
-                stored_fold.to_bytes(forged),
+                sealing.to_bytes(forged),
             ),
         )
     signed.done("note", "on we go")
@@ -254,7 +254,7 @@ def folded(place: Place) -> Any:
     from cli.frame.workspace import SCHEMA
     from eventstore.sqlite.store import open_store
     from service.reading.log import WorkflowLog
-    from service.root.clock import system_instant
+    from service.root.disk import system_instant
 
     database = place.path / ".wfctl/events.db"
     store = open_store(database, schema=SCHEMA, clock=system_instant, read_only=True)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from cli.commands.serve import _of_root
-from cli.frame.sight import sight
+from cli.frame.deciding import sight
 from cli.settings import Settings
-from pages.request import parsed
+from pages.render import parsed
 from pages.shelf import Shelf
 from pages.views import looked, page_of
 from tests.cli.support import Place, call

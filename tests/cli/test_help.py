@@ -15,8 +15,7 @@ import pytest
 from cli.program.app import build
 from cli.program.completion import candidates
 from cli.program.examples import EXAMPLES
-from cli.program.manual import _commands
-from cli.program.topics import TOPICS
+from cli.program.helping import TOPICS, _commands
 from cli.program.tree import COMMANDS
 from cli.settings import Settings
 from lifecycle.plan.fields import READ, WORDS_OF_STAGE, WORDS_OF_WORKFLOW

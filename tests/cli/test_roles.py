@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from eventstore.address import conninfo
+from eventstore.private import conninfo
 from tests.cli.support import HERE, Place, call
 from tests.cli.test_server import made
 from tests.eventstore.wire import Wire

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.address import public
+from eventstore.private import public
 from service.root.trust import trust
 from tests.cli.support import HERE, PLAN, Place, call, tree, wfctl, write_plan
 from tests.server import Server

@@ -10,7 +10,7 @@ import pytest
 
 from cli.main import run
 from cli.program.app import build
-from cli.program.manual import _commands
+from cli.program.helping import _commands
 from cli.program.meant import MEANT
 from tests.cli.support import call
 

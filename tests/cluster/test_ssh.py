@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.control.stop import stop_below
+from reconciler.control.stopping import stop_below
 from tests.cluster.support import (
     PROMPT,
     Slurm,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.attempt.paths import AttemptPaths, named
-from reconciler.control.stop import stop
+from reconciler.control.stopping import stop
 from reconciler.host.processes import Process, began_with
 from tests.cluster.support import Slurm, Sshd, init, traced, waiting, write_machine
 from tests.cluster.test_slurm import HERE

@@ -8,7 +8,7 @@ import sys
 import time
 from contextlib import closing
 
-from eventstore.subscription import subscribed
+from eventstore.store import subscribed
 from tests.eventstore.support import opened
 
 

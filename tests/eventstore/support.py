@@ -6,11 +6,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from eventstore.address import is_server
 from eventstore.codec import Schema
-from eventstore.event import Actor, NewEvent
-from eventstore.instant import Clock, instants
+from eventstore.event import Actor, Clock, NewEvent, instants
 from eventstore.memory import MemoryStore
+from eventstore.private import is_server
 from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, EventStore, Refusal
 from tests.emptylog import made

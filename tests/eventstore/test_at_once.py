@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from eventstore.address import conninfo
 from eventstore.errors import CommandConflict, EventIdReused, InvalidData, WrongExpectedVersion
 from eventstore.postgres.append import take_turn
+from eventstore.private import conninfo
 from eventstore.store import Claim, EventStore, Expected
 from tests.eventstore.support import claim, note, notes, opened
 from tests.eventstore.test_postgres import TURN, put, sql

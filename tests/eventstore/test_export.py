@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eventstore.store import EventStore, Expected
-from eventstore.transfer.lines import exported
+from eventstore.transfer.archive import exported
 from tests.eventstore.support import claim, note
 
 PAGE = Path(__file__).parents[2] / "docs" / "trust" / "verify-without-wfctl.md"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.sqlite.filesystem import is_network, kind_of, locks_exclude
-from eventstore.sqlite.journal import journal_for, of_mode
+from eventstore.sqlite.connection import journal_for, of_mode
+from eventstore.sqlite.queue import is_network, kind_of, locks_exclude
 
 MOUNTINFO = """\
 22 1 259:1 / / rw,relatime shared:1 - ext4 /dev/root rw

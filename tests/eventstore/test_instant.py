@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from eventstore.instant import instant, instants
+from eventstore.event import instant, instants
 
 NEPAL = timezone(timedelta(hours=5, minutes=45))
 

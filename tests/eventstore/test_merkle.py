@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.merkle import (
+from eventstore.chain import (
     EMPTY,
     Frontier,
     consistency_ranges,

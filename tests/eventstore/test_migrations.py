@@ -12,10 +12,10 @@ import pytest
 from sqlalchemy import create_engine
 
 from eventstore.errors import NewerDatabase, NotOurs, OlderDatabase, StoreBusy
+from eventstore.event import HEAD
 from eventstore.intake import unpacked
 from eventstore.memory import MemoryStore
-from eventstore.revision import HEAD
-from eventstore.sqlite.statements import SqliteStatements
+from eventstore.sqlite.writer import SqliteStatements
 from eventstore.store import Cargo, Claim, EventStore, Expected
 from eventstore.tables import metadata
 from migrations.upgrade import SCRIPTS, current, upgrade

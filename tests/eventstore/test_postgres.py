@@ -11,7 +11,6 @@ import psycopg
 import pytest
 from sqlalchemy import create_engine
 
-from eventstore.address import conninfo, has_password, is_server, public
 from eventstore.errors import (
     CommandConflict,
     DatabaseMissing,
@@ -24,8 +23,9 @@ from eventstore.errors import (
     StoreUnreachable,
     StoreUnwritable,
 )
+from eventstore.event import HEAD
 from eventstore.postgres.connection import meaning
-from eventstore.revision import HEAD
+from eventstore.private import conninfo, has_password, is_server, public
 from eventstore.store import Claim, Expected
 from eventstore.tables import metadata
 from migrations.upgrade import current, upgrade

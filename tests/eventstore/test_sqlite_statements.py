@@ -4,8 +4,7 @@ import pytest
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
 from eventstore.core_statements import CoreStatements
-from eventstore.sqlite.append import ROW
-from eventstore.sqlite.statements import SqliteStatements
+from eventstore.sqlite.writer import ROW, SqliteStatements
 from eventstore.statements import Statements
 from eventstore.tables import events
 

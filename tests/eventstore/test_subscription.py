@@ -11,8 +11,7 @@ from typing import IO, NamedTuple
 
 import pytest
 
-from eventstore.store import EventStore, Expected
-from eventstore.subscription import subscribed
+from eventstore.store import EventStore, Expected, subscribed
 from tests.eventstore.support import Log, claim, notes
 
 #: The aim is half a second; a loaded machine gets ten times that.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from eventstore.codec import Schema
-from eventstore.instant import instants
+from eventstore.event import instants
 from eventstore.sqlite.store import open_store
 from lifecycle.payload import models as p
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS

@@ -9,8 +9,7 @@ from xml.etree import ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.drawing.layout import layout
-from projections.drawing.svg import columns, shortened, text, wrapped
+from projections.drawing.svg import columns, layout, shortened, text, wrapped
 from tests.cli.support import Place, call, write_plan
 from tests.exports.support import stages_of, text_of
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from eventstore.codec import Schema
-from eventstore.event import Actor, NewEvent
-from eventstore.instant import instants
+from eventstore.event import Actor, NewEvent, instants
 from eventstore.sqlite.store import open_store
 from eventstore.store import Claim, EventStore, Expected
 from lifecycle.payload import models as p

@@ -14,9 +14,9 @@ from agents.errors import WrongArguments
 from agents.lines import call_of, line_of
 from agents.server import described
 from agents.tools import TOOLS, Route, Tool
-from cli.frame.hoist import hoist
+from cli.frame.options import hoist
 from cli.program.app import build
-from service.machines.definitions import SHIPPED, shipped
+from service.machines.completing import SHIPPED, shipped
 
 ROUTES = [
     pytest.param(tool, action, route, id=" ".join(filter(None, [tool.name, action, *route.words])))

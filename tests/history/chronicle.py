@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from cli.frame.workspace import SCHEMA
-from eventstore.event import Actor, NewEvent
-from eventstore.instant import instants
+from eventstore.event import Actor, NewEvent, instants
 from eventstore.memory import MemoryStore
 from eventstore.store import Claim, EventStore, Expected
 from lifecycle.errors import LifecycleError
@@ -20,7 +19,7 @@ from lifecycle.rules.decide import decide_all
 from lifecycle.rules.impact import impact_of
 from service.consent import proof as consent
 from service.reading.log import WorkflowLog
-from service.root.clock import utc_text
+from service.root.disk import utc_text
 from tests.projections.story import attempt
 from tests.service.test_any_history import COMMANDS, DEPENDENCIES, plan
 

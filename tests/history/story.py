@@ -8,12 +8,11 @@ from typing import Any
 
 from cli.frame.workspace import SCHEMA
 from eventstore.engine import open_log
-from eventstore.event import Actor
-from eventstore.instant import instants
+from eventstore.event import Actor, instants
 from eventstore.store import EventStore, Refusal
 from lifecycle.payload import models as p
 from migrations.upgrade import upgrade
-from service.root.clock import utc_text
+from service.root.disk import utc_text
 from service.root.root import Config, Root, config_text, kept
 from service.root.trust import trust
 from tests.history.chronicle import AGREE, STREAM, Chronicle, Deed

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 
 from lifecycle.payload import models as p
-from projections.files import fields
-from projections.files.fields import ABSENT
+from projections.files import document_diff
+from projections.files.document_diff import ABSENT
 from projections.files.state_document import document
 from service.errors import NotFound
 from service.questions.blame import FieldChange, blame, same
@@ -22,26 +22,26 @@ from tests.history.support import imported_log
 from tests.service.test_any_history import plan
 
 
-def check_changes(trees: list[fields.Tree], changes: list[FieldChange]) -> None:
+def check_changes(trees: list[document_diff.Tree], changes: list[FieldChange]) -> None:
     """Check each against the state at its version, just before, and now."""
     for change in changes:
         version = change.event.version
-        assert same(fields.at(trees[-1], change.path), change.new), change
-        assert same(fields.at(trees[version], change.path), change.new), change
-        assert same(fields.at(trees[version - 1], change.path), change.old), change
+        assert same(document_diff.at(trees[-1], change.path), change.new), change
+        assert same(document_diff.at(trees[version], change.path), change.new), change
+        assert same(document_diff.at(trees[version - 1], change.path), change.old), change
         assert not same(change.old, change.new)
 
 
 def check_every_field(log: WorkflowLog) -> int:
     """Blame every part of the state, and check that no field is left out; return how many."""
-    trees: list[fields.Tree] = [{}]
+    trees: list[document_diff.Tree] = [{}]
     for _, state in log.steps():
-        trees.append(orjson.loads(orjson.dumps(fields.tree(document(state)))))
+        trees.append(orjson.loads(orjson.dumps(document_diff.tree(document(state)))))
     count = 0
     for name, value in trees[-1].items():
         changes = [found.change for found in blame(log, name)]
         assert {change.path for change in changes} == {
-            path for path, _ in fields.leaves(value, (name,))
+            path for path, _ in document_diff.leaves(value, (name,))
         }
         check_changes(trees, changes)
         count += len(changes)
@@ -61,7 +61,7 @@ def test_a_field_alone_is_blamed_as_it_is_among_others(chronicle: Chronicle) -> 
     """By its name, dots in its keys included."""
     for name in ("stage-1", "stage-2"):
         for found in blame(chronicle.log, name):
-            alone = blame(chronicle.log, fields.spelt(found.change.path))
+            alone = blame(chronicle.log, document_diff.spelt(found.change.path))
             assert [one.to_dict() for one in alone] == [found.to_dict()]
 
 

@@ -13,19 +13,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cli.frame.workspace import SCHEMA
-from eventstore.instant import instants
+from eventstore.event import instants
 from eventstore.sqlite.store import open_store
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
 from migrations.upgrade import upgrade
 from projections.exports.formats import FORMATS
-from projections.exports.source import ExportSource
+from projections.exports.plain import ExportSource
 from projections.files import progress_log, state_document
 from projections.screens.watch_view import frame, graph
 from service.questions.blame import blame
 from service.questions.causes import causes_of
-from service.root.clock import utc_text
-from service.sql import questions
+from service.root.disk import utc_text
+from service.sql import tables as questions
 from service.sql.inquiry import inquiry
 from service.sql.tables import HistoryTables
 from service.writing.report import report

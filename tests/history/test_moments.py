@@ -14,7 +14,7 @@ from lifecycle.payload import models as p
 from projections.files.state_document import render
 from service.errors import InvalidOption, NotFound
 from service.reading.moment import Moment, parse_moment
-from service.root.clock import utc_text
+from service.root.disk import utc_text
 from tests.adoption import support as s
 from tests.cli.support import Place
 from tests.history.chronicle import BEGIN, CHRONICLES, DEEDS, Chronicle

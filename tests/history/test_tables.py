@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from cli.frame.workspace import SCHEMA
-from eventstore.instant import instants
+from eventstore.event import instants
 from eventstore.sqlite.store import open_store
-from migrations.database import database_of
-from migrations.upgrade import upgrade
+from migrations.upgrade import database_of, upgrade
 from projections.history.tables import history
 from service.sql.tables import HistoryTables, Rows
 from tests.adoption import support as s

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lifecycle.words.bounds import excess
+from lifecycle.words.values import excess
 
 SEEN = {"total": 5, "points": "a", "done": "0-1,3", "failed": "2", "running": "4", "ended": 4}
 

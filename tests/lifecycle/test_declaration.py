@@ -13,8 +13,14 @@ from pydantic import ValidationError
 
 from lifecycle.payload.shape import misfit
 from lifecycle.payload.shapes import SHAPES
-from lifecycle.words.bounds import MAX_ID, MAX_TASKS, MAX_TEXT
-from lifecycle.words.naming import DRIFT_PATTERN, MAX_PATH, REPORT_PATTERN
+from lifecycle.words.values import (
+    DRIFT_PATTERN,
+    MAX_ID,
+    MAX_PATH,
+    MAX_TASKS,
+    MAX_TEXT,
+    REPORT_PATTERN,
+)
 from tests.golden.events_on_file import EVERY, examples
 
 Data = dict[str, Any]

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from lifecycle.errors import InvalidPayload
-from lifecycle.rules.event_models import model_of
-from lifecycle.rules.flat import FIELDS, flat
-from lifecycle.rules.schema import payload_of
+from lifecycle.rules.flat import FIELDS, flat, model_of, payload_of
 
 _VALUES = st.one_of(
     st.none(),

@@ -12,12 +12,11 @@ from lifecycle.errors import InvalidPayload, NoCommand, NotFinished, RetryLimitR
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
 from lifecycle.rules.decide import after, decide
-from lifecycle.rules.schema import payload_of
+from lifecycle.rules.flat import payload_of
 from lifecycle.state.budget import affords, budget_of, charges, class_of, estimate, weight_of
-from lifecycle.state.completion import numbered
 from lifecycle.state.hindrance import hindrances, is_stuck
 from lifecycle.state.status import Status
-from lifecycle.state.workflow import Workflow
+from lifecycle.state.workflow import Workflow, numbered
 from tests.lifecycle import support as s
 
 FAR = {"far": {"type": "remote", "batch_type": "Slurm", "config_path": "m.json"}}

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from projections.machines.description import page
-from service.machines.definitions import SHIPPED, shipped
+from service.machines.completing import SHIPPED, shipped
 
 PATH = Path(__file__).parents[2] / "docs" / "use" / "machines.md"
 

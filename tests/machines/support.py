@@ -9,16 +9,16 @@ from typing import Any
 
 from lifecycle.machines import guard as g
 from lifecycle.machines import payload as p
-from lifecycle.machines.commits import place_of_commit
 from lifecycle.machines.decide import after, decide
 from lifecycle.machines.definition import Definition
 from lifecycle.machines.guard import FileFact
+from lifecycle.machines.items import place_of_commit
 from lifecycle.machines.machine import Machine, Move
 from lifecycle.machines.path import parse, put
 from lifecycle.machines.shape import below
 from lifecycle.machines.soundness import load
 from lifecycle.payload.base import Payload
-from service.machines.definitions import SHIPPED, shipped
+from service.machines.completing import SHIPPED, shipped
 
 AT = "2026-03-31T10:00:00.000000Z"
 COMMIT = "0123456789abcdef"

@@ -15,7 +15,7 @@ from lifecycle.machines.errors import ReservedField
 from lifecycle.machines.path import parse
 from lifecycle.machines.shape import nearest_name
 from lifecycle.machines.soundness import load
-from service.machines.definitions import SHIPPED
+from service.machines.completing import SHIPPED
 from tests.cli.support import Answer
 from tests.machines.place import MachinePlace
 from tests.machines.support import every, small_data

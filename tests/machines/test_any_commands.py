@@ -19,7 +19,7 @@ from lifecycle.machines.evolve import evolve
 from lifecycle.machines.guard import FileFact
 from lifecycle.machines.machine import Machine
 from lifecycle.payload.base import Payload
-from service.machines.definitions import SHIPPED
+from service.machines.completing import SHIPPED
 from tests.machines.support import AT, PROOF, World, definition, meet
 
 ACCEPTED = "accepted"

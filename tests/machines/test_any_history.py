@@ -17,12 +17,11 @@ from lifecycle.machines import payload as p
 from lifecycle.machines.errors import MachineError
 from lifecycle.payload.base import Payload
 from projections.machines.documents import rendered
-from service.machines.definitions import SHIPPED
+from service.machines.completing import SHIPPED
 from service.machines.initialise import make_root
-from service.machines.log import MachineLog
-from service.machines.place import folder_of
+from service.machines.log import MachineLog, folder_of
 from service.machines.service import MachineService
-from service.root.clock import system_instant
+from service.root.disk import system_instant
 from service.root.root import Root
 from tests.machines.support import PROOF, definition
 
@@ -35,7 +34,7 @@ VALUES = st.recursive(
 
 def update(path: str, value: Any) -> Payload:
     """Return the command that writes a field."""
-    from lifecycle.words.layout import layout_of
+    from lifecycle.words.document import layout_of
 
     change = p.Change(path=path, value=value)
     return p.MachineUpdated(changes=[change], layout=layout_of([change.model_dump(mode="json")]))

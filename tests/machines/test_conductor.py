@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from service.machines.errors import LockLost
-from service.machines.metadata_lock import metadata_lock
+from service.machines.files import metadata_lock
 from tests.cli.support import call
 from tests.machines.logs import on_every_log
 from tests.machines.place import MachinePlace

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.machines.definitions import shipped
+from service.machines.completing import shipped
 from tests.cli.support import call
 from tests.machines.place import MachinePlace
 

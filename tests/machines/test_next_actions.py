@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.machines.definitions import SHIPPED
+from service.machines.completing import SHIPPED
 from tests.machines.place import MachinePlace
 from tests.machines.test_lives import LIVES
 

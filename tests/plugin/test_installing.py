@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.install.clients import SOURCE
-from agents.install.pieces import cut, lacking, members, put
-from agents.install.record import place_of
+from agents.install.record import cut, lacking, members, place_of, put
 from tests.cli.support import Answer, call
 
 CLIENTS = ("claude", "codex", "gemini", "opencode", "other")

@@ -11,7 +11,7 @@ from lifecycle.payload import models as p
 from lifecycle.payload.event_types import STAGED
 from lifecycle.payload.models import Payload
 from projections.files import progress_log
-from projections.words.times import local_seconds, utc_seconds
+from projections.words.text import local_seconds, utc_seconds
 from tests.projections.support import PLAN, Recorded, at, folded, history, last_message, lines
 
 HERE: dict[str, Any] = {"stage": "stage-1"}

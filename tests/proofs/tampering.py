@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
-from service.proofs.dictionary import WORDS
 from service.proofs.note import Note
-from service.proofs.proof import Proof
+from service.proofs.proof import WORDS, Proof
 
 #: The word of a forger, which no answer may hold.
 WORD = "INSERTED"

@@ -12,13 +12,12 @@ from eventstore.chain import ZERO
 from eventstore.codec import digest
 from eventstore.memory import MemoryStore
 from eventstore.store import Cargo, Raw
-from service.proofs.asking import request_of
-from service.proofs.checkpoint import Checkpoint, first_hash, leaves, origin_of
+from service.proofs.checkpoint import Checkpoint, KeptNote, first_hash, leaves, origin_of
 from service.proofs.judging import JudgedNotes, judge
-from service.proofs.kept import KeptNote
-from service.proofs.keys import log_signer
 from service.proofs.note import Note
+from service.proofs.signing import log_signer
 from service.proofs.witness import Witness
+from service.proofs.witness_client import request_of
 from tests.eventstore.support import SCHEMA, claim, note, ticking
 
 STREAM = "workflow-melt"
@@ -64,7 +63,7 @@ def _attacked(texts: list[str], seen: int, kind: str, dice: random.Random) -> li
 
 def _signed(store: MemoryStore) -> tuple[Checkpoint, Note]:
     """Return a checkpoint of a log, signed with the log's own key whatever was signed before."""
-    from eventstore.merkle import Frontier
+    from eventstore.chain import Frontier
 
     tree = Frontier()
     for leaf in leaves(store, STREAM):

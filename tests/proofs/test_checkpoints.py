@@ -12,7 +12,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from eventstore.merkle import Frontier, leaf_hash
+from eventstore.chain import Frontier, leaf_hash
 from service.proofs.checkpoint import read_checkpoint
 from service.proofs.note import read_key, read_note, verified
 from tests.cli.support import PLAN, Place, write_plan

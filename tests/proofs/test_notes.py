@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from service.proofs.errors import UnreadableNote, UnverifiedNote
-from service.proofs.keys import log_signer, witness_signer
 from service.proofs.note import Note, Signature, read_key, read_note, verified
+from service.proofs.signing import log_signer, witness_signer
 
 #: The example of c2sp.org/signed-note.
 KEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"

@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.far import ask
 from reconciler.far.answer import RemoteAnswer, read
-from reconciler.host.scheduler import Listed
+from reconciler.host.program import Listed
 
 PROBE = [Path(ask.__file__).with_name(name) for name in ("tags.sh", "probe.sh")]
 HASH, JOB = "c" * 40, "a" * 40

@@ -19,10 +19,10 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Attempt, Drift, Stage, Workflow
 from reconciler.attempt.markers import Marker, SeenMarker
 from reconciler.briefing.briefing import Briefing
-from reconciler.briefing.ranges import shortened
+from reconciler.briefing.contradictions import shortened
 from reconciler.briefing.rehydrate import briefing_of
 from reconciler.briefing.shorten import fitted, tokens
-from reconciler.control.finding import AttemptFinding
+from reconciler.control.strangers import AttemptFinding
 from reconciler.evidence.collect import Evidence
 from reconciler.verdict.table import verdict
 from service.questions.meanwhile import Happened

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.errors import UnusableSubmission
-from reconciler.submission import directives
+from reconciler.submission import fields
 
 GOOD = [
     ("Slurm", "#SBATCH --mem=4G"),
@@ -49,14 +49,14 @@ DOUBLE = [
 @pytest.mark.parametrize(("batch_type", "line"), GOOD)
 def test_a_directive_of_the_scheduler_is_taken(batch_type: str, line: str) -> None:
     """A line that the scheduler reads and nobody else writes is passed on."""
-    directives.check(batch_type, {"custom_flags": [line]})
+    fields.check_directives(batch_type, {"custom_flags": [line]})
 
 
 @pytest.mark.parametrize(("batch_type", "line"), WRONG)
 def test_a_line_that_the_scheduler_would_not_read_is_refused(batch_type: str, line: str) -> None:
     """Without its scheduler's prefix a line would be a comment, or be run."""
     with pytest.raises(UnusableSubmission, match="custom_flags") as caught:
-        directives.check(batch_type, {"custom_flags": [line]})
+        fields.check_directives(batch_type, {"custom_flags": [line]})
     assert caught.value.data["found"] == line
 
 
@@ -66,10 +66,10 @@ def test_a_directive_that_is_generated_is_refused(
 ) -> None:
     """Which of two would count depends on the scheduler; the resource is what to set."""
     with pytest.raises(UnusableSubmission, match="generated from the resources"):
-        directives.check(batch_type, {**resources, "custom_flags": [line]})
+        fields.check_directives(batch_type, {**resources, "custom_flags": [line]})
 
 
 @pytest.mark.parametrize("line", ["#SBATCH --partition=long", "#SBATCH --gres=gpu:1"])
 def test_a_directive_that_is_not_generated_here_is_taken(line: str) -> None:
     """Without the resource DPDispatcher writes no such line, so a person may."""
-    directives.check("Slurm", {"custom_flags": [line]})
+    fields.check_directives("Slurm", {"custom_flags": [line]})

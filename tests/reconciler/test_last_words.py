@@ -11,7 +11,7 @@ import pytest
 from reconciler.attempt.observed import ObservedJob
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.dpdispatcher import watch
-from reconciler.records import last_words
+from reconciler.records import traces
 from tests.reconciler.support import seen
 
 
@@ -32,28 +32,28 @@ def said(**words: str | None) -> list[ObservedJob]:
 
 def recalled(attempt: AttemptPaths, *names: str) -> list[str | None]:
     """Return what is known of jobs that are listed no more."""
-    return [job.queued for job in last_words.recall(attempt, said(**dict.fromkeys(names)))]
+    return [job.queued for job in traces.recall(attempt, said(**dict.fromkeys(names)))]
 
 
 def test_an_end_is_known_when_it_is_listed_no_more(attempt: AttemptPaths) -> None:
     """Given two jobs that it ended, when one is forgotten before the other, then both are known."""
-    last_words.keep(attempt, said(job1="TIMEOUT", job2="RUNNING"))
-    last_words.keep(attempt, said(job1=None, job2="NODE_FAIL"))
+    traces.keep(attempt, said(job1="TIMEOUT", job2="RUNNING"))
+    traces.keep(attempt, said(job1=None, job2="NODE_FAIL"))
     assert recalled(attempt, "job1", "job2", "job3") == ["TIMEOUT", "NODE_FAIL", None]
 
 
 def test_what_is_listed_goes_before_what_was(attempt: AttemptPaths) -> None:
     """Given a preempted job that waits again, its end is taken back."""
-    last_words.keep(attempt, said(job1="PREEMPTED"))
-    [job] = last_words.recall(attempt, said(job1="PENDING"))
+    traces.keep(attempt, said(job1="PREEMPTED"))
+    [job] = traces.recall(attempt, said(job1="PENDING"))
     assert job.queued == "PENDING"
-    last_words.keep(attempt, [job])
+    traces.keep(attempt, [job])
     assert recalled(attempt, "job1") == [None]
 
 
 def test_only_an_end_that_no_job_tells_is_kept(attempt: AttemptPaths) -> None:
     """Given jobs that live, or wrote down how they ended, then no file is written."""
-    last_words.keep(attempt, said(job1="RUNNING", job2="COMPLETED", job3="FAILED", job4=None))
+    traces.keep(attempt, said(job1="RUNNING", job2="COMPLETED", job3="FAILED", job4=None))
     assert not attempt.last_words.exists()
 
 
@@ -64,8 +64,8 @@ def test_a_word_of_its_own_goes_before_what_was_said(
     attempt: AttemptPaths, own: dict[str, Any]
 ) -> None:
     """Given a job that came to its end all the same, then that alone is known of it."""
-    last_words.keep(attempt, said(job1="CANCELLED"))
-    [job] = last_words.recall(attempt, [ObservedJob("c", id="1", **own)])
+    traces.keep(attempt, said(job1="CANCELLED"))
+    [job] = traces.recall(attempt, [ObservedJob("c", id="1", **own)])
     assert job.queued is None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.submission.parameters import environment
+from reconciler.submission.fields import environment
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.attempt.execution_host import ExecutionHost
 from reconciler.attempt.paths import AttemptPaths
-from reconciler.control.stop import stop
+from reconciler.control.stopping import stop
 
 #: Program → its script; each job is a file of its id that holds the folder it works in.
 PBS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from reconciler.control.stop import stop_below
+from reconciler.control.stopping import stop_below
 from reconciler.host.processes import start_ticks
 
 

@@ -12,8 +12,8 @@ from reconciler.attempt.markers import Marker, SeenMarker
 from reconciler.attempt.observed import Far, ObservedJob
 from reconciler.evidence.collect import Evidence
 from reconciler.host.processes import Tenant
-from reconciler.host.scheduler import Listed, Queue
-from reconciler.verdict import moved
+from reconciler.host.program import Listed, Queue
+from reconciler.verdict import diagnosis
 from reconciler.verdict.table import TABLE, Action, verdict
 from tests.reconciler.support import (
     ABSENT,
@@ -292,15 +292,15 @@ def test_a_limit_is_known_of_an_attempt_from_before_a_move() -> None:
     job = replace(JOB, queued="TIMEOUT", exit_code=143)
     before = queued(job, far=Far(1, host="far"), root_recorded="/before")
     assert verdict(before).name == "ELSEWHERE"
-    assert moved.judged(before)[1].name == "LIMIT_EXCEEDED"
+    assert diagnosis.judged(before)[1].name == "LIMIT_EXCEEDED"
 
 
 def test_a_scheduler_that_answers_knows_the_jobs_of_a_root_that_was_moved() -> None:
     """It lists them by the folder they were submitted from; silence says nothing of them."""
     gone = queued(JOB, root_recorded="/before", looked_twice=True)
-    assert moved.judged(gone)[1].name == "JOB_LOST"
-    assert moved.judged(replace(gone, looked_twice=False))[1].name == "VANISHED"
+    assert diagnosis.judged(gone)[1].name == "JOB_LOST"
+    assert diagnosis.judged(replace(gone, looked_twice=False))[1].name == "VANISHED"
     waits = queued(alive("PENDING"), root_recorded="/before")
-    assert moved.judged(waits)[1].name == "RUNS_ON_AFTER_MOVE"
-    assert moved.judged(replace(gone, queue=SILENCE))[1].name == "ELSEWHERE"
-    assert moved.judged(replace(gone, host_recorded="other"))[1].name == "ELSEWHERE"
+    assert diagnosis.judged(waits)[1].name == "RUNS_ON_AFTER_MOVE"
+    assert diagnosis.judged(replace(gone, queue=SILENCE))[1].name == "ELSEWHERE"
+    assert diagnosis.judged(replace(gone, host_recorded="other"))[1].name == "ELSEWHERE"

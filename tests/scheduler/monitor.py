@@ -18,7 +18,7 @@ from reconciler.attempt.paths import AttemptPaths
 from reconciler.dpdispatcher import watch
 from reconciler.dpdispatcher.runner import DPDispatcherRunner
 from reconciler.far import ask
-from reconciler.host.scheduler import UNHEARD
+from reconciler.host.program import UNHEARD
 from reconciler.port import LaunchResult, Mode
 
 _SUBMITTER = Path(__file__).with_name("submitter.py")

@@ -14,7 +14,7 @@ from eventstore.event import Actor
 from lifecycle.plan.document import create as command_of
 from lifecycle.state.status import Status
 from reconciler.context import Jobs
-from reconciler.control import finding
+from reconciler.control import strangers
 from reconciler.control.dispatch import dispatch
 from reconciler.control.reconcile import reconcile
 from reconciler.dpdispatcher import watch
@@ -22,9 +22,9 @@ from reconciler.evidence.collect import Evidence
 from reconciler.host import processes
 from reconciler.verdict.table import verdict
 from service.reading.log import WorkflowLog
-from service.root.clock import new_id, system_clock, utc_text
+from service.root.disk import new_id, system_clock, utc_text
 from service.writing.initialise import initialise, root_at
-from service.writing.place import identity
+from service.writing.report import identity
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Service
 from tests.cli.support import agree
@@ -66,7 +66,7 @@ class World:
         """Put the cluster on the path; where its nodes are others' machines, hide them."""
         self._open.enter_context(patch.dict(os.environ, {"PATH": self.cluster.path}))
         self._open.enter_context(patch.object(watch, "AGAIN", 0.0))
-        self._open.enter_context(patch.object(finding, "AGAIN", 0.0))
+        self._open.enter_context(patch.object(strangers, "AGAIN", 0.0))
         if not sees_nodes:
             self._open.enter_context(patch.object(processes, "census", lambda: ()))
 

@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from cli.frame.workspace import SCHEMA
-from eventstore.event import Actor, NewEvent
-from eventstore.instant import instants
+from eventstore.event import Actor, NewEvent, instants
 from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, Expected
 from lifecycle.payload.models import NoteLogged
-from service.root.clock import new_id, system_clock, utc_text
+from service.root.disk import new_id, system_clock, utc_text
 from tests.cli.support import PLAN, Place
 
 STREAM = f"workflow-{PLAN['workflow_id']}"

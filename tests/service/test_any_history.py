@@ -15,11 +15,10 @@ from lifecycle.payload import models as p
 from lifecycle.payload.event_types import STAGED, VERSIONS
 from lifecycle.payload.models import Payload
 from lifecycle.plan.document import create
-from lifecycle.rules.consequences import consequences
-from lifecycle.rules.decide import decide
+from lifecycle.rules.decide import consequences, decide
 from lifecycle.state.workflow import Workflow
 from projections.files import progress_log, state_document
-from service.reading import stored_fold
+from service.reading import sealing
 from tests.golden.events_on_file import EVERY, examples
 from tests.projections.story import attempt
 from tests.projections.support import Recorded
@@ -134,13 +133,13 @@ class History:
 
         Nothing that is due is left for the next command to record.
         """
-        before = stored_fold.to_bytes(self.state) if self.state is not None else None
+        before = sealing.to_bytes(self.state) if self.state is not None else None
         try:
             decision = decide(self.state, command, self.now())
         except LifecycleError:
             self.refused += 1
             decision = []
-        assert before is None or stored_fold.to_bytes(the(self.state)) == before
+        assert before is None or sealing.to_bytes(the(self.state)) == before
         for payload in decision:
             self.record(payload)
         assert not consequences(the(self.state), self.now())
@@ -182,7 +181,7 @@ def test_what_is_decided_can_be_folded_and_folds_to_one_state(history: History) 
     half = len(history.events) // 2
     if half:
         first = the(evolve(None, history.events[:half]))
-        kept = stored_fold.from_bytes(stored_fold.to_bytes(first))
+        kept = sealing.from_bytes(sealing.to_bytes(first))
         assert kept == first
         assert the(evolve(kept, history.events[half:])) == whole
 
@@ -192,7 +191,7 @@ def test_what_is_decided_can_be_folded_and_folds_to_one_state(history: History) 
 def test_every_state_can_be_shown(history: History) -> None:
     """The document renders, and the same state always to the same bytes."""
     state = the(history.state)
-    kept = stored_fold.from_bytes(stored_fold.to_bytes(state))
+    kept = sealing.from_bytes(sealing.to_bytes(state))
     assert state_document.render(kept) == state_document.render(state)
 
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from service.root import clock
-from service.root.clock import system_instant, utc_text
+from service.root import disk
+from service.root.disk import system_instant, utc_text
 
 
 @pytest.fixture
@@ -18,10 +18,10 @@ def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
         time.tzset()
-        clock._in_second.cache_clear()
+        disk._in_second.cache_clear()
         yield
     time.tzset()
-    clock._in_second.cache_clear()
+    disk._in_second.cache_clear()
 
 
 def test_it_is_the_time_now() -> None:

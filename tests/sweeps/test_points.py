@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lifecycle.sweeps.definition import count_of, numbers_of, text_of
 from lifecycle.sweeps.points import points
-from lifecycle.sweeps.ranges import count_of, numbers_of, text_of
 
 VALUES = st.lists(st.integers(-50, 50), min_size=1, max_size=6, unique=True)
 

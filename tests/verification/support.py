@@ -6,8 +6,8 @@ import struct
 import zlib
 from pathlib import Path
 
+from reconciler.verification.file_types import FileReading
 from reconciler.verification.output_checks import read_output
-from reconciler.verification.outputs.reading import FileReading
 
 ARRAYS = Path(__file__).parent / "arrays"
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.verification import file_types
 from reconciler.verification.output_checks import READERS, read_output
-from reconciler.verification.outputs import json_text, lines, npy, png, table, text
+from reconciler.verification.outputs import npy
 from tests.verification.support import ARRAYS, picture, read
 
 WHOLE: dict[str, bytes | str] = {
@@ -115,7 +116,7 @@ def test_an_array_that_was_cut_off_anywhere_is_found_out(path: Path) -> None:
 @given(cut=st.integers(0, len(picture()) - 1))
 def test_a_picture_that_was_cut_off_anywhere_is_found_out(cut: int) -> None:
     """After each of its bytes."""
-    assert png.read(io.BytesIO(picture()[:cut])).problem is not None
+    assert file_types.read_png(io.BytesIO(picture()[:cut])).problem is not None
 
 
 @given(place=st.integers(0, len(picture()) - 1), bit=st.integers(0, 7))
@@ -123,7 +124,7 @@ def test_a_picture_with_one_other_bit_is_found_out(place: int, bit: int) -> None
     """Each chunk has its checksum."""
     changed = bytearray(picture())
     changed[place] ^= 1 << bit
-    assert png.read(io.BytesIO(bytes(changed))).problem is not None
+    assert file_types.read_png(io.BytesIO(bytes(changed))).problem is not None
 
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
@@ -133,8 +134,8 @@ NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 def test_json_is_read_as_python_writes_it(value: object) -> None:
     """What is written as JSON can be read; a part of it cannot."""
     whole = json.dumps([value]).encode()
-    assert json_text.read(io.BytesIO(whole)).problem is None
-    assert json_text.read(io.BytesIO(whole[:-1])).problem is not None
+    assert file_types.read_json(io.BytesIO(whole)).problem is None
+    assert file_types.read_json(io.BytesIO(whole[:-1])).problem is not None
 
 
 @given(content=st.binary(max_size=300), name=st.sampled_from([*WHOLE, "a.npy", "a.npz"]))
@@ -175,12 +176,14 @@ def test_no_file_is_read_at_once(name: str) -> None:
     content = WHOLE.get(name) or (ARRAYS / name).read_bytes()
     stream = Metered(content.encode() if isinstance(content, str) else content)
     READERS[Path(name).suffix](stream)
-    assert all(size is not None and 0 <= size <= lines.LONGEST for size in stream.asked)
+    assert all(size is not None and 0 <= size <= file_types.LONGEST for size in stream.asked)
 
 
 def test_a_line_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is no text, and would fill the memory."""
-    monkeypatch.setattr(lines, "LONGEST", 100)
+    monkeypatch.setattr(file_types, "LONGEST", 100)
     endless = b"1 " * 200
-    assert "longer than 100 bytes" in text.read(io.BytesIO(endless)).remarks[0]
-    assert "longer than 100 bytes" in (table.read(io.BytesIO(endless), "CSV").problem or "")
+    assert "longer than 100 bytes" in file_types.read_text(io.BytesIO(endless)).remarks[0]
+    assert "longer than 100 bytes" in (
+        file_types.read_table(io.BytesIO(endless), "CSV").problem or ""
+    )

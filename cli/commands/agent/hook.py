@@ -15,12 +15,12 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.commands.machine.workspace import Machines, looking
+from cli.commands.machine.output import Machines, looking
 from lifecycle.machines.machine import Machine
 from lifecycle.state.workflow import Workflow
 from projections.screens.unfinished import Unfinished, of_machine, of_workflow
 from service.errors import NoRoot
-from service.machines import place
+from service.machines import log
 from service.reading.log import WorkflowLog
 
 #: Tokens of the workflow's brief, and bytes of the briefs of all machines.
@@ -84,7 +84,7 @@ def _workflow(machines: Machines) -> Workflow | None:
 
 def _live(machines: Machines) -> list[Machine]:
     """Return the machines that are not at their end, the newest change first."""
-    found = [machines.state(id_) for id_ in place.ids(machines.root, machines.store)]
+    found = [machines.state(id_) for id_ in log.ids(machines.root, machines.store)]
     live = [one for one in found if not one.is_final]
     return sorted(live, key=lambda one: one.updated, reverse=True)
 
@@ -151,7 +151,7 @@ def _record(root: str, unfinished: list[Unfinished], live: list[Machine], trigge
 
 def _ask_once(unfinished: list[Unfinished], given: dict[str, Any], root: str) -> None:
     """Ask the client to go on where something is in hand without a word; never twice for it."""
-    from service.root.asked import asked_before
+    from service.root.known_logs import asked_before
 
     if not unfinished or given.get("stop_hook_active"):
         return

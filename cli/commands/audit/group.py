@@ -6,17 +6,17 @@ import typer
 
 #: Command → where its function lives. A module is only loaded where its command is called.
 COMMANDS: dict[str, str] = {
-    "amendments": "cli.commands.audit.amendments:amendments",
-    "bypasses": "cli.commands.audit.amendments:attempts",
+    "amendments": "cli.commands.audit.history:amendments",
+    "bypasses": "cli.commands.audit.history:attempts",
     "transitions": "cli.commands.audit.history:transitions",
     "retries": "cli.commands.audit.history:retries",
     "attempts": "cli.commands.audit.history:attempts",
     "times": "cli.commands.audit.history:times",
     "queue": "cli.commands.audit.history:queue",
     "costs": "cli.commands.audit.history:costs",
-    "refused": "cli.commands.audit.refused:refused",
-    "drift": "cli.commands.audit.drift:drift",
-    "sql": "cli.commands.audit.sql:sql",
+    "refused": "cli.commands.audit.history:refused",
+    "drift": "cli.commands.audit.history:drift",
+    "sql": "cli.commands.audit.history:sql",
 }
 
 

@@ -1,19 +1,43 @@
-"""``wfctl audit transitions …``: ready-made questions to the history, as table, JSON or CSV."""
+"""``wfctl audit …``: questions to the history."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from decimal import Decimal
+from math import isfinite
 from typing import Annotated, Any
 
 import typer
 
-from cli.frame.options import At, KnownAt
-from cli.frame.workspace import Reading, moment, reading
+from cli.commands.events import of_machine as reading_machine
+from cli.frame.beginning import Watch, leave
+from cli.frame.options import FINDINGS, At, KnownAt
+from cli.frame.workspace import Reading, moment, reading, settings_of
+from cli.settings import Format
 from cli.terminal.table import TableColumn, present
-from projections.words.cells import shown
-from projections.words.times import utc_seconds
-from service.sql import questions
+from eventstore.errors import EventStoreError
+from lifecycle.errors import LifecycleError
+from projections.words.text import shown, utc_seconds
+from service.errors import InvalidOption, ServiceError, SqlTooLong
+from service.questions.audit import (
+    AmendmentRecord,
+    Bypass,
+    of_account,
+    of_machine,
+    of_memory,
+    records,
+)
+from service.questions.audit import (
+    bypasses as bypasses_in,
+)
+from service.questions.causes import refusals_by
+from service.questions.integrity import drift_records, tampering_records
+from service.reading.moment import Moment
+from service.sql import tables
+from service.sql.tables import SQL_PATIENCE
 
 OfStage = Annotated[str | None, typer.Option("--stage", help="Only of this stage.")]
 ToStatus = Annotated[str | None, typer.Option("--status", help="Only into this status.")]
@@ -22,17 +46,17 @@ Records = list[dict[str, Any]]
 
 def asked(workflow: Reading, sql: str, at: Any, **parameters: Any) -> tuple[list[str], Records]:
     """Return the columns and the records that a question of ours yields."""
-    from service.sql.inquiry import inquiry  # loads the tables of the history
+    from service.sql.inquiry import inquiry
 
     with inquiry(workflow.root.address, workflow.log, at) as desk:
-        answer = desk.ask(sql, parameters, questions.PATIENCE)
+        answer = desk.ask(sql, parameters, tables.PATIENCE)
         return answer.columns, [record_of(answer.columns, row) for row in answer.rows]
 
 
 def record_of(columns: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
     """Return a row by the names of its columns, JSON decoded."""
     return {
-        name: json.loads(value) if name in questions.JSON_COLUMNS and value is not None else value
+        name: json.loads(value) if name in tables.JSON_COLUMNS and value is not None else value
         for name, value in zip(columns, row, strict=True)
     }
 
@@ -54,33 +78,33 @@ def transitions(
 ) -> None:
     """Every change of a stage's status: when, from what, by whom and why."""
     view = moment(at, known_at)
-    _answered(context, questions.TRANSITIONS, _TRANSITIONS, view, stage=stage, status=status)
+    _answered(context, tables.TRANSITIONS, _TRANSITIONS, view, stage=stage, status=status)
 
 
 def retries(
     context: typer.Context, stage: OfStage = None, at: At = None, known_at: KnownAt = None
 ) -> None:
     """Every stage that ran again after it failed: the error, and what was done about it."""
-    _answered(context, questions.RETRIES, _RETRIES, moment(at, known_at), stage=stage)
+    _answered(context, tables.RETRIES, _RETRIES, moment(at, known_at), stage=stage)
 
 
 def attempts(
     context: typer.Context, stage: OfStage = None, at: At = None, known_at: KnownAt = None
 ) -> None:
     """Every attempt with its verdict and the evidence for it."""
-    _answered(context, questions.ATTEMPTS, _ATTEMPTS, moment(at, known_at), stage=stage)
+    _answered(context, tables.ATTEMPTS, _ATTEMPTS, moment(at, known_at), stage=stage)
 
 
 def queue(
     context: typer.Context, stage: OfStage = None, at: At = None, known_at: KnownAt = None
 ) -> None:
     """How long the attempts of each stage waited, and how long they computed."""
-    _answered(context, questions.QUEUE, _QUEUE, moment(at, known_at), stage=stage)
+    _answered(context, tables.QUEUE, _QUEUE, moment(at, known_at), stage=stage)
 
 
 def costs(context: typer.Context, at: At = None, known_at: KnownAt = None) -> None:
     """What each session cost, and how it ended."""
-    _answered(context, questions.COSTS, _COSTS, moment(at, known_at))
+    _answered(context, tables.COSTS, _COSTS, moment(at, known_at))
 
 
 def times(
@@ -91,7 +115,7 @@ def times(
     from service.questions.status_times import status_times
 
     with reading(context) as workflow:
-        _, rows = asked(workflow, questions.TIMES, view, stage=stage)
+        _, rows = asked(workflow, tables.TIMES, view, stage=stage)
         records = status_times(rows, workflow.log, view)
         names = ("stage", "status", "times", "seconds", "is_open")
         present(workflow.output, records, _TIMES, names, view)
@@ -152,3 +176,220 @@ _TIMES = (
     *(text("stage"), text("status"), text("times"), span("seconds", "TIME")),
     TableColumn("", lambda record: "so far" if record["is_open"] else ""),
 )
+
+
+def amendments(
+    context: typer.Context,
+    state: Annotated[
+        str | None, typer.Option(metavar="STATE", help="proposed, approved or rejected.")
+    ] = None,
+    stage: Annotated[str | None, typer.Option(metavar="STAGE", help="Only of this stage.")] = None,
+    field: Annotated[
+        str | None, typer.Option(metavar="FIELD", help="Such as parameters or parameters.x.")
+    ] = None,
+    person: Annotated[
+        str | None, typer.Option("--by", metavar="WHO", help="Proposed, decided or signed by.")
+    ] = None,
+    at: At = None,
+    known_at: KnownAt = None,
+) -> None:
+    """Every amendment: what it changed, who proposed and who decided it."""
+    view = moment(at, known_at)
+    with reading(context) as workflow:
+        found = [
+            record
+            for record in records(workflow.log, view)
+            if state in (None, record.state)
+            and stage in (None, record.stage)
+            and _touches(record, field)
+            and _involves(record, person)
+        ]
+        present(workflow.output, [r.to_dict() for r in found], _AMENDMENTS, _NAMES, view)
+
+
+def _touches(record: AmendmentRecord, field: str | None) -> bool:
+    return field is None or any(f"{f}.".startswith(f"{field}.") for f in record.fields)
+
+
+def _involves(record: AmendmentRecord, person: str | None) -> bool:
+    named = [w for w in (record.proposed_by, record.decided_by, record.signer) if w is not None]
+    return person is None or any(person in (who, who.partition(":")[2]) for who in named)
+
+
+def _decision(record: Mapping[str, Any]) -> str:
+    who = record["signer"] or record["decided_by"]
+    return f"{record['state']} by {who}" if who else str(record["state"])
+
+
+_NAMES = tuple(field.name for field in fields(AmendmentRecord))
+_AMENDMENTS = (
+    *(text("id"), text("type")),
+    TableColumn("STAGE", lambda record: record["stage"] or "workflow"),
+    *(text("proposed_by"), TableColumn("DECISION", _decision), text("change")),
+)
+
+
+def bypasses(context: typer.Context, at: At = None, known_at: KnownAt = None) -> None:
+    """Every attempt to get round consent, and why it came to nothing (exit 7 if any)."""
+    view = moment(at, known_at)
+    with reading(context) as workflow:
+        every = bypasses_in(workflow.root, workflow.log, view)
+        every += [*_of_account(workflow, view), *_of_machines(workflow, view)]
+        found = [one.to_dict() for one in every]
+        present(workflow.output, found, _BYPASSES, tuple(f.name for f in fields(Bypass)), view)
+    if found:
+        raise typer.Exit(FINDINGS)
+
+
+def _of_account(workflow: Reading, view: Moment | None) -> list[Bypass]:
+    """Return what status, report and page tell too; as of a moment, as far as the log has it."""
+    from projections.words.account import Seen
+    from projections.words.came_about import came_about
+    from reconciler.files.freshness import look
+
+    try:
+        state = workflow.log.current(view)
+        seen = look(workflow.root, workflow.log, state) if view is None else Seen()
+    except (EventStoreError, LifecycleError, ServiceError):
+        return []  # there is no workflow, or its log is altered, which is told already
+    return of_account(came_about(state, seen.times, seen.gone))
+
+
+def _of_machines(workflow: Reading, view: Moment | None) -> Iterator[Bypass]:
+    from service.machines import log as place
+    from service.machines.log import MachineLog
+
+    store = workflow.log.store
+    for id_ in place.ids(workflow.root, store):
+        log = MachineLog(store, id_, workflow.root.path)
+        if view is None:
+            yield from of_memory(workflow.root, store, log.stream)
+        yield from of_machine(log.steps(upto=view), log.ineffective())
+
+
+_BYPASSES = (
+    TableColumn("WHEN", lambda record: (record["at"] or "")[:19]),
+    *(text("kind"), text("actor", "WHO"), text("what"), text("why")),
+)
+
+
+_DRIFT_NAMES = (
+    *("version", "at", "what", "file", "actor", "kind", "fields", "kept_as", "detected"),
+    "message",
+)
+
+
+def drift(context: typer.Context, at: At = None, known_at: KnownAt = None) -> None:
+    """Every hand edit and what became of it, and what is wrong with the log (then exit 7)."""
+    view = moment(at, known_at)
+    with reading(context) as workflow:
+        _, rows = asked(workflow, tables.DRIFT, view)
+        wrong = list(tampering_records(workflow.root, workflow.log)) if view is None else []
+        state = workflow.log.state(view)
+        stages = state.stages.values() if state is not None else ()
+        waiting = [*(state.drifts if state is not None else ()), *(s for s in stages if s.changed)]
+        present(workflow.output, [*drift_records(rows), *wrong], _COLUMNS, _DRIFT_NAMES, view)
+    if wrong or waiting:
+        raise typer.Exit(FINDINGS)
+
+
+_COLUMNS = (
+    TableColumn("VERSION", lambda record: f"v{record['version']}"),
+    TableColumn("WHEN", lambda record: utc_seconds(record["at"]) or ""),
+    *(text("what"), text("file"), text("kind")),
+    TableColumn("FIELDS", lambda record: ", ".join(record["fields"]), 60),
+    *(text("kept_as"), text("message", None, 80)),
+)
+
+
+_REFUSED_NAMES = ("at", "actor", "command", "code", "message", "data")
+
+
+def refused(
+    context: typer.Context,
+    command: Annotated[
+        str | None, typer.Option("--command", help="Only of this command, such as stage.retried.")
+    ] = None,
+    code: Annotated[str | None, typer.Option(help="Only for this reason.")] = None,
+    machine: Annotated[
+        str | None, typer.Option(metavar="ID", help="Those of a phase machine.")
+    ] = None,
+    at: At = None,
+    known_at: KnownAt = None,
+) -> None:
+    """Every command that the rules refused, from their own table; --actor KIND:NAME narrows it."""
+    actor, view = settings_of(context).actor, moment(at, known_at)
+    with reading(context) as root:
+        workflow = root if machine is None else reading_machine(root, machine)
+        records = [
+            {name: getattr(refusal, name) for name in _REFUSED_NAMES}
+            for refusal in refusals_by(workflow.log, view)
+            if command is None or command in refusal.command.split(",")
+            if code in (None, refusal.code)
+            if actor in (None, refusal.actor, refusal.actor.partition(":")[0])
+        ]
+        present(workflow.output, records, _REFUSED_COLUMNS, _REFUSED_NAMES, view)
+
+
+_REFUSED_COLUMNS = (
+    TableColumn("WHEN", lambda record: utc_seconds(record["at"]) or ""),
+    *(text("actor", "WHO"), text("command"), text("code"), text("message", "WHY", 80)),
+)
+
+
+Sql = Annotated[str, typer.Argument(metavar="SQL", help="One statement that reads; - for stdin.")]
+
+
+def sql(
+    context: typer.Context,
+    statement: Sql,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.001, max=3600, help="What it may take.")
+    ] = SQL_PATIENCE,
+    at: At = None,
+    known_at: KnownAt = None,
+) -> None:
+    """Ask in SQL over v_events, v_transitions, v_attempts, v_amendments and v_sessions."""
+    asked = sys.stdin.read() if statement == "-" else statement
+    if not asked.strip():
+        raise InvalidOption("expected a statement, found nothing")
+    from service.sql.inquiry import inquiry
+
+    view = moment(at, known_at)
+    with (
+        reading(context) as workflow,
+        inquiry(workflow.root.address, workflow.log, view) as desk,
+        Watch(timeout, lambda: leave(settings_of(context), SqlTooLong(timeout))) as watch,
+    ):
+        answer = watch.step(lambda: desk.ask(asked, {}, timeout))
+        names = _told_apart(answer.columns)
+        records = (dict(zip(names, row, strict=True)) for row in watch.each(answer.rows))
+        output = workflow.output
+        if output.settings.format is Format.JSONL:
+            output.records(map(_plain, records), lambda _: "")
+        else:
+            columns = [text(name, name) for name in names]
+            present(output, list(map(_plain, records)), columns, names, view)
+
+
+def _told_apart(names: list[str]) -> list[str]:
+    """Return the columns' names, those that repeat numbered: ``count``, ``count_2``."""
+    seen: dict[str, int] = {}
+    found = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        found.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+    return found
+
+
+def _plain(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the record with what JSON has no way to hold as text: bytes, and no finite number."""
+    return {name: _as_json(value) for name, value in record.items()}
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Decimal) and value.is_finite():  # a sum or a mean on PostgreSQL
+        return int(value) if value == value.to_integral_value() else float(value)
+    return str(value) if isinstance(value, float) and not isfinite(value) else value

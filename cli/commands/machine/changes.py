@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
-from cli.commands.machine.arguments import (
+from cli.commands.machine.output import (
     Data,
     DespiteClaim,
     MachineId,
@@ -15,16 +16,27 @@ from cli.commands.machine.arguments import (
     TaskId,
     Under,
     Values,
+    acting,
     data_of,
     pairs_of,
     update_of,
 )
-from cli.commands.machine.workspace import acting
+from cli.frame.consent import Wording, consenter_of
+from cli.frame.deciding import Decision, DecisionKey, decide
 from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
+from cli.terminal.output import print_statement
+from lifecycle.errors import NeedsConsent
 from lifecycle.machines import payload as p
+from lifecycle.machines.decide import limit_in_force
 from lifecycle.machines.errors import InvalidInput
+from lifecycle.machines.machine import Machine
+from lifecycle.machines.payload import MachineLimited
 from lifecycle.payload.base import Payload
-from lifecycle.words.misfit import problem
+from lifecycle.words.cause import problem
+from lifecycle.words.values import span
+from projections.words.text import spelled
+from service.machines import approval as decisions
+from service.machines.service import MachineOutcome, MachineService
 from service.writing.stream_writer import WriteOptions
 
 
@@ -167,3 +179,161 @@ def made(kind: type[Payload], **fields: Any) -> Payload:
         raise InvalidInput(
             f"the values do not fit {kind.type}: {'; '.join(problems)}", problems=problems
         ) from error
+
+
+_WORDING = Wording(
+    told=lambda question: question.text,
+    approve="wfctl machine approve",
+    show="wfctl machine approve",
+)
+
+
+def approve(
+    context: typer.Context,
+    machine: MachineId,
+    approval: Annotated[str, typer.Argument(metavar="APPROVAL", help="What is approved.")],
+    choice: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Which of the options is chosen.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(metavar="FILE", help="SSH key to sign with.")] = None,
+    signature: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A signature made beforehand.")
+    ] = None,
+    statement: Annotated[
+        bool, typer.Option("--statement", help="Print only what is to be signed, byte for byte.")
+    ] = False,
+    withdraw: Annotated[
+        bool, typer.Option("--withdraw", help="Take back the approval that was given.")
+    ] = False,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
+) -> None:
+    """Agree, as a person, to what a phase waits for, or take that back."""
+    options = write_options(dry_run, command_id, expected_version)
+    with acting(context, machine, dry_run or statement) as (service, output):
+        if statement:
+            question = decisions.question_of(service, approval, choice, withdraws=withdraw)
+            print_statement(question.statement)
+            return
+        if dry_run:
+            outcome = service.handle(_planned(service, approval, choice, withdraw), options=options)
+        else:
+            outcome = _decided(service, approval, choice, withdraw, (key, signature), options)
+        output.told(service, outcome, options)
+
+
+def _planned(
+    service: MachineService, approval: str, choice: str | None, withdraw: bool
+) -> decisions.Asked:
+    question = decisions.question_of(service, approval, choice, withdraws=withdraw)
+    proof = {"policy": "none: a dry run"}
+    return decisions.asked(approval, question.choice, withdraw).model_copy(update={"proof": proof})
+
+
+def _decided(
+    service: MachineService,
+    approval: str,
+    choice: str | None,
+    withdraw: bool,
+    signing: tuple[Path | None, Path | None],
+    options: WriteOptions,
+) -> MachineOutcome:
+    outcome = decisions.approve(
+        service,
+        approval,
+        choice,
+        lambda policy: consenter_of(policy, service.actor, *signing, _WORDING),
+        options,
+        withdraws=withdraw,
+    )
+    if outcome is None:
+        raise NeedsConsent(
+            f"{approval} was not agreed to; nothing was recorded.",
+            machine=service.log.machine,
+            approval=approval,
+        )
+    return outcome
+
+
+def claim(
+    context: typer.Context,
+    machine: MachineId,
+    task_id: TaskId,
+    for_: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="How long: 90s, 30m, 12h, 7d.")
+    ] = "30m",
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Go on with a claim of one's own.")
+    ] = False,
+    under: Under = None,
+    despite_claim: DespiteClaim = None,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
+) -> None:
+    """Take a task for a time: who shows its claim alone changes it. Exit 4 where it is taken."""
+    command = made(p.MachineTaskClaimed, task=task_id, seconds=_seconds(for_), renew=renew)
+    options = write_options(dry_run, command_id, expected_version)
+    commands = [*ending_claim(task_id, despite_claim), command]
+    carry_out(context, machine, options, *commands, under=under)
+
+
+def release(
+    context: typer.Context,
+    machine: MachineId,
+    task_id: TaskId,
+    reason: Reason = None,
+    under: Under = None,
+    despite_claim: DespiteClaim = None,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
+) -> None:
+    """Give a claimed task back before its time."""
+    if reason is not None and despite_claim is not None:
+        raise InvalidInput("--despite-claim says the reason already; leave --reason out")
+    commands = ending_claim(task_id, despite_claim)
+    commands = commands or [made(p.MachineTaskReleased, task=task_id, reason=reason)]
+    options = write_options(dry_run, command_id, expected_version)
+    carry_out(context, machine, options, *commands, under=under)
+
+
+def _seconds(text: str) -> int:
+    found = span(text)
+    if found is None:
+        raise InvalidInput(f"--for: expected a time such as 90s, 30m or 12h, found {text!r}")
+    return int(found.total_seconds())
+
+
+def limit(
+    context: typer.Context,
+    machine: MachineId,
+    loop: Annotated[str, typer.Argument(metavar="LOOP", help="The loop.")],
+    times: Annotated[int, typer.Argument(metavar="N", help="How often it may go from now on.")],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why.")],
+    key: DecisionKey = None,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
+) -> None:
+    """Change, as a person, how often a loop of a machine may go."""
+    options = write_options(dry_run, command_id, expected_version)
+    with acting(context, machine, dry_run) as (service, output):
+        state = service.state()
+        before = limit_in_force(state, loop)
+        command = made(MachineLimited, loop=loop, before=before, to=times, reason=reason)
+        text = "\n".join(map(spelled, _lines(state, loop, before, times, reason)))
+        asked = [] if before == times else [Decision(command, f"{machine} {loop}", text)]
+        line = f"wfctl machine limit {machine} {loop} {times} --reason TEXT"
+        outcome = decide(service, asked, line, key, options)
+        output.told(service, outcome, options)
+
+
+def _lines(state: Machine, loop: str, before: int, times: int, reason: str) -> list[str]:
+    """Return what a person is asked."""
+    return [
+        f"{state.id} ({state.definition.title}), in {state.phase}",
+        f"the loop {loop} may go {times} times instead of {before}",
+        f"{state.counts.get(loop, 0)} are used; because: {reason}",
+    ]

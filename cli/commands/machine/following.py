@@ -12,7 +12,7 @@ from cli.commands.machine.reads import summary
 from projections.machines.history import message
 from projections.machines.next_actions import machine_actions
 from projections.screens.watch_view import View
-from projections.words.signs import marked
+from projections.words.text import marked
 from service.machines.evidence import evidence
 
 if TYPE_CHECKING:

@@ -7,23 +7,23 @@ import typer
 #: Command → where its function lives. A module is only loaded where its command is called.
 COMMANDS: dict[str, str] = {
     "init": "cli.commands.machine.beginning:init",
-    "import": "cli.commands.machine.importing:import_",
+    "import": "cli.commands.machine.beginning:import_",
     "get": "cli.commands.machine.reads:get",
-    "list": "cli.commands.machine.listing:list_",
-    "check": "cli.commands.machine.checking:check",
-    "describe": "cli.commands.machine.describing:describe",
+    "list": "cli.commands.machine.reads:list_",
+    "check": "cli.commands.machine.reads:check",
+    "describe": "cli.commands.machine.reads:describe",
     "update": "cli.commands.machine.changes:update",
     "transition": "cli.commands.machine.changes:transition",
     "append": "cli.commands.machine.changes:append",
     "task": "cli.commands.machine.changes:task",
-    "task claim": "cli.commands.machine.claiming:claim",
-    "task release": "cli.commands.machine.claiming:release",
+    "task claim": "cli.commands.machine.changes:claim",
+    "task release": "cli.commands.machine.changes:release",
     "checkpoint": "cli.commands.machine.changes:checkpoint",
     "cancel": "cli.commands.machine.changes:cancel",
-    "approve": "cli.commands.machine.approving:approve",
-    "limit": "cli.commands.machine.limiting:limit",
+    "approve": "cli.commands.machine.changes:approve",
+    "limit": "cli.commands.machine.changes:limit",
     "rehydrate": "cli.commands.machine.rehydrating:rehydrate",
-    "drift": "cli.commands.machine.drift:drift",
+    "drift": "cli.commands.machine.reads:drift",
 }
 
 

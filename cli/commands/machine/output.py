@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from cli.settings import Format, Settings
+import typer
+
+from cli.commands.append import object_of, text_of
+from cli.frame.workspace import create, moment, opened, require_checked, settings_of
+from cli.settings import Format, Settings, actor_of
 from cli.terminal.output import Output, as_json, compact, success
+from eventstore.store import EventStore
+from lifecycle.machines.errors import InvalidInput, StateNotFound
 from lifecycle.machines.guard import FileFact
 from lifecycle.machines.machine import Machine
-from lifecycle.machines.payload import MachineTaskClaimed
+from lifecycle.machines.payload import MachineTaskClaimed, MachineUpdated, change_of
+from lifecycle.words.document import layout_of
 from projections.machines.documents import rendered
 from projections.machines.history import message
 from projections.machines.next_actions import machine_actions
 from projections.words.next_action import NextAction
+from service.errors import NoRoot
+from service.machines.log import MachineLog
 from service.machines.service import MachineOutcome, MachineService
+from service.root.root import Config, Root, open_root
 from service.writing.stream_writer import WriteOptions
 
 #: The most bytes that the answer to a write takes; what more there is, other commands show.
@@ -175,3 +188,149 @@ def _text(payload: Any) -> str:
 def next_lines(actions: Sequence[NextAction]) -> list[str]:
     """Return what may be done next, a line each."""
     return [f"next: {action}" for action in actions]
+
+
+MachineId = Annotated[str, typer.Argument(metavar="ID", help="Id of the machine.")]
+Values = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[PATH=VALUE]…", help="Dot paths with JSON, or plain text."),
+]
+Data = Annotated[
+    str | None, typer.Option("--data", metavar="JSON|@FILE|-", help="An object, its keys paths.")
+]
+Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")]
+
+TaskId = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task.")]
+Under = Annotated[
+    str | None,
+    typer.Option(metavar="CLAIM", help="Your claim of the task, as `task claim` gave it."),
+]
+DespiteClaim = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="End somebody else's claim of the task, and say why."),
+]
+
+
+def data_of(data: str | None) -> dict[str, Any]:
+    """Return the object that ``--data`` gives: JSON, ``@FILE``, or ``-``."""
+    return {} if data is None else object_of("--data", text_of(data))
+
+
+def pairs_of(values: list[str] | None) -> dict[str, Any]:
+    """Return PATH=VALUE words as path → value; a value that is no JSON is text."""
+    found: dict[str, Any] = {}
+    for word in values or []:
+        path, equals, value = word.partition("=")
+        if not equals or not path:
+            raise InvalidInput(f"expected PATH=VALUE, found {word!r}", value=word)
+        if "[" in path and "]" not in path:
+            # The equals sign stands inside of brackets: no path holds one.
+            path = f"{path}={value.partition(']')[0]}]"
+        found[path] = _value(value)
+    return found
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(name)
+
+
+def update_of(values: list[str] | None, data: str | None) -> MachineUpdated:
+    """Return the command that writes what the words and ``--data`` say."""
+    fields = {**data_of(data), **pairs_of(values)}
+    if not fields:
+        raise InvalidInput("nothing to update: expected PATH=VALUE, or --data with an object")
+    changes = [change_of(path, value) for path, value in fields.items()]
+    listed = [change.model_dump(mode="json") for change in changes]
+    return MachineUpdated(changes=changes, layout=layout_of(listed))
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """An opened root, for commands that only look."""
+
+    root: Root
+    config: Config
+    store: EventStore
+    output: MachineOutput
+
+    def log(self, machine: str) -> MachineLog:
+        """Return the log of a machine."""
+        return MachineLog(self.store, machine, self.root.path)
+
+    def state(self, machine: str, at: str | None = None, known_at: str | None = None) -> Machine:
+        """Return a machine now, or as it was; raises `StateNotFound`."""
+        return self.log(machine).current(moment(at, known_at))
+
+
+def _found(settings: Settings, machine: str | None) -> tuple[Root, Config]:
+    try:
+        return open_root(settings.start, settings.database_url, settings.journal)
+    except NoRoot as error:
+        if machine is None:
+            raise
+        raise StateNotFound(machine, []) from error
+
+
+def is_nowhere(context: typer.Context) -> bool:
+    """Whether there is no root here, nor above."""
+    try:
+        _found(settings_of(context), None)
+    except NoRoot:
+        return True
+    return False
+
+
+def output_of(context: typer.Context) -> MachineOutput:
+    """Return what a command prints with."""
+    return MachineOutput(settings_of(context))
+
+
+@contextmanager
+def looking(context: typer.Context, machine: str | None = None) -> Iterator[Machines]:
+    """Open the root for reading: nothing is written, no lock is taken.
+
+    Raises `NoRoot`, or `StateNotFound` where a machine is named.
+    """
+    settings = settings_of(context)
+    root, config = _found(settings, machine)
+    store = opened(root, read_only=True, as_is=settings.as_is)
+    try:
+        yield Machines(root, config, store, MachineOutput(settings))
+    finally:
+        store.close()
+
+
+@contextmanager
+def acting(
+    context: typer.Context, machine: str, dry_run: bool, claim: str | None = None
+) -> Iterator[tuple[MachineService, MachineOutput]]:
+    """Open a machine for writing; for a dry run, as a command that only looks does.
+
+    ``claim`` is the handle of the claim that the caller shows.
+    Raises `StateNotFound`, `AnotherLog`, and `RootElsewhere` where the root is not where it was.
+    """
+    settings = settings_of(context)
+    require_checked(settings)
+    root, _ = _found(settings, machine)
+    actor = actor_of(settings)
+    store = opened(root, read_only=dry_run, strict=True)
+    try:
+        service = MachineService(root, MachineLog(store, machine, root.path), actor, claim=claim)
+        if not dry_run:
+            service.approvals.require_not_swapped()
+            service.settle_place(settings.root_is)
+        yield service, MachineOutput(settings)
+    finally:
+        store.close()
+
+
+def connect(root: Root, is_there: bool, dry_run: bool) -> EventStore:
+    """Open a root's log to begin a machine in; it is made where it is not there."""
+    return opened(root, read_only=dry_run, strict=True) if is_there else create(root)

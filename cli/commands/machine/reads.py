@@ -7,18 +7,52 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.commands.machine.arguments import MachineId
-from cli.commands.machine.output import next_lines
-from cli.commands.machine.workspace import looking
-from cli.frame.options import At, KnownAt
+from cli.commands.machine.output import (
+    MachineId,
+    MachineOutput,
+    Machines,
+    acting,
+    is_nowhere,
+    looking,
+    next_lines,
+    output_of,
+)
+from cli.frame.deciding import Decision, DecisionKey, decide, dismissal_of
+from cli.frame.options import (
+    FINDINGS,
+    At,
+    CommandId,
+    DryRun,
+    ExpectedVersion,
+    KnownAt,
+    write_options,
+)
+from cli.frame.workspace import moment, settings_of
+from eventstore.store import EventStore
+from lifecycle.machines.definition import Definition
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.path import look, parse
+from lifecycle.payload.workflow import DriftReverted
+from lifecycle.state.hindrance import hindrances
+from lifecycle.state.workflow import Drift, Workflow
+from projections.machines.description import described, listed, mermaid, outlined, page
 from projections.machines.documents import documents
-from projections.machines.next_actions import machine_actions
-from projections.words.times import utc_seconds
-from service.machines import evidence
-from service.machines.inspection import warnings
+from projections.machines.history import message
+from projections.machines.next_actions import blockers, machine_actions
+from projections.words.text import age, utc_seconds
+from service.machines import log
+from service.machines import log as place
+from service.machines.adoption import adoption, undecided, waiting
+from service.machines.completing import SHIPPED, from_file, shipped
+from service.machines.evidence import evidence
+from service.machines.inspection import FileDifference, differences, warnings
+from service.machines.log import MachineLog
+from service.machines.news import FilesLook, told
+from service.reading.log import WorkflowLog
+from service.reading.moment import Moment
+from service.root.disk import system_clock, utc_text
+from service.root.root import Root
 
 
 def get(
@@ -38,7 +72,7 @@ def get(
         state = machines.state(machine, at, known_at)
         past = at is not None or known_at is not None
         told = [] if past else warnings(machines.root, machines.log(machine), state)
-        files = evidence.evidence(machines.root.path, state)
+        files = evidence(machines.root.path, state)
         data = _selected(state_of(state), query, fields)
 
         def text() -> str:
@@ -94,3 +128,283 @@ def claims(state: Machine) -> dict[str, Any]:
         task: {"by": held.by, "until": utc_seconds(held.until)}
         for task, held in state.leases.items()
     }
+
+
+def check(
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A definition; - is stdin.")],
+) -> None:
+    """Say all that is wrong with a definition, dead ends too (exit 1); draw one that is sound."""
+    definition = from_file(file)
+    data = {**listed(definition), "transitions": len(definition.transitions)}
+    drawing = mermaid(definition)
+    sound = f"{definition.id}: sound, {data['phases']} phases, {data['transitions']} transitions"
+    output = MachineOutput(settings_of(context))
+    output.result({**data, "mermaid": drawing}, lambda: f"{sound}\n{drawing}")
+
+
+def describe(
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[TYPE|ID]", help="A type, or a machine; else all.")
+    ] = None,
+    definition: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A definition of your own; - is stdin.")
+    ] = None,
+    diagram: Annotated[
+        bool, typer.Option("--mermaid", help="Print only the diagram, in Mermaid's language.")
+    ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="With guards as data, schemas, reserved fields, diagram.")
+    ] = False,
+    source: Annotated[
+        bool, typer.Option("--source", help="The definition itself, for --definition FILE.")
+    ] = False,
+) -> None:
+    """Print phases, transitions and guards; without a name, which types there are."""
+    output = MachineOutput(settings_of(context))
+    found = _found(context, name, definition)
+    if name is None and definition is None and not (full or source or diagram):
+        rows = [listed(one) for one in found]
+        output.result(rows, lambda: "\n".join(f"{row['id']:<12} {row['title']}" for row in rows))
+        return
+    show = Definition.source if source else described if full else outlined
+    data = [show(one) for one in found]
+    tell = _json if source else mermaid if diagram else page
+    one = name is not None or definition is not None
+    output.result(data[0] if one else data, lambda: "\n".join(map(tell, found)))
+
+
+def _json(definition: Definition) -> str:
+    return json.dumps(definition.source(), indent=2, ensure_ascii=False)
+
+
+def _found(context: typer.Context, name: str | None, file: str | None) -> list[Definition]:
+    if file is not None:
+        return [from_file(file)]
+    if name is None:
+        return [shipped(one) for one in SHIPPED]
+    if name in SHIPPED:
+        return [shipped(name)]
+    with looking(context, name) as machines:
+        return [_of_machine(machines, name)]
+
+
+def _of_machine(machines: Machines, name: str) -> Definition:
+    """Return the definition of a machine, else the user's own of that name; `StateNotFound`."""
+    known = list(log.ids(machines.root, machines.store))
+    for id_ in known if name not in known else ():
+        definition = machines.state(id_).definition
+        if definition.id == name:
+            return definition
+    return machines.state(name).definition
+
+
+def differences_of(root: Root, store: EventStore, only: str | None) -> list[FileDifference]:
+    """Return the files of a machine, or of all, that are not what the log says."""
+    found: list[FileDifference] = []
+    for id_ in place.ids(root, store) if only is None else [only]:
+        log = MachineLog(store, id_, root.path)
+        found += differences(root, log, log.current())
+    return found
+
+
+def rebuilt(context: typer.Context, only: str | None) -> list[str]:
+    """Write the files of a machine, or of all, anew; return those that changed."""
+    with looking(context) as machines:
+        known = [only] if only is not None else place.ids(machines.root, machines.store)
+    return [path for id_ in known for path in _rebuilt(context, id_)]
+
+
+def _rebuilt(context: typer.Context, machine: str) -> list[str]:
+    with acting(context, machine, dry_run=False) as (service, _):
+        return service.files.rebuild()
+
+
+def show(context: typer.Context, machine: str, at: str | None, known_at: str | None) -> None:
+    """Print a machine's documents, folded from its first event."""
+    with looking(context, machine) as machines:
+        state = machines.state(machine, at, known_at)
+        data = documents(state)
+        machines.output.result(data, lambda: json.dumps(data, indent=2), state)
+
+
+def drift(
+    context: typer.Context,
+    machine: MachineId,
+    file: Annotated[str | None, typer.Argument(metavar="[FILE]", help="Only this file.")] = None,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Take the fields over, by the rules.")
+    ] = False,
+    field: Annotated[
+        list[str] | None,
+        typer.Option("--field", metavar="PATH", help="Adopt only this one; repeatable."),
+    ] = None,
+    revert: Annotated[
+        bool, typer.Option("--revert", help="Dismiss the edit; it stays kept.")
+    ] = False,
+    detected: Annotated[
+        int | None, typer.Option(metavar="VERSION", help="The edit detected there.")
+    ] = None,
+    key: DecisionKey = None,
+    dry_run: DryRun = False,
+    command_id: CommandId = None,
+    expected_version: ExpectedVersion = None,
+) -> None:
+    """Show hand edits of a machine's files (exit 7), adopt or revert one."""
+    if adopt and revert:
+        raise InvalidInput("--adopt and --revert exclude each other")
+    if field and not adopt:
+        raise InvalidInput("--field says what to take over: expected it with --adopt")
+    if key is not None and not revert:
+        raise InvalidInput("--key signs that an edit is dismissed: expected it with --revert")
+    if not (adopt or revert):
+        _show(context, machine, file)
+        return
+    options = write_options(dry_run, command_id, expected_version)
+    with acting(context, machine, dry_run) as (service, output):
+        if not dry_run:
+            service.files.bring_up_to_date()
+        state = service.state()
+        edit = waiting(state, file, detected)
+        if adopt:
+            commands = adoption(service, state, edit, field or ())
+            outcome = service.handle(*commands, options=options)
+        else:
+            line = f"wfctl machine drift {machine} --revert"
+            outcome = decide(service, [_dismissal(edit)], line, key, options)
+        output.told(service, outcome, options)
+
+
+def _dismissal(edit: Drift) -> Decision:
+    command = DriftReverted(file=edit.file, detected=edit.version, kept_as=edit.kept_as)
+    return Decision(command, edit.file, dismissal_of(edit.file, edit.version, edit.kept_as))
+
+
+def _show(context: typer.Context, machine: str, file: str | None) -> None:
+    with looking(context, machine) as machines:
+        log = machines.log(machine)
+        state = log.current()
+        events = {e.version: e.data for e in log.store.read(log.stream)}
+        kept = [_kept(state, one.version, events[one.version]) for one in state.drifts]
+        look = FilesLook(machines.root, log)
+        found = [one for one in (*kept, *_now(look, state)) if file in (None, one["file"])]
+        text = "\n".join(map(_line, found)) or "no hand edit waits for a decision"
+        machines.output.result({"changes": found}, lambda: text, state)
+    if found:
+        raise typer.Exit(FINDINGS)
+
+
+def _kept(state: Machine, version: int, data: dict[str, Any]) -> dict[str, Any]:
+    """Return a recorded edit with what of it nobody decided yet."""
+    left = undecided(state, data["file"], data["differences"])
+    return {**data, "detected": version, "differences": left}
+
+
+def _now(look: FilesLook, state: Machine) -> list[dict[str, Any]]:
+    """Return what nobody recorded yet: what the next write takes over, and what it keeps."""
+    changed = [one for one in differences(look.root, look.log, state) if one.kind != "behind"]
+    ahead = look.foreseen() if changed else None
+    becomes = [message(p.type, p.model_dump(mode="json")) for p in ahead.taken] if ahead else []
+    left = {one.path: told(one.known) for one in ahead.left if one.known} if ahead else {}
+    return [
+        {
+            "file": one.file,
+            "kind": one.kind,
+            "detected": None,
+            "differences": left.get(one.file, []),
+            "becomes": becomes,
+        }
+        for one in changed
+    ]
+
+
+def _line(change: dict[str, Any]) -> str:
+    where = f"version {change['detected']}" if change["detected"] else "not yet recorded"
+    lines = [f"{change['file']}: {change['kind']} ({where})"]
+    for one in change["differences"]:
+        old, new = json.dumps(one["old"]), json.dumps(one["new"])
+        rule = f"  ({one['rule']})" if one.get("rule") else ""
+        lines.append(f"  {'.'.join(map(str, one['path']))}: {old} -> {new}{rule}")
+    lines += [f"  the next write records: {one}" for one in change.get("becomes", [])]
+    return "\n".join(lines)
+
+
+def list_(
+    context: typer.Context,
+    type_: Annotated[str | None, typer.Option("--type", help="Only this type.")] = None,
+    phase: Annotated[str | None, typer.Option(help="Only in this phase.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "-n", metavar="N", min=1, help="Only the N changed last."),
+    ] = None,
+    at: At = None,
+    known_at: KnownAt = None,
+) -> None:
+    """Every machine and the staged workflow: phase, age, blockers."""
+    when = moment(at, known_at)
+    if is_nowhere(context):
+        output_of(context).result([], lambda: "no machine here")
+        return
+    with looking(context) as machines:
+        found = [*_workflow(machines, when), *_machines(machines, when)]
+        rows = [
+            row for row in found if type_ in (None, row["type"]) and phase in (None, row["phase"])
+        ]
+        if limit is not None:
+            rows = sorted(rows, key=lambda row: row["updated"], reverse=True)[:limit]
+        machines.output.result(
+            rows, lambda: "\n".join(map(_listing_line, rows)) or "no machine here"
+        )
+
+
+def _machines(machines: Machines, when: Moment | None) -> list[dict[str, Any]]:
+    states = (machines.log(id_).state(when) for id_ in log.ids(machines.root, machines.store))
+    now = utc_text(system_clock()) if when is None else None
+    return [_row(machines, state, now) for state in states if state is not None]
+
+
+def _row(machines: Machines, state: Machine, now: str | None) -> dict[str, Any]:
+    files = evidence(machines.root.path, state)
+    held = blockers(state, files, now)
+    return _entry(state.id, state.definition.id, state.phase, state, [b["says"] for b in held])
+
+
+def _entry(
+    id_: str, type_: str, phase: str, state: Machine | Workflow, held: list[str]
+) -> dict[str, Any]:
+    now = utc_text(system_clock())
+    return {
+        "id": id_,
+        "type": type_,
+        "phase": phase,
+        "status": state.status if isinstance(state, Machine) else None,
+        "version": state.head,
+        "updated": utc_seconds(state.updated),
+        "age_seconds": age(state.updated, now),
+        "blockers": held,
+    }
+
+
+def _workflow(machines: Machines, when: Moment | None) -> list[dict[str, Any]]:
+    if machines.config.workflow is None:
+        return []
+    state = WorkflowLog(machines.store, machines.config.stream, machines.root.path).state(when)
+    if state is None:
+        return []
+    held = [f"{one.stage}: {one.why}" if one.stage else one.why for one in hindrances(state)]
+    return [_entry(state.id, "staged workflow", state.workflow_status or "active", state, held)]
+
+
+def _listing_line(row: dict[str, Any]) -> str:
+    held = f"  blocked: {'; '.join(row['blockers'])}" if row["blockers"] else ""
+    status = f" ({row['status']})" if row["status"] else ""
+    phase = f"{row['phase']}{status}"
+    return f"{row['id']:<24} {row['type']:<16} {phase:<28} {_age(row['age_seconds'])}{held}"
+
+
+def _age(seconds: int) -> str:
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return f"{seconds} s ago"

@@ -7,9 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.commands.machine.arguments import MachineId
-from cli.commands.machine.output import ANSWER, MachineOutput
-from cli.commands.machine.workspace import acting, looking
+from cli.commands.machine.output import ANSWER, MachineId, MachineOutput, acting, looking
 from cli.frame.options import CommandId, DryRun, write_options
 from cli.terminal.output import say
 from eventstore.store import EventStore
@@ -23,7 +21,7 @@ from service.machines.news import FilesLook
 from service.machines.rehydrate import drift_of, resume_phases, track_resumption
 from service.machines.rehydrate import start_fresh as fresh_start
 from service.machines.service import MachineService
-from service.root.clock import system_clock, utc_text
+from service.root.disk import system_clock, utc_text
 from service.root.root import Root
 from service.writing.amendments import check_person
 from service.writing.stream_writer import WriteOptions

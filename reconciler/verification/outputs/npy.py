@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterable
 from typing import BinaryIO, NamedTuple
 
-from reconciler.verification.outputs.reading import ByteSource, Cut, FileReading, exactly
+from reconciler.verification.file_types import ByteSource, Cut, FileReading, exactly
 
 _MAGIC = b"\x93NUMPY"
 #: Bytes of the longest header that is read, as with NumPy.

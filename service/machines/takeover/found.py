@@ -11,7 +11,7 @@ from lifecycle.machines.definition import Definition
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Document
 from lifecycle.machines.shape import misfits
-from projections.words.times import passed
+from projections.words.text import passed
 from service.machines.writers.walk import log_time
 
 #: How much the kinds of findings weigh, the heaviest first.

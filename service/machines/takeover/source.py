@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from eventstore.codec import canonical
-from eventstore.regular import read_regular
+from eventstore.private import read_regular
 from lifecycle.machines.errors import InvalidInput
 from lifecycle.machines.machine import Document
 from lifecycle.machines.payload import MachineImported
-from lifecycle.words.layout import layout_of
-from lifecycle.words.misfit import problem
+from lifecycle.words.cause import problem
+from lifecycle.words.document import layout_of
 from service.errors import NotFound
 from service.machines.errors import UnimportableMachine
-from service.machines.metadata_lock import metadata_lock
-from service.machines.takeover import conductor, dotagent, exarchos
+from service.machines.files import metadata_lock
+from service.machines.takeover import protocols
 from service.machines.takeover.found import Sayings, Takeover
 
 _PHASE, _EXECUTION, _METADATA = "phase.json", "execution.json", "metadata.json"
@@ -114,13 +114,15 @@ def take_over(contents: Mapping[Path, bytes], said: Sayings) -> Takeover:
     first = documents[0]
     name = paths[0].name.removesuffix(".json").removesuffix(".state")
     if "workflowType" in first or "featureId" in first:
-        return exarchos.take_over(first, name, said)
+        return protocols.take_over_exarchos(first, name, said)
     if "current_phase" in first or paths[0].name == _PHASE:
-        return dotagent.take_over(first, documents[1] if len(documents) > 1 else {}, name, said)
+        return protocols.take_over_dotagent(
+            first, documents[1] if len(documents) > 1 else {}, name, said
+        )
     if "loop_state" in first or "track_id" in first or paths[0].name == _METADATA:
         folder = paths[0].resolve().parent.name
         root = root_of(paths[0])
-        return conductor.take_over(first, folder, said, root, is_track=is_track(paths[0]))
+        return protocols.take_over_conductor(first, folder, said, root, is_track=is_track(paths[0]))
     raise UnimportableMachine(
         f"{paths[0]}: expected the state of a known protocol (workflowType, current_phase or "
         f"loop_state), found the fields {', '.join(list(first)[:8]) or '(none)'}",

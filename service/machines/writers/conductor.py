@@ -6,15 +6,23 @@ in the course and at the end of a step.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from lifecycle.machines.machine import Document
-from lifecycle.machines.path import look, merged
-from lifecycle.machines.payload import MachineRecorded, MachineTransitioned
+from lifecycle.errors import LifecycleError
+from lifecycle.machines.errors import InvalidInput
+from lifecycle.machines.machine import Document, Machine
+from lifecycle.machines.path import look, merged, parse
+from lifecycle.machines.payload import MachineRecorded, MachineTaskChanged, MachineTransitioned
 from lifecycle.machines.transition import open_ways
-from projections.machines import conductor as shown
-from service.machines.evidence import evidence
-from service.machines.writers.walk import Path_, Walk, is_recordable, same
+from lifecycle.payload.base import Payload
+from projections.files.document_diff import FieldDifference, differences
+from projections.machines import documents as shown
+from projections.machines.documents import documents, paths
+from service.machines.evidence import evidence, output_at, status_of_output
+from service.machines.writers.walk import Path_, Walk, is_recordable, log_time, same
 
 OWN, CHECKPOINTS = shown.OWN, "checkpoints"
 #: Fields of a checkpoint that follow from the events.
@@ -212,3 +220,287 @@ def _kept(walk: Walk, step: str, checkpoint: Document) -> Document:
         left = {key: value for key, value in left.items() if visit.data.get(key) != value}
     is_open = not is_here and new.get("status") == "NOT_STARTED"
     return {**left, "status": "NOT_STARTED"} if is_open else left
+
+
+TASKS = "tasks"
+#: Fields of a task that follow from its status.
+OF_TASK = frozenset({"started_at", "completed_at", "attempts"})
+#: Fields of ``phase.json`` that the engine writes.
+_DOTAGENT_ENGINE = frozenset(
+    {
+        *("workflow_id", "started_at", "last_updated", "current_phase", "phase_status"),
+        *("completed_phases", "user_checkpoints", "interruption_safe", "cancelled_at", TASKS),
+    }
+)
+
+
+def take_in_tasks(walk: Walk) -> None:
+    """Take over what ``execution.json`` says of tasks, one by one, and the fields of others."""
+    others = [key for key in walk.found if key != TASKS and walk.changed(key)]
+    walk.fields({("execution", key): walk.found[key] for key in others})
+    before = {str(task.get("id")): task for task in listed(walk.base)}
+    for task in listed(walk.found):
+        id_ = str(task.get("id"))
+        new = {k: v for k, v in task.items() if not same(v, before.get(id_, {}).get(k))}
+        if new:
+            _task(walk, id_, new)
+
+
+def listed(document: Document) -> list[Document]:
+    """Return the tasks of a document, those that are objects."""
+    found = document.get(TASKS)
+    return [task for task in found if isinstance(task, dict)] if isinstance(found, list) else []
+
+
+def _task(walk: Walk, id_: str, new: Document) -> None:
+    """Record a task's new fields; a status that speaks of an output needs that."""
+    path = (TASKS, id_)
+    known = walk.state.task(id_) or {}
+    changes = {
+        key: value
+        for key, value in new.items()
+        if key not in (*OF_TASK, "id") and not same(known.get(key), value) and is_recordable(value)
+    }
+    if not changes and known:
+        return
+    lack = _lack_of_output(walk, id_, {**known, **changes}) if "status" in changes else None
+    if lack is not None:
+        walk.refused[path] = InvalidInput(f"{id_}: {lack}", task=id_)
+        return
+    status = changes.get("status")
+    began = (
+        walk.state.definition.tasks is not None and status == walk.state.definition.tasks.running
+    )
+    said = new.get("started_at" if began else "completed_at")
+    walk.tries(MachineTaskChanged(task=id_, changes=changes), path, walk.time(said))
+
+
+def _lack_of_output(walk: Walk, id_: str, task: Document) -> str | None:
+    """Say what is wrong with the output of a task that claims to be done with it."""
+    if task.get("status") not in ("pre_complete", "verified") or not task.get("output"):
+        return None
+    tasks = walk.state.definition.tasks
+    fact = output_at(walk.root, task["output"])
+    new = fact.since(walk.state.task_earlier.get(id_, {}))
+    if not fact.found:
+        return f"its output {task['output']} is not there"
+    if not new.found:
+        return f"its output {task['output']} is there only as it was before the task began"
+    if tasks is not None and status_of_output(walk.root, new, tasks.statuses) is None:
+        return f"its output {task['output']} was not written to its end"
+    return None
+
+
+def take_in_phase(walk: Walk) -> None:
+    """Take over what ``phase.json`` says: that the phase began, is done, and the next one is."""
+    walk.fields(
+        {(k,): v for k, v in walk.found.items() if k not in _DOTAGENT_ENGINE and walk.changed(k)}
+    )
+    target = walk.found.get("current_phase")
+    for _ in walk.state.definition.phases:
+        is_here = target == walk.state.phase
+        path = "phase_status" if is_here else "current_phase"
+        if not _status(walk, walk.found.get(path) if is_here else "complete", (path,)):
+            return
+        if is_here or not walk.changed("current_phase") or not _dotagent_goes_on(walk, target):
+            return
+
+
+def _status(walk: Walk, wanted: Any, path: Path_) -> bool:
+    """Lead the phase to a status; False where the rules have no way there."""
+    is_said = walk.changed("phase_status") or walk.changed("current_phase")
+    if not is_said or wanted == walk.state.status:
+        return True
+    for name in walk.route(wanted, path) or []:
+        kind = walk.state.definition.events[name]
+        data: Document = {"error": f"{walk.file} says so"} if "error" in kind.required else {}
+        if not walk.tries(MachineRecorded(name=name, data=data), path, _completed_at(walk)):
+            return False
+    return bool(walk.state.status == wanted)
+
+
+def _dotagent_goes_on(walk: Walk, target: Any) -> bool:
+    """Take the way to the next phase, if it is open; what a person decides is not."""
+    order = list(walk.state.definition.phases)
+    here = walk.state.phase
+    path = ("current_phase",)
+    if target not in order or here not in order or order.index(target) < order.index(here):
+        walk.refuses(path, target, "no way leads there")
+        return False
+    ways = walk.state.definition.ways(here)
+    return bool(ways) and walk.tries(MachineTransitioned(to=ways[0].to), path, _completed_at(walk))
+
+
+def _completed_at(walk: Walk) -> str | None:
+    """Return when the file says that the present phase was completed."""
+    done = walk.found.get("completed_phases")
+    for one in done if isinstance(done, list) else []:
+        if isinstance(one, dict) and one.get("phase") == walk.state.phase:
+            return walk.time(one.get("completed_at"))
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """Events, each with when it was so, and where they lead; what is left, with its rule."""
+
+    state: Machine
+    taken: list[tuple[Payload, str]] = field(default_factory=list)
+    left: list[FieldDifference] = field(default_factory=list)
+    #: For each difference that is left, the rule that does not allow it.
+    rules: list[str] = field(default_factory=list)
+    #: The refusals that the rules are the words of, by field.
+    refused: dict[Path_, LifecycleError] = field(default_factory=dict)
+    #: The commands behind the events, where rules decided on them.
+    asked: list[Payload] = field(default_factory=list)
+
+    def refusal(self, one: FieldDifference) -> LifecycleError | None:
+        """Return why a change that is left was refused, None where no rule was asked."""
+        path = path_of(one)
+        return next((why for at, why in self.refused.items() if _meets(at, path)), None)
+
+
+def amounts(
+    root: Path, state: Machine, file: str, base: Document, found: Document, now: str
+) -> Amounts:
+    """Return what the change from ``base`` to ``found`` amounts to; ``now`` is UTC.
+
+    Only two of the protocols have writers beside the engine: of another's file all is left.
+    """
+    role = next(role for role, path in paths(state).items() if path == file)
+    walk = Walk(root, state, file, base, found, now, documents(state)[role], state.updated)
+    changed = [one for one in differences(base, found) if one.kind != "order"]
+    match role:
+        case "metadata":
+            take_in(walk)
+        case "execution":
+            take_in_tasks(walk)
+        case "phase":
+            take_in_phase(walk)
+    after = documents(walk.state)[role]
+    left = [leaf for one in changed for leaf in leaves(one) if not _holds(leaf, after, walk)]
+    rules = [_rule(walk, one) for one in left]
+    return Amounts(walk.state, walk.taken, left, rules, dict(walk.refused), walk.asked)
+
+
+def path_of(one: FieldDifference) -> Path_:
+    """Return where a field that differs is in its file, as far as objects lead."""
+    return ("stages",) if one.stage is not None else one.path
+
+
+def _meets(one: Path_, other: Path_) -> bool:
+    """Whether one path leads to, or is below, the other."""
+    return one[: len(other)] == other[: len(one)]
+
+
+def leaves(one: FieldDifference) -> Sequence[FieldDifference]:
+    """Return an object that came or went as its fields."""
+    value = one.new if one.kind == "added" else one.old
+    if one.kind not in ("added", "removed") or not isinstance(value, dict) or not value:
+        return [one]
+    return [
+        leaf
+        for key, held in value.items()
+        for leaf in leaves(
+            one._replace(
+                path=(*one.path, key),
+                old=None if one.kind == "added" else held,
+                new=held if one.kind == "added" else None,
+            )
+        )
+    ]
+
+
+def _holds(one: FieldDifference, after: Document, walk: Walk) -> bool:
+    """Whether the file as it will be written says what its writer wrote there."""
+    path = path_of(one)
+    now = look(after, path)
+    if same(now, one.new) and (one.new is not None or _has(after, path) == (one.kind != "removed")):
+        return True
+    match path:
+        case ("blockers",):
+            held = shown.recorded_blockers(walk.state)
+            return same(without(now, held), without(one.new, held))
+        case (key, *_) if key == OWN:
+            return _same_in_loop(one, path, now, walk)
+        case ("tasks",):
+            return _same_tasks(after, walk)
+        case ("completed_phases" | "user_checkpoints",):
+            return _phases(now) == _phases(one.new)
+    return path == ("last_updated",)
+
+
+def _same_in_loop(one: FieldDifference, path: Path_, now: Any, walk: Walk) -> bool:
+    match path:
+        case (_, "current_step"):
+            return bool(aliased(one.new) == now)
+        case (_, "step_started_at"):
+            return bool(walk.taken) and log_time(one.new) is not None
+        case (_, key, step, name) if key == CHECKPOINTS:
+            return _same_in_checkpoint(one, step, name, now, walk)
+    return False
+
+
+def _has(document: Any, path: Path_) -> bool:
+    for key in path:
+        if not isinstance(document, dict) or key not in document:
+            return False
+        document = document[key]
+    return True
+
+
+def _same_in_checkpoint(one: FieldDifference, step: str, name: str, now: Any, walk: Walk) -> bool:
+    if name in OF_VISIT and one.kind == "removed":
+        return True  # the engine writes it anew
+    if name == "last_updated":
+        return True
+    if name in ("started_at", "completed_at"):
+        visit = walk.state.visits.get(aliased(step))
+        return visit is not None and visit.has_begun and bool(walk.taken)
+    if name == "status" and now is None:
+        return bool(one.new == "NOT_STARTED")
+    if name == "notes" and isinstance(one.new, str):
+        return bool(now == f"ERROR: {one.new}")
+    return False
+
+
+def _same_tasks(after: Document, walk: Walk) -> bool:
+    """Whether each task that was written is so now, but for the times that follow."""
+    now = {task.get("id"): task for task in listed(after)}
+    written = walk.found.get(TASKS)
+    if not isinstance(written, list) or len(listed(walk.found)) != len(written):
+        return False
+    before = {task.get("id"): task for task in listed(walk.base)}
+    gone = set(before) - {task.get("id") for task in written}
+    times = ("started_at", "completed_at")
+    return not gone and all(
+        same(value, now.get(task.get("id"), {}).get(key))
+        or same(value, before.get(task.get("id"), {}).get(key))
+        or (key in times and log_time(value) is not None)
+        for task in written
+        for key, value in task.items()
+    )
+
+
+def _phases(value: Any) -> list[Any]:
+    found = value if isinstance(value, list) else [value]
+    return [one.get("phase") if isinstance(one, dict) else one for one in found]
+
+
+def _rule(walk: Walk, one: FieldDifference) -> str:
+    """Return in words why a change was not taken over."""
+    path = path_of(one)
+    own = [refusal for at, refusal in walk.refused.items() if _meets(at, path)]
+    if own:
+        return "; ".join(dict.fromkeys(str(refusal) for refusal in own))
+    for name, instead in walk.state.definition.all_reserved().items():
+        steps = parse(name)
+        if path[: len(steps)] == steps or path == steps[: len(path)]:
+            return f"{name} is written by the engine: {instead.replace('{id}', walk.state.id)}"
+    if one.kind == "removed":
+        return "what others took away comes back until somebody adopts that"
+    return (
+        "nobody but wfctl writes this file by its protocol"
+        if not walk.refused
+        else ("what it goes with was not allowed")
+    )

@@ -19,7 +19,7 @@ from lifecycle.machines.path import look
 from lifecycle.machines.payload import Change, MachineUpdated
 from lifecycle.machines.transition import targets
 from lifecycle.payload.base import Payload
-from lifecycle.words.layout import layout_of
+from lifecycle.words.document import layout_of
 from service.machines.completing import completed
 from service.machines.evidence import evidence
 

@@ -1,0 +1,164 @@
+"""Text of others, times, cells and identifiers as they are shown."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import Any
+from urllib.parse import quote
+
+#: Printable by its class in Unicode, and yet nothing to see: fillers, joiners, selectors, blanks.
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0100-\U000e01ef]"
+)
+_MARK = "\N{REPLACEMENT CHARACTER}"
+
+
+def spelled(text: str) -> str:
+    """Return ``text`` on one line, with what cannot be seen spelled as Python does: ``\\u202e``.
+
+    That is control characters (also those above ASCII), what turns the direction of writing, and
+    what has no width.
+    """
+    return _with(text, lambda letter: letter.encode("unicode_escape").decode())
+
+
+def marked(text: str) -> str:
+    """Return ``text`` on one line, with one sign for each character that cannot be seen."""
+    return _with(text, lambda _: _MARK)
+
+
+def spelled_json(document: str) -> str:
+    """Return JSON of the same value in which every character can be seen."""
+    # What cannot be seen stands inside of strings alone, but for the ends of lines.
+    return "\n".join(_with(line, _json) for line in document.split("\n"))
+
+
+def _with(text: str, sign: Callable[[str], str]) -> str:
+    if text.isprintable() and _UNSEEN.search(text) is None:
+        return text
+    return "".join(
+        letter if letter.isprintable() and not _UNSEEN.match(letter) else sign(letter)
+        for letter in text
+    )
+
+
+def _json(letter: str) -> str:
+    code = ord(letter)
+    if code <= 0xFFFF:
+        return f"\\u{code:04x}"
+    high, low = divmod(code - 0x10000, 0x400)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+
+
+_NUMBER = re.compile(r"[+-]?[\d.]+(?:e[+-]?\d+)?", re.ASCII)
+#: How a formula begins, also where the letter is a full-width or a small one.
+_FORMULA = "=+-@\N{MINUS SIGN}"
+
+
+def shown(value: Any) -> str:
+    """Return a value for a cell: nothing for null, text as it is, the rest as JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def inert(text: str) -> str:
+    """Return the text led by an apostrophe where a spreadsheet might take it for a formula.
+
+    One that begins with a line end or a tab is split or trimmed first, whatever comes behind it.
+    """
+    if not text or _NUMBER.fullmatch(text):
+        return text
+    start = next((letter for letter in text if not _is_passed_over(letter)), "")
+    is_formula = unicodedata.normalize("NFKC", start)[:1] in _FORMULA if start else False
+    return f"'{text}" if is_formula or text[0] in "\t\r\n" else text
+
+
+def _is_passed_over(letter: str) -> bool:
+    return unicodedata.category(letter)[0] in "ZC"
+
+
+#: Characters of a time in the log's form.
+_LOG_FORM = 27
+_UNITS = (
+    ("year", 31_556_952),
+    ("month", 2_629_746),
+    ("week", 604_800),
+    ("day", 86_400),
+    ("hour", 3600),
+    ("minute", 60),
+    ("second", 1),
+)
+
+
+def utc_seconds(moment: str | None) -> str | None:
+    """Return a UTC time of the log cut to seconds; what has another form stays as it is."""
+    if moment is None or len(moment) != _LOG_FORM or not moment.endswith("Z"):
+        return moment
+    return moment[:19] + "Z"
+
+
+def local_seconds(moment: str, offset: str) -> str:
+    """Return a UTC time of the log at ``offset`` (``+02:00``), in seconds: ``…T02:00:00+02:00``."""
+    if offset == "+00:00":
+        return moment[:19] + offset
+    hours, minutes = int(offset[1:3]), int(offset[4:6])
+    shift = timedelta(hours=hours, minutes=minutes)
+    zone = timezone(-shift if offset[0] == "-" else shift)
+    return datetime.fromisoformat(moment[:19] + "+00:00").astimezone(zone).isoformat()
+
+
+def ago(moment: str, now: str) -> str:
+    """Return how long before ``now`` a UTC time of the log was: ``2 hours ago``, ``just now``."""
+    seconds = int((parsed(now) - parsed(moment)).total_seconds())
+    for unit, length in _UNITS:
+        number = abs(seconds) // length
+        if number:
+            words = f"{number} {unit}{'s' if number > 1 else ''}"
+            return f"{words} ago" if seconds > 0 else f"in {words}"
+    return "just now"
+
+
+def parsed(moment: str) -> datetime:
+    """Return a time of the log as an aware one."""
+    return datetime.fromisoformat(moment)
+
+
+def age(moment: str, now: str) -> int:
+    """Return the whole seconds from one UTC time (``…Z``) to another, at least 0."""
+    passed = datetime.fromisoformat(now) - datetime.fromisoformat(moment)
+    return max(int(passed.total_seconds()), 0)
+
+
+def passed(moment: str, now: str) -> float | None:
+    """Return the seconds from a time to ``now`` (UTC), negative where it is yet to come.
+
+    A time that was typed without an offset is local; None for what is no time.
+    """
+    try:
+        then = datetime.fromisoformat(moment).astimezone()
+    except (ValueError, OverflowError):
+        return None
+    return (parsed(now) - then).total_seconds()
+
+
+def workflow_uri(workflow: str) -> str:
+    """Return the URN of a workflow."""
+    return f"urn:wfctl:workflow:{quoted(workflow)}"
+
+
+def schema_uri(name: str, version: int) -> str:
+    """Return the URN of a JSON Schema: an event type's at a schema version, or another's."""
+    return f"urn:wfctl:schema:{quoted(name)}:{version}"
+
+
+def quoted(value: str) -> str:
+    """Return ``value`` with everything percent-encoded that a URI cannot hold as it is."""
+    return quote(value, safe="-._~")

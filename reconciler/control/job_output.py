@@ -1,0 +1,299 @@
+"""What the jobs of an attempt say, and how far it is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, NamedTuple
+
+from lifecycle.state.workflow import Stage, Workflow
+from reconciler.attempt import execution_host as machine
+from reconciler.attempt import recorded as genuine
+from reconciler.attempt.contract import ATTEMPTS, LAUNCH_RECORD
+from reconciler.attempt.paths import AttemptPaths
+from reconciler.context import Jobs
+from reconciler.control.strangers import look
+from reconciler.errors import MachineUnreachable, ReconcilerError
+from reconciler.far import ask
+from reconciler.records import traces
+from reconciler.submission import build as submission
+from reconciler.verdict.names import Name
+from reconciler.verdict.table import Action
+
+#: Bytes that are read at once.
+_BLOCK = 1 << 16
+#: Seconds between two looks at a file here, at one on another machine, and at whether a job lives.
+_GLANCE, _FAR_GLANCE, _LOOK = 0.1, 2.0, 5.0
+#: What may follow where an attempt is only recorded: it is just being launched.
+_LAUNCHED_WITHIN = 30.0
+#: What says that something of an attempt is at work, or may be.
+_AT_WORK = frozenset({Action.WAIT, Action.ATTACH, Action.UNKNOWN})
+
+
+class Said(NamedTuple):
+    """A piece of what was said; ``path`` is where the job writes it, relative to the root."""
+
+    path: str
+    content: bytes
+
+
+@dataclass(slots=True)
+class Mouth:
+    """One file that a job prints into, and how far it was read."""
+
+    path: str
+    places: Callable[[], Iterable[Path]]
+    offset: int = 0
+    opened: BinaryIO | None = None
+
+    def place(self) -> Path | None:
+        """Return where the file lies on this machine now, None where it does not."""
+        return next((place for place in self.places() if place.is_file()), None)
+
+    def new(self) -> Iterator[Said]:
+        """Yield what this machine has of it and was not read yet.
+
+        A file that is open is read on wherever it was moved meanwhile.
+        """
+        if self.opened is None and (place := self.place()) is not None:
+            self.opened = place.open("rb")
+        while self.opened is not None:
+            self.opened.seek(self.offset)
+            if not (block := self.opened.read(_BLOCK)):
+                return
+            self.offset += len(block)
+            yield Said(self.path, block)
+
+    def skip_to_last(self, lines: int) -> None:
+        """Leave out all but the last lines of what is on this machine."""
+        if (place := self.place()) is not None:
+            with place.open("rb") as stream:
+                self.offset = _start_of_last(stream, lines)
+
+
+@dataclass(slots=True)
+class Saying:
+    """What the jobs of one attempt say, on stdout or on stderr."""
+
+    attempt: AttemptPaths
+    mouths: list[Mouth]
+    #: Whether it still lies on the machine of the jobs, which is another one.
+    is_far: bool = False
+    #: Lines of each file that are wanted of what was said so far; None for all.
+    last: int | None = None
+    #: Whether the far machine said that each job that began has ended.
+    ended_there: bool = field(default=False, init=False)
+
+    def new(self) -> Iterator[Said]:
+        """Yield what was said since the last call; raises MachineUnreachable."""
+        lines, self.last = self.last, None
+        there = self._from_there(lines) if self.is_far else {}
+        for mouth in self.mouths:
+            content = there.get(mouth.path)
+            if content is not None:
+                yield Said(mouth.path, content)
+                continue
+            if lines is not None:
+                mouth.skip_to_last(lines)
+            yield from mouth.new()
+
+    def close(self) -> None:
+        """Close the files that are read."""
+        for mouth in self.mouths:
+            if mouth.opened is not None:
+                mouth.opened.close()
+
+    def _from_there(self, lines: int | None) -> dict[str, bytes]:
+        wanted = {mouth.path: mouth.offset for mouth in self.mouths}
+        found, self.ended_there = ask.said(self.attempt, wanted, lines)
+        for mouth in self.mouths:
+            if mouth.path in found:
+                mouth.offset = found[mouth.path][1]
+        return {path: content for path, (content, _) in found.items()}
+
+    def is_ended(self) -> bool:
+        """Whether each job that was submitted has written down its end."""
+        if self.is_far:
+            return self.ended_there
+        own = {job.name: job.exit_code for job in traces.jobs(self.attempt)}
+        submitted = traces.job_ids(self.attempt, traces.scratch_copies(self.attempt))
+        return bool(own) and all(own.get(name) is not None for name in {*own, *submitted})
+
+
+def saying(
+    jobs: Jobs, state: Workflow, stage: Stage, id_: str, *, err: bool, last: int | None = None
+) -> Saying:
+    """Return what the attempt ``id_`` of the stage says on stdout, or with ``err`` on stderr.
+
+    ``last``: so many lines of each file at first, None for all.
+    """
+    attempt = jobs.attempt(state, stage, id_)
+    home = _home(attempt)
+    later = [one for one in stage.attempts if one.id > id_]
+    taken_over = any(one.taken_over for one in stage.attempts if one.id == id_)
+    in_place = attempt.launch_record.exists() or taken_over or home != attempt.stage_folder
+    for one in later:
+        in_place = in_place and not (home / ATTEMPTS / one.name / LAUNCH_RECORD).exists()
+    paths = _paths(attempt, err=err)
+    mouths = [Mouth(path, partial(_places, attempt, home, path, in_place)) for path in paths]
+    is_open = stage.open_attempt is not None and stage.open_attempt.id == id_
+    return Saying(attempt, mouths, machine.of(attempt).is_far and is_open, last)
+
+
+def _home(attempt: AttemptPaths) -> Path:
+    """Return the stage's folder that holds the attempt: one may be kept under another name."""
+    if attempt.folder.exists():
+        return attempt.stage_folder
+    kept = attempt.root.glob(f"{attempt.stage}.v*/{ATTEMPTS}/{attempt.name}")
+    return next((place.parents[1] for place in kept), attempt.stage_folder)
+
+
+def _paths(attempt: AttemptPaths, *, err: bool) -> list[str]:
+    """Return what the tasks of the attempt print into, relative to the root."""
+    own = genuine.submission_of(attempt) or {}
+    name, usual = ("errlog", submission.ERROR_LOG) if err else ("outlog", submission.OUTPUT_LOG)
+    given = [
+        f"{own.get('work_base', '.')}/{task.get('task_work_path', '.')}/{task.get(name) or usual}"
+        for task in own.get("task_list", [])
+        if isinstance(task, dict)
+    ]
+    found = dict.fromkeys(map(os.path.normpath, given or [f"{attempt.stage}/{usual}"]))
+    return [path for path in found if _is_below(path)]
+
+
+def _is_below(path: str) -> bool:
+    return not PurePosixPath(path).is_absolute() and ".." not in PurePosixPath(path).parts
+
+
+def _places(attempt: AttemptPaths, home: Path, path: str, in_place: bool) -> Iterator[Path]:
+    """Yield where a file that a job prints into may lie on this machine, the newest first."""
+    yield from (copy / path for copy in traces.scratch_copies(attempt))
+    folder = home / ATTEMPTS / attempt.name
+    yield folder / "left" / path
+    if in_place:
+        own = PurePosixPath(path)
+        moved = home != attempt.stage_folder and own.is_relative_to(attempt.stage)
+        yield home / own.relative_to(attempt.stage) if moved else attempt.root / path
+    yield folder / "kept" / path
+
+
+def _start_of_last(stream: BinaryIO, lines: int) -> int:
+    """Return where the last lines of a file begin; a newline at its end ends the last of them."""
+    end = start = stream.seek(0, os.SEEK_END)
+    found = b""
+    # One newline more than lines: that before the first of them.
+    while start and found.count(b"\n") <= lines:
+        start = max(0, start - _BLOCK)
+        stream.seek(start)
+        found = stream.read(end - start)
+    kept = found.splitlines(keepends=True)
+    return end - sum(map(len, kept[len(kept) - min(lines, len(kept)) :]))
+
+
+def followed(jobs: Jobs, stage: str, heard: Saying) -> Iterator[Said]:
+    """Yield what is said until the job has ended, as it comes.
+
+    A machine that gives no answer is asked again.
+    """
+    began = looked = time.monotonic()
+    over = False
+    while not over:
+        over = heard.is_ended()
+        if not over and time.monotonic() - looked > _LOOK:
+            over, looked = not _goes_on(jobs, stage, heard, began), time.monotonic()
+        try:
+            yield from heard.new()
+        except MachineUnreachable as error:
+            jobs.say(error.message, level="warning", stage=stage)
+            over = False
+        if not over:
+            time.sleep(_FAR_GLANCE if heard.is_far else _GLANCE)
+
+
+def _goes_on(jobs: Jobs, id_: str, heard: Saying, began: float) -> bool:
+    """Whether a job of the attempt is at work, or may be; or waits for its turn."""
+    state = jobs.service.state()
+    stage = state.stage(id_)
+    if stage.open_attempt is None or stage.open_attempt.id != heard.attempt.id:
+        return False
+    found = look(jobs, state, stage).verdict
+    if found.action is Action.LAUNCH:
+        return time.monotonic() - began < _LAUNCHED_WITHIN
+    return found.action in _AT_WORK and found.name not in (
+        Name.FINISHED_NOT_COLLECTED,
+        Name.ELSEWHERE,
+    )
+
+
+#: Characters of a job's last line that are shown.
+_WIDE = 80
+#: Seconds for the queue's answer, and between two questions to it.
+_PATIENCE, _AGAIN = 5.0, 15.0
+#: The jobs that wait, the first to run first, as Slurm orders them.
+_WAITING = ("squeue", "--noheader", "--states=PENDING", "--format=%i", "--sort=-p,i")
+
+
+class Progress:
+    """Tells of attempts under way what this machine can say at once."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._asked_at: float | None = None
+        self._waiting: list[str] = []
+
+    def of(self, state: Workflow, stage: Stage, elapsed: str) -> str:
+        """Return the line of a stage under way; ``elapsed`` is how long it has been."""
+        place = self._place(state, stage)
+        words = "" if place else last_words(self._jobs, state, stage)
+        told = [f"{stage.id} {stage.status.value}, {elapsed}", place, words]
+        return ": ".join(filter(None, told))
+
+    def _place(self, state: Workflow, stage: Stage) -> str:
+        """Return where its jobs stand among those that wait for Slurm here; or nothing."""
+        ids = set(stage.attempts[-1].job_ids)
+        if not ids or not is_in_slurm(self._jobs, state, stage):
+            return ""
+        if self._asked_at is None or time.monotonic() - self._asked_at > _AGAIN:
+            self._waiting, self._asked_at = queue(), time.monotonic()
+        places = [number for number, id_ in enumerate(self._waiting, 1) if id_ in ids]
+        return f"place {min(places)} of {len(self._waiting)} in the queue" if places else ""
+
+
+def is_in_slurm(jobs: Jobs, state: Workflow, stage: Stage) -> bool:
+    """Whether its newest attempt was submitted to the Slurm of this machine."""
+    with suppress(ReconcilerError, OSError):
+        where = machine.of(jobs.attempt(state, stage, stage.attempts[-1].id))
+        return where.has_slurm and not where.is_far
+    return False
+
+
+def queue() -> list[str]:
+    """Return the ids of the jobs that wait, the first to run first; nothing without an answer."""
+    if shutil.which(_WAITING[0]) is None:
+        return []
+    try:
+        asked = subprocess.run(
+            _WAITING, capture_output=True, text=True, timeout=_PATIENCE, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return asked.stdout.split()
+
+
+def last_words(jobs: Jobs, state: Workflow, stage: Stage) -> str:
+    """Return the last line that its jobs printed; nothing where they run elsewhere or are mute."""
+
+    with suppress(ReconcilerError, OSError):
+        with closing(saying(jobs, state, stage, stage.attempts[-1].id, err=False, last=1)) as heard:
+            if heard.is_far:
+                return ""
+            lines = b"".join(said.content for said in heard.new()).decode(errors="replace")
+        return " ".join(lines.split())[-_WIDE:]
+    return ""
