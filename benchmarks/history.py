@@ -16,7 +16,8 @@ from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
 from lifecycle.plan.document import create
 from migrations.upgrade import upgrade
-from service.reading.log import FOLD_EVERY, WorkflowLog
+from service.reading.log import WorkflowLog
+from service.reading.stream_log import FOLD_EVERY
 from service.root.disk import new_id, system_instant
 from service.sql.inquiry import inquiry
 from service.sql.tables import SQL_PATIENCE, HistoryTables

@@ -255,8 +255,7 @@ def _logs(workflow: Reading) -> list[tuple[Approvals, Policy]]:
         found.append((workflow.log.approvals, workflow.state()))
     for machine in machines_in(workflow.log.store):
         log = MachineLog(workflow.log.store, machine, workflow.root.path)
-        approvals = Approvals(log.store, log.stream, workflow.root.path)
-        found.append((approvals, log.current()))
+        found.append((log.approvals, log.current()))
     return found
 
 

@@ -17,6 +17,9 @@ from lifecycle.machines.transition import closed_to
 from lifecycle.state.workflow import Drift
 from lifecycle.words.document import restore
 
+#: The fold's own version: a stored state folded by another is not used.
+REDUCER = 1
+
 E = TypeVar("E", bound=Event)
 Apply = Callable[[Machine, Event], None]
 

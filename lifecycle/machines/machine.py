@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from glob import escape
 from typing import Any, NamedTuple
 
@@ -46,6 +46,10 @@ class Visit:
         """When the work came to its end, a failure too; None while it goes on."""
         is_over = self.status in ("FAILED", "BLOCKED", "failed")
         return self.completed_at or (self.updated_at if is_over else None)
+
+    def draft(self) -> Visit:
+        """Return a copy that a fold may change without touching this one."""
+        return replace(self, written=set(self.written), went=list(self.went))
 
     def record(self) -> Document:
         """Return what this stay was, to be kept once the work begins anew."""
@@ -179,8 +183,13 @@ class Machine:
     set_aside: list[Document] = field(default_factory=list)
 
     def draft(self) -> Machine:
-        """Return a copy that a fold may change without touching this one."""
-        return deepcopy(self, {id(self.definition): self.definition})
+        """Return a copy that a fold may change without touching this one.
+
+        What a fold replaces and never changes in place is shared.
+        """
+        changed = {name: copy(getattr(self, name)) for name in _CHANGED}
+        visits = {phase: visit.draft() for phase, visit in self.visits.items()}
+        return replace(self, document=json_copy(self.document), visits=visits, **changed)
 
     @property
     def is_final(self) -> bool:
@@ -351,6 +360,20 @@ class Machine:
         path = self.definition.tasks.path if self.definition.tasks is not None else ""
         listed = self.document[path]
         return (path, next(index for index, one in enumerate(listed) if one is task))
+
+
+#: Lists and tables that a fold changes in place; their items it does not.
+_CHANGED = (
+    *("counts", "limits", "events", "moves", "given", "approvals", "bound", "notes"),
+    *("drifts", "digests", "findings", "task_earlier", "leases", "set_aside"),
+)
+
+
+def json_copy(value: Any) -> Any:
+    """Return a copy of JSON values; `deepcopy` asks each of them how it is to be copied."""
+    if isinstance(value, dict):
+        return {key: json_copy(child) for key, child in value.items()}
+    return [json_copy(child) for child in value] if isinstance(value, list) else value
 
 
 def tasks_in(document: Mapping[str, Any], kept: Tasks) -> list[Document]:

@@ -5,71 +5,90 @@ What judging needs is loaded with the first approval: a log without any pays not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from eventstore.event import RecordedEvent
 from eventstore.store import EventStore, Raw
-from lifecycle.state.workflow import Workflow
 
 if TYPE_CHECKING:
     from service.consent.pins import Pin
     from service.consent.proof import Policy
 
-APPROVED = "amendment.approved"
 _SIGNATURE = "signature"
 
 
-class Current:
-    """The state that a fold has reached."""
+class Judged(Protocol):
+    """A state that approvals are judged in."""
 
-    def __init__(self, state: Workflow | None) -> None:
-        self.state = state
+    consent: str
+
+
+S = TypeVar("S", bound=Judged)
+S_contra = TypeVar("S_contra", bound=Judged, contravariant=True)
+
+
+class Judging(Protocol[S_contra]):
+    """Which events of a stream count only where nothing speaks against them."""
+
+    #: Their types; those that carry a proof count only in a log that this login knows.
+    judged: frozenset[str]
+    proven: frozenset[str]
+
+    def objection(self, state: S_contra, event: RecordedEvent, at: str) -> str | None:
+        """Return why one, recorded by the time ``at``, counts for nothing; None: it counts."""
+        ...
+
+
+class Judge(Generic[S]):
+    """Judges the events of a stream one by one as it is folded.
+
+    ``accepted`` holds the hash of the event that the fold takes up next, where it counts.
+    ``latest`` is the latest time at which an event up to it was recorded.
+    """
+
+    def __init__(self, approvals: Approvals, rules: Judging[S]) -> None:
+        self.accepted: set[str] = set()
+        self.latest = ""
+        self._approvals = approvals
+        self._rules = rules
+        self._verdicts: dict[tuple[str, str], str | None] = {}
+
+    def judged(
+        self, events: Iterator[RecordedEvent], reached: Callable[[], S | None], latest: str = ""
+    ) -> Iterator[RecordedEvent]:
+        """Yield the events, each judged in the state before it."""
+        for event in events:
+            self.latest = latest = max(latest, event.recorded_at)
+            self.accepted.clear()
+            state = reached() if event.type in self._rules.judged else None
+            if state is not None and self._counts(event, state, latest):
+                self.accepted.add(event.hash)
+            yield event
+
+    def verdict_on(self, event: RecordedEvent) -> str | None:
+        """Return why an event that was folded does not count, None where it does."""
+        return self._verdicts.get((event.prev_hash, event.hash))
+
+    def _counts(self, event: RecordedEvent, state: S, at: str) -> bool:
+        # Both are of bytes and place, whatever a row says (`eventstore.reading`): so a verdict is
+        # kept by the statement, which holds the link, and the signature, which the hash covers.
+        key = (event.prev_hash, event.hash)
+        if key not in self._verdicts:
+            swapped = event.type in self._rules.proven and self._approvals.pin_objection()
+            self._verdicts[key] = swapped or self._rules.objection(state, event, at)
+        return self._verdicts[key] is None
 
 
 class Approvals:
-    """Which approvals of a stream count.
-
-    ``accepted`` holds the hashes that count, exactly for the event that the fold takes up next.
-    """
+    """What this login pinned of a log, by which its approvals count."""
 
     def __init__(self, store: EventStore, stream: str, root: Path | None) -> None:
         self.store = store
         self.stream = stream
         self.root = root
-        self.accepted: set[str] = set()
-        self._verdicts: dict[tuple[str, str], str | None] = {}
-
-    def judged(self, events: Iterator[RecordedEvent], current: Current) -> Iterator[RecordedEvent]:
-        """Yield the events, each approval judged in the state before it."""
-        latest = ""
-        for event in events:
-            latest = max(latest, event.recorded_at)
-            if event.type == APPROVED and current.state is not None:
-                self._judge(event, current.state, latest)
-            yield event
-
-    def objection(self, event: RecordedEvent) -> str | None:
-        """Return why an approval that was folded does not count, None where it does."""
-        return self._verdicts.get((event.prev_hash, event.hash))
-
-    def _judge(self, event: RecordedEvent, state: Workflow, at: str) -> None:
-        # Both are of bytes and place, whatever a row says (`eventstore.reading`): so a verdict is
-        # kept by the statement, which holds the link, and the signature, which the hash covers.
-        key = (event.prev_hash, event.hash)
-        if key not in self._verdicts:
-            self._verdicts[key] = self._verdict(event, state, at)
-        if self._verdicts[key] is None:
-            self.accepted.add(event.hash)
-        else:
-            self.accepted.discard(event.hash)
-
-    def _verdict(self, event: RecordedEvent, state: Workflow, at: str) -> str | None:
-        from service.consent import proof as consent  # loads the rules of amendments
-
-        return self.pin_objection() or consent.objection(state, consent.as_of(event, at))
 
     def first_hash(self) -> str | None:
         """Return the hash of the first event's text, whatever its row says."""
@@ -141,7 +160,7 @@ class Approvals:
 
         return [*self.pinned_here(), *every_pin()]
 
-    def bars_stored_folds(self, state: Workflow, after: int) -> bool:
+    def bars_stored_folds(self, state: Judged, after: int) -> bool:
         """Whether the state must come from the log's events alone, not from a kept copy.
 
         Where consent is by ``signature``, or ever was, a raw write must change nothing, and a kept

@@ -18,7 +18,8 @@ from projections.words.account import EDITED
 from service.consent.scripts import INIT, others
 from service.errors import NotFound
 from service.files.external_lines import ForeignBytes, align, look, trail, was_written, whole
-from service.reading.log import WorkflowLog, newest
+from service.reading.log import WorkflowLog
+from service.reading.stream_log import newest
 from service.root.root import Root
 from service.root.safe_open import OutsideRoot, content_within
 from service.root.sync import Sync, Synced, caught_up, digest

@@ -47,7 +47,7 @@ def make_root(root: Root) -> None:
 def begin(service: MachineService, outcome: MachineOutcome) -> MachineOutcome:
     """Pin a machine whose consent is by signature, as its first event stands now."""
     if outcome.events and outcome.state.consent == "signature":
-        service.approvals.pin(outcome.state)
+        service.log.approvals.pin(outcome.state)
     return outcome
 
 

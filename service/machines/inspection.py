@@ -18,15 +18,14 @@ from projections.files import document_diff
 from projections.files.document_diff import ABSENT
 from projections.machines.documents import documents, rendered
 from projections.words.came_about import decided_edits
-from service.consent.approvals import Approvals
 from service.consent.doubts import of_pins
 from service.errors import NotFound
-from service.machines.log import At, MachineLog, folder_of, ids, is_writer
+from service.machines.log import MachineLog, folder_of, ids, is_writer
 from service.machines.news import is_as_imported
 from service.questions.blame import Blame, FieldHistory
 from service.questions.integrity import with_unfoldable
-from service.reading.log import newest
 from service.reading.sealing import told
+from service.reading.stream_log import At, newest
 from service.reading.trust_marks import kept, marks_of
 from service.root.root import Root
 from service.root.safe_open import content_within
@@ -99,7 +98,7 @@ def _of_consent(log: MachineLog, state: Machine) -> list[str]:
     found = [f"version {v} counts for nothing: {why}" for v, why in refused.items()]
     if state.consent == "trust" and state.definition.approvals:
         found.append("consent is by trust: whoever calls wfctl can approve, agents too")
-    found += of_pins(Approvals(log.store, log.stream, log.root))
+    found += of_pins(log.approvals)
     return found
 
 

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from eventstore.chain import START, Link
 from eventstore.codec import canonical, digest
 from eventstore.event import RecordedEvent
 from eventstore.store import EventStore
 from lifecycle.machines.definition import DEFINITION
 from lifecycle.machines.errors import StateNotFound
-from lifecycle.machines.evolve import steps
+from lifecycle.machines.evolve import REDUCER, steps
 from lifecycle.machines.machine import Bound, Machine
 from lifecycle.machines.transition import closed_to
 from service.consent import doubts
-from service.consent.approvals import Approvals
 from service.consent.proof import RecordedApproval, as_of, by_policy
 from service.errors import NotFound
-from service.reading.moment import Moment
-from service.reading.sealing import as_folded
+from service.machines import kept
+from service.reading.stream_log import StreamLog
 from service.root.root import Root
+
+if TYPE_CHECKING:
+    from service.reading.stream_log import At
 
 APPROVED = "machine.approved"
 WITHDRAWN = "machine.withdrawn"
@@ -118,154 +119,58 @@ def _form_of(bound: Bound) -> int | None:
     return _SECOND if bound.files is not None else None
 
 
-class Judge:
-    """Which approvals and changes of phase of a stream count, judged one by one as it is folded.
-
-    ``accepted`` holds the hash of the approval that the fold takes up next, where it counts.
-    """
-
-    def __init__(self, store: EventStore, stream: str, root: Path | None) -> None:
-        self.accepted: set[str] = set()
-        self.refused: dict[int, str] = {}
-        self.state: Machine | None = None
-        self._latest = ""
-        self._pins = Approvals(store, stream, root)
-
-    def judged(self, events: Iterator[RecordedEvent]) -> Iterator[RecordedEvent]:
-        """Yield the events, each approval judged in the state before it."""
-        for event in events:
-            self.accepted.clear()
-            self._latest = max(self._latest, event.recorded_at)
-            if event.type in (APPROVED, WITHDRAWN, LIMITED) and self.state is not None:
-                self._judge(event, self.state, self._latest)
-            elif event.type == TRANSITIONED and self.state is not None:
-                self._judge_way(event, self.state)
-            yield event
-
-    def _judge_way(self, event: RecordedEvent, state: Machine) -> None:
-        why = closed_to(state, event.data)
-        if why is not None:
-            self.refused[event.version] = why
-
-    def _judge(self, event: RecordedEvent, state: Machine, at: str) -> None:
-        why = self._pins.pin_objection() or objection(state, event.type, as_of(event, at))
-        if why is None:
-            self.accepted.add(event.hash)
-        else:
-            self.refused[event.version] = why
-
-
 PREFIX = "machine-"
-At = Moment | int | None
 
 
-class MachineLog:
-    """One stream of a store, read as a machine. ``root`` is the folder it is read for."""
+class MachineRules:
+    """What the events of a machine mean."""
+
+    name = "machine"
+    reducer = REDUCER
+    proven = frozenset({APPROVED, WITHDRAWN, LIMITED})
+    judged = proven | {TRANSITIONED}
+    has_sessions = False
+
+    def steps(
+        self, draft: Machine | None, events: Iterable[RecordedEvent], accepted: Container[str]
+    ) -> Iterator[tuple[RecordedEvent, Machine]]:
+        """See Rules."""
+        return steps(draft, events, accepted)
+
+    def draft(self, state: Machine) -> Machine:
+        """See Rules."""
+        return state.draft()
+
+    def objection(self, state: Machine, event: RecordedEvent, at: str) -> str | None:
+        """See Rules; a change of phase that the way did not allow counts for nothing either."""
+        if event.type == TRANSITIONED:
+            return closed_to(state, event.data)
+        return objection(state, event.type, as_of(event, at))
+
+    def to_bytes(self, state: Machine) -> bytes:
+        """See Rules."""
+        return kept.to_bytes(state)
+
+    def from_bytes(self, content: bytes) -> Machine:
+        """See Rules."""
+        return kept.from_bytes(content)
+
+    def absent(self, log: StreamLog[Machine], at: At) -> StateNotFound | NotFound:
+        """See Rules."""
+        machine = log.stream.removeprefix(PREFIX)
+        if at is None or log.store.head(log.stream) is None:
+            return StateNotFound(machine, list(machines_in(log.store)))
+        return NotFound(
+            f"no machine {machine!r} yet ({at}); its log begins with version 1", machine=machine
+        )
+
+
+class MachineLog(StreamLog[Machine]):
+    """One stream of a store, read as a machine; ``root`` is the folder it is read for."""
 
     def __init__(self, store: EventStore, machine: str, root: Path) -> None:
-        self.store = store
+        super().__init__(MachineRules(), store, PREFIX + machine, root)
         self.machine = machine
-        self.stream = PREFIX + machine
-        self.root = root
-        self._judge = Judge(store, self.stream, root)
-        self._folded: Machine | None = None
-        self._end = START
-
-    def state(self, at: At = None) -> Machine | None:
-        """Return the state now or as it was, None where there was none; not to be changed."""
-        if at is None:
-            return self._now()
-        found: Machine | None = None
-        for _, state in self.steps(upto=at):
-            found = state
-        return found
-
-    def _now(self) -> Machine | None:
-        """Fold what came since the last look, if that still is where the log stood then."""
-        head = self.store.head(self.stream)
-        if head is None or (head.version, head.hash) == self._end:
-            return self._folded if head is not None else None
-        if not self._stands():
-            self._judge = Judge(self.store, self.stream, self.root)
-            self._folded, self._end = None, START
-        draft = self._folded.draft() if self._folded is not None else None
-        events = self.store.read(self.stream, after=self._end.version)
-        for event, state in self._steps(draft, events, self._judge):
-            self._folded, self._end = state, Link(event.version, event.hash)
-        return self._folded
-
-    def _stands(self) -> bool:
-        """Whether the event at which the last look ended is there as it was."""
-        if self._folded is None:
-            return False
-        found = next(
-            self.store.raw(self.stream, after=self._end.version - 1, upto=self._end.version), None
-        )
-        return found is not None and found.hash == self._end.hash
-
-    def current(self, at: At = None) -> Machine:
-        """Return the state now or as it was; raises `StateNotFound`, `NotFound`.
-
-        Raises `InvalidOption` for a session, which a machine has none of.
-        """
-        if at is not None:
-            self._require(at)
-        found = self.state(at)
-        if found is not None:
-            return found
-        if at is None:
-            raise self._unknown()
-        raise NotFound(
-            f"no machine {self.machine!r} yet ({at}); its log begins with version 1",
-            machine=self.machine,
-        )
-
-    def _require(self, at: Moment | int) -> None:
-        """Raise `StateNotFound` for no machine, `NotFound` for a version that is yet to come."""
-        head = self.store.head(self.stream)
-        if head is None:
-            raise self._unknown()
-        version = at.version if isinstance(at, Moment) else at
-        if version is not None and version > head.version:
-            raise NotFound(
-                f"no version {version}: the log ends at version {head.version}", version=version
-            )
-
-    def _unknown(self) -> StateNotFound:
-        return StateNotFound(self.machine, list(machines_in(self.store)))
-
-    def steps(self, after: int = 0, upto: At = None) -> Iterator[tuple[RecordedEvent, Machine]]:
-        """Yield each event after version ``after`` with the state once it is folded in.
-
-        The state is one object, changed from step to step.
-        """
-        judge = Judge(self.store, self.stream, self.root)
-        for event, state in self._steps(None, self._events(upto), judge):
-            if event.version > after:
-                yield event, state
-
-    def along(self, events: Iterator[RecordedEvent]) -> Iterator[tuple[RecordedEvent, Machine]]:
-        """Yield events that begin with the stream's first, as `steps` does."""
-        return self._steps(None, events, Judge(self.store, self.stream, self.root))
-
-    def _steps(
-        self, draft: Machine | None, events: Iterator[RecordedEvent], judge: Judge
-    ) -> Iterator[tuple[RecordedEvent, Machine]]:
-        for event, state in steps(draft, judge.judged(events), judge.accepted):
-            judge.state = state
-            yield as_folded(event, state), state
-
-    def ineffective(self) -> dict[int, str]:
-        """Return the approvals that count for nothing: version → why."""
-        judge = Judge(self.store, self.stream, self.root)
-        for _ in self._steps(None, self._events(None), judge):
-            pass
-        return judge.refused
-
-    def _events(self, upto: At) -> Iterator[RecordedEvent]:
-        if isinstance(upto, Moment):
-            return upto.seen(self.store.read(self.stream, upto=upto.version))
-        return self.store.read(self.stream, upto=upto)
 
 
 def machines_in(store: EventStore) -> Iterator[str]:

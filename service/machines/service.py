@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
-from eventstore.errors import WrongExpectedVersion
+from eventstore.errors import EventStoreError, WrongExpectedVersion
 from eventstore.event import Actor, NewEvent, RecordedEvent
 from eventstore.store import Claim, Expected
 from lifecycle.errors import LifecycleError, NeedsConsent
@@ -21,7 +21,6 @@ from lifecycle.machines.payload import MachineCancelled, MachineCreated, Machine
 from lifecycle.payload.base import Payload
 from lifecycle.rules.decide import require_recordable
 from projections.machines.next_actions import machine_actions
-from service.consent.approvals import Approvals
 from service.errors import FilesBehind, RootElsewhere
 from service.machines.completing import completed
 from service.machines.errors import VersionConflict
@@ -71,7 +70,6 @@ class MachineService:
         self._caller = Caller(f"{actor.kind}:{actor.name}", claim)
         self.clock = clock
         self._writer = StreamWriter(log.store, log.stream, actor, clock)
-        self.approvals = Approvals(log.store, log.stream, root.path)
         self.files = MachineFiles(root, log, self._writer, clock)
 
     def state(self) -> Machine:
@@ -120,7 +118,7 @@ class MachineService:
         if not (options.dry_run or any(command.type in _BEGIN for command in commands)):
             # An id that is another root's is told by the rules, as taken.
             check_place(self.root, self._known)
-            self.approvals.require_not_swapped()
+            self.log.approvals.require_not_swapped()
         first = self.first_answer(options, *commands)
         if first is not None:
             return first
@@ -201,8 +199,13 @@ class MachineService:
         appended = self.log.store.append(
             self.log.stream, events, expected=head or Expected.NO_STREAM, claim=claim
         )
-        recorded = self.files.bring_up_to_date()
-        state = self.state() if recorded or appended.repeated else due.state
+        self.files.bring_up_to_date()
+        state = self.state()
+        try:
+            self.log.keep_fold(state)
+        except EventStoreError as error:
+            # What was asked is recorded: an error must not read as if it were not.
+            raise FilesBehind(state.head, error) from error
         return MachineOutcome(appended.events, due.planned, state, appended.repeated)
 
     def new_events(

@@ -21,7 +21,8 @@ from service.files.drift import state_differences
 from service.files.inspection import FilesInspection
 from service.questions.causes import refusals_by
 from service.questions.integrity import check_integrity
-from service.reading.log import At, WorkflowLog
+from service.reading.log import WorkflowLog
+from service.reading.stream_log import At
 from service.reading.trust_marks import begun_anew
 from service.root.root import Root
 from service.root.sync import read_sync
@@ -272,7 +273,7 @@ def _ineffective(
     if event.type == SET_ASIDE:
         return str(event.data["why"])
     if event.type == "amendment.approved":
-        return log.approvals.objection(event)
+        return log.judge.verdict_on(event)
     if event.type == "amendment.proposed":
         again = event.data["amendment"] in known
         known.add(event.data["amendment"])

@@ -13,7 +13,8 @@ from projections.files import document_diff, state_document
 from projections.files.document_diff import ABSENT, Path
 from service.errors import NotFound
 from service.questions.audit import AmendmentRecord, records
-from service.reading.log import At, WorkflowLog
+from service.reading.log import WorkflowLog
+from service.reading.stream_log import At
 
 #: What an event may hold that says why, the most telling first.
 _REASONS = ("reason", "error", "fix", "evidence", "detail", "text")

@@ -17,7 +17,8 @@ from lifecycle.state.workflow import Stage, Workflow
 from projections.words.amendments import held
 from service.consent.scripts import beside, scripts_of
 from service.questions.grounds import CauseGrounds, CauseLink
-from service.reading.log import At, WorkflowLog
+from service.reading.log import WorkflowLog
+from service.reading.stream_log import At
 from service.root.safe_open import seen_from
 
 

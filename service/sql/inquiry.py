@@ -13,7 +13,8 @@ from sqlalchemy import BigInteger, Double, Table, Text
 from projections.history.rows import Key, Row
 from projections.history.tables import VIEWS, columns_of, history, view
 from service.errors import SqlRefused
-from service.reading.log import At, WorkflowLog
+from service.reading.log import WorkflowLog
+from service.reading.stream_log import At
 from service.sql.tables import HistoryTables
 
 #: The first word of a statement, comments before it; each is passed over once (``?>``, ``*+``).

@@ -28,7 +28,8 @@ from projections.history.checkpoint import NAME, VERSION
 from projections.history.rows import CarriedRows, HistoryRows, Key, Row
 from projections.history.tables import history
 from service.reading import sealing
-from service.reading.log import At, WorkflowLog
+from service.reading.log import WorkflowLog
+from service.reading.stream_log import At
 
 #: Events a transaction: others who write wait no longer than these take.
 CHUNK = 1000

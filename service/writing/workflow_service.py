@@ -18,7 +18,8 @@ from lifecycle.rules.decide import decide_all
 from lifecycle.state.workflow import Workflow
 from service.errors import FilesBehind, RootElsewhere
 from service.files.workflow_files import WorkflowFiles
-from service.reading.log import FOLD_EVERY, WorkflowLog
+from service.reading.log import WorkflowLog
+from service.reading.stream_log import FOLD_EVERY
 from service.root.disk import Clock, system_clock, utc_text
 from service.root.root import Root, RootIs
 from service.writing.report import (

@@ -135,7 +135,7 @@ def test_a_fold_that_cannot_be_kept_leaves_the_command_recorded(
 ) -> None:
     """The stored fold is a cache: where it fails, the events are there and it is said."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("service.reading.log.FOLD_EVERY", 1)
+    monkeypatch.setattr("service.reading.stream_log.FOLD_EVERY", 1)
     if not first:
         assert place.call("note", "before").code == 0
     with store_of(place) as store, store._transaction() as connection:

@@ -324,7 +324,7 @@ def acting(
     try:
         service = MachineService(root, MachineLog(store, machine, root.path), actor, claim=claim)
         if not dry_run:
-            service.approvals.require_not_swapped()
+            service.log.approvals.require_not_swapped()
             service.settle_place(settings.root_is)
         yield service, MachineOutput(settings)
     finally:

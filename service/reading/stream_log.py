@@ -1,0 +1,307 @@
+"""The log of one stream, folded: now, as it was, step by step, and from a state that is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from eventstore.chain import START, Link
+from eventstore.errors import StoreDamaged, UnsoundLog
+from eventstore.event import RecordedEvent
+from eventstore.store import EventStore, StoredFold
+from lifecycle.errors import LifecycleError
+from service.consent.approvals import Approvals, Judge, Judged, Judging
+from service.errors import NotFound, ServiceError
+from service.reading.moment import Moment, session_end
+from service.reading.sealing import Seal, as_folded, known_seal, own_seal
+
+At = Moment | int | None
+"""A moment, or the version it stands for; None: now."""
+
+#: A fold is stored once the log has grown by this many events since the last one.
+FOLD_EVERY = 500
+_HASH_LENGTH = 64
+
+
+class Folded(Judged, Protocol):
+    """The state of a stream as of version ``head``."""
+
+    head: int
+    set_aside: list[dict[str, object]]
+
+
+S = TypeVar("S", bound=Folded)
+
+
+class Rules(Judging[S], Protocol[S]):
+    """What the events of a stream mean: a workflow's, or a machine's."""
+
+    #: The name under which folded states are kept, and the version of the fold.
+    name: str
+    reducer: int
+    has_sessions: bool
+
+    def steps(
+        self, draft: S | None, events: Iterable[RecordedEvent], accepted: Container[str]
+    ) -> Iterator[tuple[RecordedEvent, S]]:
+        """Yield each event with the state after it; ``draft`` is changed in place."""
+        ...
+
+    def draft(self, state: S) -> S:
+        """Return a copy that a fold may change without touching this one."""
+        ...
+
+    def to_bytes(self, state: S) -> bytes:
+        """Return the state as JSON."""
+        ...
+
+    def from_bytes(self, content: bytes) -> S:
+        """Return the state that `to_bytes` wrote."""
+        ...
+
+    def absent(self, log: StreamLog[S], at: At) -> LifecycleError | ServiceError:
+        """Return the error that says that there was nothing, now or at a moment."""
+        ...
+
+
+class StreamLog(Generic[S]):
+    """One stream of a store, folded by its rules.
+
+    ``root`` is the folder it is read for, by which a log that was put in another's place is known.
+    """
+
+    def __init__(self, rules: Rules[S], store: EventStore, stream: str, root: Path | None) -> None:
+        self.rules = rules
+        self.store = store
+        self.stream = stream
+        self.root = root
+        self.approvals = Approvals(store, stream, root)
+        self.judge: Judge[S] = Judge(self.approvals, rules)
+        self._folded_at = 0
+        #: Up to this version the log was never by signature.
+        self._unsigned = 0
+        self._reached: RecordedEvent | None = None
+        #: The newest state that was asked for, the link it ends at, and `Judge.latest` there.
+        self._newest: tuple[S, Link, str] | None = None
+
+    def state(self, at: At = None) -> S | None:
+        """Return the state now, or as it was at a moment; None where nothing was yet."""
+        moment = self.resolved(at)
+        if moment.so_by is not None or moment.known_by is not None:
+            return self._fold(None, self._seen(moment))
+        start, link, latest = self._stored(moment.version)
+        read = self.store.read(self.stream, after=link, upto=moment.version)
+        state = self._fold(start, read, latest)
+        if start is not None and state is start:
+            self._require_end(link)
+        if state is not None and moment.version is None:
+            self._remember(state, link)
+        return state
+
+    def _remember(self, state: S, start: Link) -> None:
+        """Have the newest state at hand: a command asks for it up to five times."""
+        last = self._reached
+        link = Link(last.version, last.hash) if last is not None else start
+        if link.version == state.head:
+            self._newest = self.rules.draft(state), link, self.judge.latest
+
+    def _require_end(self, link: Link) -> None:
+        """Raise `UnsoundLog` where the event that a kept state ends with is not there.
+
+        Where events follow it, the first of them states the link.
+        """
+        found = next(self.store.raw(self.stream, after=link.version - 1, upto=link.version), None)
+        if found is None or found.hash != link.hash:
+            reason = f"expected the hash {link.hash} that this login had checked"
+            kind = "cut_tail" if found is None else "anchor"
+            raise UnsoundLog(self.stream, link.version, kind, reason)
+
+    def events(self, at: At = None) -> Iterator[RecordedEvent]:
+        """Yield the events that belong to the view from a moment, from the first."""
+        return self._seen(self.resolved(at))
+
+    def _seen(self, moment: Moment) -> Iterator[RecordedEvent]:
+        if moment.so_by is not None:
+            self._judge_all(moment)
+        return moment.seen(self.store.read(self.stream, upto=moment.version))
+
+    def resolved(self, at: At = None) -> Moment:
+        """Return the moment with a session's end as a version; raises `NotFound`.
+
+        Raises `InvalidOption` for a session where the stream has none.
+        """
+        moment = at if isinstance(at, Moment) else Moment(version=at)
+        if moment.session is not None and self.rules.has_sessions:
+            moment = self._at_end_of(moment.session, moment)
+        self.require(moment.version)
+        return moment
+
+    def _at_end_of(self, session: int, at: Moment) -> Moment:
+        end = session_end(self.store.read(self.stream), session)
+        if end is None:
+            raise NotFound(
+                f"no session {session} in the log; `wfctl audit costs` lists those there are",
+                session=session,
+            )
+        version = end if at.version is None else min(end, at.version)
+        return Moment(version, at.so_by, at.known_by)
+
+    def replayed(self, at: At = None) -> S:
+        """Return the state folded from the first event; raises as `current` does."""
+        return self._some(self._fold(None, self.events(at)), at)
+
+    def stored_differs(self) -> bool:
+        """Whether the stored fold is not what the log yields."""
+        kept = self._kept()
+        if kept is None:
+            return False
+        content, link = kept
+        return content != self.rules.to_bytes(self.replayed(link.version))
+
+    def current(self, at: At = None) -> S:
+        """Return the state now or at a moment; raises what the rules say of none, `NotFound`."""
+        return self._some(self.state(at), at)
+
+    def _some(self, state: S | None, at: At) -> S:
+        if state is None:
+            raise self.rules.absent(self, at)
+        return state
+
+    def require(self, version: int | None) -> None:
+        """Raise `NotFound` for a version that the log has not come to; `absent` without a log."""
+        if version is None:
+            return
+        head = self.store.head(self.stream)
+        if head is None:
+            raise self.rules.absent(self, None)
+        if version > head.version:
+            raise NotFound(
+                f"no version {version}: the log ends at version {head.version}",
+                version=head.version,
+            )
+
+    def evolve(self, state: S | None, events: Iterator[RecordedEvent]) -> S | None:
+        """Return ``state`` with further events folded in."""
+        return self._fold(self.rules.draft(state) if state is not None else None, events)
+
+    def steps(
+        self, after: int = 0, start: S | None = None, upto: At = None
+    ) -> Iterator[tuple[RecordedEvent, S]]:
+        """Yield each event after version ``after`` with the state once it is folded in.
+
+        The state is one object, changed from step to step. ``start`` is the state at ``after``
+        where the caller has it; ``upto`` ends the reading.
+        """
+        if upto is not None:
+            yield from self._steps(None, self.events(upto))
+            return
+        if start is None and after:
+            start = self.state(after)
+        draft = self.rules.draft(start) if start is not None else None
+        yield from self._steps(draft, self.store.read(self.stream, after=after))
+
+    def along(self, events: Iterator[RecordedEvent]) -> Iterator[tuple[RecordedEvent, S]]:
+        """Yield events that begin with the stream's first, as `steps` does."""
+        return self._steps(None, events)
+
+    def ineffective(self) -> dict[int, str]:
+        """Return the judged events that count for nothing: version → why."""
+        found: dict[int, str] = {}
+        for event, _ in self._steps(None, self.store.read(self.stream)):
+            why = self.judge.verdict_on(event)
+            if why is not None:
+                found[event.version] = why
+        return found
+
+    def _steps(
+        self, draft: S | None, events: Iterator[RecordedEvent], latest: str = ""
+    ) -> Iterator[tuple[RecordedEvent, S]]:
+        reached = [draft]
+        judged = self.judge.judged(events, lambda: reached[0], latest)
+        for event, state in self.rules.steps(draft, judged, self.judge.accepted):
+            reached[0] = state
+            self._reached = event
+            yield as_folded(event, state), state
+
+    def _fold(self, draft: S | None, events: Iterator[RecordedEvent], latest: str = "") -> S | None:
+        for _, folded in self._steps(draft, events, latest):
+            draft = folded
+        return draft
+
+    def _judge_all(self, moment: Moment) -> None:
+        """Judge every approval where it stands among all that was known, before a part is folded.
+
+        An approval is judged by the state that it was given in, whatever is left out of the view.
+        """
+        known = Moment(moment.version, known_by=moment.known_by)
+        self._fold(None, self._seen(known))
+
+    def _stored(self, at: int | None) -> tuple[S | None, Link, str]:
+        """Return the state that is kept, the link it ends at, and `Judge.latest` there, if known.
+
+        One in the database counts if this login kept it. Else: the beginning of the log.
+        """
+        if self._newest is not None and at is None:
+            state, link, latest = self._newest
+            return self.rules.draft(state), link, latest
+        kept = self._kept()
+        if kept is None or (at is not None and kept[1].version > at):
+            return None, START, ""
+        content, link = kept
+        self._folded_at = link.version
+        state = self.rules.from_bytes(content)
+        if state.head != link.version or self.approvals.bars_stored_folds(state, link.version):
+            return None, START, ""
+        self._unsigned = link.version
+        return state, link, ""
+
+    def _kept(self) -> tuple[bytes, Link] | None:
+        """Return the content of this login's kept state and its link, None without a sound one."""
+        seal = known_seal()
+        if seal is None:
+            return None
+        try:
+            fold = self.store.load_fold(self.stream, self._name(seal), self.rules.reducer)
+        except StoreDamaged:
+            return None  # a cache: the events yield the same state, and say what else is damaged
+        content = seal.opened(fold.state, self._purpose(fold.version)) if fold is not None else None
+        if fold is None or content is None:
+            return None
+        return content[_HASH_LENGTH:], Link(fold.version, content[:_HASH_LENGTH].decode())
+
+    def _purpose(self, version: int) -> str:
+        # Only of a log that was never by signature up to there is a state kept: `keep_fold`.
+        return f"{self.rules.name} {self.rules.reducer} never-signed {version} {self.stream}"
+
+    def _name(self, seal: Seal) -> str:
+        """Return the name under which a login keeps its state; several may share a log."""
+        return f"{self.rules.name} {seal.name}"
+
+    def keep_fold(self, state: S) -> bool:
+        """Store the fold where the log has grown enough since the last one; whether it had.
+
+        It is kept with the hash of the event that it ends with, under the seal of this login.
+        """
+        if state.head - self._folded_at < FOLD_EVERY:
+            return False
+        if self.approvals.bars_stored_folds(state, self._unsigned):
+            self._folded_at = state.head  # not asked again before it has grown as much
+            return False
+        last = self._reached
+        seal = own_seal() if last is not None and last.version == state.head else None
+        if seal is not None and last is not None:
+            sealed = seal.sealed(
+                last.hash.encode() + self.rules.to_bytes(state), self._purpose(state.head)
+            )
+            self.store.save_fold(
+                StoredFold(self.stream, self._name(seal), self.rules.reducer, state.head, sealed)
+            )
+        self._folded_at = state.head
+        return True
+
+
+def newest(store: EventStore, stream: str) -> RecordedEvent | None:
+    """Return the last event of a stream, None where there is none."""
+    head = store.head(stream)
+    return None if head is None else next(store.read(stream, after=head.version - 1), None)
