@@ -7,7 +7,7 @@ import typer
 #: Command → where its function lives. A module is only loaded where its command is called.
 COMMANDS: dict[str, str] = {
     "amendments": "cli.commands.audit.history:amendments",
-    "bypasses": "cli.commands.audit.history:attempts",
+    "bypasses": "cli.commands.audit.history:bypasses",
     "transitions": "cli.commands.audit.history:transitions",
     "retries": "cli.commands.audit.history:retries",
     "attempts": "cli.commands.audit.history:attempts",
