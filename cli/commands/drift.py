@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.deciding import Decision, DecisionKey, decide, dismissal_of
-from cli.frame.options import FINDINGS, CommandId, DryRun, ExpectedVersion, write_options
+from cli.frame.options import FINDINGS, Writes, argument, option
 from cli.frame.workspace import reading, writing
 from cli.frame.writes import tell
 from cli.terminal.output import Output
@@ -26,21 +26,11 @@ if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
     from service.files.drift_commands import Launched
 
-File = Annotated[str | None, typer.Argument(metavar="[FILE]", help="Only this file.")]
+File = Annotated[str | None, argument("[FILE]", "Only this file.")]
 Detected = Annotated[
-    int | None,
-    typer.Option("--detected", metavar="VERSION", help="The change detected there; else the last."),
+    int | None, option("--detected", "VERSION", "The change detected there; else the last.")
 ]
 Change = dict[str, Any]
-
-
-def build() -> typer.Typer:
-    """Return the group of commands."""
-    group = typer.Typer(help="Hand edits of the files that wfctl writes.", no_args_is_help=True)
-    group.command("show")(show)
-    group.command("adopt")(adopt)
-    group.command("revert")(revert)
-    return group
 
 
 def show(context: typer.Context, file: File = None) -> None:
@@ -109,22 +99,15 @@ def _difference(difference: Change) -> str:
 
 def adopt(
     context: typer.Context,
-    file: Annotated[str, typer.Argument(metavar="[FILE]", help="The file.")] = STATE,
+    options: Writes,
+    file: Annotated[str, argument("[FILE]", "The file.")] = STATE,
     detected: Detected = None,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="FIELD", help="Only this field.")
-    ] = None,
-    evidence: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What shows that a stage is completed.")
-    ] = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
+    only: Annotated[list[str] | None, option("FIELD", "Only this field.")] = None,
+    evidence: Annotated[str | None, option("TEXT", "What shows that a stage is completed.")] = None,
 ) -> None:
     """Turn a change into events, through the rules; definitional ones are only proposed."""
-    options = write_options(dry_run, command_id, expected_version)
-    with writing(context, dry_run) as (service, output):
-        change, changes = _chosen(service, file, detected, dry_run)
+    with writing(context, options.dry_run) as (service, output):
+        change, changes = _chosen(service, file, detected, options.dry_run)
         found = changes.adoption(change, only or [], evidence, _launched(service))
         last = closing(change, found)
         options = replace(options, occurred_each=(*found.at, *(None for _ in last)))
@@ -170,17 +153,14 @@ def _nothing(file: str, detected: int | None) -> NotFound:
 
 def revert(
     context: typer.Context,
+    options: Writes,
     file: File = None,
     detected: Detected = None,
     key: DecisionKey = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
 ) -> None:
     """Dismiss what others changed: the files stay as the log has them, the change is kept."""
-    options = write_options(dry_run, command_id, expected_version)
-    with writing(context, dry_run) as (service, output):
-        if not dry_run:
+    with writing(context, options.dry_run) as (service, output):
+        if not options.dry_run:
             service.files.bring_up_to_date()
         meant = [_dismissal(d) for d in service.state().drifts if _is_meant(d, file, detected)]
         if detected is not None and not meant:

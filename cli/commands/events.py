@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame import selection as chosen
-from cli.frame.options import FINDINGS, At, Brief, DryRun, KnownAt
-from cli.frame.workspace import Reading, moment, reading, settings_of, standing, writing
+from cli.frame.options import FINDINGS, AsOf, Brief, DryRun, argument, option
+from cli.frame.workspace import Reading, reading, settings_of, standing, writing
 from cli.terminal.output import Output
 from service.errors import InvalidOption
 from service.reading.moment import parse_moment
@@ -41,19 +41,16 @@ def events(
     since: chosen.Since = None,
     until: chosen.Until = None,
     grep: chosen.Grep = None,
-    at: At = None,
-    known_at: KnownAt = None,
+    view: AsOf = None,
     limit: chosen.Newest = None,
     brief: Brief = None,
     fields: chosen.Fields = None,
     template: chosen.Template = None,
     reverse: chosen.Reverse = False,
     follow: chosen.Follow = False,
-    machine: Annotated[
-        str | None, typer.Option(metavar="ID", help="Those of a phase machine.")
-    ] = None,
+    machine: Annotated[str | None, option("ID", "Those of a phase machine.")] = None,
     stored: Annotated[
-        bool, typer.Option("--stored", help="Each as it was hashed, to be checked by others.")
+        bool, option("--stored", "Each as it was hashed, to be checked by others.")
     ] = False,
 ) -> None:
     """Print the recorded events; with --actor KIND or KIND:NAME only those of one actor."""
@@ -62,7 +59,7 @@ def events(
         return
     chosen.own_form(brief, {"--reverse": reverse, "--fields": fields, "--template": template})
     if follow:
-        endless({"--reverse": reverse, "--brief": brief, "--at": at, "--known-at": known_at})
+        endless({"--reverse": reverse, "--brief": brief, **moments(context)})
     with reading(context) as root:
         workflow = root if machine is None else of_machine(root, machine)
         wanted = Selection(
@@ -75,7 +72,6 @@ def events(
             since=bound(workflow, since),
             until=bound(workflow, until),
         )
-        view = moment(at, known_at)
         found = recorded(workflow, follow) if view is None else _seen(workflow, view, machine)
         records = chosen.matching((_record(e) for e in found if wanted.fits(e)), grep)
         # Those to come have no end of which one could count back.
@@ -132,6 +128,11 @@ def endless(others: dict[str, object]) -> None:
         raise InvalidOption(f"--follow has no end, which {' and '.join(given)} would need")
 
 
+def moments(context: typer.Context) -> dict[str, object]:
+    """Return which options name a moment, as they were given."""
+    return {"--at": context.params["at"], "--known-at": context.params["known_at"]}
+
+
 def bound(workflow: Reading, text: str | None) -> Moment | None:
     """Return an end of a range; that of a session is its last version."""
     return workflow.log.resolved(parse_moment(text)) if text is not None else None
@@ -176,21 +177,18 @@ def _line(record: dict[str, Any]) -> str:
 def fsck(
     context: typer.Context,
     checkpoint: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Hold the log against a checkpoint kept elsewhere."),
+        list[Path] | None, option("FILE", "Hold the log against a checkpoint kept elsewhere.")
     ] = None,
     witness: Annotated[
-        list[str] | None,
-        typer.Option(metavar="URL", help="Hold the log against what a witness saw last."),
+        list[str] | None, option("URL", "Hold the log against what a witness saw last.")
     ] = None,
     public_key: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY", help="A key whose checkpoints count too, or a file of it."),
+        list[str] | None, option("KEY", "A key whose checkpoints count too, or a file of it.")
     ] = None,
     protocol: Annotated[
-        bool, typer.Option("--protocol", help="Say too whether the log could have come about.")
+        bool, option("--protocol", "Say too whether the log could have come about.")
     ] = False,
-    all_: Annotated[bool, typer.Option("--all", help="Every finding, not the first 100.")] = False,
+    all_: Annotated[bool, option("--all", "Every finding, not the first 100.")] = False,
 ) -> None:
     """Check the chain, the order, every event, and every checkpoint that is found (exit 7)."""
     from cli.frame.checkpoints import judged, lines_of, told_of
@@ -249,9 +247,8 @@ def schema(
     context: typer.Context,
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[TYPE]",
-            help="An event type, or event, state, answer, plan, definition, feature.state …",
+        argument(
+            "[TYPE]", "An event type, or event, state, answer, plan, definition, feature.state …"
         ),
     ] = None,
 ) -> None:
@@ -305,17 +302,16 @@ def _indented(value: Any) -> str:
 
 def replay(
     context: typer.Context,
-    at: At = None,
-    known_at: KnownAt = None,
+    view: AsOf = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Compare with the files and the stored state (exit 7).")
+        bool, option("--check", "Compare with the files and the stored state (exit 7).")
     ] = False,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Write every file anew.")] = False,
-    machine: Annotated[str | None, typer.Option(metavar="ID", help="Only a phase machine.")] = None,
+    rebuild: Annotated[bool, option("--rebuild", "Write every file anew.")] = False,
+    machine: Annotated[str | None, option("ID", "Only a phase machine.")] = None,
     dry_run: DryRun = False,
 ) -> None:
     """Fold the log from its first event and print the state."""
-    if sum((check, rebuild, at is not None or known_at is not None)) > 1:
+    if sum((check, rebuild, view is not None)) > 1:
         raise InvalidOption("--at and --known-at, --check and --rebuild exclude each other")
     if rebuild and not dry_run:
         _rebuild(context, machine)
@@ -324,16 +320,16 @@ def replay(
     elif machine is not None:
         from cli.commands.machine import reads
 
-        reads.show(context, machine, at, known_at)
+        reads.show(context, machine, view)
     else:
-        _show(context, at, known_at)
+        _show(context, view)
 
 
-def _show(context: typer.Context, at: str | None, known_at: str | None) -> None:
+def _show(context: typer.Context, view: Moment | None) -> None:
     from projections.files.state_document import document, render
 
     with reading(context) as workflow:
-        state = workflow.replayed(at, known_at)
+        state = workflow.log.replayed(view)
         workflow.output.result(
             document(state), lambda: render(state).decode().rstrip("\n"), state=state
         )

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.frame import impact as words
+from cli.frame.options import argument, option
 from cli.frame.workspace import Reading, reading_of, settings_of
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output
@@ -45,24 +46,13 @@ _WORDS = {InboxAnswer.REJECT: "--reason", InboxAnswer.ANSWER: "--evidence"}
 def inbox(
     context: typer.Context,
     answer: Annotated[
-        InboxAnswer | None,
-        typer.Argument(metavar="[ANSWER]", help=f"{', '.join(InboxAnswer)}; else all is listed."),
+        InboxAnswer | None, argument("[ANSWER]", f"{', '.join(InboxAnswer)}; else all is listed.")
     ] = None,
-    number: Annotated[
-        str | None, typer.Argument(metavar="[NUMBER]", help="Of what, as the list numbers it.")
-    ] = None,
-    text: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Why it is rejected, or what was seen.")
-    ] = None,
-    key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Sign with this SSH key (or its .pub).")
-    ] = None,
-    signature: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A signature of the statement.")
-    ] = None,
-    choice: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Of an approval that chooses: which.")
-    ] = None,
+    number: Annotated[str | None, argument("[NUMBER]", "Of what, as the list numbers it.")] = None,
+    text: Annotated[str | None, option("TEXT", "Why it is rejected, or what was seen.")] = None,
+    key: Annotated[Path | None, option("FILE", "Sign with this SSH key (or its .pub).")] = None,
+    signature: Annotated[Path | None, option("FILE", "A signature of the statement.")] = None,
+    choice: Annotated[str | None, option("FILE", "Of an approval that chooses: which.")] = None,
 ) -> None:
     """What waits for a person in all workflows and machines of this login, with its impact.
 

@@ -11,6 +11,7 @@ import typer
 
 from cli.frame.checkpoints import signed_now, write_new
 from cli.frame.consent import asked_at_terminal
+from cli.frame.options import argument, option
 from cli.frame.workspace import Reading, reading, settings_of
 from cli.settings import actor_of
 from cli.terminal.output import Output, say
@@ -31,31 +32,23 @@ def prove(
     context: typer.Context,
     what: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[WHAT]",
-            help="stage-3.outputs/FILE (with #/POINTER: a value in it), stage-1.metrics/TASK/NAME, "
+        argument(
+            "[WHAT]",
+            "stage-3.outputs/FILE (with #/POINTER: a value in it), stage-1.metrics/TASK/NAME, "
             "a stage, an amendment, or a version.",
         ),
     ] = None,
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Where to write it; else to stdout.")
-    ] = None,
+    file: Annotated[Path | None, argument("[FILE]", "Where to write it; else to stdout.")] = None,
     checkpoint: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Under this checkpoint, such as a witness cosigned."),
+        Path | None, option("FILE", "Under this checkpoint, such as a witness cosigned.")
     ] = None,
     whole: Annotated[
-        bool, typer.Option("--whole", help="With all that it rests on, above 2.5 kB too.")
+        bool, option("--whole", "With all that it rests on, above 2.5 kB too.")
     ] = False,
-    check: Annotated[
-        Path | None, typer.Option(metavar="PROOF", help="Check a proof; no log is needed.")
-    ] = None,
-    of: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --check: this is the file it is of.")
-    ] = None,
+    check: Annotated[Path | None, option("PROOF", "Check a proof; no log is needed.")] = None,
+    of: Annotated[Path | None, option("FILE", "With --check: this is the file it is of.")] = None,
     public_key: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY", help="With --check: who must have signed; also witnesses."),
+        list[str] | None, option("KEY", "With --check: who must have signed; also witnesses.")
     ] = None,
 ) -> None:
     """Write a proof that a result was recorded, with its attempt, inputs, command and consent.
@@ -143,22 +136,9 @@ def _lines(shown: dict[str, Any]) -> list[str]:
 _DONE = 200
 
 
-def build() -> typer.Typer:
-    """Return the group of commands."""
-    group = typer.Typer(help="Vouch that logs of others only grow.", no_args_is_help=True)
-    group.command("watch")(watch)
-    group.command("serve")(serve)
-    group.command("cosign")(cosign)
-    group.command("show")(show)
-    return group
-
-
 def watch(
     context: typer.Context,
-    keys: Annotated[
-        list[str],
-        typer.Argument(metavar="KEY...", help="Public keys of logs, or files that hold one."),
-    ],
+    keys: Annotated[list[str], argument("KEY...", "Public keys of logs, or files that hold one.")],
 ) -> None:
     """Take in logs by their public keys; the first checkpoint of each is cosigned as it comes."""
     from service.proofs.witness_client import keys_named
@@ -170,12 +150,8 @@ def watch(
 
 def serve(
     context: typer.Context,
-    host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="The address to listen on.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(metavar="N", min=0, max=65535, help="The port; 0: a free one.")
-    ] = 0,
+    host: Annotated[str, option("ADDRESS", "The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, option("N", "The port; 0: a free one.", min=0, max=65535)] = 0,
 ) -> None:
     """Answer over HTTP, by the protocol c2sp.org/tlog-witness, until it is stopped."""
     from service.proofs.witness import WitnessServer
@@ -187,9 +163,7 @@ def serve(
 
 def cosign(
     context: typer.Context,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A request add-checkpoint, as it was sent.")
-    ],
+    file: Annotated[Path, argument("FILE", "A request add-checkpoint, as it was sent.")],
 ) -> None:
     """Answer one request from a file, with no network (exit 7: not cosigned)."""
     from service.proofs.errors import NotWitnessed
@@ -234,7 +208,7 @@ def _result(context: typer.Context, data: Any, text: Any) -> None:
 def pin(
     context: typer.Context,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Pin the logs as they are now; asks a person.")
+        bool, option("--replace", "Pin the logs as they are now; asks a person.")
     ] = False,
 ) -> None:
     """What this login pinned of the logs in this root, outside of it."""
@@ -307,25 +281,21 @@ def _replace(
         agree(workflow.root, approvals.store, approvals.stream)
 
 
-Machine = Annotated[str | None, typer.Option(metavar="ID", help="Of the log of a phase machine.")]
+Machine = Annotated[str | None, option("ID", "Of the log of a phase machine.")]
 
 
 def checkpoint(
     context: typer.Context,
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Write it to this new file too.")
-    ] = None,
+    file: Annotated[Path | None, argument("[FILE]", "Write it to this new file too.")] = None,
     git_tag: Annotated[
-        bool, typer.Option("--git-tag", help="Keep it as a tag of the root's repository too.")
+        bool, option("--git-tag", "Keep it as a tag of the root's repository too.")
     ] = False,
-    witness: Annotated[
-        str | None, typer.Option(metavar="URL", help="Have a witness cosign it.")
-    ] = None,
+    witness: Annotated[str | None, option("URL", "Have a witness cosign it.")] = None,
     witness_key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="The witness's public key, or a file of it.")
+        str | None, option("KEY", "The witness's public key, or a file of it.")
     ] = None,
     public_key: Annotated[
-        bool, typer.Option("--public-key", help="Print this login's public key for this log alone.")
+        bool, option("--public-key", "Print this login's public key for this log alone.")
     ] = False,
     machine: Machine = None,
 ) -> None:

@@ -8,8 +8,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from cli.commands.events import of_machine
-from cli.frame.options import At, Brief, KnownAt
-from cli.frame.workspace import Reading, moment, reading
+from cli.frame.options import AsOf, Brief, argument, option
+from cli.frame.workspace import Reading, reading
 from cli.terminal.output import Output, compact
 from cli.terminal.table import TableColumn, table
 from lifecycle.state.hindrance import hindrances, is_stuck
@@ -25,9 +25,7 @@ from service.questions.causes import causes_of
 from service.questions.grounds import CauseLink
 from service.reading.moment import Moment
 
-OfStage = Annotated[
-    str | None, typer.Argument(metavar="[STAGE]", help="Id of the stage; else the workflow.")
-]
+OfStage = Annotated[str | None, argument("[STAGE]", "Id of the stage; else the workflow.")]
 Record = dict[str, Any]
 #: Lines of an answer for people, and characters of a cause in it.
 _SCREEN, _WIDE = 24, 160
@@ -48,16 +46,12 @@ _SIZES = (Size(), Size(16, 16), Size(12, 8), Size(8, 5), Size(6, 3), Size(4, 2),
 def why(
     context: typer.Context,
     stage: OfStage = None,
-    machine: Annotated[
-        str | None, typer.Option("--machine", metavar="ID", help="Of a phase machine.")
-    ] = None,
+    machine: Annotated[str | None, option("ID", "Of a phase machine.")] = None,
     brief: Brief = None,
-    at: At = None,
-    known_at: KnownAt = None,
+    view: AsOf = None,
 ) -> None:
     """Why a stage stands where it stands, back to the root; or what would unblock the workflow."""
     with reading(context) as workflow:
-        view = moment(at, known_at)
         if machine is not None:
             _print_machine(workflow, stage, machine, view)
             return
@@ -273,9 +267,7 @@ def _named(ids: list[str]) -> str:
     return f"{', '.join(ids[:8])}{more}"
 
 
-Field = Annotated[
-    str, typer.Argument(metavar="FIELD", help="Such as stage-2.parameters.x, or stage-2.")
-]
+Field = Annotated[str, argument("FIELD", "Such as stage-2.parameters.x, or stage-2.")]
 
 #: Rows of a table that fits a screen.
 _BLAME_SCREEN = 18
@@ -284,17 +276,13 @@ _BLAME_SCREEN = 18
 def blame(
     context: typer.Context,
     field: Field,
-    machine: Annotated[
-        str | None, typer.Option("--machine", metavar="ID", help="Of a phase machine.")
-    ] = None,
+    machine: Annotated[str | None, option("ID", "Of a phase machine.")] = None,
     brief: Brief = None,
-    at: At = None,
-    known_at: KnownAt = None,
+    view: AsOf = None,
 ) -> None:
     """Who changed a field, or each of a stage: its value, the one before, who, when and why."""
     with reading(context) as root:
         workflow = root if machine is None else of_machine(root, machine)
-        view = moment(at, known_at)
         if machine is None:
             changes = blamed(workflow.log, field, view)
         else:

@@ -8,38 +8,25 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import typer
-
+from cli.frame.options import option
 from cli.settings import Format
 from cli.terminal.output import Output
 from service.errors import InvalidOption
 from service.reading.moment import Moment
 
-Type = Annotated[
-    list[str] | None, typer.Option("--type", help="Only this type; stage.* for all of a kind.")
-]
-OfStage = Annotated[list[str] | None, typer.Option("--stage", help="Only this stage.")]
-OfSession = Annotated[int | None, typer.Option("--session", help="Only of this session.")]
-ToStatus = Annotated[
-    str | None, typer.Option("--status", help="Only what takes a stage to this status.")
-]
-OfAmendment = Annotated[str | None, typer.Option("--amendment", help="Only of this amendment.")]
-Since = Annotated[str | None, typer.Option(metavar="MOMENT", help="Only after this.")]
-Until = Annotated[str | None, typer.Option(metavar="MOMENT", help="Only up to this.")]
-Grep = Annotated[
-    str | None, typer.Option("--grep", metavar="TEXT", help="Only what holds this, in any case.")
-]
-Newest = Annotated[
-    int | None, typer.Option("-n", "--limit", metavar="N", min=1, help="The newest N.")
-]
-Fields = Annotated[
-    str | None, typer.Option("--fields", metavar="A,B.C", help="Only these fields, in this order.")
-]
-Template = Annotated[
-    str | None, typer.Option("--template", metavar="TEXT", help="A line each, such as '{type}'.")
-]
-Reverse = Annotated[bool, typer.Option("--reverse", help="The newest first.")]
-Follow = Annotated[bool, typer.Option("--follow", help="Go on as events are appended.")]
+Type = Annotated[list[str] | None, option("--type", "Only this type; stage.* for all of a kind.")]
+OfStage = Annotated[list[str] | None, option("--stage", "Only this stage.")]
+OfSession = Annotated[int | None, option("--session", "Only of this session.")]
+ToStatus = Annotated[str | None, option("--status", "Only what takes a stage to this status.")]
+OfAmendment = Annotated[str | None, option("--amendment", "Only of this amendment.")]
+Since = Annotated[str | None, option("MOMENT", "Only after this.")]
+Until = Annotated[str | None, option("MOMENT", "Only up to this.")]
+Grep = Annotated[str | None, option("--grep", "TEXT", "Only what holds this, in any case.")]
+Newest = Annotated[int | None, option("-n", "--limit", "N", "The newest N.", min=1)]
+Fields = Annotated[str | None, option("--fields", "A,B.C", "Only these fields, in this order.")]
+Template = Annotated[str | None, option("--template", "TEXT", "A line each, such as '{type}'.")]
+Reverse = Annotated[bool, option("--reverse", "The newest first.")]
+Follow = Annotated[bool, option("--follow", "Go on as events are appended.")]
 
 _PLACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 Record = dict[str, Any]

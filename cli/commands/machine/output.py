@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from cli.commands.append import object_of, text_of
-from cli.frame.workspace import create, moment, opened, require_checked, settings_of
+from cli.frame.options import argument, option
+from cli.frame.workspace import create, opened, require_checked, settings_of
 from cli.settings import Format, Settings, actor_of
 from cli.terminal.output import Output, as_json, compact, success
 from eventstore.store import EventStore
@@ -27,6 +28,7 @@ from projections.words.next_action import NextAction
 from service.errors import NoRoot
 from service.machines.log import MachineLog
 from service.machines.service import MachineOutcome, MachineService
+from service.reading.moment import Moment
 from service.root.root import Config, Root, open_root
 from service.writing.stream_writer import WriteOptions
 
@@ -190,24 +192,17 @@ def next_lines(actions: Sequence[NextAction]) -> list[str]:
     return [f"next: {action}" for action in actions]
 
 
-MachineId = Annotated[str, typer.Argument(metavar="ID", help="Id of the machine.")]
+MachineId = Annotated[str, argument("ID", "Id of the machine.")]
 Values = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[PATH=VALUE]…", help="Dot paths with JSON, or plain text."),
+    list[str] | None, argument("[PATH=VALUE]…", "Dot paths with JSON, or plain text.")
 ]
-Data = Annotated[
-    str | None, typer.Option("--data", metavar="JSON|@FILE|-", help="An object, its keys paths.")
-]
-Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")]
+Data = Annotated[str | None, option("--data", "JSON|@FILE|-", "An object, its keys paths.")]
+Reason = Annotated[str | None, option("TEXT", "Why.")]
 
-TaskId = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task.")]
-Under = Annotated[
-    str | None,
-    typer.Option(metavar="CLAIM", help="Your claim of the task, as `task claim` gave it."),
-]
+TaskId = Annotated[str, argument("TASK", "Id of the task.")]
+Under = Annotated[str | None, option("CLAIM", "Your claim of the task, as `task claim` gave it.")]
 DespiteClaim = Annotated[
-    str | None,
-    typer.Option(metavar="TEXT", help="End somebody else's claim of the task, and say why."),
+    str | None, option("TEXT", "End somebody else's claim of the task, and say why.")
 ]
 
 
@@ -264,9 +259,9 @@ class Machines:
         """Return the log of a machine."""
         return MachineLog(self.store, machine, self.root.path)
 
-    def state(self, machine: str, at: str | None = None, known_at: str | None = None) -> Machine:
+    def state(self, machine: str, view: Moment | None = None) -> Machine:
         """Return a machine now, or as it was; raises `StateNotFound`."""
-        return self.log(machine).current(moment(at, known_at))
+        return self.log(machine).current(view)
 
 
 def _found(settings: Settings, machine: str | None) -> tuple[Root, Config]:
