@@ -11,7 +11,7 @@ import typer
 from cli.frame import impact as words
 from cli.frame import proposal
 from cli.frame.consent import consenter_of
-from cli.frame.options import AgreeingKey, AsOf, Writes, argument, option
+from cli.frame.options import AgreeingKey, AsOf, File, Text, Texts, Writes, argument, option
 from cli.frame.workspace import engine, writing
 from cli.frame.writes import events_of, foreseen, tell, write
 from cli.terminal.output import Output, print_statement, say
@@ -39,47 +39,36 @@ from service.writing.workflow_service import Outcome, Service
 
 Ids = Annotated[list[str], argument("AMENDMENT...", "Their ids, such as amend-1.")]
 Id = Annotated[str, argument("AMENDMENT", "Its id, such as amend-1.")]
-Sets = Annotated[list[str] | None, option("--set", "PATH=VALUE", "A new value.")]
-Unset = Annotated[list[str] | None, option("--unset", "PATH", "A key to take away.")]
-Description = Annotated[str | None, option("TEXT", "What, if the change does not say it.")]
-Insert = Annotated[str | None, option("JSON|@FILE", "Definition of a stage to insert.")]
-Place = Annotated[int | None, option("N", "Its place in the array, 0 is first.", min=0)]
-Dependents = Annotated[
-    list[str] | None, option("STAGE", "A stage that shall depend on the inserted one.")
-]
-Kind = Annotated[
-    str | None,
-    option(
-        "--type",
-        "TYPE",
-        "stage_rerun: compute a stage once more, with --set as the new values; "
-        "stage_skip: take it out of the way (--rewire lets its dependents go on); "
-        "stage_insert: one more (--insert says so by itself); parameter_change and "
-        "criteria_change: what --set means without a type.",
-    ),
-]
-Stages = Annotated[
-    list[str] | None, option("STAGE", "The stage; given several times, each of them.")
-]
-Source = Annotated[str | None, option("--from", "FILE|-", "All of it from a file.")]
+Dependents = Annotated[Texts, option("STAGE", "A stage that shall depend on the inserted one.")]
+Stages = Annotated[Texts, option("STAGE", "The stage; given several times, each of them.")]
 
 
 def propose(
     context: typer.Context,
     options: Writes,
-    type_: Kind = None,
+    type_: Annotated[
+        Text,
+        option(
+            "--type",
+            "TYPE",
+            "stage_rerun: compute a stage once more, with --set as the new values; "
+            "stage_skip: take it out of the way (--rewire lets its dependents go on); "
+            "stage_insert: one more (--insert says so by itself); parameter_change and "
+            "criteria_change: what --set means without a type.",
+        ),
+    ] = None,
     stage: Stages = None,
-    sets: Sets = None,
-    unset: Unset = None,
-    reason: Annotated[str | None, option("TEXT", "Why.")] = None,
-    description: Description = None,
-    insert: Insert = None,
-    place: Place = None,
+    sets: Annotated[Texts, option("--set", "PATH=VALUE", "A new value.")] = None,
+    unset: Annotated[Texts, option("PATH", "A key to take away.")] = None,
+    reason: Annotated[Text, option("TEXT", "Why.")] = None,
+    description: Annotated[Text, option("TEXT", "What, if the change does not say it.")] = None,
+    insert: Annotated[Text, option("JSON|@FILE", "Definition of a stage to insert.")] = None,
+    place: Annotated[int | None, option("N", "Its place in the array, 0 is first.", min=0)] = None,
     dependent: Dependents = None,
     rewire: Annotated[
-        bool, option("--rewire", "Dependents drop the skipped stage, and what it makes.")
+        bool, option("Dependents drop the skipped stage, and what it makes.")
     ] = False,
-    source: Source = None,
+    source: Annotated[Text, option("--from", "FILE|-", "All of it from a file.")] = None,
 ) -> None:
     """Propose a change; nothing changes until a person approves it."""
     given = (type_, stage, sets, unset, reason, description, insert, place, dependent)
@@ -183,11 +172,9 @@ def approve(
     context: typer.Context,
     options: Writes,
     ids: Ids,
-    key: Annotated[Path | None, option("FILE", "Sign with this SSH key (or its .pub).")] = None,
-    signature: Annotated[
-        Path | None, option("FILE", "A signature of `amend show --statement`.")
-    ] = None,
-    impact: Annotated[str | None, option("DIGEST", "Only if the impact is still this one.")] = None,
+    key: Annotated[File, option("FILE", "Sign with this SSH key (or its .pub).")] = None,
+    signature: Annotated[File, option("FILE", "A signature of `amend show --statement`.")] = None,
+    impact: Annotated[Text, option("DIGEST", "Only if the impact is still this one.")] = None,
 ) -> None:
     """Agree to amendments, as a person, and carry them out; each is shown before it is asked."""
     of_one = (signature, impact, options.command_id, options.expected_version)
@@ -232,7 +219,7 @@ def reject(
     context: typer.Context,
     options: Writes,
     ids: Ids,
-    reason: Annotated[str | None, option("TEXT", "Why not.")] = None,
+    reason: Annotated[Text, option("TEXT", "Why not.")] = None,
 ) -> None:
     """Close proposals; nothing changes by it."""
     commands = [
@@ -243,7 +230,7 @@ def reject(
 
 def list_(
     context: typer.Context,
-    state: Annotated[str | None, option("STATE", "proposed, approved or rejected.")] = None,
+    state: Annotated[Text, option("STATE", "proposed, approved or rejected.")] = None,
     view: AsOf = None,
 ) -> None:
     """The amendments, in the order they were proposed."""
@@ -261,9 +248,7 @@ def list_(
 def show(
     context: typer.Context,
     id_: Id,
-    statement: Annotated[
-        bool, option("--statement", "Print only what is to be signed, byte for byte.")
-    ] = False,
+    statement: Annotated[bool, option("Print only what is to be signed, byte for byte.")] = False,
     view: AsOf = None,
 ) -> None:
     """One amendment; while it is pending, with its impact."""
@@ -351,17 +336,13 @@ _BEGUN = ACTIVE | {Status.COMPLETED, Status.FAILED}
 #: Characters of a reason that was found, not given.
 _REASON = 1_000
 
-BeginningStages = Annotated[list[str], argument("STAGE...", "The stages to compute.")]
-
 
 def rerun(
     context: typer.Context,
     options: Writes,
-    stages: BeginningStages,
-    from_here: Annotated[
-        bool, option("--from-here", "And every stage that rests on them.")
-    ] = False,
-    reason: Annotated[str | None, option("TEXT", "Why; else what made them stale.")] = None,
+    stages: Annotated[list[str], argument("STAGE...", "The stages to compute.")],
+    from_here: Annotated[bool, option("And every stage that rests on them.")] = False,
+    reason: Annotated[Text, option("TEXT", "Why; else what made them stale.")] = None,
     key: AgreeingKey = None,
 ) -> None:
     """Compute stages again: the impact is shown, and a person agrees to all of it at once."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.options import Writes, argument, option
+from cli.frame.options import Text, Writes, argument, option
 from cli.frame.writes import claim, write
 from lifecycle.errors import NoCommand
 from lifecycle.payload.event_types import OF_A_LOOK, OF_A_PERSON
@@ -24,11 +24,11 @@ _APPROVALS = OF_A_PERSON | {"amendment.approved"}
 def append(
     context: typer.Context,
     options: Writes,
-    type_: Annotated[str | None, argument("[TYPE]", "Event type, such as stage.completed.")] = None,
-    stage: Annotated[str | None, option("STAGE", "The stage.")] = None,
-    data: Annotated[str | None, option("JSON|@FILE|-", "The event's data, an object.")] = None,
+    type_: Annotated[Text, argument("[TYPE]", "Event type, such as stage.completed.")] = None,
+    stage: Annotated[Text, option("STAGE", "The stage.")] = None,
+    data: Annotated[Text, option("JSON|@FILE|-", "The event's data, an object.")] = None,
     source: Annotated[
-        str | None, option("--from", "FILE|-", 'JSON lines {"type", "data"}, all or nothing.')
+        Text, option("--from", "FILE|-", 'JSON lines {"type", "data"}, all or nothing.')
     ] = None,
 ) -> None:
     """Issue the command that yields TYPE, with all its consequences, through the rules."""
@@ -46,7 +46,7 @@ def note(
     context: typer.Context,
     options: Writes,
     text: Annotated[str, argument("TEXT", "A line for progress.log.")],
-    stage: Annotated[str | None, option("STAGE", "The stage.")] = None,
+    stage: Annotated[Text, option("STAGE", "The stage.")] = None,
 ) -> None:
     """Write a line into the log."""
     command = payload_of("note.logged", {"text": text, "stage": stage})

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.frame.options import DryRun, argument, option
+from cli.frame.options import DryRun, Text, argument, option
 from cli.frame.workspace import SCHEMA, Reading, address_here, create, opened, settings_of
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output
@@ -65,7 +65,7 @@ class BackupForm(StrEnum):
 
 _REBUILD = NextAction("wfctl replay --rebuild", "the files may show more than the backup holds")
 
-OneStream = Annotated[str | None, option("--stream", "NAME", "This stream alone.")]
+OneStream = Annotated[Text, option("--stream", "NAME", "This stream alone.")]
 
 
 def copy(
@@ -298,7 +298,7 @@ def _restoring_text(manifest: Manifest, made: Reading | None, kept: Sequence[str
 
 def salvage(
     context: typer.Context,
-    into: Annotated[str | None, option("URL", "An empty database; needed on a server.")] = None,
+    into: Annotated[Text, option("URL", "An empty database; needed on a server.")] = None,
     dry_run: DryRun = False,
 ) -> None:
     """Make a new log from the versions before the first that was altered; nothing is deleted.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.frame.options import CommandId, DryRun, KeyedWrites, argument, option
+from cli.frame.options import CommandId, DryRun, KeyedWrites, Text, Texts, argument, option
 from cli.frame.workspace import address_here, engine, journal_of, settings_of, writing
 from cli.settings import actor_of
 from cli.terminal.output import Output
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from service.writing.stream_writer import WriteOptions
 
 
-Stages = Annotated[list[str] | None, argument("[STAGE...]", "Only of these stages.")]
+Stages = Annotated[Texts, argument("[STAGE...]", "Only of these stages.")]
 
 
 def clean(
@@ -34,12 +34,12 @@ def clean(
     options: KeyedWrites,
     stages: Stages = None,
     older: Annotated[
-        str | None, option("--older-than", "AGE", "Of attempts that ended 12h, 7d … ago.")
+        Text, option("--older-than", "AGE", "Of attempts that ended 12h, 7d … ago.")
     ] = None,
     larger: Annotated[
-        str | None, option("--larger-than", "SIZE", "Of attempts that hold more: 1 GB.")
+        Text, option("--larger-than", "SIZE", "Of attempts that hold more: 1 GB.")
     ] = None,
-    yes: Annotated[bool, option("--yes", "Free it without asking.")] = False,
+    yes: Annotated[bool, option("Free it without asking.")] = False,
 ) -> None:
     """Say what attempts before the last good one left behind, ask, and free it."""
     from reconciler.files.clearing import clearings
@@ -169,7 +169,7 @@ def current(context: typer.Context) -> None:
 
 def project(
     context: typer.Context,
-    rebuild: Annotated[bool, option("--rebuild", "Drop the rows and make them anew.")] = False,
+    rebuild: Annotated[bool, option("Drop the rows and make them anew.")] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Bring the history's tables to the head of the log; nothing is appended."""

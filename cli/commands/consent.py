@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.frame.consent import consenter_of
-from cli.frame.options import DryRun, option
+from cli.frame.options import DryRun, File, Text, option
 from cli.frame.workspace import settings_of, writing
 from cli.settings import actor_of
 from cli.terminal.output import Output, say
@@ -38,11 +38,9 @@ class Prepared:
 
 def setup(
     context: typer.Context,
-    name: Annotated[str | None, option("NAME", "Who signs; else login@host.")] = None,
-    key: Annotated[Path | None, option("FILE", "A key that you have; its .pub beside it.")] = None,
-    hardware: Annotated[
-        bool, option("--hardware", "Make a key on a FIDO device, which wants a touch.")
-    ] = False,
+    name: Annotated[Text, option("NAME", "Who signs; else login@host.")] = None,
+    key: Annotated[File, option("FILE", "A key that you have; its .pub beside it.")] = None,
+    hardware: Annotated[bool, option("Make a key on a FIDO device, which wants a touch.")] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Make your key and the signers' file, and let only signatures count here.

@@ -25,7 +25,7 @@ def dispatch(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    sync: Annotated[bool, option("--sync", "Wait for its end, without tmux.")] = False,
+    sync: Annotated[bool, option("Wait for its end, without tmux.")] = False,
 ) -> None:
     """Launch a stage through DPDispatcher; judge what is kept where the verdict alone changed."""
     from reconciler.control.dispatch import dispatch as launch
@@ -183,12 +183,9 @@ def diagnose(
     options: Writes,
     stage: Stage,
     submit: Annotated[
-        bool,
-        option(
-            "--submit", "Run it once more for log and err alone: counts as a retry, ends in failed."
-        ),
+        bool, option("Run it once more for log and err alone: counts as a retry, ends in failed.")
     ] = False,
-    sync: Annotated[bool, option("--sync", "With --submit: wait for its end.")] = False,
+    sync: Annotated[bool, option("With --submit: wait for its end.")] = False,
 ) -> None:
     """Say what kind of failure its newest attempt shows, from what lies here (writes nothing)."""
     if submit:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.deciding import Decision, DecisionKey, decide, dismissal_of
-from cli.frame.options import FINDINGS, Writes, argument, option
+from cli.frame.options import FINDINGS, Text, Texts, Writes, argument, option
 from cli.frame.workspace import reading, writing
 from cli.frame.writes import tell
 from cli.terminal.output import Output
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
     from service.files.drift_commands import Launched
 
-File = Annotated[str | None, argument("[FILE]", "Only this file.")]
+OnlyFile = Annotated[Text, argument("[FILE]", "Only this file.")]
 Detected = Annotated[
     int | None, option("--detected", "VERSION", "The change detected there; else the last.")
 ]
 Change = dict[str, Any]
 
 
-def show(context: typer.Context, file: File = None) -> None:
+def show(context: typer.Context, file: OnlyFile = None) -> None:
     """Explain, field by field, what others changed (exit 7 where they did).
 
     Results that changed, and what is stale for it, are named too.
@@ -102,8 +102,8 @@ def adopt(
     options: Writes,
     file: Annotated[str, argument("[FILE]", "The file.")] = STATE,
     detected: Detected = None,
-    only: Annotated[list[str] | None, option("FIELD", "Only this field.")] = None,
-    evidence: Annotated[str | None, option("TEXT", "What shows that a stage is completed.")] = None,
+    only: Annotated[Texts, option("FIELD", "Only this field.")] = None,
+    evidence: Annotated[Text, option("TEXT", "What shows that a stage is completed.")] = None,
 ) -> None:
     """Turn a change into events, through the rules; definitional ones are only proposed."""
     with writing(context, options.dry_run) as (service, output):
@@ -154,7 +154,7 @@ def _nothing(file: str, detected: int | None) -> NotFound:
 def revert(
     context: typer.Context,
     options: Writes,
-    file: File = None,
+    file: OnlyFile = None,
     detected: Detected = None,
     key: DecisionKey = None,
 ) -> None:

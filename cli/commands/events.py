@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame import selection as chosen
-from cli.frame.options import FINDINGS, AsOf, Brief, DryRun, argument, option
+from cli.frame.options import FINDINGS, AsOf, Brief, DryRun, Text, Texts, argument, option
 from cli.frame.workspace import Reading, reading, settings_of, standing, writing
 from cli.terminal.output import Output
 from service.errors import InvalidOption
@@ -48,10 +48,8 @@ def events(
     template: chosen.Template = None,
     reverse: chosen.Reverse = False,
     follow: chosen.Follow = False,
-    machine: Annotated[str | None, option("ID", "Those of a phase machine.")] = None,
-    stored: Annotated[
-        bool, option("--stored", "Each as it was hashed, to be checked by others.")
-    ] = False,
+    machine: Annotated[Text, option("ID", "Those of a phase machine.")] = None,
+    stored: Annotated[bool, option("Each as it was hashed, to be checked by others.")] = False,
 ) -> None:
     """Print the recorded events; with --actor KIND or KIND:NAME only those of one actor."""
     if stored:
@@ -180,15 +178,13 @@ def fsck(
         list[Path] | None, option("FILE", "Hold the log against a checkpoint kept elsewhere.")
     ] = None,
     witness: Annotated[
-        list[str] | None, option("URL", "Hold the log against what a witness saw last.")
+        Texts, option("URL", "Hold the log against what a witness saw last.")
     ] = None,
     public_key: Annotated[
-        list[str] | None, option("KEY", "A key whose checkpoints count too, or a file of it.")
+        Texts, option("KEY", "A key whose checkpoints count too, or a file of it.")
     ] = None,
-    protocol: Annotated[
-        bool, option("--protocol", "Say too whether the log could have come about.")
-    ] = False,
-    all_: Annotated[bool, option("--all", "Every finding, not the first 100.")] = False,
+    protocol: Annotated[bool, option("Say too whether the log could have come about.")] = False,
+    all_: Annotated[bool, option("Every finding, not the first 100.")] = False,
 ) -> None:
     """Check the chain, the order, every event, and every checkpoint that is found (exit 7)."""
     from cli.frame.checkpoints import judged, lines_of, told_of
@@ -246,7 +242,7 @@ def _finding(finding: dict[str, Any]) -> str:
 def schema(
     context: typer.Context,
     name: Annotated[
-        str | None,
+        Text,
         argument(
             "[TYPE]", "An event type, or event, state, answer, plan, definition, feature.state …"
         ),
@@ -303,11 +299,9 @@ def _indented(value: Any) -> str:
 def replay(
     context: typer.Context,
     view: AsOf = None,
-    check: Annotated[
-        bool, option("--check", "Compare with the files and the stored state (exit 7).")
-    ] = False,
-    rebuild: Annotated[bool, option("--rebuild", "Write every file anew.")] = False,
-    machine: Annotated[str | None, option("ID", "Only a phase machine.")] = None,
+    check: Annotated[bool, option("Compare with the files and the stored state (exit 7).")] = False,
+    rebuild: Annotated[bool, option("Write every file anew.")] = False,
+    machine: Annotated[Text, option("ID", "Only a phase machine.")] = None,
     dry_run: DryRun = False,
 ) -> None:
     """Fold the log from its first event and print the state."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.options import AsOf, argument, option
+from cli.frame.options import AsOf, File, Text, argument, option
 from cli.frame.workspace import Reading, reading
 from cli.settings import Format
 from cli.terminal.output import harmless, say
@@ -34,20 +34,14 @@ if TYPE_CHECKING:
 def export(
     context: typer.Context,
     format_: Annotated[ExportFormat, argument("FORMAT", " ".join(ExportFormat))],
-    file: Annotated[
-        Path | None, argument("[FILE]", "Written whole; else, or -, to stdout.")
-    ] = None,
+    file: Annotated[File, argument("[FILE]", "Written whole; else, or -, to stdout.")] = None,
     view: AsOf = None,
-    license_: Annotated[
-        str | None, option("--license", "URI|TEXT", "Stated in an RO-Crate.")
-    ] = None,
+    license_: Annotated[Text, option("--license", "URI|TEXT", "Stated in an RO-Crate.")] = None,
     with_: Annotated[
-        str | None,
+        Text,
         option("--with", "KIND,...", "Of an archive: inputs, outputs, figures, scripts; none."),
     ] = None,
-    machine: Annotated[
-        str | None, option("ID", "Of a phase machine; as mermaid or report.")
-    ] = None,
+    machine: Annotated[Text, option("ID", "Of a phase machine; as mermaid or report.")] = None,
 ) -> None:
     """Write the workflow in another format."""
     with reading(context) as workflow:

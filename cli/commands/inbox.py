@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cli.frame import impact as words
-from cli.frame.options import argument, option
+from cli.frame.options import File, Text, argument, option
 from cli.frame.workspace import Reading, reading_of, settings_of
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output
@@ -48,11 +47,11 @@ def inbox(
     answer: Annotated[
         InboxAnswer | None, argument("[ANSWER]", f"{', '.join(InboxAnswer)}; else all is listed.")
     ] = None,
-    number: Annotated[str | None, argument("[NUMBER]", "Of what, as the list numbers it.")] = None,
-    text: Annotated[str | None, option("TEXT", "Why it is rejected, or what was seen.")] = None,
-    key: Annotated[Path | None, option("FILE", "Sign with this SSH key (or its .pub).")] = None,
-    signature: Annotated[Path | None, option("FILE", "A signature of the statement.")] = None,
-    choice: Annotated[str | None, option("FILE", "Of an approval that chooses: which.")] = None,
+    number: Annotated[Text, argument("[NUMBER]", "Of what, as the list numbers it.")] = None,
+    text: Annotated[Text, option("TEXT", "Why it is rejected, or what was seen.")] = None,
+    key: Annotated[File, option("FILE", "Sign with this SSH key (or its .pub).")] = None,
+    signature: Annotated[File, option("FILE", "A signature of the statement.")] = None,
+    choice: Annotated[Text, option("FILE", "Of an approval that chooses: which.")] = None,
 ) -> None:
     """What waits for a person in all workflows and machines of this login, with its impact.
 

@@ -12,7 +12,7 @@ import typer
 
 from cli.frame.beginning import agreed
 from cli.frame.impact import with_pins
-from cli.frame.options import Writes, argument, option
+from cli.frame.options import File, Text, Writes, argument, option
 from cli.frame.workspace import create, reading_of, settings_of, tell_of_password
 from cli.frame.writes import foreseen, tell
 from cli.settings import Settings, actor_of
@@ -38,17 +38,15 @@ class Consent(StrEnum):
 def init(
     context: typer.Context,
     options: Writes,
-    plan: Annotated[str | None, argument("PLAN", "JSON, YAML or TOML; - is stdin.")] = None,
-    example: Annotated[
-        bool, option("--example", "Write a plan to start from, and make nothing of it.")
-    ] = False,
-    purpose: Annotated[str | None, option("What the workflow is for.")] = None,
+    plan: Annotated[Text, argument("PLAN", "JSON, YAML or TOML; - is stdin.")] = None,
+    example: Annotated[bool, option("Write a plan to start from, and make nothing of it.")] = False,
+    purpose: Annotated[Text, option("What the workflow is for.")] = None,
     consent: Annotated[Consent, option("How amendments are agreed to.")] = Consent.TERMINAL,
     signers: Annotated[
-        Path | None, option("FILE", "Allowed signers (ssh-keygen), for --consent signature.")
+        File, option("FILE", "Allowed signers (ssh-keygen), for --consent signature.")
     ] = None,
     key: Annotated[
-        Path | None, option("FILE", "Under signature: agree to the plan by this SSH key.")
+        File, option("FILE", "Under signature: agree to the plan by this SSH key.")
     ] = None,
 ) -> None:
     """Make a workflow here from a plan; typed at a terminal it is the approval of the plan.
@@ -186,19 +184,17 @@ def import_(
     source: Annotated[
         Path, argument("DIR|FILE", "Holds workflow-state.json and progress.log, or an archive.")
     ],
-    into: Annotated[Path | None, option("DIR2", "Make the root there instead.")] = None,
-    git: Annotated[
-        bool, option("--git", "Every version in DIR's git history too, oldest first.")
-    ] = False,
+    into: Annotated[File, option("DIR2", "Make the root there instead.")] = None,
+    git: Annotated[bool, option("Every version in DIR's git history too, oldest first.")] = False,
     utc_offset: Annotated[
-        str | None, option("+HH:MM", "Of times that have none; else found out, or local.")
+        Text, option("+HH:MM", "Of times that have none; else found out, or local.")
     ] = None,
     consent: Annotated[Consent, option("How amendments are agreed to.")] = Consent.TERMINAL,
     signers: Annotated[
-        Path | None, option("FILE", "Allowed signers (ssh-keygen), for --consent signature.")
+        File, option("FILE", "Allowed signers (ssh-keygen), for --consent signature.")
     ] = None,
     key: Annotated[
-        Path | None, option("FILE", "Under signature: agree to the plan by this SSH key.")
+        File, option("FILE", "Under signature: agree to the plan by this SSH key.")
     ] = None,
 ) -> None:
     """Take over a workflow from its files, and say what is wrong in them; or from an archive."""

@@ -9,7 +9,7 @@ import typer
 
 from cli.commands.events import bound, endless, moments, of_machine, recorded
 from cli.frame import selection as chosen
-from cli.frame.options import AsOf, Brief, option
+from cli.frame.options import AsOf, Brief, Text, option
 from cli.frame.workspace import Reading, entry, reading, settings_of
 from cli.terminal.output import Output
 from cli.terminal.table import paged
@@ -47,13 +47,13 @@ def log(
     view: AsOf = None,
     limit: chosen.Newest = None,
     brief: Brief = None,
-    relative: Annotated[bool, option("--relative", "Times as 2 hours ago.")] = False,
+    relative: Annotated[bool, option("Times as 2 hours ago.")] = False,
     fields: chosen.Fields = None,
     template: chosen.Template = None,
     reverse: chosen.Reverse = False,
     follow: chosen.Follow = False,
-    machine: Annotated[str | None, option("ID", "Of a phase machine.")] = None,
-    pager: Annotated[bool, option("Page on a terminal, by $PAGER.")] = True,
+    machine: Annotated[Text, option("ID", "Of a phase machine.")] = None,
+    pager: Annotated[bool, option("--pager/--no-pager", "Page on a terminal, by $PAGER.")] = True,
 ) -> None:
     """The history, for people; with --actor only what one actor did."""
     chosen.own_form(brief, {"--reverse": reverse, "--fields": fields, "--template": template})

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.frame.impact import begun_with
-from cli.frame.options import AgreeingKey, Writes, argument, option
+from cli.frame.options import AgreeingKey, Text, Writes, argument, option
 from cli.frame.workspace import settings_of
 from cli.terminal.output import Output
 
@@ -63,7 +63,7 @@ def apply(
     context: typer.Context,
     options: Writes,
     plan: Annotated[str, argument("FILE", "JSON, YAML or TOML; - is stdin.")],
-    reason: Annotated[str | None, option("TEXT", "Why.")] = None,
+    reason: Annotated[Text, option("TEXT", "Why.")] = None,
     key: AgreeingKey = None,
 ) -> None:
     """Make the workflow what an edited plan says: one amendment, shown whole, decided once."""

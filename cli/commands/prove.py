@@ -11,7 +11,7 @@ import typer
 
 from cli.frame.checkpoints import signed_now, write_new
 from cli.frame.consent import asked_at_terminal
-from cli.frame.options import argument, option
+from cli.frame.options import File, Text, Texts, argument, option
 from cli.frame.workspace import Reading, reading, settings_of
 from cli.settings import actor_of
 from cli.terminal.output import Output, say
@@ -31,24 +31,22 @@ if TYPE_CHECKING:
 def prove(
     context: typer.Context,
     what: Annotated[
-        str | None,
+        Text,
         argument(
             "[WHAT]",
             "stage-3.outputs/FILE (with #/POINTER: a value in it), stage-1.metrics/TASK/NAME, "
             "a stage, an amendment, or a version.",
         ),
     ] = None,
-    file: Annotated[Path | None, argument("[FILE]", "Where to write it; else to stdout.")] = None,
+    file: Annotated[File, argument("[FILE]", "Where to write it; else to stdout.")] = None,
     checkpoint: Annotated[
-        Path | None, option("FILE", "Under this checkpoint, such as a witness cosigned.")
+        File, option("FILE", "Under this checkpoint, such as a witness cosigned.")
     ] = None,
-    whole: Annotated[
-        bool, option("--whole", "With all that it rests on, above 2.5 kB too.")
-    ] = False,
-    check: Annotated[Path | None, option("PROOF", "Check a proof; no log is needed.")] = None,
-    of: Annotated[Path | None, option("FILE", "With --check: this is the file it is of.")] = None,
+    whole: Annotated[bool, option("With all that it rests on, above 2.5 kB too.")] = False,
+    check: Annotated[File, option("PROOF", "Check a proof; no log is needed.")] = None,
+    of: Annotated[File, option("FILE", "With --check: this is the file it is of.")] = None,
     public_key: Annotated[
-        list[str] | None, option("KEY", "With --check: who must have signed; also witnesses.")
+        Texts, option("KEY", "With --check: who must have signed; also witnesses.")
     ] = None,
 ) -> None:
     """Write a proof that a result was recorded, with its attempt, inputs, command and consent.
@@ -207,9 +205,7 @@ def _result(context: typer.Context, data: Any, text: Any) -> None:
 
 def pin(
     context: typer.Context,
-    replace: Annotated[
-        bool, option("--replace", "Pin the logs as they are now; asks a person.")
-    ] = False,
+    replace: Annotated[bool, option("Pin the logs as they are now; asks a person.")] = False,
 ) -> None:
     """What this login pinned of the logs in this root, outside of it."""
     with reading(context) as workflow:
@@ -281,21 +277,19 @@ def _replace(
         agree(workflow.root, approvals.store, approvals.stream)
 
 
-Machine = Annotated[str | None, option("ID", "Of the log of a phase machine.")]
+Machine = Annotated[Text, option("ID", "Of the log of a phase machine.")]
 
 
 def checkpoint(
     context: typer.Context,
-    file: Annotated[Path | None, argument("[FILE]", "Write it to this new file too.")] = None,
-    git_tag: Annotated[
-        bool, option("--git-tag", "Keep it as a tag of the root's repository too.")
-    ] = False,
-    witness: Annotated[str | None, option("URL", "Have a witness cosign it.")] = None,
+    file: Annotated[File, argument("[FILE]", "Write it to this new file too.")] = None,
+    git_tag: Annotated[bool, option("Keep it as a tag of the root's repository too.")] = False,
+    witness: Annotated[Text, option("URL", "Have a witness cosign it.")] = None,
     witness_key: Annotated[
-        str | None, option("KEY", "The witness's public key, or a file of it.")
+        Text, option("KEY", "The witness's public key, or a file of it.")
     ] = None,
     public_key: Annotated[
-        bool, option("--public-key", "Print this login's public key for this log alone.")
+        bool, option("Print this login's public key for this log alone.")
     ] = False,
     machine: Machine = None,
 ) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.options import NEEDS_PERSON, Writes, option
+from cli.frame.options import NEEDS_PERSON, Text, Writes, option
 from cli.frame.workspace import engine, reading, settings_of
 from cli.terminal.output import Output, say
 from reconciler.errors import NoRunner
@@ -213,44 +213,35 @@ def launch(context: typer.Context, given: LoopOptions, limits: Mapping[str, floa
 #: Seconds that an agent has for one task.
 AGENT_TIME = 1800.0
 
-AgentCommand = Annotated[
-    str | None,
-    option(
-        "--agent",
-        "CMD",
-        "A program for what has no command: its prompt is on stdin.",
-        envvar="WFCTL_AGENT",
-    ),
-]
-AgentTime = Annotated[float, option("--agent-time", "S", "Seconds for one task of it.", min=0.1)]
-MaxParallel = Annotated[int, option("--max-parallel", "N", "Independent stages at a time.", min=1)]
-ReportPath = Annotated[
-    str | None, option("PATH", "Where the report goes: a free path below the root.")
-]
-Receiver = Annotated[
-    str | None,
-    option(
-        "--notify",
-        "CMD|URL",
-        "Who is told, as JSON on stdin or by POST, of a decision, a failure, the end.",
-        envvar="WFCTL_NOTIFY",
-    ),
-]
-TimeLimit = Annotated[
-    float | None, option("S", "Leave what still runs to the next session after S.", min=0)
-]
-
 
 def run(
     context: typer.Context,
     options: Writes,
-    agent: AgentCommand = None,
-    agent_time: AgentTime = AGENT_TIME,
-    agent_name: Annotated[str | None, option("NAME", "Who acts, else its program's name.")] = None,
-    max_parallel: MaxParallel = 1,
-    time_limit: TimeLimit = None,
-    report: ReportPath = None,
-    notify: Receiver = None,
+    agent: Annotated[
+        Text,
+        option(
+            "CMD",
+            "A program for what has no command: its prompt is on stdin.",
+            envvar="WFCTL_AGENT",
+        ),
+    ] = None,
+    agent_time: Annotated[float, option("S", "Seconds for one task of it.", min=0.1)] = AGENT_TIME,
+    agent_name: Annotated[Text, option("NAME", "Who acts, else its program's name.")] = None,
+    max_parallel: Annotated[int, option("N", "Independent stages at a time.", min=1)] = 1,
+    time_limit: Annotated[
+        float | None, option("S", "Leave what still runs to the next session after S.", min=0)
+    ] = None,
+    report: Annotated[
+        Text, option("PATH", "Where the report goes: a free path below the root.")
+    ] = None,
+    notify: Annotated[
+        Text,
+        option(
+            "CMD|URL",
+            "Who is told, as JSON on stdin or by POST, of a decision, a failure, the end.",
+            envvar="WFCTL_NOTIFY",
+        ),
+    ] = None,
     autonomous: Annotated[
         bool | None, option("--autonomous/--attended", "Detached, session after session, or not.")
     ] = None,

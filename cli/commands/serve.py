@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.options import option
+from cli.frame.options import File, Texts, option
 from cli.frame.workspace import opened, reading_of, require_checked, settings_of
 from cli.settings import VERSION, Format, Settings
 from cli.terminal.output import say
@@ -42,7 +42,7 @@ def serve(
         int | None, option("N", "Serve on this port of 127.0.0.1.", min=0, max=65535)
     ] = None,
     socket_: Annotated[
-        Path | None, option("--socket", "PATH", "Serve on this Unix socket; else a usual one.")
+        File, option("--socket", "PATH", "Serve on this Unix socket; else a usual one.")
     ] = None,
     workflows: Annotated[
         list[Path] | None, option("DIR", "A workflow's folder, or one that holds such folders.")
@@ -266,9 +266,9 @@ def mcp(
     ] = None,
     host: Annotated[str, option("ADDRESS", "With --port: the address to listen on.")] = "127.0.0.1",
     allow: Annotated[
-        list[str] | None, option("NAME", "With --port: a name of this host that clients may use.")
+        Texts, option("NAME", "With --port: a name of this host that clients may use.")
     ] = None,
-    socket: Annotated[Path | None, option("PATH", "Serve HTTP on a new Unix socket.")] = None,
+    socket: Annotated[File, option("PATH", "Serve HTTP on a new Unix socket.")] = None,
 ) -> None:
     """Serve agents over the Model Context Protocol: on stdin and stdout, or over HTTP.
 

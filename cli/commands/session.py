@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.options import AsOf, Writes, argument, option
+from cli.frame.options import AsOf, Text, Writes, argument, option
 from cli.frame.workspace import engine, reading
 from cli.frame.writes import tell, write
 from cli.terminal.output import Output
@@ -33,7 +33,7 @@ def start(
     context: typer.Context,
     options: Writes,
     report: Annotated[
-        str | None, option("PATH", "Where the report goes: a free path below the root.")
+        Text, option("PATH", "Where the report goes: a free path below the root.")
     ] = None,
 ) -> None:
     """Look, run init.sh, reconcile, and begin a session of the next number."""
@@ -78,7 +78,7 @@ def end(
     context: typer.Context,
     options: Writes,
     reason: Annotated[Reason, option("Why it ends.")],
-    next_: Annotated[str | None, option("--next", "TEXT", "What comes next.")] = None,
+    next_: Annotated[Text, option("--next", "TEXT", "What comes next.")] = None,
 ) -> None:
     """End the open session in order."""
     command = payload_of("session.ended", {"reason": reason.value, "next": next_})

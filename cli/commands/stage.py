@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from cli.frame.impact import Key, Overrule, overruling_of
-from cli.frame.options import Stage, Writes, argument, option
+from cli.frame.options import Stage, Text, Writes, argument, option
 from cli.frame.writes import claim, write
 from lifecycle.payload import models as p
 from lifecycle.rules.flat import payload_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from service.writing.stream_writer import WriteOptions
 
 _CATEGORIES = "input, resource, scheduler, missing_output, software, unknown"
-Attempt = Annotated[str | None, option("--attempt", "ID", "The attempt; else the one under way.")]
+Attempt = Annotated[Text, option("--attempt", "ID", "The attempt; else the one under way.")]
 
 
 def ready(context: typer.Context, options: Writes, stage: Stage) -> None:
@@ -33,7 +33,7 @@ def prepare(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    detail: Annotated[str | None, option("Shown in the log.")] = None,
+    detail: Annotated[Text, option("Shown in the log.")] = None,
 ) -> None:
     """ready -> preparing: its inputs are being built."""
     command = payload_of("stage.prepared", {"stage": stage, "detail": detail})
@@ -53,7 +53,7 @@ def compute(
     stage: Stage,
     attempt: Attempt = None,
     exit_code: Annotated[int, option("Exit code of the computation.")] = 0,
-    detail: Annotated[str | None, option("Shown in the log.")] = None,
+    detail: Annotated[Text, option("Shown in the log.")] = None,
     overrule: Overrule = None,
     key: Key = None,
 ) -> None:
@@ -105,10 +105,8 @@ def complete(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    evidence: Annotated[str | None, option("TEXT", "What shows that the criteria hold.")] = None,
-    or_fail: Annotated[
-        bool, option("--or-fail", "Where a check fails, record the stage as failed.")
-    ] = False,
+    evidence: Annotated[Text, option("TEXT", "What shows that the criteria hold.")] = None,
+    or_fail: Annotated[bool, option("Where a check fails, record the stage as failed.")] = False,
     overrule: Overrule = None,
     key: Key = None,
 ) -> None:
@@ -133,8 +131,8 @@ def fail(
     options: Writes,
     stage: Stage,
     error: Annotated[str, option("TEXT", "Why it failed.")],
-    stop: Annotated[bool, option("--stop", "End its attempt too, wherever it runs.")] = False,
-    category: Annotated[str | None, option("KIND", f"One of {_CATEGORIES}.")] = None,
+    stop: Annotated[bool, option("End its attempt too, wherever it runs.")] = False,
+    category: Annotated[Text, option("KIND", f"One of {_CATEGORIES}.")] = None,
 ) -> None:
     """preparing, running or post_processing -> failed."""
     values = {"stage": stage, "error": error, "category": category}
@@ -149,7 +147,7 @@ def cancel(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    reason: Annotated[str | None, option("TEXT", "Why.")] = None,
+    reason: Annotated[Text, option("TEXT", "Why.")] = None,
 ) -> None:
     """End the attempt under way, wherever it runs; the stage failed, as `fail --stop` has it."""
     error = f"cancelled: {reason}" if reason else "cancelled"
@@ -176,9 +174,7 @@ def retry(
     options: Writes,
     stage: Stage,
     fix: Annotated[str, option("TEXT", "What was put right.")],
-    regenerate: Annotated[
-        bool, option("--regenerate", "Build submission.json anew from the parameters.")
-    ] = False,
+    regenerate: Annotated[bool, option("Build submission.json anew from the parameters.")] = False,
 ) -> None:
     """failed -> ready, counted as a retry; a fix of parameters is an amendment."""
     from cli.frame.workspace import engine
@@ -219,7 +215,7 @@ def reuse(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    attempt: Annotated[str | None, option("ID", "Whose; else the newest's.")] = None,
+    attempt: Annotated[Text, option("ID", "Whose; else the newest's.")] = None,
 ) -> None:
     """ready -> post_processing with kept outputs of an attempt that computed from the same."""
     from cli.frame.workspace import engine

@@ -275,7 +275,7 @@ _PAGES = frozenset({" ", "b", "\x1b[6~", "\x1b[5~"})
 
 def watch(
     context: typer.Context,
-    once: Annotated[bool, option("--once", "Print one view and leave.")] = False,
+    once: Annotated[bool, option("Print one view and leave.")] = False,
     machine: Annotated[
         str | None, option("ID", "A phase machine in place of the workflow.")
     ] = None,

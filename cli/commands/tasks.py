@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.options import AsOf, Stage, option
+from cli.frame.options import AsOf, Stage, Text, Texts, option
 from cli.frame.workspace import engine, reading
 from cli.settings import Format
 from cli.terminal.output import Output, compact, harmless, say
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from reconciler.sweep.tasks import Task
 
 
-Where = Annotated[
-    list[str] | None, option("--where", "'T>2'", "Only tasks of which it holds; several: all.")
-]
+Where = Annotated[Texts, option("--where", "'T>2'", "Only tasks of which it holds; several: all.")]
 #: Tasks that are listed where nobody says how many.
 _LISTED = 20
 
@@ -41,7 +39,7 @@ _LISTED = 20
 def tasks(
     context: typer.Context,
     stage: Stage,
-    failed: Annotated[bool, option("--failed", "Only those that failed.")] = False,
+    failed: Annotated[bool, option("Only those that failed.")] = False,
     where: Where = None,
     lines: Annotated[
         int, option("-n", "--lines", "At most N of them; 0 lists all.", min=0)
@@ -195,12 +193,12 @@ def _print_csv(rows: list[dict[str, Any]]) -> None:
 def logs(
     context: typer.Context,
     stage: Stage,
-    attempt: Annotated[str | None, option("ID", "The attempt; else the newest.")] = None,
+    attempt: Annotated[Text, option("ID", "The attempt; else the newest.")] = None,
     follow: Annotated[
         bool, option("-f", "--follow", "Go on as the job prints, until it has ended.")
     ] = False,
-    err: Annotated[bool, option("--err", "What it prints on stderr.")] = False,
-    task: Annotated[str | None, option("KEY", "Of one task of a stage with a map.")] = None,
+    err: Annotated[bool, option("What it prints on stderr.")] = False,
+    task: Annotated[Text, option("KEY", "Of one task of a stage with a map.")] = None,
     last: Annotated[int | None, option("-n", "--lines", "The last N lines.", min=0)] = None,
 ) -> None:
     """What the job of a stage says, here, in a queue or over SSH, while it runs too."""

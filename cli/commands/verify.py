@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.frame.deciding import Decision, DecisionKey, decide
-from cli.frame.options import FINDINGS, KeyedWrites, argument, option
+from cli.frame.options import FINDINGS, KeyedWrites, Text, Texts, argument, option
 from cli.frame.workspace import reading, writing
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage
@@ -17,20 +17,16 @@ from reconciler.files.freshness import deviations, told
 from service.errors import InvalidOption
 from service.writing.stream_writer import WriteOptions
 
-Stages = Annotated[list[str] | None, argument("[STAGE...]", "Only these completed stages.")]
+Stages = Annotated[Texts, argument("[STAGE...]", "Only these completed stages.")]
 
 
 def verify(
     context: typer.Context,
     options: KeyedWrites,
     stages: Stages = None,
-    deep: Annotated[
-        bool, option("--deep", "Compare whole digests, of files untouched since too.")
-    ] = False,
-    adopt: Annotated[
-        bool, option("--adopt", "Take changed results of the stages as they are now.")
-    ] = False,
-    reason: Annotated[str | None, option("TEXT", "Why, with --adopt.")] = None,
+    deep: Annotated[bool, option("Compare whole digests, of files untouched since too.")] = False,
+    adopt: Annotated[bool, option("Take changed results of the stages as they are now.")] = False,
+    reason: Annotated[Text, option("TEXT", "Why, with --adopt.")] = None,
     key: DecisionKey = None,
 ) -> None:
     """Compare results and inputs of completed stages with the log (exit 7: they differ)."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from cli.commands.events import of_machine
-from cli.frame.options import AsOf, Brief, argument, option
+from cli.frame.options import AsOf, Brief, Text, argument, option
 from cli.frame.workspace import Reading, reading
 from cli.terminal.output import Output, compact
 from cli.terminal.table import TableColumn, table
@@ -25,7 +25,7 @@ from service.questions.causes import causes_of
 from service.questions.grounds import CauseLink
 from service.reading.moment import Moment
 
-OfStage = Annotated[str | None, argument("[STAGE]", "Id of the stage; else the workflow.")]
+OfStage = Annotated[Text, argument("[STAGE]", "Id of the stage; else the workflow.")]
 Record = dict[str, Any]
 #: Lines of an answer for people, and characters of a cause in it.
 _SCREEN, _WIDE = 24, 160
@@ -46,7 +46,7 @@ _SIZES = (Size(), Size(16, 16), Size(12, 8), Size(8, 5), Size(6, 3), Size(4, 2),
 def why(
     context: typer.Context,
     stage: OfStage = None,
-    machine: Annotated[str | None, option("ID", "Of a phase machine.")] = None,
+    machine: Annotated[Text, option("ID", "Of a phase machine.")] = None,
     brief: Brief = None,
     view: AsOf = None,
 ) -> None:
@@ -267,16 +267,14 @@ def _named(ids: list[str]) -> str:
     return f"{', '.join(ids[:8])}{more}"
 
 
-Field = Annotated[str, argument("FIELD", "Such as stage-2.parameters.x, or stage-2.")]
-
 #: Rows of a table that fits a screen.
 _BLAME_SCREEN = 18
 
 
 def blame(
     context: typer.Context,
-    field: Field,
-    machine: Annotated[str | None, option("ID", "Of a phase machine.")] = None,
+    field: Annotated[str, argument("FIELD", "Such as stage-2.parameters.x, or stage-2.")],
+    machine: Annotated[Text, option("ID", "Of a phase machine.")] = None,
     brief: Brief = None,
     view: AsOf = None,
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cli.frame.impact import consequences, foreseen
-from cli.frame.options import option
+from cli.frame.options import File, option
 from eventstore.event import Actor
 from lifecycle.errors import NeedsConsent
 from lifecycle.rules.foresight import foresee
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 DecisionKey = Annotated[
-    Path | None, option("--key", "FILE", "Sign the decision with this SSH key (or its .pub)")
+    File, option("--key", "FILE", "Sign the decision with this SSH key (or its .pub)")
 ]
 #: What a dry run records in the place of a proof.
 NOBODY: dict[str, Any] = {"policy": "none: a dry run"}

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import update_wrapper
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
+from typer.models import OptionInfo
 
 if TYPE_CHECKING:
     from service.reading.moment import Moment
@@ -31,6 +32,11 @@ def argument(*words: str, **more: Any) -> Any:
     metavar = words[:-1]
     return typer.Argument(metavar=metavar[0] if metavar else None, help=words[-1], **more)
 
+
+#: What stands on the line if it was given.
+Text = str | None
+Texts = list[str] | None
+File = Path | None
 
 Stage = Annotated[str, argument("STAGE", "Id of the stage, such as stage-2.")]
 AgreeingKey = Annotated[
@@ -103,7 +109,10 @@ AsOf = Annotated["Moment | None", Together(moment, {"at": (At, None), "known_at"
 
 
 def spread(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command's function as typer takes it: an option for each parameter."""
+    """Return a command's function as typer takes it: an option for each parameter.
+
+    A flag without a name has that of its parameter.
+    """
     found = signature(function, eval_str=True)
     plain: list[Parameter] = []
     last: list[Parameter] = []
@@ -117,6 +126,8 @@ def spread(function: Callable[..., Any]) -> Callable[..., Any]:
                 parameter.replace(name=name, annotation=kind, default=default)
                 for name, (kind, default) in each
             )
+        elif isinstance(told, OptionInfo) and get_args(parameter.annotation)[0] is bool:
+            plain.append(parameter.replace(annotation=_flag(parameter.name, told)))
         else:
             plain.append(parameter)
 
@@ -128,7 +139,14 @@ def spread(function: Callable[..., Any]) -> Callable[..., Any]:
     update_wrapper(command, function, ("__module__", "__name__", "__doc__"), ())
     del command.__wrapped__  # type: ignore[attr-defined] # typer would look there for parameters
     command.__signature__ = found.replace(parameters=[*plain, *last])  # type: ignore[attr-defined]
-    return command if made else function
+    return command
+
+
+def _flag(name: str, told: OptionInfo) -> Any:
+    """Return a flag that nothing denies, unless its names say what does."""
+    if told.default is not ...:
+        return Annotated[bool, told]
+    return Annotated[bool, typer.Option(f"--{name.strip('_').replace('_', '-')}", help=told.help)]
 
 
 #: Each takes a value.

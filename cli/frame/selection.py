@@ -8,23 +8,23 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from cli.frame.options import option
+from cli.frame.options import Text, Texts, option
 from cli.settings import Format
 from cli.terminal.output import Output
 from service.errors import InvalidOption
 from service.reading.moment import Moment
 
-Type = Annotated[list[str] | None, option("--type", "Only this type; stage.* for all of a kind.")]
-OfStage = Annotated[list[str] | None, option("--stage", "Only this stage.")]
+Type = Annotated[Texts, option("--type", "Only this type; stage.* for all of a kind.")]
+OfStage = Annotated[Texts, option("--stage", "Only this stage.")]
 OfSession = Annotated[int | None, option("--session", "Only of this session.")]
-ToStatus = Annotated[str | None, option("--status", "Only what takes a stage to this status.")]
-OfAmendment = Annotated[str | None, option("--amendment", "Only of this amendment.")]
-Since = Annotated[str | None, option("MOMENT", "Only after this.")]
-Until = Annotated[str | None, option("MOMENT", "Only up to this.")]
-Grep = Annotated[str | None, option("--grep", "TEXT", "Only what holds this, in any case.")]
+ToStatus = Annotated[Text, option("--status", "Only what takes a stage to this status.")]
+OfAmendment = Annotated[Text, option("--amendment", "Only of this amendment.")]
+Since = Annotated[Text, option("MOMENT", "Only after this.")]
+Until = Annotated[Text, option("MOMENT", "Only up to this.")]
+Grep = Annotated[Text, option("--grep", "TEXT", "Only what holds this, in any case.")]
 Newest = Annotated[int | None, option("-n", "--limit", "N", "The newest N.", min=1)]
-Fields = Annotated[str | None, option("--fields", "A,B.C", "Only these fields, in this order.")]
-Template = Annotated[str | None, option("--template", "TEXT", "A line each, such as '{type}'.")]
+Fields = Annotated[Text, option("--fields", "A,B.C", "Only these fields, in this order.")]
+Template = Annotated[Text, option("--template", "TEXT", "A line each, such as '{type}'.")]
 Reverse = Annotated[bool, option("--reverse", "The newest first.")]
 Follow = Annotated[bool, option("--follow", "Go on as events are appended.")]
 

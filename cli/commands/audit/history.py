@@ -14,7 +14,7 @@ import typer
 
 from cli.commands.events import of_machine as reading_machine
 from cli.frame.beginning import Watch, leave
-from cli.frame.options import FINDINGS, AsOf, argument, option
+from cli.frame.options import FINDINGS, AsOf, Text, argument, option
 from cli.frame.workspace import Reading, reading, settings_of
 from cli.settings import Format
 from cli.terminal.table import TableColumn, present
@@ -39,8 +39,8 @@ from service.reading.moment import Moment
 from service.sql import tables
 from service.sql.tables import SQL_PATIENCE
 
-OfStage = Annotated[str | None, option("--stage", "Only of this stage.")]
-ToStatus = Annotated[str | None, option("--status", "Only into this status.")]
+OfStage = Annotated[Text, option("--stage", "Only of this stage.")]
+ToStatus = Annotated[Text, option("--status", "Only into this status.")]
 Records = list[dict[str, Any]]
 
 
@@ -166,10 +166,10 @@ _TIMES = (
 
 def amendments(
     context: typer.Context,
-    state: Annotated[str | None, option("STATE", "proposed, approved or rejected.")] = None,
-    stage: Annotated[str | None, option("STAGE", "Only of this stage.")] = None,
-    field: Annotated[str | None, option("FIELD", "Such as parameters or parameters.x.")] = None,
-    person: Annotated[str | None, option("--by", "WHO", "Proposed, decided or signed by.")] = None,
+    state: Annotated[Text, option("STATE", "proposed, approved or rejected.")] = None,
+    stage: Annotated[Text, option("STAGE", "Only of this stage.")] = None,
+    field: Annotated[Text, option("FIELD", "Such as parameters or parameters.x.")] = None,
+    person: Annotated[Text, option("--by", "WHO", "Proposed, decided or signed by.")] = None,
     view: AsOf = None,
 ) -> None:
     """Every amendment: what it changed, who proposed and who decided it."""
@@ -283,9 +283,9 @@ _REFUSED_NAMES = ("at", "actor", "command", "code", "message", "data")
 
 def refused(
     context: typer.Context,
-    command: Annotated[str | None, option("Only of this command, such as stage.retried.")] = None,
-    code: Annotated[str | None, option("Only for this reason.")] = None,
-    machine: Annotated[str | None, option("ID", "Those of a phase machine.")] = None,
+    command: Annotated[Text, option("Only of this command, such as stage.retried.")] = None,
+    code: Annotated[Text, option("Only for this reason.")] = None,
+    machine: Annotated[Text, option("ID", "Those of a phase machine.")] = None,
     view: AsOf = None,
 ) -> None:
     """Every command that the rules refused, from their own table; --actor KIND:NAME narrows it."""
@@ -308,12 +308,9 @@ _REFUSED_COLUMNS = (
 )
 
 
-Sql = Annotated[str, argument("SQL", "One statement that reads; - for stdin.")]
-
-
 def sql(
     context: typer.Context,
-    statement: Sql,
+    statement: Annotated[str, argument("SQL", "One statement that reads; - for stdin.")],
     timeout: Annotated[
         float, option("SECONDS", "What it may take.", min=0.001, max=3600)
     ] = SQL_PATIENCE,

@@ -22,7 +22,7 @@ from cli.commands.machine.output import (
     pairs_of,
 )
 from cli.frame.beginning import agrees_by_typing, names_signers, typed
-from cli.frame.options import KeyedWrites, argument, option
+from cli.frame.options import File, KeyedWrites, Text, Texts, argument, option
 from cli.frame.workspace import settings_of
 from cli.settings import actor_of
 from lifecycle.machines.decide import after, decide
@@ -60,16 +60,12 @@ def init(
     options: KeyedWrites,
     machine: MachineId,
     values: Values = None,
-    type_: Annotated[str | None, option("--type", "TYPE", "A definition that is shipped.")] = None,
-    definition: Annotated[
-        str | None, option("FILE", "A definition of your own; - is stdin.")
-    ] = None,
+    type_: Annotated[Text, option("--type", "TYPE", "A definition that is shipped.")] = None,
+    definition: Annotated[Text, option("FILE", "A definition of your own; - is stdin.")] = None,
     data: Data = None,
-    limit: Annotated[
-        list[str] | None, option("LOOP=N", "How often a loop may go; repeatable.")
-    ] = None,
+    limit: Annotated[Texts, option("LOOP=N", "How often a loop may go; repeatable.")] = None,
     consent: Annotated[Consent, option("How approvals are agreed to.")] = Consent.TERMINAL,
-    signers: Annotated[Path | None, option("FILE", "Allowed signers, for signature.")] = None,
+    signers: Annotated[File, option("FILE", "Allowed signers, for signature.")] = None,
 ) -> None:
     """Begin a machine here, in a root of its own where there is none."""
     settings = settings_of(context)
@@ -225,17 +221,13 @@ def import_(
     context: typer.Context,
     options: KeyedWrites,
     path: Annotated[Path, argument("PATH", "The state file, its folder, or all tracks.")],
-    map_: Annotated[
-        list[str] | None, option("--map", "NAME=STEP", "What a name means; repeatable.")
-    ] = None,
-    at: Annotated[str | None, option("STEP", "Where the machine is.")] = None,
-    definition: Annotated[
-        str | None, option("FILE", "A definition of your own; - is stdin.")
-    ] = None,
+    map_: Annotated[Texts, option("--map", "NAME=STEP", "What a name means; repeatable.")] = None,
+    at: Annotated[Text, option("STEP", "Where the machine is.")] = None,
+    definition: Annotated[Text, option("FILE", "A definition of your own; - is stdin.")] = None,
     consent: Annotated[
         Consent, option("How approvals are agreed to from now on.")
     ] = Consent.TERMINAL,
-    signers: Annotated[Path | None, option("FILE", "Allowed signers, for signature.")] = None,
+    signers: Annotated[File, option("FILE", "Allowed signers, for signature.")] = None,
 ) -> None:
     """Take over a state file of one of the three protocols, with what is wrong in it.
 

@@ -23,7 +23,7 @@ from cli.commands.machine.output import (
 )
 from cli.frame.consent import Wording, consenter_of
 from cli.frame.deciding import Decision, DecisionKey, decide
-from cli.frame.options import Writes, argument, option
+from cli.frame.options import File, Text, Texts, Writes, argument, option
 from cli.terminal.output import print_statement
 from lifecycle.errors import NeedsConsent
 from lifecycle.machines import payload as p
@@ -57,8 +57,8 @@ def transition(
     context: typer.Context,
     options: Writes,
     machine: MachineId,
-    to: Annotated[str | None, argument("[PHASE]", "Where to.")] = None,
-    auto: Annotated[bool, option("--auto", "The one way that is open.")] = False,
+    to: Annotated[Text, argument("[PHASE]", "Where to.")] = None,
+    auto: Annotated[bool, option("The one way that is open.")] = False,
     reason: Reason = None,
 ) -> None:
     """Go to another phase, where its guard is met."""
@@ -73,7 +73,7 @@ def append(
     options: Writes,
     machine: MachineId,
     name: Annotated[str, argument("TYPE", "Such as synthesize.requested.")],
-    data: Annotated[str | None, option("JSON|@FILE|-", "The event's data.")] = None,
+    data: Annotated[Text, option("JSON|@FILE|-", "The event's data.")] = None,
 ) -> None:
     """Record an event that the machine's definition names; guards may look for it."""
     command = made(p.MachineRecorded, name=name, data=data_of(data))
@@ -85,9 +85,9 @@ def task(
     options: Writes,
     machine: MachineId,
     task_id: TaskId,
-    values: Annotated[list[str] | None, argument("[FIELD=VALUE]…", "Fields of the task.")] = None,
-    status: Annotated[str | None, option("Its status.")] = None,
-    title: Annotated[str | None, option("What it is.")] = None,
+    values: Annotated[Texts, argument("[FIELD=VALUE]…", "Fields of the task.")] = None,
+    status: Annotated[Text, option("Its status.")] = None,
+    title: Annotated[Text, option("What it is.")] = None,
     reason: Reason = None,
     under: Under = None,
     despite_claim: DespiteClaim = None,
@@ -108,7 +108,7 @@ def checkpoint(
     options: Writes,
     machine: MachineId,
     summary: Annotated[str, option("TEXT", "What was done.")],
-    next_: Annotated[list[str] | None, option("--next", "TEXT", "A next step; repeatable.")] = None,
+    next_: Annotated[Texts, option("--next", "TEXT", "A next step; repeatable.")] = None,
 ) -> None:
     """Leave a hand-off for whoever comes next."""
     command = made(p.MachineCheckpointed, summary=summary, next=next_ or [])
@@ -169,15 +169,11 @@ def approve(
     options: Writes,
     machine: MachineId,
     approval: Annotated[str, argument("APPROVAL", "What is approved.")],
-    choice: Annotated[str | None, option("FILE", "Which of the options is chosen.")] = None,
-    key: Annotated[Path | None, option("FILE", "SSH key to sign with.")] = None,
-    signature: Annotated[Path | None, option("FILE", "A signature made beforehand.")] = None,
-    statement: Annotated[
-        bool, option("--statement", "Print only what is to be signed, byte for byte.")
-    ] = False,
-    withdraw: Annotated[
-        bool, option("--withdraw", "Take back the approval that was given.")
-    ] = False,
+    choice: Annotated[Text, option("FILE", "Which of the options is chosen.")] = None,
+    key: Annotated[File, option("FILE", "SSH key to sign with.")] = None,
+    signature: Annotated[File, option("FILE", "A signature made beforehand.")] = None,
+    statement: Annotated[bool, option("Print only what is to be signed, byte for byte.")] = False,
+    withdraw: Annotated[bool, option("Take back the approval that was given.")] = False,
 ) -> None:
     """Agree, as a person, to what a phase waits for, or take that back."""
     with acting(context, machine, options.dry_run or statement) as (service, output):
@@ -231,7 +227,7 @@ def claim(
     machine: MachineId,
     task_id: TaskId,
     for_: Annotated[str, option("--for", "TIME", "How long: 90s, 30m, 12h, 7d.")] = "30m",
-    renew: Annotated[bool, option("--renew", "Go on with a claim of one's own.")] = False,
+    renew: Annotated[bool, option("Go on with a claim of one's own.")] = False,
     under: Under = None,
     despite_claim: DespiteClaim = None,
 ) -> None:

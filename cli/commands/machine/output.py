@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.commands.append import object_of, text_of
-from cli.frame.options import argument, option
+from cli.frame.options import Text, Texts, argument, option
 from cli.frame.workspace import create, opened, require_checked, settings_of
 from cli.settings import Format, Settings, actor_of
 from cli.terminal.output import Output, as_json, compact, success
@@ -193,16 +193,14 @@ def next_lines(actions: Sequence[NextAction]) -> list[str]:
 
 
 MachineId = Annotated[str, argument("ID", "Id of the machine.")]
-Values = Annotated[
-    list[str] | None, argument("[PATH=VALUE]…", "Dot paths with JSON, or plain text.")
-]
-Data = Annotated[str | None, option("--data", "JSON|@FILE|-", "An object, its keys paths.")]
-Reason = Annotated[str | None, option("TEXT", "Why.")]
+Values = Annotated[Texts, argument("[PATH=VALUE]…", "Dot paths with JSON, or plain text.")]
+Data = Annotated[Text, option("--data", "JSON|@FILE|-", "An object, its keys paths.")]
+Reason = Annotated[Text, option("TEXT", "Why.")]
 
 TaskId = Annotated[str, argument("TASK", "Id of the task.")]
-Under = Annotated[str | None, option("CLAIM", "Your claim of the task, as `task claim` gave it.")]
+Under = Annotated[Text, option("CLAIM", "Your claim of the task, as `task claim` gave it.")]
 DespiteClaim = Annotated[
-    str | None, option("TEXT", "End somebody else's claim of the task, and say why.")
+    Text, option("TEXT", "End somebody else's claim of the task, and say why.")
 ]
 
 

@@ -18,7 +18,7 @@ from cli.commands.machine.output import (
     output_of,
 )
 from cli.frame.deciding import Decision, DecisionKey, decide, dismissal_of
-from cli.frame.options import FINDINGS, AsOf, Writes, argument, option
+from cli.frame.options import FINDINGS, AsOf, Text, Texts, Writes, argument, option
 from cli.frame.workspace import settings_of
 from eventstore.store import EventStore
 from lifecycle.machines.definition import Definition
@@ -50,8 +50,8 @@ from service.root.root import Root
 def get(
     context: typer.Context,
     machine: MachineId,
-    query: Annotated[str | None, option("PATH", "Only what stands at a dot path.")] = None,
-    fields: Annotated[str | None, option("PATH,…", "Only these fields.")] = None,
+    query: Annotated[Text, option("PATH", "Only what stands at a dot path.")] = None,
+    fields: Annotated[Text, option("PATH,…", "Only these fields.")] = None,
     view: AsOf = None,
 ) -> None:
     """Where a machine stands, or a part of its state."""
@@ -133,19 +133,15 @@ def check(
 
 def describe(
     context: typer.Context,
-    name: Annotated[str | None, argument("[TYPE|ID]", "A type, or a machine; else all.")] = None,
-    definition: Annotated[
-        str | None, option("FILE", "A definition of your own; - is stdin.")
-    ] = None,
+    name: Annotated[Text, argument("[TYPE|ID]", "A type, or a machine; else all.")] = None,
+    definition: Annotated[Text, option("FILE", "A definition of your own; - is stdin.")] = None,
     diagram: Annotated[
         bool, option("--mermaid", "Print only the diagram, in Mermaid's language.")
     ] = False,
     full: Annotated[
-        bool, option("--full", "With guards as data, schemas, reserved fields, diagram.")
+        bool, option("With guards as data, schemas, reserved fields, diagram.")
     ] = False,
-    source: Annotated[
-        bool, option("--source", "The definition itself, for --definition FILE.")
-    ] = False,
+    source: Annotated[bool, option("The definition itself, for --definition FILE.")] = False,
 ) -> None:
     """Print phases, transitions and guards; without a name, which types there are."""
     output = MachineOutput(settings_of(context))
@@ -219,10 +215,10 @@ def drift(
     context: typer.Context,
     options: Writes,
     machine: MachineId,
-    file: Annotated[str | None, argument("[FILE]", "Only this file.")] = None,
-    adopt: Annotated[bool, option("--adopt", "Take the fields over, by the rules.")] = False,
-    field: Annotated[list[str] | None, option("PATH", "Adopt only this one; repeatable.")] = None,
-    revert: Annotated[bool, option("--revert", "Dismiss the edit; it stays kept.")] = False,
+    file: Annotated[Text, argument("[FILE]", "Only this file.")] = None,
+    adopt: Annotated[bool, option("Take the fields over, by the rules.")] = False,
+    field: Annotated[Texts, option("PATH", "Adopt only this one; repeatable.")] = None,
+    revert: Annotated[bool, option("Dismiss the edit; it stays kept.")] = False,
     detected: Annotated[int | None, option("VERSION", "The edit detected there.")] = None,
     key: DecisionKey = None,
 ) -> None:
@@ -306,8 +302,8 @@ def _line(change: dict[str, Any]) -> str:
 
 def list_(
     context: typer.Context,
-    type_: Annotated[str | None, option("--type", "Only this type.")] = None,
-    phase: Annotated[str | None, option("Only in this phase.")] = None,
+    type_: Annotated[Text, option("--type", "Only this type.")] = None,
+    phase: Annotated[Text, option("Only in this phase.")] = None,
     limit: Annotated[
         int | None, option("--limit", "-n", "N", "Only the N changed last.", min=1)
     ] = None,

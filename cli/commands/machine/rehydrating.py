@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.commands.machine.output import ANSWER, MachineId, MachineOutput, acting, looking
-from cli.frame.options import KeyedWrites, option
+from cli.frame.options import KeyedWrites, Text, option
 from cli.terminal.output import say
 from eventstore.store import EventStore
 from lifecycle.machines.errors import InvalidInput
@@ -33,15 +33,9 @@ def rehydrate(
     context: typer.Context,
     options: KeyedWrites,
     machine: MachineId,
-    resume_from: Annotated[
-        str | None, option("TASK", "The task to go on from (conductor).")
-    ] = None,
-    start_fresh: Annotated[
-        bool, option("--start-fresh", "Do not resume: archive it, begin anew.")
-    ] = False,
-    go_on: Annotated[
-        bool, option("--go-on", "A person says: resume in spite of what was found.")
-    ] = False,
+    resume_from: Annotated[Text, option("TASK", "The task to go on from (conductor).")] = None,
+    start_fresh: Annotated[bool, option("Do not resume: archive it, begin anew.")] = False,
+    go_on: Annotated[bool, option("A person says: resume in spite of what was found.")] = False,
     bound: Annotated[int, option("--bytes", "The most bytes of the document.", min=LEAST)] = BOUND,
 ) -> None:
     """What there is to know after a lost session: drift, blockers, and what is next.
