@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.options import Text, Writes, argument, option
-from cli.frame.writes import claim, write
+from cli.frame.writes import claim, issue
 from lifecycle.errors import NoCommand
 from lifecycle.payload.event_types import OF_A_LOOK, OF_A_PERSON
 from lifecycle.rules.flat import payload_of
@@ -39,7 +39,11 @@ def append(
     commands = _lines(source) if source is not None else [_command(type_ or "", stage, data)]
     for command in commands:
         _require_sayable(command.type)
-    claim(context, options, *map(_without_proof, commands))
+    # An approval is a bare wish: a proof of consent is only taken where it is asked for.
+    wishes = (
+        one.model_copy(update={"proof": {}}) if one.type in _APPROVALS else one for one in commands
+    )
+    claim(context, options, *wishes)
 
 
 def note(
@@ -49,8 +53,7 @@ def note(
     stage: Annotated[Text, option("STAGE", "The stage.")] = None,
 ) -> None:
     """Write a line into the log."""
-    command = payload_of("note.logged", {"text": text, "stage": stage})
-    write(context, options, command)
+    issue(context, options, "note.logged", text=text, stage=stage)
 
 
 def _command(type_: str, stage: str | None, data: str | None) -> Payload:
@@ -74,11 +77,6 @@ def _require_sayable(type_: str) -> None:
             "open, and is recorded by nobody's word; see `wfctl session show`.",
             type=type_,
         )
-
-
-def _without_proof(command: Payload) -> Payload:
-    """Return an approval as a bare wish: a proof of consent is only taken where it is asked for."""
-    return command.model_copy(update={"proof": {}}) if command.type in _APPROVALS else command
 
 
 def text_of(data: str) -> str:

@@ -39,7 +39,7 @@ from service.handover.carried import brought, put_in_place
 from service.handover.contents import Archive, read_archive
 from service.handover.manifest import Manifest
 from service.handover.restore import restore as restored
-from service.machines.log import PREFIX, MachineLog
+from service.machines.log import PREFIX, MachineLog, machines_in
 from service.machines.service import MachineService
 from service.reading.log import WorkflowLog
 from service.root.disk import system_clock, system_instant
@@ -351,9 +351,6 @@ def _show_files(root: Root, config: Config, context: typer.Context) -> None:
         log = WorkflowLog(store, config.stream, root.path)
         if log.state() is not None:
             Service(root, log, actor).files.rebuild()
-        from service.machines.log import MachineLog, machines_in
-        from service.machines.service import MachineService
-
         for machine in machines_in(store):
             MachineService(root, MachineLog(store, machine, root.path), actor).files.rebuild()
 

@@ -9,10 +9,10 @@ import typer
 
 from cli.frame.options import DryRun, Stage, Writes, argument, option
 from cli.frame.workspace import engine
-from cli.frame.writes import tell
+from cli.frame.writes import through
 from cli.terminal.output import say
 from lifecycle.state.dependencies import has_results_kept
-from service.errors import InvalidOption
+from service.errors import InvalidOption, NotFound
 from service.writing.stream_writer import WriteOptions
 
 if TYPE_CHECKING:
@@ -31,22 +31,17 @@ def dispatch(
     from reconciler.control.dispatch import dispatch as launch
     from reconciler.control.reconcile import dispatch_sync
 
-    with engine(context, options.dry_run) as (jobs, output):
-        outcome = _kept(jobs, stage, options, sync=sync)
+    def act(jobs: Jobs) -> Outcome:
+        outcome: Outcome | None = None
+        if has_results_kept(jobs.service.state().stage(stage)):
+            from reconciler.verification.reuse import taken  # of no use where nothing was computed
+
+            outcome = taken(jobs, stage, sync=sync, options=options)
         if outcome is None and sync:
-            outcome = dispatch_sync(jobs, stage, options)
-        elif outcome is None:
-            outcome = launch(jobs, stage, sync=False, options=options)
-        tell(output, outcome, options)
+            return dispatch_sync(jobs, stage, options)
+        return outcome or launch(jobs, stage, sync=False, options=options)
 
-
-def _kept(jobs: Jobs, id_: str, options: WriteOptions, *, sync: bool) -> Outcome | None:
-    """Take outputs that are kept in place of a launch, as `run` does; None where none are."""
-    if not has_results_kept(jobs.service.state().stage(id_)):
-        return None
-    from reconciler.verification.reuse import taken  # of no use where nothing was computed
-
-    return taken(jobs, id_, sync=sync, options=options)
+    through(context, options, act)
 
 
 def wait(
@@ -197,23 +192,19 @@ def diagnose(
 
 
 def _submit(context: typer.Context, stage: str, *, sync: bool, options: WriteOptions) -> None:
-    from cli.frame.workspace import engine
-    from cli.frame.writes import tell
-    from reconciler.control.dispatch import dispatch
+    from reconciler.control.dispatch import dispatch as launch
     from reconciler.control.reconcile import dispatch_sync
 
-    with engine(context, options.dry_run) as (jobs, output):
+    def act(jobs: Jobs) -> Outcome:
         if sync:
-            outcome = dispatch_sync(jobs, stage, options, diagnostic=True)
-        else:
-            outcome = dispatch(jobs, stage, sync=False, options=options, diagnostic=True)
-        tell(output, outcome, options)
+            return dispatch_sync(jobs, stage, options, diagnostic=True)
+        return launch(jobs, stage, sync=False, options=options, diagnostic=True)
+
+    through(context, options, act)
 
 
 def _report(context: typer.Context, id_: str) -> None:
-    from cli.frame.workspace import engine
     from reconciler.control.fix import of_newest
-    from service.errors import NotFound
 
     with engine(context, dry_run=True) as (jobs, output):
         state = jobs.service.state()

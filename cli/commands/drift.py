@@ -16,7 +16,6 @@ from cli.terminal.output import Output
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Drift, Stage
 from projections.words.account import account, to_dicts
-from projections.words.came_about import Item
 from service.errors import NotFound
 from service.files.foreign_changes import Foreign, ForeignChanges, closing
 from service.files.workflow_files import STATE
@@ -46,7 +45,8 @@ def show(context: typer.Context, file: OnlyFile = None) -> None:
         output = workflow.output
         state = workflow.state()
         seen = look(workflow.root, workflow.log, state)
-        stands = [one for one in account(state, seen) if _is_asked(one, file)]
+        known = [one for one in account(state, seen) if one.is_of_files]
+        stands = [one for one in known if file in (None, one.subject)]
         lines = [line for change in found for line in _lines(change, output)]
         text = "\n".join([*lines, *map(str, stands)])
         output.result(
@@ -57,10 +57,6 @@ def show(context: typer.Context, file: OnlyFile = None) -> None:
         )
     if found or any(one.person for one in stands):
         raise typer.Exit(FINDINGS)
-
-
-def _is_asked(one: Item, file: str | None) -> bool:
-    return one.is_of_files and file in (None, one.subject)
 
 
 def _told(changes: ForeignChanges, change: Foreign) -> Change:
@@ -162,15 +158,15 @@ def revert(
     with writing(context, options.dry_run) as (service, output):
         if not options.dry_run:
             service.files.bring_up_to_date()
-        meant = [_dismissal(d) for d in service.state().drifts if _is_meant(d, file, detected)]
+        meant = [
+            _dismissal(one)
+            for one in service.state().drifts
+            if file in (None, one.file) and detected in (None, one.version)
+        ]
         if detected is not None and not meant:
             raise _nothing(file or "any file", detected)
         line = f"wfctl drift revert{f' {file}' if file else ''}"
         tell(output, decide(service, meant, line, key, options), options)
-
-
-def _is_meant(drift: Drift, file: str | None, detected: int | None) -> bool:
-    return file in (None, drift.file) and detected in (None, drift.version)
 
 
 def _dismissal(drift: Drift) -> Decision:

@@ -103,10 +103,9 @@ def _print_stored(context: typer.Context, machine: str | None) -> None:
 
 def of_machine(root: Reading, machine: str) -> Reading:
     """Return the root with the log of a machine; raises `StateNotFound`."""
-    from service.machines.log import MachineLog
     from service.reading.log import WorkflowLog
 
-    log = MachineLog(root.log.store, machine, root.root.path)
+    log = root.machine(machine)
     log.current()
     output = Output(root.output.settings, partial(standing, log, None))
     return replace(root, log=WorkflowLog(log.store, log.stream, root.root.path), output=output)
@@ -203,7 +202,8 @@ def fsck(
         more = 0 if all_ else max(0, len(found) - _SHOWN)
         findings = [finding._asdict() for finding in found[: len(found) - more]]
         version = head.version if head is not None else 0
-        text = "\n".join([*map(_finding, findings), *_left_out(more)])
+        left_out = [f"and {more} more: `wfctl fsck --all`"] if more else []
+        text = "\n".join([*map(_finding, findings), *left_out])
         theirs_told = (f"clean: {id_}: {n} events, chain whole" for id_, n in machines.items())
         told = [_clean(version), *theirs_told, *lines_of(held)]
         data = {
@@ -217,10 +217,6 @@ def fsck(
         workflow.output.result(data, lambda: text or "\n".join(told))
     if findings:
         raise typer.Exit(FINDINGS)
-
-
-def _left_out(more: int) -> list[str]:
-    return [f"and {more} more: `wfctl fsck --all`"] if more else []
 
 
 def _clean(version: int) -> str:

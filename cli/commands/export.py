@@ -71,7 +71,6 @@ def _machine(
     Raises `StateNotFound`.
     """
     from cli.commands.events import of_machine
-    from cli.frame.machine_history import log_of
 
     given = [name for name, value in others.items() if value is not None]
     if format_ not in (ExportFormat.MERMAID, ExportFormat.REPORT) or given:
@@ -80,7 +79,7 @@ def _machine(
             f"expected `wfctl export mermaid --machine {machine}` or `export report`, found "
             f"{found}; `wfctl events` and `log` with --machine {machine} have its history"
         )
-    log = log_of(root, machine)
+    log = root.machine(machine)
     state = log.current(when)
     if format_ is ExportFormat.REPORT:
         from projections.exports.machine_report import export as page
@@ -251,11 +250,8 @@ def _print(workflow: Reading, chunks: Iterable[bytes]) -> None:
     sys.stdout.flush()
     is_terminal = workflow.output.is_terminal
     for chunk in chunks:
-        sys.stdout.buffer.write(_harmless(chunk) if is_terminal else chunk)
-
-
-def _harmless(chunk: bytes) -> bytes:
-    return harmless(chunk.decode("utf-8", "replace")).encode()
+        told = harmless(chunk.decode("utf-8", "replace")).encode() if is_terminal else chunk
+        sys.stdout.buffer.write(told)
 
 
 def _target(file: Path) -> Path:

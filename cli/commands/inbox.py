@@ -172,11 +172,10 @@ def _lines(wait: Item) -> dict[str, list[str]]:
 def _of_machines(workflow: Reading) -> Iterator[InboxItem]:
     from projections.machines.next_actions import machine_actions
     from service.machines import evidence, log
-    from service.machines.log import MachineLog
 
     store, root = workflow.log.store, workflow.root
     for id_ in log.ids(root, store):
-        machine = MachineLog(store, id_, root.path).current()
+        machine = workflow.machine(id_).current()
         for action in machine_actions(machine, evidence.evidence(root.path, machine)):
             if action.person:
                 yield _asked(str(root.path), machine, action)

@@ -17,7 +17,7 @@ from cli.frame.workspace import create, reading_of, settings_of, tell_of_passwor
 from cli.frame.writes import foreseen, tell
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output, say
-from service.errors import InvalidOption
+from service.errors import InvalidOption, NotFound
 from service.writing.stream_writer import WriteOptions
 
 if TYPE_CHECKING:
@@ -58,8 +58,6 @@ def init(
         _write_example(context, plan or "plan.toml")
         return
     if plan is None:
-        from service.errors import InvalidOption
-
         raise InvalidOption("expected a PLAN; `wfctl init --example` writes one to start from")
     from service.questions.causes import advice_of
 
@@ -163,7 +161,6 @@ def signers_of(consent: Consent, source: Path | None, key: Path | None = None) -
     So for a ``key`` that no policy asks for.
     """
     from lifecycle.rules.amendments import signer_problems
-    from service.errors import InvalidOption, NotFound
 
     try:
         lines = source.read_text("utf-8").splitlines() if source is not None else []

@@ -105,7 +105,7 @@ def _of_machines(
             raise InvalidOption("--follow follows one machine: name it with --machine ID")
         return machine_history.entries_of_all(workflow, view, wanted)
     if follow:
-        log = machine_history.log_of(workflow, machine)
+        log = workflow.machine(machine)
         return machine_history.told(log, log.along(recorded(workflow, follow)), wanted)
     return machine_history.entries_of(workflow, machine, view, wanted)
 

@@ -44,7 +44,8 @@ def check(
     head = f"{plan}: a plan of {len(state.stages)} stages; `wfctl init {plan}` takes it"
     told = [f"{id_}: {line}" for id_, of in parameters.items() for line in _shown(of)]
     told += [f"  {name}: {text}" for name, text in words.items()]
-    Output(settings).result(data, lambda: "\n".join([head, *told, *_advised(found)]))
+    told += ["advice, which nothing enforces:", *(f"  {line}" for line in found)] if found else []
+    Output(settings).result(data, lambda: "\n".join([head, *told]))
 
 
 def _shown(parameters: dict[str, list[str]]) -> Iterator[str]:
@@ -53,10 +54,6 @@ def _shown(parameters: dict[str, list[str]]) -> Iterator[str]:
         if names:
             whose = "wfctl reads" if reader == "wfctl" else "its command alone reads"
             yield f"{whose} {', '.join(names)}"
-
-
-def _advised(advice: list[str]) -> list[str]:
-    return ["advice, which nothing enforces:", *(f"  {line}" for line in advice)] if advice else []
 
 
 def apply(

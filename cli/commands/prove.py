@@ -58,7 +58,6 @@ def prove(
         return
     if what is None or of is not None or public_key:
         raise InvalidOption("expected WHAT to prove, or --check PROOF with --public-key KEY")
-    from cli.frame.checkpoints import write_new
     from service.proofs.proof import prove as proven
 
     with reading(context) as workflow:
@@ -75,7 +74,6 @@ def prove(
 
 def _under(workflow: Reading, file: Path | None) -> tuple[Checkpoint, Note]:
     """Return the checkpoint that a file holds, or one of the log as it stands, kept in the root."""
-    from cli.frame.checkpoints import signed_now
     from service.proofs.checkpoint import keep, read_checkpoint
     from service.proofs.note import read_note
 
@@ -218,13 +216,13 @@ def pin(
 
 
 def _logs(workflow: Reading) -> list[tuple[Approvals, Policy]]:
-    from service.machines.log import MachineLog, machines_in
+    from service.machines.log import machines_in
 
     found: list[tuple[Approvals, Policy]] = []
     if workflow.config.workflow is not None:
         found.append((workflow.log.approvals, workflow.state()))
     for machine in machines_in(workflow.log.store):
-        log = MachineLog(workflow.log.store, machine, workflow.root.path)
+        log = workflow.machine(machine)
         approvals = Approvals(log.store, log.stream, workflow.root.path)
         found.append((approvals, log.current()))
     return found
@@ -320,9 +318,8 @@ def stream_of(workflow: Reading, machine: str | None) -> str:
     """Return the stream of the workflow, or of a machine; raises `StateNotFound`."""
     if machine is None:
         return workflow.log.stream
-    from service.machines.log import MachineLog
 
-    log = MachineLog(workflow.log.store, machine, workflow.root.path)
+    log = workflow.machine(machine)
     log.current()
     return log.stream
 

@@ -211,7 +211,7 @@ TOKEN = "WFCTL_MCP_TOKEN"  # noqa: S105 - the name of a variable
 _COMMANDS = (
     "cli.commands.amend",
     "cli.commands.append",
-    "cli.commands.audit.history",
+    "cli.commands.audit",
     "cli.commands.compare",
     "cli.commands.dispatch",
     "cli.commands.drift",

@@ -10,9 +10,8 @@ import typer
 
 from cli.frame.options import AsOf, Text, Writes, argument, option
 from cli.frame.workspace import engine, reading
-from cli.frame.writes import tell, write
+from cli.frame.writes import issue, tell
 from cli.terminal.output import Output
-from lifecycle.rules.flat import payload_of
 from projections.files.results import SessionRecord, sessions
 from service.errors import NotFound
 
@@ -81,8 +80,7 @@ def end(
     next_: Annotated[Text, option("--next", "TEXT", "What comes next.")] = None,
 ) -> None:
     """End the open session in order."""
-    command = payload_of("session.ended", {"reason": reason.value, "next": next_})
-    write(context, options, command)
+    issue(context, options, "session.ended", reason=reason.value, next=next_)
 
 
 def show(

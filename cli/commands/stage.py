@@ -10,7 +10,8 @@ import typer
 
 from cli.frame.impact import Key, Overrule, overruling_of
 from cli.frame.options import Stage, Text, Writes, argument, option
-from cli.frame.writes import claim, write
+from cli.frame.workspace import engine
+from cli.frame.writes import claim, issue, tell, through, write
 from lifecycle.payload import models as p
 from lifecycle.rules.flat import payload_of
 
@@ -25,8 +26,7 @@ Attempt = Annotated[Text, option("--attempt", "ID", "The attempt; else the one u
 
 def ready(context: typer.Context, options: Writes, stage: Stage) -> None:
     """pending or invalidated -> ready, once its dependencies are completed."""
-    command = payload_of(p.StageReadied.type, {"stage": stage})
-    write(context, options, command)
+    issue(context, options, "stage.readied", stage=stage)
 
 
 def prepare(
@@ -36,8 +36,7 @@ def prepare(
     detail: Annotated[Text, option("Shown in the log.")] = None,
 ) -> None:
     """ready -> preparing: its inputs are being built."""
-    command = payload_of("stage.prepared", {"stage": stage, "detail": detail})
-    write(context, options, command)
+    issue(context, options, "stage.prepared", stage=stage, detail=detail)
 
 
 def launch(context: typer.Context, options: Writes, stage: Stage) -> None:
@@ -75,7 +74,6 @@ def compute(
 
 def verify(context: typer.Context, stage: Stage) -> None:
     """Check outputs, logs and `parameters.verify`; list every check (exit 7: one failed)."""
-    from cli.frame.workspace import engine
     from reconciler.verification.verify import verify_again
 
     with engine(context, dry_run=True) as (jobs, output):
@@ -112,8 +110,6 @@ def complete(
 ) -> None:
     """post_processing -> completed, after its outputs were checked."""
     from cli.frame.impact import claims_of
-    from cli.frame.workspace import engine
-    from cli.frame.writes import tell
     from reconciler.verification.verify import by_what
     from reconciler.verification.verify import complete as verify_and_complete
 
@@ -161,12 +157,9 @@ def _fail_and_stop(
     options: WriteOptions,
     category: p.Category | None = None,
 ) -> None:
-    from cli.frame.workspace import engine
-    from cli.frame.writes import tell
     from reconciler.control.stopping import fail_and_stop
 
-    with engine(context, options.dry_run) as (jobs, output):
-        tell(output, fail_and_stop(jobs, stage, error, options, category), options)
+    through(context, options, lambda jobs: fail_and_stop(jobs, stage, error, options, category))
 
 
 def retry(
@@ -177,13 +170,13 @@ def retry(
     regenerate: Annotated[bool, option("Build submission.json anew from the parameters.")] = False,
 ) -> None:
     """failed -> ready, counted as a retry; a fix of parameters is an amendment."""
-    from cli.frame.workspace import engine
-    from cli.frame.writes import tell
     from reconciler.control.fix import retry as retry_after
 
-    with engine(context, options.dry_run) as (jobs, output):
-        outcome = retry_after(jobs, stage, fix, options, regenerate=regenerate)
-        tell(output, outcome, options)
+    through(
+        context,
+        options,
+        lambda jobs: retry_after(jobs, stage, fix, options, regenerate=regenerate),
+    )
 
 
 def checkpoint(
@@ -195,9 +188,8 @@ def checkpoint(
     """Record a checkpoint of a long computation."""
     from service.documents.plan_file import decode_json
 
-    values = {"stage": stage, "checkpoint": decode_json("JSON", value)}
-    command = payload_of(p.CheckpointRecorded.type, values)
-    write(context, options, command)
+    checkpoint = decode_json("JSON", value)
+    issue(context, options, "checkpoint.recorded", stage=stage, checkpoint=checkpoint)
 
 
 def outputs(
@@ -207,8 +199,7 @@ def outputs(
     paths: Annotated[list[str], argument("PATH...", "Relative to the root.")],
 ) -> None:
     """Record the stage's list of outputs."""
-    command = payload_of(p.OutputsRecorded.type, {"stage": stage, "outputs": paths})
-    write(context, options, command)
+    issue(context, options, "outputs.recorded", stage=stage, outputs=paths)
 
 
 def reuse(
@@ -218,9 +209,6 @@ def reuse(
     attempt: Annotated[Text, option("ID", "Whose; else the newest's.")] = None,
 ) -> None:
     """ready -> post_processing with kept outputs of an attempt that computed from the same."""
-    from cli.frame.workspace import engine
-    from cli.frame.writes import tell
     from reconciler.verification.reuse import reuse as take
 
-    with engine(context, options.dry_run) as (jobs, output):
-        tell(output, take(jobs, stage, attempt, options), options)
+    through(context, options, lambda jobs: take(jobs, stage, attempt, options))

@@ -305,9 +305,8 @@ def watch(
 def _machine(root: Reading, machine: str) -> MachineFollower:
     """Return what follows a machine; raises `StateNotFound`."""
     from cli.commands.machine.following import MachineFollower
-    from cli.frame.machine_history import log_of
 
-    return MachineFollower(log_of(root, machine), root.root.path, _BACK)
+    return MachineFollower(root.machine(machine), root.root.path, _BACK)
 
 
 def _console(settings: Settings) -> Console:

@@ -74,7 +74,6 @@ def why(
 
 def _print_machine(root: Reading, stage: str | None, machine: str, view: Moment | None) -> None:
     """Print why a machine stands in its phase; raises `InvalidOption` where a stage is named."""
-    from cli.commands.events import of_machine
     from cli.frame.machine_history import lines, why_of
 
     if stage is not None:
@@ -302,10 +301,9 @@ def blame(
 
 
 def _of_machine(root: Reading, machine: str, field: str, view: Moment | None) -> list[Blame]:
-    from cli.frame.machine_history import log_of
     from service.machines.inspection import blame as of_machines
 
-    return of_machines(log_of(root, machine), field, view)
+    return of_machines(root.machine(machine), field, view)
 
 
 def _page(output: Output, found: list[dict[str, Any]]) -> str:
@@ -362,7 +360,8 @@ _COLUMNS = (
 def _one(output: Output, entry: dict[str, Any]) -> str:
     cause = f", following from v{entry['cause']}" if entry["cause"] is not None else ""
     session = f", session {entry['session']}" if entry["session"] is not None else ""
-    late = f", recorded {entry['recorded_at']}" if _is_late(entry) else ""
+    is_late = entry["recorded_at"][:19] != entry["occurred_at"][:19]
+    late = f", recorded {entry['recorded_at']}" if is_late else ""
     lines = [
         output.style(f"{entry['field']} = {_value(entry)}", "1"),
         f"  before    {_value(entry, 'old', 'was_there')}",
@@ -378,7 +377,3 @@ def _one(output: Output, entry: dict[str, Any]) -> str:
     lines += [f"  why       {entry['why']}"] if entry["why"] else []
     lines += [f"  {key:<9} {compact(value)}" for key, value in entry["evidence"].items()]
     return "\n".join(lines)
-
-
-def _is_late(entry: dict[str, Any]) -> bool:
-    return bool(entry["recorded_at"][:19] != entry["occurred_at"][:19])

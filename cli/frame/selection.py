@@ -50,7 +50,8 @@ class Shape:
         if self.template is not None:
             output.records(records, self._filled, view=view)
         elif self.fields:
-            output.records(map(self._chosen, records), _columns, view=view)
+            chosen = ({name: field(record, name) for name in self.fields} for record in records)
+            output.records(chosen, lambda one: "\t".join(map(_cell, one.values())), view=view)
         else:
             output.records(records, text, view=view)
 
@@ -60,9 +61,6 @@ class Shape:
             return found[0][0] if name is None else _cell(field(record, name))
 
         return _PLACE.sub(place, self.template or "")
-
-    def _chosen(self, record: Record) -> Record:
-        return {name: field(record, name) for name in self.fields}
 
 
 def shape_of(output: Output, fields: str | None, template: str | None) -> Shape:
@@ -121,10 +119,6 @@ def _texts(value: Any) -> str:
     if isinstance(value, list):
         return "\n".join(map(_texts, value))
     return str(value)
-
-
-def _columns(record: Record) -> str:
-    return "\t".join(map(_cell, record.values()))
 
 
 def _cell(value: Any) -> str:

@@ -53,6 +53,12 @@ class Reading:
 
         return FilesInspection(self.root, self.log)
 
+    def machine(self, id_: str) -> MachineLog:
+        """Return the log of a machine in the root."""
+        from service.machines.log import MachineLog
+
+        return MachineLog(self.log.store, id_, self.root.path)
+
     def state(self, view: Moment | None = None) -> Workflow:
         """Return the state now, or as it was at a moment."""
         return self.log.current(view)

@@ -84,8 +84,8 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "audit": (
         "Questions to the history: table, json or csv.",
-        "audit.history amendments bypasses transitions retries attempts times queue costs",
-        "audit.history refused drift sql",
+        "audit amendments bypasses transitions retries attempts times queue costs",
+        "audit refused drift sql",
     ),
     "consent": ("How a person agrees.", "consent setup"),
     "db": (

@@ -22,7 +22,7 @@ from cli.commands.machine.output import (
     update_of,
 )
 from cli.frame.consent import Wording, consenter_of
-from cli.frame.deciding import Decision, DecisionKey, decide
+from cli.frame.deciding import NOBODY, Decision, DecisionKey, decide
 from cli.frame.options import File, Text, Texts, Writes, argument, option
 from cli.terminal.output import print_statement
 from lifecycle.errors import NeedsConsent
@@ -192,8 +192,8 @@ def _planned(
     service: MachineService, approval: str, choice: str | None, withdraw: bool
 ) -> decisions.Asked:
     question = decisions.question_of(service, approval, choice, withdraws=withdraw)
-    proof = {"policy": "none: a dry run"}
-    return decisions.asked(approval, question.choice, withdraw).model_copy(update={"proof": proof})
+    asked = decisions.asked(approval, question.choice, withdraw)
+    return asked.model_copy(update={"proof": NOBODY})
 
 
 def _decided(

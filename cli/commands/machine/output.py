@@ -14,7 +14,7 @@ from cli.commands.append import object_of, text_of
 from cli.frame.options import Text, Texts, argument, option
 from cli.frame.workspace import create, opened, require_checked, settings_of
 from cli.settings import Format, Settings, actor_of
-from cli.terminal.output import Output, as_json, compact, success
+from cli.terminal.output import Output
 from eventstore.store import EventStore
 from lifecycle.machines.errors import InvalidInput, StateNotFound
 from lifecycle.machines.guard import FileFact
@@ -34,6 +34,8 @@ from service.writing.stream_writer import WriteOptions
 
 #: The most bytes that the answer to a write takes; what more there is, other commands show.
 ANSWER = 1_024
+#: What `_meta` says where no machine is shown.
+_NOBODY = {"version": None, "machine": None}
 
 
 class MachineOutput:
@@ -51,6 +53,7 @@ class MachineOutput:
         files: Mapping[str, FileFact] | None = None,
         most: int | None = None,
         changed: Sequence[str] = (),
+        position: int | None = None,
         **meta: Any,
     ) -> None:
         """Print ``data`` as the envelope or as one line, or ``text()`` for people.
@@ -58,17 +61,18 @@ class MachineOutput:
         ``most`` is how many bytes the envelope may take: next actions beyond it are left out, but
         for the first. ``changed``: files of the machine that others changed.
         """
-        if self.plain.is_text:
-            shown = text()
-        elif self.settings.format is Format.JSONL:
-            shown = compact(data)
-        else:
-            actions = machine_actions(state, files or {}, changed) if state is not None else []
-            told = [a.to_dict() for a in actions]
-            shown = as_json(success(data, told, _meta(state, meta)))
-            while most is not None and len(told) > 1 and len(shown.encode()) > most:
-                told.pop()
-                shown = as_json(success(data, told, _meta(state, meta)))
+        head = {"version": state.head, "machine": state.id} if state is not None else _NOBODY
+        about = {**head, **{key: value for key, value in meta.items() if value is not None}}
+        actions = machine_actions(state, files or {}, changed) if state is not None else []
+
+        def rendered() -> str:
+            return self.plain.rendered(data, text, actions=actions, position=position, about=about)
+
+        shown = rendered()
+        is_bounded = most is not None and self.settings.format is Format.JSON
+        while is_bounded and len(actions) > 1 and len(shown.encode()) > (most or 0):
+            actions.pop()
+            shown = rendered()
         if shown:
             self.plain.print(shown)
 
@@ -107,16 +111,6 @@ class MachineOutput:
             most=ANSWER,
             position=position,
         )
-
-
-def _meta(state: Machine | None, more: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "workflow": None,
-        "version": state.head if state is not None else None,
-        "position": more.get("position"),
-        "machine": state.id if state is not None else None,
-        **{key: value for key, value in more.items() if key != "position" and value is not None},
-    }
 
 
 def _events(outcome: MachineOutcome, options: WriteOptions) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from cli.commands.machine.output import (
     output_of,
 )
 from cli.frame.deciding import Decision, DecisionKey, decide, dismissal_of
+from cli.frame.machine_history import whole
 from cli.frame.options import FINDINGS, AsOf, Text, Texts, Writes, argument, option
 from cli.frame.workspace import settings_of
 from eventstore.store import EventStore
@@ -62,7 +63,7 @@ def get(
         past = view is not None
         told = [] if past else warnings(machines.root, machines.log(machine), state)
         files = evidence(machines.root.path, state)
-        data = _selected(state_of(state), query, fields)
+        data = _selected(whole(state), query, fields)
 
         def text() -> str:
             if query is not None or fields is not None:
@@ -72,14 +73,6 @@ def get(
 
         held = claims(state) if state.leases else None
         machines.output.result(data, text, state, files, warnings=told, claims=held)
-
-
-def state_of(state: Machine) -> dict[str, Any]:
-    """Return a machine's state as one document, whatever files show it."""
-    found: dict[str, Any] = {}
-    for document in documents(state).values():
-        found |= document
-    return found
 
 
 def _selected(document: dict[str, Any], query: str | None, fields: str | None) -> Any:

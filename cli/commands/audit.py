@@ -234,11 +234,10 @@ def _of_account(workflow: Reading, view: Moment | None) -> list[Bypass]:
 
 def _of_machines(workflow: Reading, view: Moment | None) -> Iterator[Bypass]:
     from service.machines import log as place
-    from service.machines.log import MachineLog
 
     store = workflow.log.store
     for id_ in place.ids(workflow.root, store):
-        log = MachineLog(store, id_, workflow.root.path)
+        log = workflow.machine(id_)
         if view is None:
             yield from of_memory(workflow.root, store, log.stream)
         yield from of_machine(log.steps(upto=view), log.ineffective())
