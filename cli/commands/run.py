@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.options import NEEDS_PERSON, CommandId, DryRun, ExpectedVersion, write_options
+from cli.frame.options import NEEDS_PERSON, Text, Writes, option
 from cli.frame.workspace import engine, reading, settings_of
 from cli.terminal.output import Output, say
 from reconciler.errors import NoRunner
@@ -23,15 +23,6 @@ if TYPE_CHECKING:
     from reconciler.loop.agent import Agent
     from reconciler.loop.ending import Ended, Orders
     from service.writing.workflow_service import Service
-
-
-def build() -> typer.Typer:
-    """Return the group of commands."""
-    group = typer.Typer(help="The autonomous runner.", no_args_is_help=True)
-    for function in (show, pause, resume, attach, stop):
-        group.command(function.__name__)(function)
-    group.command("serve", hidden=True)(serve)
-    return group
 
 
 def show(context: typer.Context) -> None:
@@ -222,80 +213,57 @@ def launch(context: typer.Context, given: LoopOptions, limits: Mapping[str, floa
 #: Seconds that an agent has for one task.
 AGENT_TIME = 1800.0
 
-AgentCommand = Annotated[
-    str | None,
-    typer.Option(
-        "--agent",
-        metavar="CMD",
-        envvar="WFCTL_AGENT",
-        help="A program for what has no command: its prompt is on stdin.",
-    ),
-]
-AgentTime = Annotated[
-    float, typer.Option("--agent-time", metavar="S", min=0.1, help="Seconds for one task of it.")
-]
-MaxParallel = Annotated[
-    int, typer.Option("--max-parallel", metavar="N", min=1, help="Independent stages at a time.")
-]
-ReportPath = Annotated[
-    str | None,
-    typer.Option(metavar="PATH", help="Where the report goes: a free path below the root."),
-]
-Receiver = Annotated[
-    str | None,
-    typer.Option(
-        "--notify",
-        metavar="CMD|URL",
-        envvar="WFCTL_NOTIFY",
-        help="Who is told, as JSON on stdin or by POST, of a decision, a failure, the end.",
-    ),
-]
-TimeLimit = Annotated[
-    float | None,
-    typer.Option(metavar="S", min=0, help="Leave what still runs to the next session after S."),
-]
-
 
 def run(
     context: typer.Context,
-    agent: AgentCommand = None,
-    agent_time: AgentTime = AGENT_TIME,
-    agent_name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who acts, else its program's name.")
+    options: Writes,
+    agent: Annotated[
+        Text,
+        option(
+            "CMD",
+            "A program for what has no command: its prompt is on stdin.",
+            envvar="WFCTL_AGENT",
+        ),
     ] = None,
-    max_parallel: MaxParallel = 1,
-    time_limit: TimeLimit = None,
-    report: ReportPath = None,
-    notify: Receiver = None,
+    agent_time: Annotated[float, option("S", "Seconds for one task of it.", min=0.1)] = AGENT_TIME,
+    agent_name: Annotated[Text, option("NAME", "Who acts, else its program's name.")] = None,
+    max_parallel: Annotated[int, option("N", "Independent stages at a time.", min=1)] = 1,
+    time_limit: Annotated[
+        float | None, option("S", "Leave what still runs to the next session after S.", min=0)
+    ] = None,
+    report: Annotated[
+        Text, option("PATH", "Where the report goes: a free path below the root.")
+    ] = None,
+    notify: Annotated[
+        Text,
+        option(
+            "CMD|URL",
+            "Who is told, as JSON on stdin or by POST, of a decision, a failure, the end.",
+            envvar="WFCTL_NOTIFY",
+        ),
+    ] = None,
     autonomous: Annotated[
-        bool | None,
-        typer.Option("--autonomous/--attended", help="Detached, session after session, or not."),
+        bool | None, option("--autonomous/--attended", "Detached, session after session, or not.")
     ] = None,
-    max_sessions: Annotated[int, typer.Option(min=1, help="Autonomous: at most so many.")] = 20,
+    max_sessions: Annotated[int, option("Autonomous: at most so many.", min=1)] = 20,
     session_seconds: Annotated[
-        float, typer.Option(min=0.1, help="Autonomous: seconds for each session.")
+        float, option("Autonomous: seconds for each session.", min=0.1)
     ] = 7200.0,
-    between: Annotated[
-        float, typer.Option(min=0, help="Autonomous: seconds between two sessions.")
-    ] = 15.0,
+    between: Annotated[float, option("Autonomous: seconds between two sessions.", min=0)] = 15.0,
     rapid: Annotated[
-        int, typer.Option(min=1, help="Autonomous: so many futile sessions in a row end it.")
+        int, option("Autonomous: so many futile sessions in a row end it.", min=1)
     ] = 3,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
 ) -> None:
     """Drive the workflow in a session, as far as it goes without anybody.
 
     --autonomous does so session after session, detached, as session_config.autonomous does.
     """
-    if dry_run:
+    if options.dry_run:
         _rehearse(context)
         return
     given = LoopOptions(agent, agent_time, agent_name, max_parallel, report, notify)
     if autonomous is None:
         autonomous = is_wanted(context)
-    options = write_options(dry_run, command_id, expected_version)
     if autonomous:
         if options != WriteOptions() or time_limit is not None:
             raise InvalidOption(

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import typer
-
 from cli.frame.impact import consequences, foreseen
+from cli.frame.options import File, option
 from eventstore.event import Actor
 from lifecycle.errors import NeedsConsent
 from lifecycle.rules.foresight import foresee
@@ -42,8 +41,7 @@ if TYPE_CHECKING:
 
 
 DecisionKey = Annotated[
-    Path | None,
-    typer.Option("--key", metavar="FILE", help="Sign the decision with this SSH key (or its .pub)"),
+    File, option("--key", "FILE", "Sign the decision with this SSH key (or its .pub)")
 ]
 #: What a dry run records in the place of a proof.
 NOBODY: dict[str, Any] = {"policy": "none: a dry run"}

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from cli.frame.options import File, Text, option
 from lifecycle.rules.foresight import Foresight, foresee
 from lifecycle.rules.impact import Impact
 from projections.words.amendments import changes, where
@@ -144,13 +143,9 @@ def _state_of(document: Any) -> Workflow:
 
 
 Overrule = Annotated[
-    str | None,
-    typer.Option("--overrule", metavar="TEXT", help="Why it is so against the evidence (a person)"),
+    Text, option("--overrule", "TEXT", "Why it is so against the evidence (a person)")
 ]
-Key = Annotated[
-    Path | None,
-    typer.Option("--key", metavar="FILE", help="Sign --overrule with this SSH key (or its .pub)."),
-]
+Key = Annotated[File, option("--key", "FILE", "Sign --overrule with this SSH key (or its .pub).")]
 
 
 @dataclass(frozen=True, slots=True)
