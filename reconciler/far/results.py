@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-
-from dpdispatcher.entrypoints.submit import load_submission_from_json
-from dpdispatcher.utils.job_status import JobStatus
 
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.paths import AttemptPaths
@@ -180,23 +176,3 @@ def _results_put(partial: Path, target: Path, result: RemoteResult) -> None:
         partial.unlink()
         raise MachineUnreachable(f"{result.path} came otherwise than it lies there")
     partial.replace(target)
-
-
-def main(path: str, allow_ref: bool) -> None:
-    """Write the recovery file of a submission, unless it is there or a job has no id."""
-    submission = load_submission_from_json(path, allow_ref=allow_ref)
-    submission.generate_jobs()
-    context = submission.machine.context
-    if context.check_file_exists(f"{submission.submission_hash}.json"):
-        return
-    for job in submission.belonging_jobs:
-        name = f"{job.job_hash}_job_id"
-        if not context.check_file_exists(name):
-            return
-        job.job_id = context.read_file(name).strip()
-        job.job_state = JobStatus.waiting
-    submission.submission_to_json()
-
-
-if __name__ == "__main__":
-    main(sys.argv[-1], "--allow-ref" in sys.argv)
