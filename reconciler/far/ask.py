@@ -14,9 +14,10 @@ from typing import Any
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import recorded as genuine
 from reconciler.attempt.execution_host import ExecutionHost
+from reconciler.attempt.observed import Far, ObservedAttempt
 from reconciler.attempt.paths import ATTEMPT, AttemptPaths
 from reconciler.errors import MachineUnreachable, ReconcilerError
-from reconciler.far.answer import RemoteAnswer, read, read_queue
+from reconciler.far.answer import read, read_queue
 from reconciler.host import program
 from reconciler.host.program import Queue
 from reconciler.records import traces
@@ -40,12 +41,16 @@ def describe(given: Mapping[str, Any], attempt: AttemptPaths) -> dict[str, Any]:
     return _helper({"machine": {**given, "$ref": str(source)}}, attempt.root)
 
 
-def answers(attempts: Iterable[AttemptPaths]) -> dict[str, RemoteAnswer]:
-    """Look at attempts whose jobs run on other machines; the answers are by tag."""
-    found: dict[str, RemoteAnswer] = {}
-    for group in _by_machine(attempts):
-        found.update(_looked_at(group))
-    return found
+def answers(attempts: Iterable[AttemptPaths]) -> dict[str, ObservedAttempt]:
+    """Look at attempts whose jobs run on other machines; the answers are by tag.
+
+    ``far.error`` says why there was none; then nothing else means anything.
+    """
+    groups: dict[str, list[AttemptPaths]] = {}
+    for attempt in attempts:
+        given = {name: value for name, value in _machine(attempt).items() if name != "remote_root"}
+        groups.setdefault(json.dumps(given, sort_keys=True), []).append(attempt)
+    return {tag: found for group in groups.values() for tag, found in _looked_at(group).items()}
 
 
 def queue_here(places: Sequence[str]) -> Queue:
@@ -170,22 +175,12 @@ def stop(attempt: AttemptPaths) -> list[list[str]]:
     return [line.split("\t") for line in printed.splitlines()]
 
 
-def _by_machine(attempts: Iterable[AttemptPaths]) -> list[list[AttemptPaths]]:
-    groups: dict[str, list[AttemptPaths]] = {}
-    for attempt in attempts:
-        given = dict(_machine(attempt))
-        given.pop("remote_root", None)
-        groups.setdefault(json.dumps(given, sort_keys=True), []).append(attempt)
-    return list(groups.values())
-
-
-def _looked_at(group: Sequence[AttemptPaths]) -> dict[str, RemoteAnswer]:
+def _looked_at(group: Sequence[AttemptPaths]) -> dict[str, ObservedAttempt]:
     try:
-        found = read(_run(group[0], _look(group)))
+        found, why = read(_run(group[0], _look(group))), "the far side left it out"
     except ReconcilerError as error:
-        return {attempt.tag: RemoteAnswer(error=error.message) for attempt in group}
-    missing = RemoteAnswer(error="the far side left it out")
-    return {attempt.tag: found.get(attempt.tag, missing) for attempt in group}
+        found, why = {}, error.message
+    return {one.tag: found.get(one.tag) or ObservedAttempt(far=Far(0, why)) for one in group}
 
 
 def _look(group: Sequence[AttemptPaths]) -> str:

@@ -87,11 +87,6 @@ def told(attempt: AttemptPaths, what: OfJob) -> list[Path]:
     return sorted(attempt.folder.glob(f"{JOB}*{what}"))
 
 
-def lock_of(attempt: AttemptPaths, job: str) -> Path:
-    """Return the lock that a job's computation holds."""
-    return attempt.of_job(job, OfJob.LOCK)
-
-
 def has_marks(attempt: AttemptPaths, job: str) -> bool:
     """Say whether a task of a job is at work, or was killed while it was: each leaves a mark."""
     return any(attempt.folder.glob(f"{JOB}{job}{OfJob.TASK}.*"))

@@ -17,7 +17,6 @@ from typing import Any, TypeAlias, TypeVar
 from reconciler.attempt.contract import KILLED, SIGNALLED, ScriptEnd
 from reconciler.attempt.markers import SeenMarker
 from reconciler.attempt.observed import ObservedJob
-from reconciler.evidence import outlived
 from reconciler.evidence.collect import Evidence, Presence
 from reconciler.host.program import EXCEEDED, TAKEN
 from reconciler.verdict.names import Name
@@ -211,6 +210,18 @@ def _was_signalled(e: Evidence, job: ObservedJob) -> bool:
     return e.scheduler is not None and (job.exit_code or 0) > SIGNALLED
 
 
+def _may_live_unseen(e: Evidence) -> bool:
+    """Say whether only the scheduler's silence about a job that started speaks for its end."""
+    jobs = [job for job in e.open_jobs if job.exit_code is None and job.queued is None]
+    return e.scheduler is not None and any(job.started and job.lock_held is None for job in jobs)
+
+
+def _never_ran(e: Evidence) -> bool:
+    """Say whether all that is missing are jobs that waited, and no scheduler says of their end."""
+    waited = [not job.started and job.queued is None for job in e.open_jobs]
+    return e.scheduler is not None and bool(waited) and all(waited)
+
+
 def _ended_at(e: Evidence) -> str | None:
     ends = [job.ended_at for job in e.jobs if job.ended_at is not None]
     return utc_text(datetime.fromtimestamp(max(ends) // 1000 / 1e6, UTC)) if ends else None
@@ -328,22 +339,22 @@ TABLE: Rows[Evidence] = (
     ),
     (
         (9, Name.VANISHED, Action.UNKNOWN),
-        outlived.has_vanished,
+        lambda e: (e.scheduler or e.far) is not None and not e.looked_twice and bool(e.open_jobs),
         "it is listed no more and left no word; its records are read once more",
     ),
     (
         (9, Name.UNSEEN, Action.UNKNOWN),
-        outlived.may_live_unseen,
+        _may_live_unseen,
         "it is listed no more, but it started where no lock tells whether it lives",
     ),
     (
         (9, Name.FORGOTTEN, Action.UNKNOWN),
-        outlived.is_forgotten,
+        lambda e: _never_ran(e) and e.last_chance,
         "it waited and is listed no more, like the attempt before it",
     ),
     (
         (9, Name.NEVER_RAN, Action.LOST),
-        outlived.never_ran,
+        _never_ran,
         "it waited, and its scheduler lists it no more",
     ),
     (
