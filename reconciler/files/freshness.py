@@ -198,7 +198,9 @@ def _kind(root: Path, recorded: dict[str, Any], deep: bool) -> str | None:
         return "missing"
     if recorded["size"] > _QUICK and not deep:
         return "touched"
-    return None if _is_as(root, recorded) else "changed"
+    from reconciler.attempt.markers import is_as  # only where a file was touched
+
+    return None if is_as(root / recorded["path"], recorded) else "changed"
 
 
 def _after(place: Path, since: str) -> float | None:
@@ -215,21 +217,6 @@ def _touched_below(place: str, limit: float) -> bool:
         if any(os.lstat(f"{folder}/{name}").st_ctime >= limit for name in (*folders, *names)):
             return True
     return False
-
-
-def _is_as(root: Path, recorded: dict[str, Any]) -> bool:
-    return _now(root, recorded["path"]) == (recorded["size"], recorded["sha256"])
-
-
-def _now(root: Path, path: str) -> tuple[int, str] | None:
-    from reconciler.attempt.markers import digests
-    from reconciler.errors import MissingInput  # only where a file was touched
-
-    try:
-        (found,) = digests(root, [path])
-    except MissingInput:
-        return None
-    return found.size, found.sha256
 
 
 def unrecorded(root: Root, state: Workflow, found: Iterable[Deviation]) -> list[Payload]:
@@ -261,10 +248,14 @@ def _was_computed_here(root: Root, stage: Stage) -> bool:
 
 def _changed(root: Path, stage: str, kinds: dict[str, str]) -> Payload:
     from lifecycle.payload import models as p  # few looks find anything
+    from reconciler.attempt.markers import digests
 
     files: list[dict[str, Any]] = []
     for path, kind in kinds.items():
-        size, sha256 = (_now(root, path) if kind == "changed" else None) or (None, None)
+        place = root / path
+        there = kind == "changed" and (place.is_file() or place.is_dir())
+        now = digests(root, [path]) if there else ()
+        size, sha256 = (now[0].size, now[0].sha256) if now else (None, None)
         files.append({"path": path, "kind": kind, "size": size, "sha256": sha256})
     return p.ResultsChanged.model_validate({"stage": stage, "files": files})
 

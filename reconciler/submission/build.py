@@ -138,7 +138,13 @@ def build(job: StageJob, profile: Mapping[str, Any]) -> dict[str, Any]:
         "work_base": ".",
         "machine": _machine(profile),
         "resources": _resources(profile, job.resource_overrides, job.environment),
-        "forward_common_files": _common_files(job),
+        "forward_common_files": (
+            [
+                path
+                for path in _unique(_relative(job, "inputs", path) for path in job.inputs)
+                if not _inside(path, job.stage)
+            ]
+        ),
         "task_list": [
             {
                 "command": software.command_in(job.environment, job.command),
@@ -208,14 +214,6 @@ def _resources(
     for name, lines in software.resources(environment).items():
         found[name] = [*found.get(name, []), *lines]
     return found
-
-
-def _common_files(job: StageJob) -> list[str]:
-    return [
-        path
-        for path in _unique(_relative(job, "inputs", path) for path in job.inputs)
-        if not _inside(path, job.stage)
-    ]
 
 
 def _forward_files(job: StageJob) -> list[str]:

@@ -16,7 +16,6 @@ from reconciler.attempt.paths import of_recorded
 from reconciler.errors import MissingInput
 from reconciler.files.clearing import LABEL, KeptFolderTaken
 from reconciler.host import processes as plain
-from reconciler.sweep.folders import done_folder, place_of
 from service.root.disk import write_whole
 
 
@@ -100,7 +99,7 @@ def content_of(root: Path, state: Workflow, stage: Stage, *, anew: bool) -> byte
 def _kept(root: Path, state: Workflow, stage: Stage) -> bytes | None:
     """Return a copy that an attempt has of the file that the definition names."""
     for recorded in reversed(stage.attempts):
-        copy = place_of(of_recorded(root, state.id, stage.id, recorded)).points
+        copy = of_recorded(root, state.id, stage.id, recorded).task_points
         found = plain.text(copy).encode()
         if sha256(found).hexdigest() == stage.parameters[MAP]["sha256"]:
             return found
@@ -142,7 +141,7 @@ def keep(root: Path, state: Workflow, stage: Stage) -> bool:
     """
     if stage.keep_as is None:
         return False
-    kept, done = root / stage.keep_as, done_folder(root, stage.id)
+    kept, done = root / stage.keep_as, root / stage.id / DONE
     named = {point.folder for point in points_of(root, state, stage)}
     gone = sorted({f.name for f in done.iterdir()} - named) if done.is_dir() else []
     moves = [(done / name, kept / DONE / name) for name in gone]
@@ -161,7 +160,7 @@ def put_aside(root: Path, stage: Stage, done: Container[str]) -> None:
 
     It is kept in the earlier attempt's folder. May be called again after a crash.
     """
-    folder = done_folder(root, stage.id)
+    folder = root / stage.id / DONE
     previous = stage.attempt.name if stage.attempt else None
     for found in sorted(folder.iterdir()) if folder.is_dir() else ():
         if found.name not in done:

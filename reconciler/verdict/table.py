@@ -16,7 +16,6 @@ from typing import Any, TypeAlias, TypeVar
 
 from reconciler.attempt.contract import KILLED, SIGNALLED, ScriptEnd
 from reconciler.attempt.markers import SeenMarker
-from reconciler.attempt.observed import ObservedJob
 from reconciler.evidence.collect import Evidence, Presence
 from reconciler.host.program import EXCEEDED, TAKEN
 from reconciler.verdict.names import Name
@@ -205,11 +204,6 @@ def _is_uncollected(e: Evidence) -> bool:
     return _all_finished(e) and bool(e.copies)
 
 
-def _was_signalled(e: Evidence, job: ObservedJob) -> bool:
-    # A scheduler signals the command and its shell at once, and the flag tells of the command.
-    return e.scheduler is not None and (job.exit_code or 0) > SIGNALLED
-
-
 def _may_live_unseen(e: Evidence) -> bool:
     """Say whether only the scheduler's silence about a job that started speaks for its end."""
     jobs = [job for job in e.open_jobs if job.exit_code is None and job.queued is None]
@@ -334,7 +328,10 @@ TABLE: Rows[Evidence] = (
     ),
     (
         (8, Name.TASK_FAILED, Action.FAILED),
-        lambda e: any(job.failed_flag and not _was_signalled(e, job) for job in e.open_jobs),
+        lambda e: any(
+            job.failed_flag and not (e.scheduler is not None and (job.exit_code or 0) > SIGNALLED)
+            for job in e.open_jobs
+        ),
         "DPDispatcher flagged a failed task",
     ),
     (
