@@ -15,11 +15,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from eventstore.private import make_folder
 from lifecycle.payload import models as p
 from reconciler.attempt.contract import ATTEMPTS, DONE, EXIT_CODE, KEPT
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import EmptyInput, MissingInput
 from reconciler.host import processes as plain
+from service.root.root import MARKER
 
 MARKERS = (EXIT_CODE, DONE)
 
@@ -112,6 +114,13 @@ def file_digest(root: Path, path: Path, content: bytes) -> p.FileDigest:
     """Return path (relative to the root), size and digest of a file that holds the content."""
     digest = hashlib.sha256(content).hexdigest()
     return p.FileDigest(path=str(path.relative_to(root)), size=len(content), sha256=digest)
+
+
+def make_folders(attempt: AttemptPaths, *below: Path) -> None:
+    """Make the attempt's folder, with others in it, as private as the log."""
+    attempt.stage_folder.mkdir(parents=True, exist_ok=True)
+    for folder in (attempt.folder.parent, attempt.folder, *below):
+        make_folder(folder, attempt.root / MARKER)
 
 
 def digest_of(file: Path) -> str:

@@ -17,16 +17,14 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
-from eventstore.private import make_folder
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, is_below
 from reconciler.attempt.contract import ATTEMPTS, KEPT, ScriptEnd
-from reconciler.attempt.markers import is_as
+from reconciler.attempt.markers import is_as, make_folders
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs
 from reconciler.submission import fields as shape
-from service.root.root import MARKER
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +105,7 @@ def _changed_inputs(root: Path, one: Recorded) -> str:
 
 def put_aside(attempt: AttemptPaths, carried: Carried) -> None:
     """Give the attempt what it goes on from; a second name where the file system knows them."""
-    home = attempt.root / MARKER
-    attempt.stage_folder.mkdir(parents=True, exist_ok=True)
-    make_folder(attempt.folder.parent, home)
-    make_folder(attempt.folder, home)
+    make_folders(attempt)
     for path, source in carried.places.items():
         target = attempt.carried / path.removeprefix(f"{attempt.stage}/")
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -16,12 +16,11 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from eventstore.private import make_folder
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, MAP, Sweep, sweep_of
 from lifecycle.sweeps.points import Point, spelled
 from reconciler.attempt.contract import ScriptEnd
-from reconciler.attempt.markers import Input, digests, is_as
+from reconciler.attempt.markers import Input, digests, is_as, make_folders
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import UnusableSubmission
 from reconciler.submission.build import AWAITING
@@ -38,7 +37,6 @@ from reconciler.sweep.tasks import (
     verdict_digest,
 )
 from service.root.disk import write_whole
-from service.root.root import MARKER
 
 #: The folder of the task of the stage whose points these are.
 LIKE = "WFCTL_LIKE_FOLDER"
@@ -72,7 +70,7 @@ def assigned(
     todo = to_compute(known, stage, recovers)
     counting = {one.point.folder for one in known if one.state == "done" or one.to_judge}
     points.put_aside(root, stage, counting)
-    _make(attempt)
+    make_folders(attempt, attempt.tasks, *(attempt.tasks / name for name in _FOLDERS))
     place = attempt.tasks
     if file is not None:
         attempt.task_points.write_bytes(file)
@@ -134,15 +132,6 @@ def _known(root: Path, state: Workflow, stage: Stage, basis: str) -> list[Task]:
 def _is_whole(root: Path, task: Task) -> bool:
     folder = root / task.folder
     return folder.is_dir() and all(is_as(folder / str(one["path"]), one) for one in task.outputs)
-
-
-def _make(attempt: AttemptPaths) -> None:
-    home = attempt.root / MARKER
-    attempt.stage_folder.mkdir(parents=True, exist_ok=True)
-    for folder in (attempt.folder.parent, attempt.folder, attempt.tasks):
-        make_folder(folder, home)
-    for name in _FOLDERS:
-        (attempt.tasks / name).mkdir()
 
 
 def _write(place: Path, name: str, text: str) -> None:

@@ -58,8 +58,11 @@ def points_of(
     given = stage.parameters[MAP]
     content = content_of(root, state, stage, anew=anew)
     try:
-        text = None if content is None else _decoded(stage.id, given, content)
+        text = None if content is None else content.decode()
         found = points(given, text, _like(root, state, given, anew))
+    except UnicodeDecodeError as error:
+        why = f"{given['file']}: expected UTF-8, found byte {error.start}"
+        raise UnfitMap(stage.id, why) from error
     except UnusableMap as error:
         raise UnfitMap(stage.id, str(error)) from error
     both = [name for name in found[0].values if name in stage.parameters] if found else []
@@ -117,15 +120,6 @@ def _content(root: Path, stage: str, given: dict[str, str]) -> bytes:
     if found != given["sha256"]:
         raise ChangedMap(stage, given["file"], given["sha256"], found)
     return content
-
-
-def _decoded(stage: str, given: dict[str, str], content: bytes) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise UnfitMap(
-            stage, f"{given['file']}: expected UTF-8, found byte {error.start}"
-        ) from error
 
 
 def digest_of(found: tuple[Point, ...]) -> str:

@@ -10,13 +10,12 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from eventstore.private import make_folder
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, VERDICTS, Sweep, sweep_of
 from lifecycle.words.cause import cause_of
 from lifecycle.words.document import value_at
-from reconciler.attempt.markers import digests, file_digest
+from reconciler.attempt.markers import digests, file_digest, make_folders
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.host import processes as plain
 from reconciler.records import traces
@@ -25,7 +24,6 @@ from reconciler.sweep import folders
 from reconciler.sweep.tasks import Task, tasks_of
 from reconciler.verdict.diagnosis import Diagnosis, of_texts
 from service.root.disk import write_whole
-from service.root.root import MARKER
 
 #: Tasks whose words a diagnosis holds whole.
 _SHOWN = 3
@@ -93,8 +91,7 @@ def write(attempt: AttemptPaths, stage: Stage, marked: Sequence[Task]) -> p.File
     rows = _rows(attempt, sweep_of(stage.parameters), marked)
     content = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
     record = attempt.task_record
-    for folder in (attempt.folder.parent, attempt.folder, record.parent):
-        make_folder(folder, attempt.root / MARKER)
+    make_folders(attempt, attempt.tasks)
     write_whole(record, content)
     return file_digest(attempt.root, record, content)
 
