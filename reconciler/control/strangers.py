@@ -26,8 +26,7 @@ from reconciler.attempt.recorded import digest_of
 from reconciler.context import Jobs
 from reconciler.dpdispatcher.watch import AGAIN
 from reconciler.errors import DamagedAttempt, ReconcilerError
-from reconciler.evidence.collect import Evidence, collect
-from reconciler.evidence.collectors import Survey, surveyed
+from reconciler.evidence.collect import Evidence, Survey, collect, surveyed
 from reconciler.files.described import submission_of, used_by_launched
 from reconciler.host import processes
 from reconciler.records.traces import launch_told, launched, read_json
@@ -131,7 +130,13 @@ def _hidden(attempt: AttemptPaths) -> Exception | None:
 def _unreadable(
     jobs: Jobs, stage: Stage, attempt: AttemptPaths, error: Exception
 ) -> AttemptFinding:
-    evidence = Evidence.of_nothing(jobs.now(), attempt, processes.host(), processes.boot_id())
+    evidence = Evidence(
+        observed_at=jobs.now(),
+        attempt=attempt.tag,
+        root_now=str(attempt.root),
+        host_now=processes.host(),
+        boot_now=processes.boot_id(),
+    )
     if isinstance(error, ReconcilerError):
         what = error.message
     else:
