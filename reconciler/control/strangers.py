@@ -36,6 +36,7 @@ from reconciler.verdict.names import Name
 from reconciler.verdict.table import Action, Verdict, verdict
 from service.root.disk import utc_text
 from service.writing.report import original_of, was_here
+from wording import Worded
 
 #: Monitors that ended for the same reason, one after the other, before another is of no use.
 IN_VAIN = 3
@@ -250,20 +251,24 @@ def _has_ids(evidence: Evidence) -> bool:
     return any(job.id for job in evidence.jobs)
 
 
-class StrangerAtWork(Refused):
+class StrangerAtWork(Worded, Refused):
     """An attempt that the log does not know computes, or may, in the folder of the stage."""
 
     code = "stranger_at_work"
-
-    def __init__(self, stage: str, folder: Path, why: str, at_work: str) -> None:
-        super().__init__(
-            f"{stage}: {folder} holds an attempt that this log does not know, of an earlier life "
-            f"of the workflow or of a log that was lost: {why}{at_work}. Nothing is started beside "
-            "it: wait until it has ended, or end it; where it is known to be over, move its folder "
-            "away. Then try again. What it computed is never taken for this workflow's own.",
-            stage=stage,
-            folder=str(folder),
-        )
+    text = (
+        "{stage}: {folder} holds an attempt that this log does not know, of an earlier life "
+        "of the workflow or of a log that was lost: {why}{at_work}. Nothing is started beside "
+        "it: wait until it has ended, or end it; where it is known to be over, move its folder "
+        "away. Then try again. What it computed is never taken for this workflow's own."
+    )
+    untold = (
+        "why",
+        "at_work",
+    )
+    stage: str
+    folder: Path
+    why: str
+    at_work: str
 
 
 def check_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> None:

@@ -149,14 +149,12 @@ class KeptFolderTaken(ReconcilerError):
     """Something else lies where the outputs are to be kept, or where the stage is to run."""
 
     code = "kept_folder_taken"
-
-    def __init__(self, stage: str, taken: Path) -> None:
-        super().__init__(
-            f"{stage}: {taken} is in the way of keeping its outputs and is not wfctl's; move it "
-            "aside and try again.",
-            stage=stage,
-            path=str(taken),
-        )
+    text = (
+        "{stage}: {path} is in the way of keeping its outputs and is not wfctl's; move it "
+        "aside and try again."
+    )
+    stage: str
+    path: Path
 
 
 def keep(root: Path, stage: str, kept_as: str, outputs: Iterable[str]) -> bool:

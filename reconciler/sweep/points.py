@@ -17,34 +17,31 @@ from reconciler.errors import MissingInput
 from reconciler.files.clearing import LABEL, KeptFolderTaken
 from reconciler.host import processes as plain
 from service.root.disk import write_whole
+from wording import Worded
 
 
-class ChangedMap(Refused):
+class ChangedMap(Worded, Refused):
     """The file of a map that is not the one that the definition names."""
 
     code = "changed_map"
-
-    def __init__(self, stage: str, path: str, expected: str, found: str) -> None:
-        super().__init__(
-            f"{stage}: {path}: expected the points with SHA-256 {expected}, found {found}. Put the "
-            f"file back, or propose the new one: `wfctl amend propose --stage {stage} --set "
-            '\'parameters.map={"file": …, "sha256": …}\' --reason TEXT`.',
-            stage=stage,
-            path=path,
-            expected=expected,
-            found=found,
-        )
+    text = (
+        "{stage}: {path}: expected the points with SHA-256 {expected}, found {found}. Put the "
+        "file back, or propose the new one: `wfctl amend propose --stage {stage} --set "
+        '\'parameters.map={{"file": …, "sha256": …}}\' --reason TEXT`.'
+    )
+    stage: str
+    path: str
+    expected: str
+    found: str
 
 
-class UnfitMap(Refused):
+class UnfitMap(Worded, Refused):
     """A map that has no usable points where it stands now, or whose file cannot be read."""
 
     code = "unfit_map"
-
-    def __init__(self, stage: str, why: str) -> None:
-        super().__init__(
-            f"{stage}.parameters.map: {why}. An amendment changes it.", stage=stage, why=why
-        )
+    text = "{stage}.parameters.map: {why}. An amendment changes it."
+    stage: str
+    why: str
 
 
 def points_of(

@@ -33,22 +33,23 @@ from service.root.disk import sync_folder
 from service.writing.stream_writer import WriteOptions
 from service.writing.undecided import check_edits
 from service.writing.workflow_service import Outcome
+from wording import Worded
 
 #: Characters of what was wrong with kept outputs that a note holds.
 _NOTE = 1_000
 
 
-class NothingToReuse(Refused):
+class NothingToReuse(Worded, Refused):
     """No earlier attempt computed from what the stage would compute from now, or none is whole."""
 
     code = "nothing_to_reuse"
-
-    def __init__(self, stage: str, why: str) -> None:
-        super().__init__(
-            f"{stage}: expected a good attempt that computed from the same, with its outputs kept; "
-            f"found {why}. `wfctl dispatch {stage}` computes.",
-            stage=stage,
-        )
+    text = (
+        "{stage}: expected a good attempt that computed from the same, with its outputs kept; "
+        "found {why}. `wfctl dispatch {stage}` computes."
+    )
+    untold = ("why",)
+    stage: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
