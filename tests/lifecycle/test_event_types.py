@@ -15,7 +15,7 @@ from lifecycle.payload.event_types import OF_MACHINES, STAGED, VERSIONS
 from lifecycle.protocol.behaviour import _RULES as RULES
 from lifecycle.rules.flat import model_of
 
-FAMILIES = ("amendment", "drift", "stage", "workflow")
+FAMILIES = ("stage", "workflow")
 BASES = (Payload, StagePayload, AttemptPayload)
 
 
