@@ -12,7 +12,7 @@ from pydantic import Field, JsonValue, StringConstraints, ValidationError
 
 from lifecycle.machines.definition import MOST_ROUNDS
 from lifecycle.machines.errors import InvalidInput
-from lifecycle.payload.base import Document, Part, Payload, Text, Whole
+from lifecycle.payload.base import Document, Payload, PayloadPart, Text, Whole
 from lifecycle.words.cause import misfit
 from lifecycle.words.values import ID_PATTERN
 
@@ -74,7 +74,7 @@ class MachineImported(Payload):
     task_earlier: dict[str, dict[str, str]] = Field(default_factory=dict)
 
 
-class Change(Part):
+class Change(PayloadPart):
     """A value for a dot path."""
 
     path: str

@@ -45,7 +45,7 @@ class _AsItIs:
 Document = Annotated[dict[str, JsonValue], _AsItIs()]
 
 
-class Part(BaseModel):
+class PayloadPart(BaseModel):
     """Base of what stands in a payload as a part of it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)

@@ -10,8 +10,8 @@ from lifecycle.payload.base import (
     AttemptId,
     AttemptPayload,
     Document,
-    Part,
     Payload,
+    PayloadPart,
     StageId,
     StagePayload,
     Text,
@@ -39,7 +39,7 @@ class StagePrepared(StagePayload):
     detail: str | None = None
 
 
-class FileDigest(Part):
+class FileDigest(PayloadPart):
     """A file as it was: path relative to the root, size in bytes, SHA-256 in hex."""
 
     path: str
@@ -47,7 +47,7 @@ class FileDigest(Part):
     sha256: str
 
 
-class JobEnvironment(Part):
+class JobEnvironment(PayloadPart):
     """The environment of an attempt's jobs, without what may be secret or is of one login alone.
 
     ``sha256``, in hex, is of all names and values; ``values`` are those that hold no secret,
@@ -89,7 +89,7 @@ class AttemptStarted(StagePayload):
     beside: dict[str, str] | None = None
 
 
-class FilesOfAttempt(Part):
+class FilesOfAttempt(PayloadPart):
     """What an attempt of somebody else's launch rests on; no digest without a submission."""
 
     submission_sha256: str
@@ -150,7 +150,7 @@ class ClaimOverruled(AttemptPayload):
     proof: Document = {}
 
 
-class Check(Part):
+class Check(PayloadPart):
     """One check of a verification and what it found."""
 
     name: str
@@ -160,7 +160,7 @@ class Check(Part):
     findings: list[str] = []
 
 
-class RestsOn(Part):
+class RestsOn(PayloadPart):
     """What a result rests on, by SHA-256 in hex: so one event leads to all of it.
 
     ``attempt`` is the event that started it, ``approvals`` those of the plan and of each amendment
@@ -269,7 +269,7 @@ class AttemptStopped(AttemptPayload):
     reason: Text
 
 
-class FailedTask(Part):
+class FailedTask(PayloadPart):
     """A task of a sweep that failed: its key, its command's exit code, and why in a line."""
 
     key: str
@@ -277,7 +277,7 @@ class FailedTask(Part):
     because: str = ""
 
 
-class LateFile(Part):
+class LateFile(PayloadPart):
     """An output of a task that was written so many seconds after its task had ended."""
 
     path: str
@@ -316,7 +316,7 @@ class TasksObserved(AttemptPayload):
         return self
 
 
-class LeftFile(Part):
+class LeftFile(PayloadPart):
     """A file that an attempt left: as `FileDigest`, at the ``path`` where its job wrote it.
 
     ``at`` is where it lies if that is elsewhere, ``link`` what it points to where it is a symbolic
@@ -366,7 +366,7 @@ class OutputsRecorded(StagePayload):
     found: bool = False
 
 
-class ChangedFile(Part):
+class ChangedFile(PayloadPart):
     """A result that is no more as it was recorded; size and digest are of what lies there."""
 
     path: str

@@ -10,8 +10,8 @@ from lifecycle.payload.base import (
     AmendmentId,
     DecisionId,
     Document,
-    Part,
     Payload,
+    PayloadPart,
     StageId,
     StagePayload,
     Text,
@@ -225,7 +225,7 @@ class DriftDetected(Payload):
     more: Whole = 0
 
 
-class UnknownField(Part):
+class UnknownField(PayloadPart):
     """A field that the protocol does not have, of a stage or of the workflow."""
 
     stage: StageId | None = None
