@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,9 +21,11 @@ from service.errors import InvalidOption
 from service.writing.stream_writer import WriteOptions
 
 if TYPE_CHECKING:
+    from lifecycle.state.workflow import Workflow
+    from reconciler.context import Jobs
     from reconciler.loop.agent import Agent
     from reconciler.loop.ending import Ended, Orders
-    from service.writing.workflow_service import Service
+    from service.writing.workflow_service import Outcome, Service
 
 
 def show(context: typer.Context) -> None:
@@ -285,7 +288,6 @@ def run(
 def _attended(
     context: typer.Context, given: LoopOptions, time_limit: float | None, options: WriteOptions
 ) -> None:
-    from cli.frame.deciding import notifying
     from reconciler.loop.ending import interruptible, patience
     from reconciler.loop.run import run as drive
 
@@ -322,3 +324,51 @@ def _rehearse(context: typer.Context) -> None:
             state=state,
             seen=seen,
         )
+
+
+def receiver_of(jobs: Jobs, given: str | None) -> str | None:
+    """Return who is to be told; what only config.toml names needs a person's agreement."""
+    if given is not None:
+        return given or None
+    from service.root.root import read_config
+    from service.root.trust import is_notice_trusted
+
+    named = read_config(jobs.service.root).notify
+    if named is None or is_notice_trusted(named, jobs.root):
+        return named
+    jobs.say(
+        f"config.toml names {named!r} to be told, and nobody of this login agreed to it: it may "
+        "have come with a copy. `wfctl db trust` agrees to it; nobody is told until then.",
+        level="warning",
+    )
+    return None
+
+
+@contextmanager
+def notifying(jobs: Jobs, given: str | None) -> Iterator[Jobs]:
+    """Yield jobs that tell the receiver, if there is one, of what they record and wait for."""
+    receiver = receiver_of(jobs, given)
+    if receiver is None:
+        yield jobs
+        return
+    from cli.terminal.talk import without_secrets
+    from reconciler.loop.notices import Notifier
+
+    def hide(notice: dict[str, Any]) -> dict[str, Any]:
+        return dict(without_secrets(None, "", notice))
+
+    def warn(text: str) -> None:
+        jobs.say(text, level="warning")
+
+    service = jobs.service
+    with Notifier(receiver, service.log, service.root.folder, hide, warn) as notifier:
+
+        def tell(outcome: Outcome) -> None:
+            jobs.tell(outcome)
+            notifier.look()
+
+        def waits(state: Workflow, ids: Collection[str]) -> None:
+            jobs.waits(state, ids)
+            notifier.look()
+
+        yield replace(jobs, tell=tell, waits=waits)

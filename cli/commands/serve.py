@@ -108,7 +108,7 @@ def _serve(
     door: object,
     ready: Callable[[], None],
 ) -> None:
-    from cli.frame.deciding import sight
+    from cli.frame.sight import sight
     from pages.entrance import Door
     from pages.server import serve as served
     from pages.shelf import Shelf

@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Iterator
-from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from cli.frame.impact import consequences, foreseen
 from cli.frame.options import File, option
-from eventstore.event import Actor
 from lifecycle.errors import NeedsConsent
-from lifecycle.rules.foresight import foresee
-from lifecycle.rules.impact import impact_of
-from lifecycle.state.workflow import Amendment, Stage, Workflow
-from pages.shelf import Sight
-from projections.words.account import Seen
-from reconciler.context import Jobs
-from reconciler.control.job_output import saying
-from reconciler.dpdispatcher.late_runner import late_runner
-from reconciler.errors import ReconcilerError
-from reconciler.files.freshness import look
-from service.errors import InvalidOption, ServiceError
-from service.reading.log import WorkflowLog
-from service.root.disk import system_clock, utc_text
-from service.root.root import Root, read_config
-from service.root.trust import is_notice_trusted
-from service.writing.amendments import kept_folders
-from service.writing.workflow_service import Service
+from service.errors import InvalidOption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +16,6 @@ if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
     from service.writing.stream_writer import WriteOptions
     from service.writing.undecided import DecisionQuestion
-    from service.writing.workflow_service import Outcome
 
 
 DecisionKey = Annotated[
@@ -117,91 +95,3 @@ def _decide(
         return service.handle(command, options=options)  # raises: it is another version
     command, head = agreed(service, decision, line, key)
     return service.handle(command, options=replace(options, expected_version=head, exact=True))
-
-
-#: Lines of a job that are shown, and letters of them.
-_LINES, _LETTERS = 20, 8000
-#: Who looks; it never acts.
-_LOOKER = Actor("user", "pages")
-
-
-def _silent(*_: object, **__: object) -> None:
-    """Say nothing: who looks has nobody to tell."""
-
-
-def sight() -> Sight:
-    """Return what is looked at with: jobs of this machine, files of the root."""
-    return Sight(_tail, _seen, _impact)
-
-
-def _tail(root: Path, log: WorkflowLog, state: Workflow, stage: Stage) -> str:
-    """Return the last lines of a stage's job; of one on another machine what command tells them."""
-    attempt = stage.attempt
-    if attempt is None:
-        return ""
-    service = Service(Root(root), log, _LOOKER)
-    jobs = Jobs(service, late_runner(), _silent, _silent)
-    try:
-        with closing(saying(jobs, state, stage, attempt.id, err=False, last=_LINES)) as heard:
-            if heard.is_far:
-                return f"(on another machine: wfctl logs -f {stage.id})"
-            lines: deque[bytes] = deque(maxlen=_LINES)
-            for said in heard.new():
-                lines.extend(said.content.splitlines())
-    except (OSError, ReconcilerError, ServiceError) as error:
-        return f"(cannot be read: {error})"
-    return b"\n".join(lines).decode("utf-8", "replace")[-_LETTERS:]
-
-
-def _seen(root: Path, log: WorkflowLog, state: Workflow) -> Seen:
-    return look(Root(root), log, state)
-
-
-def _impact(root: Path, state: Workflow, amendment: Amendment) -> list[str]:
-    impact = impact_of(state, amendment, kept_folders(root, state), utc_text(system_clock()))
-    return [*consequences(impact), *foreseen(foresee(state, amendment, impact))]
-
-
-def receiver_of(jobs: Jobs, given: str | None) -> str | None:
-    """Return who is to be told; what only config.toml names needs a person's agreement."""
-    if given is not None:
-        return given or None
-    named = read_config(jobs.service.root).notify
-    if named is None or is_notice_trusted(named, jobs.root):
-        return named
-    jobs.say(
-        f"config.toml names {named!r} to be told, and nobody of this login agreed to it: it may "
-        "have come with a copy. `wfctl db trust` agrees to it; nobody is told until then.",
-        level="warning",
-    )
-    return None
-
-
-@contextmanager
-def notifying(jobs: Jobs, given: str | None) -> Iterator[Jobs]:
-    """Yield jobs that tell the receiver, if there is one, of what they record and wait for."""
-    receiver = receiver_of(jobs, given)
-    if receiver is None:
-        yield jobs
-        return
-    from cli.terminal.talk import without_secrets
-    from reconciler.loop.notices import Notifier
-
-    def hide(notice: dict[str, Any]) -> dict[str, Any]:
-        return dict(without_secrets(None, "", notice))
-
-    def warn(text: str) -> None:
-        jobs.say(text, level="warning")
-
-    service = jobs.service
-    with Notifier(receiver, service.log, service.root.folder, hide, warn) as notifier:
-
-        def tell(outcome: Outcome) -> None:
-            jobs.tell(outcome)
-            notifier.look()
-
-        def waits(state: Workflow, ids: Collection[str]) -> None:
-            jobs.waits(state, ids)
-            notifier.look()
-
-        yield replace(jobs, tell=tell, waits=waits)
