@@ -268,21 +268,25 @@ def run(
     if autonomous is None:
         autonomous = is_wanted(context)
     if autonomous:
-        if options != WriteOptions() or time_limit is not None:
-            raise InvalidOption(
-                "--autonomous makes sessions of its own: expected neither --command-id nor "
-                "--expected-version nor --time-limit with it (--session-seconds limits each, and "
-                "--attended makes one session here)"
-            )
         limits = {
             "--max-sessions": max_sessions,
             "--session-seconds": session_seconds,
             "--between": between,
             "--rapid": rapid,
         }
+        _require_own_sessions(options, time_limit)
         launch(context, given, limits)
         return
     _attended(context, given, time_limit, options)
+
+
+def _require_own_sessions(options: WriteOptions, time_limit: float | None) -> None:
+    if options != WriteOptions() or time_limit is not None:
+        raise InvalidOption(
+            "--autonomous makes sessions of its own: expected neither --command-id nor "
+            "--expected-version nor --time-limit with it (--session-seconds limits each, and "
+            "--attended makes one session here)"
+        )
 
 
 def _attended(

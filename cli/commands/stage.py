@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from cli.frame.impact import Key, Overrule, overruling_of
+from cli.frame.deciding import Key, Overrule, overruling_of
 from cli.frame.options import Stage, Text, Writes, argument, option
 from cli.frame.workspace import engine
 from cli.frame.writes import claim, issue, tell, through, write
@@ -109,7 +109,7 @@ def complete(
     key: Key = None,
 ) -> None:
     """post_processing -> completed, after its outputs were checked."""
-    from cli.frame.impact import claims_of
+    from cli.frame.deciding import claims_of
     from reconciler.verification.verify import by_what
     from reconciler.verification.verify import complete as verify_and_complete
 

@@ -13,7 +13,7 @@ from cli.terminal.output import Output
 from projections.files.progress_log import message
 
 if TYPE_CHECKING:
-    from cli.frame.impact import Overruling
+    from cli.frame.deciding import Overruling
     from lifecycle.payload.models import Payload
     from reconciler.context import Jobs
     from service.writing.stream_writer import WriteOptions
@@ -55,7 +55,7 @@ def claim(
     if not any(command.type in _CLAIMS for command in commands):
         write(context, options, *commands)
         return
-    from cli.frame.impact import claims_of
+    from cli.frame.deciding import claims_of
     from reconciler.control.fix import bound
 
     with engine(context, options.dry_run) as (jobs, output):
