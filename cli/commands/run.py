@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def show(context: typer.Context) -> None:
     """Whether one is at work, and how to watch, pause and stop it."""
     from reconciler.loop.detached import recorded
-    from service.files.inspection import PAUSE
+    from service.files.surroundings import PAUSE
 
     with reading(context) as workflow:
         found = recorded(workflow.root)
@@ -61,7 +61,7 @@ def ways(runner: dict[str, Any] | None) -> dict[str, str]:
 
 def pause(context: typer.Context) -> None:
     """Let it begin nothing until it is resumed: makes the file PAUSE."""
-    from service.files.inspection import PAUSE
+    from service.files.surroundings import PAUSE
 
     with reading(context) as workflow:
         (workflow.root.path / PAUSE).touch()
@@ -70,7 +70,7 @@ def pause(context: typer.Context) -> None:
 
 def resume(context: typer.Context) -> None:
     """Let it go on: removes the file PAUSE."""
-    from service.files.inspection import PAUSE
+    from service.files.surroundings import PAUSE
 
     with reading(context) as workflow:
         (workflow.root.path / PAUSE).unlink(missing_ok=True)
@@ -265,9 +265,7 @@ def run(
         _rehearse(context)
         return
     given = LoopOptions(agent, agent_time, agent_name, max_parallel, report, notify)
-    if autonomous is None:
-        autonomous = is_wanted(context)
-    if autonomous:
+    if is_wanted(context) if autonomous is None else autonomous:
         limits = {
             "--max-sessions": max_sessions,
             "--session-seconds": session_seconds,
