@@ -141,7 +141,7 @@ class Schema:
     def _known(self, type_: str, found: int, place: str) -> int:
         known = self.versions.get(type_)
         if known is None:
-            raise UnknownStoredType(type_, found, place)
+            raise UnknownStoredType(type_, found, 0, place)
         if found > known:
             raise NewerEventSchema(type_, found, known, place)
         return known

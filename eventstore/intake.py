@@ -9,7 +9,7 @@ import orjson
 from eventstore.codec import canonical
 from eventstore.errors import DamagedEvent, TransferConflict
 from eventstore.statements import Statements
-from eventstore.store import Cargo, Claimed, Raw, Refusal
+from eventstore.store import Cargo, Raw, Refusal
 from eventstore.verification import StoredRow
 
 Fetch = Callable[[str, tuple[Any, ...]], list[Any]]
@@ -52,17 +52,6 @@ def all_raw(fetch: Fetch, sql: Statements) -> Iterator[Raw]:
     while rows := fetch(sql.read_all, (after, _CHUNK)):
         for position, *_, hash_, text in rows:
             yield Raw(position, text, hash_)
-        after = rows[-1][0]
-
-
-def all_commands(fetch: Fetch, statement: str) -> Iterator[Claimed]:
-    """Every claimed command in order of its id, by a statement such as `Statements.commands`.
-
-    A row that holds other things than a claim does was written past us, and is none.
-    """
-    after = ""
-    while rows := fetch(statement, (after, _CHUNK)):
-        yield from (Claimed(*row) for row in rows if all(map(isinstance, row, CLAIM)))
         after = rows[-1][0]
 
 

@@ -32,67 +32,60 @@ Each carries a stable ``code``, and its values in ``data``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+
+from wording import Coded, Worded
 
 
-class LifecycleError(Exception):
+class LifecycleError(Coded):
     """Base of what the rules raise: a stable ``code``, a ``message``, the values in ``data``."""
 
     code = "lifecycle_error"
 
-    def __init__(self, message: str, **data: Any) -> None:
-        super().__init__(message)
-        self.message = message
-        self.data = data
 
-
-class InvalidPlan(LifecycleError):
+class InvalidPlan(Worded, LifecycleError):
     """A plan that cannot become a workflow; ``data["problems"]`` lists every one found."""
 
     code = "invalid_plan"
-
-    def __init__(self, problems: list[str]) -> None:
-        lines = "\n".join(f"  - {problem}" for problem in problems)
-        super().__init__(
-            f"the plan cannot become a workflow:\n{lines}\nCorrect the plan and run init again; "
-            "nothing was written.",
-            problems=problems,
-        )
+    text = (
+        "the plan cannot become a workflow:\n  - {problems:\n  - }\nCorrect the plan and run init "
+        "again; nothing was written."
+    )
+    problems: list[str]
 
 
-class InvalidPayload(LifecycleError):
+class InvalidPayload(Worded, LifecycleError):
     """Data that does not fit its event type."""
 
     code = "invalid_payload"
-
-    def __init__(self, type_: str, problems: list[str]) -> None:
-        super().__init__(
-            f"the data does not fit {type_}: {'; '.join(problems)}. "
-            f"`wfctl schema {type_}` shows what is expected.",
-            type=type_,
-            problems=problems,
-        )
+    text = (
+        "the data does not fit {type}: {problems:; }. `wfctl schema {type}` shows what is expected."
+    )
+    type: str
+    problems: list[str]
 
 
-class UnknownEventType(LifecycleError):
+class UnknownEventType(Worded, LifecycleError):
     """An event type that the staged workflow does not have."""
 
     code = "unknown_event_type"
+    text = "unknown event type {type!r}; expected one of: {known:, }"
+    untold = ("known",)
+    type: str
+    known: list[str]
 
-    def __init__(self, type_: str, known: list[str]) -> None:
-        super().__init__(
-            f"unknown event type {type_!r}; expected one of: {', '.join(known)}", type=type_
-        )
 
-
-class UnknownStage(LifecycleError):
+class UnknownStage(Worded, LifecycleError):
     """No stage of this id in the workflow."""
 
     code = "unknown_stage"
+    text = "no stage {stage!r}; this workflow has: {_shown}"
+    untold = ("known",)
+    stage: str
+    known: list[str]
 
-    def __init__(self, stage: str, known: list[str]) -> None:
-        shown = ", ".join(known[:20]) + (" …" if len(known) > 20 else "")
-        super().__init__(f"no stage {stage!r}; this workflow has: {shown}", stage=stage)
+    @property
+    def _shown(self) -> str:
+        return ", ".join(self.known[:20]) + (" …" if len(self.known) > 20 else "")
 
 
 class Refused(LifecycleError):
@@ -101,35 +94,37 @@ class Refused(LifecycleError):
     code = "refused"
 
 
-class IllegalTransition(Refused):
+class IllegalTransition(Worded, Refused):
     """A change of status that the transition table does not hold."""
 
     code = "illegal_transition"
+    text = (
+        "{stage} is {status} and cannot become {target}: {why}. From {status} it may go to: "
+        "{_ways}."
+    )
+    untold = ("why",)
+    stage: str
+    status: str
+    target: str
+    why: str
+    allowed: list[str]
 
-    def __init__(self, stage: str, status: str, target: str, why: str, allowed: list[str]) -> None:
-        ways = ", ".join(allowed) or "none"
-        super().__init__(
-            f"{stage} is {status} and cannot become {target}: {why}. From {status} it may go to: "
-            f"{ways}.",
-            stage=stage,
-            status=status,
-            target=target,
-            allowed=allowed,
-        )
+    @property
+    def _ways(self) -> str:
+        return ", ".join(self.allowed) or "none"
 
 
-class DependenciesNotMet(Refused):
+class DependenciesNotMet(Worded, Refused):
     """A stage whose dependencies are not all completed; ``data["waiting_for"]`` names them."""
 
     code = "dependencies_not_met"
+    text = "{stage} needs every stage it depends on to be completed; it waits for {_held}."
+    stage: str
+    waiting_for: dict[str, str]
 
-    def __init__(self, stage: str, waiting_for: dict[str, str]) -> None:
-        held = ", ".join(f"{dep} ({status})" for dep, status in waiting_for.items())
-        super().__init__(
-            f"{stage} needs every stage it depends on to be completed; it waits for {held}.",
-            stage=stage,
-            waiting_for=waiting_for,
-        )
+    @property
+    def _held(self) -> str:
+        return ", ".join(f"{stage} ({status})" for stage, status in self.waiting_for.items())
 
 
 class AttemptMismatch(Refused):
@@ -147,33 +142,29 @@ class AttemptMismatch(Refused):
         )
 
 
-class RetryLimitReached(Refused):
+class RetryLimitReached(Worded, Refused):
     """No retry left for the stage's kind of backend."""
 
     code = "retry_limit_reached"
-
-    def __init__(self, stage: str, count: int, limit: int, kind: str) -> None:
-        super().__init__(
-            f"{stage} was retried {count} times, the limit of a {kind} backend ({limit}). "
-            "It stays failed until a person approves a stage_rerun amendment.",
-            stage=stage,
-            retry_count=count,
-            limit=limit,
-            backend_type=kind,
-        )
+    text = (
+        "{stage} was retried {retry_count} times, the limit of a {backend_type} backend ({limit}). "
+        "It stays failed until a person approves a stage_rerun amendment."
+    )
+    stage: str
+    retry_count: int
+    limit: int
+    backend_type: str
 
 
-class NothingToBuildFrom(Refused):
+class NothingToBuildFrom(Worded, Refused):
     """A submission is to be built anew, and the stage's parameters name no command."""
 
     code = "nothing_to_build_from"
-
-    def __init__(self, stage: str) -> None:
-        super().__init__(
-            f"{stage}: expected parameters.command to build submission.json from, found none. "
-            f"Correct {stage}/submission.json itself and retry without --regenerate.",
-            stage=stage,
-        )
+    text = (
+        "{stage}: expected parameters.command to build submission.json from, found none. "
+        "Correct {stage}/submission.json itself and retry without --regenerate."
+    )
+    stage: str
 
 
 class AlreadyExists(Refused):
@@ -208,55 +199,45 @@ class NoCommand(Refused):
     code = "no_command"
 
 
-class NotFinished(Refused):
+class NotFinished(Worded, Refused):
     """A session cannot end as completed while stages are unfinished."""
 
     code = "not_finished"
-
-    def __init__(self, stages: list[str]) -> None:
-        super().__init__(
-            f"the session ends as completed once every stage is completed or skipped; unfinished: "
-            f"{', '.join(stages)}. Name another reason.",
-            stages=stages,
-        )
+    text = (
+        "the session ends as completed once every stage is completed or skipped; unfinished: "
+        "{stages:, }. Name another reason."
+    )
+    stages: list[str]
 
 
-class BudgetLeft(Refused):
+class BudgetLeft(Worded, Refused):
     """A session cannot end for its budget while it affords every stage that is left."""
 
     code = "budget_left"
-
-    def __init__(self, cost: float, budget: float) -> None:
-        super().__init__(
-            f"the session has spent {cost:g} of {budget:g}, and affords each stage that is left: "
-            "expected another reason than budget_exhausted, such as waiting.",
-            cost=cost,
-            budget=budget,
-        )
+    text = (
+        "the session has spent {cost:g} of {budget:g}, and affords each stage that is left: "
+        "expected another reason than budget_exhausted, such as waiting."
+    )
+    cost: float
+    budget: float
 
 
-class NothingHinders(Refused):
+class NothingHinders(Worded, Refused):
     """A session cannot end as blocked while nothing in the log hinders, and no reason is given."""
 
     code = "nothing_hinders"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the session ends as blocked where something keeps a stage from going on, and the log "
-            "shows nothing that does: expected --next with what it waits for, or --reason waiting."
-        )
+    text = (
+        "the session ends as blocked where something keeps a stage from going on, and the log "
+        "shows nothing that does: expected --next with what it waits for, or --reason waiting."
+    )
 
 
-class NothingLeft(Refused):
+class NothingLeft(Worded, Refused):
     """A session cannot be held up where every stage is completed or skipped."""
 
     code = "nothing_left"
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(
-            f"every stage is completed or skipped: expected --reason completed, found {reason}.",
-            reason=reason,
-        )
+    text = "every stage is completed or skipped: expected --reason completed, found {reason}."
+    reason: str
 
 
 class UnknownAmendment(LifecycleError):
@@ -278,59 +259,47 @@ class UnknownAmendment(LifecycleError):
         )
 
 
-class InvalidAmendment(Refused):
+class InvalidAmendment(Worded, Refused):
     """A proposal that cannot be one; ``data["problems"]`` lists every reason."""
 
     code = "invalid_amendment"
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__(
-            f"this cannot be proposed: {'; '.join(problems)}. Nothing was recorded.",
-            problems=problems,
-        )
+    text = "this cannot be proposed: {problems:; }. Nothing was recorded."
+    problems: list[str]
 
 
-class StaleAmendment(Refused):
+class StaleAmendment(Worded, Refused):
     """The workflow is not what the proposal was made on."""
 
     code = "stale_amendment"
-
-    def __init__(self, place: str, expected: str, found: str) -> None:
-        super().__init__(
-            f"{place}: the proposal was made where it was {expected}, it is {found} now; reject it "
-            "and propose anew.",
-            place=place,
-            expected=expected,
-            found=found,
-        )
+    text = (
+        "{place}: the proposal was made where it was {expected}, it is {found} now; reject it "
+        "and propose anew."
+    )
+    place: str
+    expected: str
+    found: str
 
 
-class ImpactChanged(Refused):
+class ImpactChanged(Worded, Refused):
     """The workflow moved on, and the impact is another than the one that was shown."""
 
     code = "impact_changed"
-
-    def __init__(self, amendment: str, expected: str, found: str) -> None:
-        super().__init__(
-            f"the impact of {amendment} is not the one that was agreed to (agreed: {expected:.16}, "
-            f"now: {found:.16}); nothing was written. `wfctl amend show {amendment}` shows it.",
-            amendment=amendment,
-            expected=expected,
-            found=found,
-        )
+    text = (
+        "the impact of {amendment} is not the one that was agreed to (agreed: {expected:.16}, "
+        "now: {found:.16}); nothing was written. `wfctl amend show {amendment}` shows it."
+    )
+    amendment: str
+    expected: str
+    found: str
 
 
-class AmendmentDecided(Refused):
+class AmendmentDecided(Worded, Refused):
     """The amendment was approved or rejected before."""
 
     code = "amendment_decided"
-
-    def __init__(self, amendment: str, status: str) -> None:
-        super().__init__(
-            f"{amendment} is {status} already; a further change is a further amendment.",
-            amendment=amendment,
-            status=status,
-        )
+    text = "{amendment} is {status} already; a further change is a further amendment."
+    amendment: str
+    status: str
 
 
 class NeedsConsent(LifecycleError):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
+
+#: Stands for the hash of what is decided but not recorded; a recorded hash is never this.
+DECIDED = "decided"
 
 
 class Event(Protocol):
@@ -42,3 +46,8 @@ class Fact(NamedTuple):
     occurred_at: str
     version: int
     hash: str = ""
+
+
+def facts_of(events: Iterable[Any], at: str, head: int) -> list[Fact]:
+    """Return payloads as the events that they become at ``at``, behind the version ``head``."""
+    return [Fact(e.type, e.as_json(), at, head + n, DECIDED) for n, e in enumerate(events, 1)]

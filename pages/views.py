@@ -27,7 +27,7 @@ from projections.words.account import Seen, account, waits
 from projections.words.came_about import Item
 from projections.words.next_action import NextAction
 from service.errors import NotFound
-from service.files.inspection import surroundings
+from service.files.surroundings import surroundings
 from service.reading.log import WorkflowLog
 from service.reading.moment import parse_moment
 from service.reading.selection import Selection

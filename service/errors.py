@@ -37,29 +37,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from wording import Coded, Worded
 
-class ServiceError(Exception):
+
+class ServiceError(Coded):
     """Base of what the use cases raise: a stable ``code``, a ``message``, values in ``data``."""
 
     code = "service_error"
 
-    def __init__(self, message: str, **data: Any) -> None:
-        super().__init__(message)
-        self.message = message
-        self.data = data
 
-
-class NoRoot(ServiceError):
+class NoRoot(Worded, ServiceError):
     """Neither this folder nor one above it holds a workflow."""
 
     code = "no_workflow"
-
-    def __init__(self, start: Path) -> None:
-        super().__init__(
-            f"no workflow here: expected a .wfctl folder in {start} or above it. "
-            "`wfctl init PLAN` makes one; `--root DIR` names another place.",
-            start=str(start),
-        )
+    text = (
+        "no workflow here: expected a .wfctl folder in {start} or above it. "
+        "`wfctl init PLAN` makes one; `--root DIR` names another place."
+    )
+    start: Path
 
 
 class RootExists(ServiceError):
@@ -76,19 +71,17 @@ class RootExists(ServiceError):
         )
 
 
-class WorkflowExists(ServiceError):
+class WorkflowExists(Worded, ServiceError):
     """The log, which many workflows share, holds one of this id."""
 
     code = "already_exists"
-
-    def __init__(self, workflow: str, url: str) -> None:
-        super().__init__(
-            f"expected a new workflow, found {workflow} in {url} already. Give the plan another "
-            "workflow_id; or, to work on that one from here, put the .wfctl/config.toml of its "
-            "root here and run `wfctl rehydrate --root-is copied`.",
-            workflow=workflow,
-            url=url,
-        )
+    text = (
+        "expected a new workflow, found {workflow} in {url} already. Give the plan another "
+        "workflow_id; or, to work on that one from here, put the .wfctl/config.toml of its "
+        "root here and run `wfctl rehydrate --root-is copied`."
+    )
+    workflow: str
+    url: str
 
 
 class AlreadyThere(ServiceError):
@@ -146,19 +139,16 @@ class UnreadablePlan(ServiceError):
         )
 
 
-class UnimportableState(ServiceError):
+class UnimportableState(Worded, ServiceError):
     """A ``workflow-state.json`` that cannot be taken over; ``problems`` lists every one."""
 
     code = "unimportable_state"
-
-    def __init__(self, path: str, problems: list[str]) -> None:
-        lines = "\n".join(f"  - {problem}" for problem in problems)
-        super().__init__(
-            f"{path} cannot be taken over:\n{lines}\nCorrect it and import again; nothing was "
-            "written.",
-            path=path,
-            problems=problems,
-        )
+    text = (
+        "{path} cannot be taken over:\n  - {problems:\n  - }\nCorrect it and import again; nothing "
+        "was written."
+    )
+    path: str
+    problems: list[str]
 
 
 class NotFound(ServiceError):
@@ -189,70 +179,58 @@ class FilesBehind(ServiceError):
         )
 
 
-class LogBehind(ServiceError):
+class LogBehind(Worded, ServiceError):
     """The log ends before what its files show: it was restored, or its last part was lost."""
 
     code = "log_behind"
-
-    def __init__(self, shown: int, found: int) -> None:
-        super().__init__(
-            f"the log ends at version {found}, and the files beside it were written from version "
-            f"{shown}: an older copy of the log lies in its place, or a part was lost. "
-            "Where there is a newer copy, put it back (`wfctl db restore FILE` into "
-            "an empty place); else `wfctl replay --rebuild` writes the files as the log has them, "
-            "keeps what they showed, and `wfctl rehydrate` then takes up jobs that are at work.",
-            shown=shown,
-            found=found,
-        )
+    text = (
+        "the log ends at version {found}, and the files beside it were written from version "
+        "{shown}: an older copy of the log lies in its place, or a part was lost. "
+        "Where there is a newer copy, put it back (`wfctl db restore FILE` into "
+        "an empty place); else `wfctl replay --rebuild` writes the files as the log has them, "
+        "keeps what they showed, and `wfctl rehydrate` then takes up jobs that are at work."
+    )
+    shown: int
+    found: int
 
 
-class RootBusy(ServiceError):
+class RootBusy(Worded, ServiceError):
     """Another process holds the lock on the root's files for too long."""
 
     code = "root_busy"
-
-    def __init__(self, path: Path, waited: float) -> None:
-        super().__init__(
-            f"waited {waited:.0f} s for {path}, which another wfctl holds; try again, or look for "
-            "a process that hangs.",
-            path=str(path),
-            waited=waited,
-        )
+    text = (
+        "waited {waited:.0f} s for {path}, which another wfctl holds; try again, or look for "
+        "a process that hangs."
+    )
+    path: Path
+    waited: float
 
 
-class SqlRefused(ServiceError):
+class SqlRefused(Worded, ServiceError):
     """A question in SQL that would do more than read."""
 
     code = "sql_refused"
-
-    def __init__(self, found: str) -> None:
-        super().__init__(
-            f"expected one statement that reads (SELECT, WITH, VALUES), found {found}. Nothing was "
-            "changed; the history changes through commands only.",
-            why=found,
-        )
+    text = (
+        "expected one statement that reads (SELECT, WITH, VALUES), found {why}. Nothing was "
+        "changed; the history changes through commands only."
+    )
+    why: str
 
 
-class SqlWrong(ServiceError):
+class SqlWrong(Worded, ServiceError):
     """A question in SQL that the database does not understand."""
 
     code = "sql_error"
-
-    def __init__(self, why: str) -> None:
-        super().__init__(
-            f"expected SQL over v_events, v_transitions, v_attempts, v_amendments or v_sessions; "
-            f"the database says: {why}",
-            why=why,
-        )
+    text = (
+        "expected SQL over v_events, v_transitions, v_attempts, v_amendments or v_sessions; "
+        "the database says: {why}"
+    )
+    why: str
 
 
-class SqlTooLong(ServiceError):
+class SqlTooLong(Worded, ServiceError):
     """A question in SQL that took longer than it may."""
 
     code = "sql_timeout"
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(
-            f"expected an answer within {seconds:g} s, found none; `--timeout SECONDS` allows more",
-            seconds=seconds,
-        )
+    text = "expected an answer within {seconds:g} s, found none; `--timeout SECONDS` allows more"
+    seconds: float

@@ -12,6 +12,7 @@ from statistics import median
 
 HERE = Path(__file__).resolve().parents[1]
 ROOMS = (
+    "wording",
     "lifecycle",
     "eventstore",
     "projections",

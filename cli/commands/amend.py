@@ -11,16 +11,8 @@ import typer
 from cli.frame import impact as words
 from cli.frame import proposal
 from cli.frame.consent import consenter_of
-from cli.frame.options import (
-    AgreeingKey,
-    At,
-    CommandId,
-    DryRun,
-    ExpectedVersion,
-    KnownAt,
-    write_options,
-)
-from cli.frame.workspace import engine, moment, writing
+from cli.frame.options import AgreeingKey, AsOf, File, Text, Texts, Writes, argument, option
+from cli.frame.workspace import engine, writing
 from cli.frame.writes import events_of, foreseen, tell, write
 from cli.terminal.output import Output, print_statement, say
 from lifecycle.errors import LifecycleError, NeedsConsent, UnknownAmendment
@@ -45,79 +37,40 @@ from service.writing import amendments as decisions
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome, Service
 
-Ids = Annotated[
-    list[str], typer.Argument(metavar="AMENDMENT...", help="Their ids, such as amend-1.")
-]
-Id = Annotated[str, typer.Argument(metavar="AMENDMENT", help="Its id, such as amend-1.")]
-Sets = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="A new value.")]
-Unset = Annotated[
-    list[str] | None, typer.Option("--unset", metavar="PATH", help="A key to take away.")
-]
-Description = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="What, if the change does not say it.")
-]
-Insert = Annotated[
-    str | None, typer.Option(metavar="JSON|@FILE", help="Definition of a stage to insert.")
-]
-Place = Annotated[
-    int | None, typer.Option(metavar="N", min=0, help="Its place in the array, 0 is first.")
-]
-Dependents = Annotated[
-    list[str] | None,
-    typer.Option(metavar="STAGE", help="A stage that shall depend on the inserted one."),
-]
-Kind = Annotated[
-    str | None,
-    typer.Option(
-        "--type",
-        metavar="TYPE",
-        help="stage_rerun: compute a stage once more, with --set as the new values; "
-        "stage_skip: take it out of the way (--rewire lets its dependents go on); "
-        "stage_insert: one more (--insert says so by itself); parameter_change and "
-        "criteria_change: what --set means without a type.",
-    ),
-]
-Stages = Annotated[
-    list[str] | None,
-    typer.Option(metavar="STAGE", help="The stage; given several times, each of them."),
-]
-Source = Annotated[
-    str | None, typer.Option("--from", metavar="FILE|-", help="All of it from a file.")
-]
-
-
-def build() -> typer.Typer:
-    """Return the group of commands."""
-    group = typer.Typer(help="Definitional changes: proposed, then decided.", no_args_is_help=True)
-    group.command("propose")(propose)
-    group.command("approve")(approve)
-    group.command("reject")(reject)
-    group.command("list")(list_)
-    group.command("show")(show)
-    return group
+Ids = Annotated[list[str], argument("AMENDMENT...", "Their ids, such as amend-1.")]
+Id = Annotated[str, argument("AMENDMENT", "Its id, such as amend-1.")]
+Dependents = Annotated[Texts, option("STAGE", "A stage that shall depend on the inserted one.")]
+Stages = Annotated[Texts, option("STAGE", "The stage; given several times, each of them.")]
 
 
 def propose(
     context: typer.Context,
-    type_: Kind = None,
+    options: Writes,
+    type_: Annotated[
+        Text,
+        option(
+            "--type",
+            "TYPE",
+            "stage_rerun: compute a stage once more, with --set as the new values; "
+            "stage_skip: take it out of the way (--rewire lets its dependents go on); "
+            "stage_insert: one more (--insert says so by itself); parameter_change and "
+            "criteria_change: what --set means without a type.",
+        ),
+    ] = None,
     stage: Stages = None,
-    sets: Sets = None,
-    unset: Unset = None,
-    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None,
-    description: Description = None,
-    insert: Insert = None,
-    place: Place = None,
+    sets: Annotated[Texts, option("--set", "PATH=VALUE", "A new value.")] = None,
+    unset: Annotated[Texts, option("PATH", "A key to take away.")] = None,
+    reason: Annotated[Text, option("TEXT", "Why.")] = None,
+    description: Annotated[Text, option("TEXT", "What, if the change does not say it.")] = None,
+    insert: Annotated[Text, option("JSON|@FILE", "Definition of a stage to insert.")] = None,
+    place: Annotated[int | None, option("N", "Its place in the array, 0 is first.", min=0)] = None,
     dependent: Dependents = None,
     rewire: Annotated[
-        bool, typer.Option("--rewire", help="Dependents drop the skipped stage, and what it makes.")
+        bool, option("Dependents drop the skipped stage, and what it makes.")
     ] = False,
-    source: Source = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
+    source: Annotated[Text, option("--from", "FILE|-", "All of it from a file.")] = None,
 ) -> None:
     """Propose a change; nothing changes until a person approves it."""
-    options = write_options(dry_run, command_id, expected_version)
     given = (type_, stage, sets, unset, reason, description, insert, place, dependent)
     if source is not None and (rewire or any(value is not None for value in given)):
         raise InvalidOption("--from takes no other option of the proposal: the file holds them")
@@ -137,7 +90,7 @@ def propose(
     )
     if not asked.reason:
         raise InvalidOption("a proposal says why: give --reason TEXT (in a file: reason)")
-    with writing(context, dry_run) as (service, output):
+    with writing(context, options.dry_run) as (service, output):
         before = service.state()
         named = proposal.of_each(before, asked, stage or [])
         each = [proposal.with_pins(one, service.root.path, before) for one in named]
@@ -217,31 +170,22 @@ def _record(amendment: Amendment) -> dict[str, Any]:
 
 def approve(
     context: typer.Context,
+    options: Writes,
     ids: Ids,
-    key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Sign with this SSH key (or its .pub).")
-    ] = None,
-    signature: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A signature of `amend show --statement`.")
-    ] = None,
-    impact: Annotated[
-        str | None, typer.Option(metavar="DIGEST", help="Only if the impact is still this one.")
-    ] = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
+    key: Annotated[File, option("FILE", "Sign with this SSH key (or its .pub).")] = None,
+    signature: Annotated[File, option("FILE", "A signature of `amend show --statement`.")] = None,
+    impact: Annotated[Text, option("DIGEST", "Only if the impact is still this one.")] = None,
 ) -> None:
     """Agree to amendments, as a person, and carry them out; each is shown before it is asked."""
-    options = write_options(dry_run, command_id, expected_version)
-    of_one = (signature, impact, command_id, expected_version)
-    if len(ids) > 1 and (dry_run or any(given is not None for given in of_one)):
+    of_one = (signature, impact, options.command_id, options.expected_version)
+    if len(ids) > 1 and (options.dry_run or any(given is not None for given in of_one)):
         raise InvalidOption(
             "--signature, --impact, --dry-run, --command-id and --expected-version are of one "
             f"amendment; found {len(ids)} of them"
         )
-    with engine(context, dry_run) as (jobs, output):
+    with engine(context, options.dry_run) as (jobs, output):
         service = jobs.service
-        if dry_run:
+        if options.dry_run:
             tell(output, decisions.plan_approval(service, ids[0], options), options)
             return
         consenter = consenter_of(service.state().consent, service.actor, key, signature)
@@ -273,30 +217,25 @@ def not_now(left: list[str]) -> str:
 
 def reject(
     context: typer.Context,
+    options: Writes,
     ids: Ids,
-    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why not.")] = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
+    reason: Annotated[Text, option("TEXT", "Why not.")] = None,
 ) -> None:
     """Close proposals; nothing changes by it."""
     commands = [
         payload_of("amendment.rejected", {"amendment": id_, "reason": reason}) for id_ in ids
     ]
-    write(context, write_options(dry_run, command_id, expected_version), *commands)
+    write(context, options, *commands)
 
 
 def list_(
     context: typer.Context,
-    state: Annotated[
-        str | None, typer.Option(metavar="STATE", help="proposed, approved or rejected.")
-    ] = None,
-    at: At = None,
-    known_at: KnownAt = None,
+    state: Annotated[Text, option("STATE", "proposed, approved or rejected.")] = None,
+    view: AsOf = None,
 ) -> None:
     """The amendments, in the order they were proposed."""
     with writing(context, dry_run=True) as (service, output):
-        workflow = service.log.current(moment(at, known_at))
+        workflow = service.log.current(view)
         found = [a for a in workflow.amendments.values() if state in (None, a.status)]
         lines = [f"{a.id:<9} {a.status:<9} {a.kind:<17} {where(a):<9} {summary(a)}" for a in found]
         output.result(
@@ -309,14 +248,10 @@ def list_(
 def show(
     context: typer.Context,
     id_: Id,
-    statement: Annotated[
-        bool, typer.Option("--statement", help="Print only what is to be signed, byte for byte.")
-    ] = False,
-    at: At = None,
-    known_at: KnownAt = None,
+    statement: Annotated[bool, option("Print only what is to be signed, byte for byte.")] = False,
+    view: AsOf = None,
 ) -> None:
     """One amendment; while it is pending, with its impact."""
-    view = moment(at, known_at)
     with writing(context, dry_run=True) as (service, output):
         state = service.log.current(view)
         amendment = state.amendments.get(id_)
@@ -401,28 +336,17 @@ _BEGUN = ACTIVE | {Status.COMPLETED, Status.FAILED}
 #: Characters of a reason that was found, not given.
 _REASON = 1_000
 
-BeginningStages = Annotated[
-    list[str], typer.Argument(metavar="STAGE...", help="The stages to compute.")
-]
-
 
 def rerun(
     context: typer.Context,
-    stages: BeginningStages,
-    from_here: Annotated[
-        bool, typer.Option("--from-here", help="And every stage that rests on them.")
-    ] = False,
-    reason: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Why; else what made them stale.")
-    ] = None,
+    options: Writes,
+    stages: Annotated[list[str], argument("STAGE...", "The stages to compute.")],
+    from_here: Annotated[bool, option("And every stage that rests on them.")] = False,
+    reason: Annotated[Text, option("TEXT", "Why; else what made them stale.")] = None,
     key: AgreeingKey = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
 ) -> None:
     """Compute stages again: the impact is shown, and a person agrees to all of it at once."""
-    options = write_options(dry_run, command_id, expected_version)
-    with engine(context, dry_run) as (jobs, output):
+    with engine(context, options.dry_run) as (jobs, output):
         state = jobs.service.state()
         consenter = consenter_of(state.consent, jobs.service.actor, key, None)
         named = _named(state, stages, from_here)
@@ -434,7 +358,7 @@ def rerun(
             reason=reason or _found(jobs.root, state, named),
         )
         proposed = jobs.service.handle(command, options=options)
-        if dry_run:
+        if options.dry_run:
             tell_proposals(jobs.service, output, proposed, options)
             return
         decide(jobs, output, proposed, consenter)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
-from cli.frame.writes import claim, write
+from cli.frame.options import Text, Writes, argument, option
+from cli.frame.writes import claim, issue
 from lifecycle.errors import NoCommand
 from lifecycle.payload.event_types import OF_A_LOOK, OF_A_PERSON
 from lifecycle.rules.flat import payload_of
@@ -23,22 +23,13 @@ _APPROVALS = OF_A_PERSON | {"amendment.approved"}
 
 def append(
     context: typer.Context,
-    type_: Annotated[
-        str | None, typer.Argument(metavar="[TYPE]", help="Event type, such as stage.completed.")
-    ] = None,
-    stage: Annotated[str | None, typer.Option(metavar="STAGE", help="The stage.")] = None,
-    data: Annotated[
-        str | None, typer.Option(metavar="JSON|@FILE|-", help="The event's data, an object.")
-    ] = None,
+    options: Writes,
+    type_: Annotated[Text, argument("[TYPE]", "Event type, such as stage.completed.")] = None,
+    stage: Annotated[Text, option("STAGE", "The stage.")] = None,
+    data: Annotated[Text, option("JSON|@FILE|-", "The event's data, an object.")] = None,
     source: Annotated[
-        str | None,
-        typer.Option(
-            "--from", metavar="FILE|-", help='JSON lines {"type", "data"}, all or nothing.'
-        ),
+        Text, option("--from", "FILE|-", 'JSON lines {"type", "data"}, all or nothing.')
     ] = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
 ) -> None:
     """Issue the command that yields TYPE, with all its consequences, through the rules."""
     if (type_ is None) == (source is None):
@@ -48,21 +39,21 @@ def append(
     commands = _lines(source) if source is not None else [_command(type_ or "", stage, data)]
     for command in commands:
         _require_sayable(command.type)
-    options = write_options(dry_run, command_id, expected_version)
-    claim(context, options, *map(_without_proof, commands))
+    # An approval is a bare wish: a proof of consent is only taken where it is asked for.
+    wishes = (
+        one.model_copy(update={"proof": {}}) if one.type in _APPROVALS else one for one in commands
+    )
+    claim(context, options, *wishes)
 
 
 def note(
     context: typer.Context,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A line for progress.log.")],
-    stage: Annotated[str | None, typer.Option(metavar="STAGE", help="The stage.")] = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
+    options: Writes,
+    text: Annotated[str, argument("TEXT", "A line for progress.log.")],
+    stage: Annotated[Text, option("STAGE", "The stage.")] = None,
 ) -> None:
     """Write a line into the log."""
-    command = payload_of("note.logged", {"text": text, "stage": stage})
-    write(context, write_options(dry_run, command_id, expected_version), command)
+    issue(context, options, "note.logged", text=text, stage=stage)
 
 
 def _command(type_: str, stage: str | None, data: str | None) -> Payload:
@@ -86,11 +77,6 @@ def _require_sayable(type_: str) -> None:
             "open, and is recorded by nobody's word; see `wfctl session show`.",
             type=type_,
         )
-
-
-def _without_proof(command: Payload) -> Payload:
-    """Return an approval as a bare wish: a proof of consent is only taken where it is asked for."""
-    return command.model_copy(update={"proof": {}}) if command.type in _APPROVALS else command
 
 
 def text_of(data: str) -> str:

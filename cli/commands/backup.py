@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.frame.options import DryRun
+from cli.frame.options import DryRun, Text, argument, option
 from cli.frame.workspace import SCHEMA, Reading, address_here, create, opened, settings_of
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output
@@ -39,7 +39,7 @@ from service.handover.carried import brought, put_in_place
 from service.handover.contents import Archive, read_archive
 from service.handover.manifest import Manifest
 from service.handover.restore import restore as restored
-from service.machines.log import PREFIX, MachineLog
+from service.machines.log import PREFIX, MachineLog, machines_in
 from service.machines.service import MachineService
 from service.reading.log import WorkflowLog
 from service.root.disk import system_clock, system_instant
@@ -51,7 +51,8 @@ from service.writing.initialise import (
     refuse_second,
     root_at,
 )
-from service.writing.salvage import Salvaged, salvage, salvaged_into, survey
+from service.writing.salvage import Salvaged, salvaged_into, survey
+from service.writing.salvage import salvage as salvage_here
 from service.writing.workflow_service import Service
 
 
@@ -64,15 +65,13 @@ class BackupForm(StrEnum):
 
 _REBUILD = NextAction("wfctl replay --rebuild", "the files may show more than the backup holds")
 
-OneStream = Annotated[
-    str | None, typer.Option("--stream", metavar="NAME", help="This stream alone.")
-]
+OneStream = Annotated[Text, option("--stream", "NAME", "This stream alone.")]
 
 
 def copy(
     context: typer.Context,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="URL of the log.")],
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="URL of another database.")],
+    source: Annotated[str, argument("SOURCE", "URL of the log.")],
+    target: Annotated[str, argument("TARGET", "URL of another database.")],
     stream: OneStream = None,
     dry_run: DryRun = False,
 ) -> None:
@@ -91,10 +90,9 @@ def copy(
 
 def backup(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
+    file: Annotated[Path, argument("FILE", "A new file.")],
     form: Annotated[
-        BackupForm | None,
-        typer.Option("--as", help="By default sqlite for a log on SQLite, else archive."),
+        BackupForm | None, option("--as", "By default sqlite for a log on SQLite, else archive.")
     ] = None,
     stream: OneStream = None,
     dry_run: DryRun = False,
@@ -115,7 +113,7 @@ def backup(
 
 def restore(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Made by `wfctl db backup`.")],
+    file: Annotated[Path, argument("FILE", "Made by `wfctl db backup`.")],
     stream: OneStream = None,
     dry_run: DryRun = False,
 ) -> None:
@@ -298,12 +296,9 @@ def _restoring_text(manifest: Manifest, made: Reading | None, kept: Sequence[str
     return "\n".join(lines)
 
 
-def command(
+def salvage(
     context: typer.Context,
-    into: Annotated[
-        str | None,
-        typer.Option("--into", metavar="URL", help="An empty database; needed on a server."),
-    ] = None,
+    into: Annotated[Text, option("URL", "An empty database; needed on a server.")] = None,
     dry_run: DryRun = False,
 ) -> None:
     """Make a new log from the versions before the first that was altered; nothing is deleted.
@@ -327,7 +322,9 @@ def command(
             done = _into(root, into)
     else:
         # Without a write-ahead log beside it, the new log is one file, which can be put in place.
-        done = salvage(root, store, SCHEMA, partial(made_at, journal="truncate"), system_clock())
+        done = salvage_here(
+            root, store, SCHEMA, partial(made_at, journal="truncate"), system_clock()
+        )
     if into is None:
         _show_files(root, config, context)
     _salvage_tell(
@@ -354,9 +351,6 @@ def _show_files(root: Root, config: Config, context: typer.Context) -> None:
         log = WorkflowLog(store, config.stream, root.path)
         if log.state() is not None:
             Service(root, log, actor).files.rebuild()
-        from service.machines.log import MachineLog, machines_in
-        from service.machines.service import MachineService
-
         for machine in machines_in(store):
             MachineService(root, MachineLog(store, machine, root.path), actor).files.rebuild()
 

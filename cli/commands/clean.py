@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.commands import backup
-from cli.commands import backup as backups
-from cli.frame.options import CommandId, DryRun, write_options
+from cli.frame.options import CommandId, DryRun, KeyedWrites, Text, Texts, argument, option
 from cli.frame.workspace import address_here, engine, journal_of, settings_of, writing
 from cli.settings import actor_of
 from cli.terminal.output import Output
@@ -25,43 +23,38 @@ from service.root.root import find_root, open_root, read_config
 if TYPE_CHECKING:
     from reconciler.context import Jobs
     from reconciler.files.clearing import Clearing
+    from service.writing.stream_writer import WriteOptions
 
 
-Stages = Annotated[
-    list[str] | None, typer.Argument(metavar="[STAGE...]", help="Only of these stages.")
-]
+Stages = Annotated[Texts, argument("[STAGE...]", "Only of these stages.")]
 
 
 def clean(
     context: typer.Context,
+    options: KeyedWrites,
     stages: Stages = None,
     older: Annotated[
-        str | None,
-        typer.Option("--older-than", metavar="AGE", help="Of attempts that ended 12h, 7d … ago."),
+        Text, option("--older-than", "AGE", "Of attempts that ended 12h, 7d … ago.")
     ] = None,
     larger: Annotated[
-        str | None,
-        typer.Option("--larger-than", metavar="SIZE", help="Of attempts that hold more: 1 GB."),
+        Text, option("--larger-than", "SIZE", "Of attempts that hold more: 1 GB.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Free it without asking.")] = False,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
+    yes: Annotated[bool, option("Free it without asking.")] = False,
 ) -> None:
     """Say what attempts before the last good one left behind, ask, and free it."""
     from reconciler.files.clearing import clearings
 
-    options = write_options(dry_run, command_id, None)
     age, size = _age(older), _size(larger)
-    with engine(context, dry_run) as (jobs, output):
+    with engine(context, options.dry_run) as (jobs, output):
         if jobs.service.first_answer(options) is not None:
             _tell(output, jobs, [], freed=True)
             return
         found = clearings(jobs, jobs.service.state(), stages, age, size)
-        if found and not (dry_run or yes):
+        if found and not (options.dry_run or yes):
             _ask(jobs, found)
-        if found and not dry_run:
-            _free(jobs, found, command_id)
-        _tell(output, jobs, found, freed=not dry_run)
+        if found and not options.dry_run:
+            _free(jobs, found, options)
+        _tell(output, jobs, found, freed=not options.dry_run)
 
 
 def _age(text: str | None) -> timedelta | None:
@@ -109,12 +102,11 @@ def _line(one: Clearing) -> str:
     return f"{one.stage} {one.attempt}: {one.size} bytes: {', '.join(what)}"
 
 
-def _free(jobs: Jobs, found: list[Clearing], command_id: str | None) -> None:
+def _free(jobs: Jobs, found: list[Clearing], options: WriteOptions) -> None:
     """Record what is freed, and remove it: what is gone is named, whoever dies in between."""
     from reconciler.files.clearing import command, remove
 
     commands = [command(jobs.root, one) for one in found]
-    options = write_options(False, command_id, None)
     outcome = jobs.service.handle(*commands, options=options)
     jobs.tell(outcome)
     for one in found:
@@ -141,30 +133,12 @@ def _tell(output: Output, jobs: Jobs, found: list[Clearing], *, freed: bool) -> 
     output.changed(data, lambda: "\n".join(lines), jobs.service.state(), is_rehearsal=not freed)
 
 
-def build() -> typer.Typer:
-    """Return the group of commands."""
-    group = typer.Typer(help="The database behind the log.")
-    group.command("upgrade")(upgrade)
-    group.command("current")(current)
-    group.command("url")(url)
-    group.command("trust")(trust)
-    group.command("copy")(backups.copy)
-    group.command("backup")(backups.backup)
-    group.command("restore")(backups.restore)
-    group.command("salvage")(backup.command)
-    group.command("project")(project)
-    return group
-
-
 def upgrade(
     context: typer.Context,
     dry_run: DryRun = False,
     command_id: CommandId = None,
     expected_version: Annotated[
-        int | None,
-        typer.Option(
-            "--expected-version", metavar="N", min=0, help="Refuse unless the schema is revision N."
-        ),
+        int | None, option("N", "Refuse unless the schema is revision N.", min=0)
     ] = None,
 ) -> None:
     """Bring the database to the newest schema; done again, with a key or without, it does nothing.
@@ -195,9 +169,7 @@ def current(context: typer.Context) -> None:
 
 def project(
     context: typer.Context,
-    rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Drop the rows and make them anew.")
-    ] = False,
+    rebuild: Annotated[bool, option("Drop the rows and make them anew.")] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Bring the history's tables to the head of the log; nothing is appended."""

@@ -11,8 +11,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from cli.commands.events import of_machine
-from cli.frame.options import FINDINGS, KnownAt
-from cli.frame.workspace import Reading, moment, reading, reading_of, settings_of
+from cli.frame.options import FINDINGS, File, KnownAt, Text, argument, moment, option
+from cli.frame.workspace import Reading, reading, reading_of, settings_of
 from cli.settings import Format, Settings
 from cli.terminal.output import Output, compact
 from cli.terminal.table import TableColumn, present
@@ -33,16 +33,14 @@ from service.reading.moment import Moment
 _ATTEMPT = re.compile(r"(?P<stage>[^/]+)/(?P<attempt>att-[0-9]{4,})")
 #: Characters of a value, and of a digest.
 _WIDE, _DIGEST = 40, 12
-Sides = Annotated[
-    list[str],
-    typer.Argument(metavar="A B…", help="STAGE/ATTEMPT, a workflow's folder, or a moment."),
-]
 
 
 def compare(
     context: typer.Context,
-    sides: Sides,
-    every: Annotated[bool, typer.Option("--all", help="Also what is the same.")] = False,
+    sides: Annotated[
+        list[str], argument("A B…", "STAGE/ATTEMPT, a workflow's folder, or a moment.")
+    ],
+    every: Annotated[bool, option("--all", "Also what is the same.")] = False,
 ) -> None:
     """Parameters that differ, times, and whether outputs are equal by digest, side by side."""
     if len(sides) < 2 or len(set(sides)) < len(sides):
@@ -104,23 +102,13 @@ def _value_of(side: str) -> Any:
     return text
 
 
-First = Annotated[str | None, typer.Argument(metavar="[A]", help="A moment; else now.")]
-Second = Annotated[str | None, typer.Argument(metavar="[B]", help="A later one; else now.")]
-
-
 def diff(
     context: typer.Context,
-    first: First = None,
-    second: Second = None,
-    root_b: Annotated[
-        Path | None, typer.Option("--root-b", metavar="DIR", help="Another workflow, seen at B.")
-    ] = None,
-    field: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="Only this, such as stage-2.parameters.")
-    ] = None,
-    machine: Annotated[
-        str | None, typer.Option("--machine", metavar="ID", help="Of a phase machine.")
-    ] = None,
+    first: Annotated[Text, argument("[A]", "A moment; else now.")] = None,
+    second: Annotated[Text, argument("[B]", "A later one; else now.")] = None,
+    root_b: Annotated[File, option("DIR", "Another workflow, seen at B.")] = None,
+    field: Annotated[Text, option("FIELD", "Only this, such as stage-2.parameters.")] = None,
+    machine: Annotated[Text, option("ID", "Of a phase machine.")] = None,
     known_at: KnownAt = None,
 ) -> None:
     """What differs between two moments, or two workflows, field by field (exit 7 if anything)."""

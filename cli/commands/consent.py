@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.frame.consent import consenter_of
-from cli.frame.options import DryRun
+from cli.frame.options import DryRun, File, Text, option
 from cli.frame.workspace import settings_of, writing
 from cli.settings import actor_of
 from cli.terminal.output import Output, say
@@ -36,30 +36,11 @@ class Prepared:
     made: bool
 
 
-def build() -> typer.Typer:
-    """Return the group of commands."""
-    group = typer.Typer(help="How a person agrees.", no_args_is_help=True)
-    # A group of one command would stand for that command.
-    group.callback()(_group)
-    group.command("setup")(setup)
-    return group
-
-
-def _group() -> None:
-    """How a person agrees."""
-
-
 def setup(
     context: typer.Context,
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who signs; else login@host.")
-    ] = None,
-    key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A key that you have; its .pub beside it.")
-    ] = None,
-    hardware: Annotated[
-        bool, typer.Option("--hardware", help="Make a key on a FIDO device, which wants a touch.")
-    ] = False,
+    name: Annotated[Text, option("NAME", "Who signs; else login@host.")] = None,
+    key: Annotated[File, option("FILE", "A key that you have; its .pub beside it.")] = None,
+    hardware: Annotated[bool, option("Make a key on a FIDO device, which wants a touch.")] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Make your key and the signers' file, and let only signatures count here.

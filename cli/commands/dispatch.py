@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.frame.options import CommandId, DryRun, ExpectedVersion, Stage, write_options
+from cli.frame.options import DryRun, Stage, Writes, argument, option
 from cli.frame.workspace import engine
-from cli.frame.writes import tell
+from cli.frame.writes import through
 from cli.terminal.output import say
 from lifecycle.state.dependencies import has_results_kept
-from service.errors import InvalidOption
+from service.errors import InvalidOption, NotFound
 from service.writing.stream_writer import WriteOptions
 
 if TYPE_CHECKING:
@@ -23,42 +23,32 @@ if TYPE_CHECKING:
 
 def dispatch(
     context: typer.Context,
+    options: Writes,
     stage: Stage,
-    sync: Annotated[bool, typer.Option("--sync", help="Wait for its end, without tmux.")] = False,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
+    sync: Annotated[bool, option("Wait for its end, without tmux.")] = False,
 ) -> None:
     """Launch a stage through DPDispatcher; judge what is kept where the verdict alone changed."""
     from reconciler.control.dispatch import dispatch as launch
     from reconciler.control.reconcile import dispatch_sync
 
-    options = write_options(dry_run, command_id, expected_version)
-    with engine(context, dry_run) as (jobs, output):
-        outcome = _kept(jobs, stage, options, sync=sync)
+    def act(jobs: Jobs) -> Outcome:
+        outcome: Outcome | None = None
+        if has_results_kept(jobs.service.state().stage(stage)):
+            from reconciler.verification.reuse import taken  # of no use where nothing was computed
+
+            outcome = taken(jobs, stage, sync=sync, options=options)
         if outcome is None and sync:
-            outcome = dispatch_sync(jobs, stage, options)
-        elif outcome is None:
-            outcome = launch(jobs, stage, sync=False, options=options)
-        tell(output, outcome, options)
+            return dispatch_sync(jobs, stage, options)
+        return outcome or launch(jobs, stage, sync=False, options=options)
 
-
-def _kept(jobs: Jobs, id_: str, options: WriteOptions, *, sync: bool) -> Outcome | None:
-    """Take outputs that are kept in place of a launch, as `run` does; None where none are."""
-    if not has_results_kept(jobs.service.state().stage(id_)):
-        return None
-    from reconciler.verification.reuse import taken  # of no use where nothing was computed
-
-    return taken(jobs, id_, sync=sync, options=options)
+    through(context, options, act)
 
 
 def wait(
     context: typer.Context,
-    stages: Annotated[
-        list[str], typer.Argument(help="Ids of the stages, such as stage-2.", metavar="STAGE...")
-    ],
+    stages: Annotated[list[str], argument("STAGE...", "Ids of the stages, such as stage-2.")],
     timeout: Annotated[
-        float | None, typer.Option(metavar="S", min=0, help="Give up after S seconds (exit 1).")
+        float | None, option("S", "Give up after S seconds (exit 1).", min=0)
     ] = None,
 ) -> None:
     """Block until the attempts of all the stages have ended, and record how."""
@@ -146,11 +136,11 @@ def rehydrate(
     dry_run: DryRun = False,
     brief: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Fit what is printed into N tokens of four bytes; nothing that is under way, "
+        option(
+            "N",
+            "Fit what is printed into N tokens of four bytes; nothing that is under way, "
             "waits for a decision or contradicts is left out.",
+            min=1,
         ),
     ] = None,
 ) -> None:
@@ -185,47 +175,36 @@ def rehydrate(
 
 def diagnose(
     context: typer.Context,
+    options: Writes,
     stage: Stage,
     submit: Annotated[
-        bool,
-        typer.Option(
-            "--submit",
-            help="Run it once more for log and err alone: counts as a retry, ends in failed.",
-        ),
+        bool, option("Run it once more for log and err alone: counts as a retry, ends in failed.")
     ] = False,
-    sync: Annotated[bool, typer.Option("--sync", help="With --submit: wait for its end.")] = False,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
+    sync: Annotated[bool, option("With --submit: wait for its end.")] = False,
 ) -> None:
     """Say what kind of failure its newest attempt shows, from what lies here (writes nothing)."""
     if submit:
-        options = write_options(dry_run, command_id, expected_version)
         _submit(context, stage, sync=sync, options=options)
-    elif sync or command_id or expected_version is not None:
+    elif sync or options.command_id or options.expected_version is not None:
         raise InvalidOption("--sync, --command-id and --expected-version go with --submit")
     else:
         _report(context, stage)
 
 
 def _submit(context: typer.Context, stage: str, *, sync: bool, options: WriteOptions) -> None:
-    from cli.frame.workspace import engine
-    from cli.frame.writes import tell
-    from reconciler.control.dispatch import dispatch
+    from reconciler.control.dispatch import dispatch as launch
     from reconciler.control.reconcile import dispatch_sync
 
-    with engine(context, options.dry_run) as (jobs, output):
+    def act(jobs: Jobs) -> Outcome:
         if sync:
-            outcome = dispatch_sync(jobs, stage, options, diagnostic=True)
-        else:
-            outcome = dispatch(jobs, stage, sync=False, options=options, diagnostic=True)
-        tell(output, outcome, options)
+            return dispatch_sync(jobs, stage, options, diagnostic=True)
+        return launch(jobs, stage, sync=False, options=options, diagnostic=True)
+
+    through(context, options, act)
 
 
 def _report(context: typer.Context, id_: str) -> None:
-    from cli.frame.workspace import engine
     from reconciler.control.fix import of_newest
-    from service.errors import NotFound
 
     with engine(context, dry_run=True) as (jobs, output):
         state = jobs.service.state()

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.deciding import Decision, DecisionKey, decide, dismissal_of
-from cli.frame.options import FINDINGS, CommandId, DryRun, ExpectedVersion, write_options
+from cli.frame.options import FINDINGS, Text, Texts, Writes, argument, option
 from cli.frame.workspace import reading, writing
 from cli.frame.writes import tell
 from cli.terminal.output import Output
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Drift, Stage
 from projections.words.account import account, to_dicts
-from projections.words.came_about import Item
 from service.errors import NotFound
 from service.files.foreign_changes import Foreign, ForeignChanges, closing
 from service.files.workflow_files import STATE
@@ -26,24 +25,14 @@ if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
     from service.files.drift_commands import Launched
 
-File = Annotated[str | None, typer.Argument(metavar="[FILE]", help="Only this file.")]
+OnlyFile = Annotated[Text, argument("[FILE]", "Only this file.")]
 Detected = Annotated[
-    int | None,
-    typer.Option("--detected", metavar="VERSION", help="The change detected there; else the last."),
+    int | None, option("--detected", "VERSION", "The change detected there; else the last.")
 ]
 Change = dict[str, Any]
 
 
-def build() -> typer.Typer:
-    """Return the group of commands."""
-    group = typer.Typer(help="Hand edits of the files that wfctl writes.", no_args_is_help=True)
-    group.command("show")(show)
-    group.command("adopt")(adopt)
-    group.command("revert")(revert)
-    return group
-
-
-def show(context: typer.Context, file: File = None) -> None:
+def show(context: typer.Context, file: OnlyFile = None) -> None:
     """Explain, field by field, what others changed (exit 7 where they did).
 
     Results that changed, and what is stale for it, are named too.
@@ -56,7 +45,8 @@ def show(context: typer.Context, file: File = None) -> None:
         output = workflow.output
         state = workflow.state()
         seen = look(workflow.root, workflow.log, state)
-        stands = [one for one in account(state, seen) if _is_asked(one, file)]
+        known = [one for one in account(state, seen) if one.is_of_files]
+        stands = [one for one in known if file in (None, one.subject)]
         lines = [line for change in found for line in _lines(change, output)]
         text = "\n".join([*lines, *map(str, stands)])
         output.result(
@@ -67,10 +57,6 @@ def show(context: typer.Context, file: File = None) -> None:
         )
     if found or any(one.person for one in stands):
         raise typer.Exit(FINDINGS)
-
-
-def _is_asked(one: Item, file: str | None) -> bool:
-    return one.is_of_files and file in (None, one.subject)
 
 
 def _told(changes: ForeignChanges, change: Foreign) -> Change:
@@ -109,22 +95,15 @@ def _difference(difference: Change) -> str:
 
 def adopt(
     context: typer.Context,
-    file: Annotated[str, typer.Argument(metavar="[FILE]", help="The file.")] = STATE,
+    options: Writes,
+    file: Annotated[str, argument("[FILE]", "The file.")] = STATE,
     detected: Detected = None,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="FIELD", help="Only this field.")
-    ] = None,
-    evidence: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What shows that a stage is completed.")
-    ] = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
+    only: Annotated[Texts, option("FIELD", "Only this field.")] = None,
+    evidence: Annotated[Text, option("TEXT", "What shows that a stage is completed.")] = None,
 ) -> None:
     """Turn a change into events, through the rules; definitional ones are only proposed."""
-    options = write_options(dry_run, command_id, expected_version)
-    with writing(context, dry_run) as (service, output):
-        change, changes = _chosen(service, file, detected, dry_run)
+    with writing(context, options.dry_run) as (service, output):
+        change, changes = _chosen(service, file, detected, options.dry_run)
         found = changes.adoption(change, only or [], evidence, _launched(service))
         last = closing(change, found)
         options = replace(options, occurred_each=(*found.at, *(None for _ in last)))
@@ -170,27 +149,24 @@ def _nothing(file: str, detected: int | None) -> NotFound:
 
 def revert(
     context: typer.Context,
-    file: File = None,
+    options: Writes,
+    file: OnlyFile = None,
     detected: Detected = None,
     key: DecisionKey = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
 ) -> None:
     """Dismiss what others changed: the files stay as the log has them, the change is kept."""
-    options = write_options(dry_run, command_id, expected_version)
-    with writing(context, dry_run) as (service, output):
-        if not dry_run:
+    with writing(context, options.dry_run) as (service, output):
+        if not options.dry_run:
             service.files.bring_up_to_date()
-        meant = [_dismissal(d) for d in service.state().drifts if _is_meant(d, file, detected)]
+        meant = [
+            _dismissal(one)
+            for one in service.state().drifts
+            if file in (None, one.file) and detected in (None, one.version)
+        ]
         if detected is not None and not meant:
             raise _nothing(file or "any file", detected)
         line = f"wfctl drift revert{f' {file}' if file else ''}"
         tell(output, decide(service, meant, line, key, options), options)
-
-
-def _is_meant(drift: Drift, file: str | None, detected: int | None) -> bool:
-    return file in (None, drift.file) and detected in (None, drift.version)
 
 
 def _dismissal(drift: Drift) -> Decision:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame import selection as chosen
-from cli.frame.options import FINDINGS, At, Brief, DryRun, KnownAt
-from cli.frame.workspace import Reading, moment, reading, settings_of, standing, writing
+from cli.frame.options import FINDINGS, AsOf, Brief, DryRun, Text, Texts, argument, option
+from cli.frame.workspace import Reading, reading, settings_of, standing, writing
 from cli.terminal.output import Output
 from service.errors import InvalidOption
 from service.reading.moment import parse_moment
@@ -41,20 +41,15 @@ def events(
     since: chosen.Since = None,
     until: chosen.Until = None,
     grep: chosen.Grep = None,
-    at: At = None,
-    known_at: KnownAt = None,
+    view: AsOf = None,
     limit: chosen.Newest = None,
     brief: Brief = None,
     fields: chosen.Fields = None,
     template: chosen.Template = None,
     reverse: chosen.Reverse = False,
     follow: chosen.Follow = False,
-    machine: Annotated[
-        str | None, typer.Option(metavar="ID", help="Those of a phase machine.")
-    ] = None,
-    stored: Annotated[
-        bool, typer.Option("--stored", help="Each as it was hashed, to be checked by others.")
-    ] = False,
+    machine: Annotated[Text, option("ID", "Those of a phase machine.")] = None,
+    stored: Annotated[bool, option("Each as it was hashed, to be checked by others.")] = False,
 ) -> None:
     """Print the recorded events; with --actor KIND or KIND:NAME only those of one actor."""
     if stored:
@@ -62,7 +57,7 @@ def events(
         return
     chosen.own_form(brief, {"--reverse": reverse, "--fields": fields, "--template": template})
     if follow:
-        endless({"--reverse": reverse, "--brief": brief, "--at": at, "--known-at": known_at})
+        endless({"--reverse": reverse, "--brief": brief, **moments(context)})
     with reading(context) as root:
         workflow = root if machine is None else of_machine(root, machine)
         wanted = Selection(
@@ -75,7 +70,6 @@ def events(
             since=bound(workflow, since),
             until=bound(workflow, until),
         )
-        view = moment(at, known_at)
         found = recorded(workflow, follow) if view is None else _seen(workflow, view, machine)
         records = chosen.matching((_record(e) for e in found if wanted.fits(e)), grep)
         # Those to come have no end of which one could count back.
@@ -109,10 +103,9 @@ def _print_stored(context: typer.Context, machine: str | None) -> None:
 
 def of_machine(root: Reading, machine: str) -> Reading:
     """Return the root with the log of a machine; raises `StateNotFound`."""
-    from service.machines.log import MachineLog
     from service.reading.log import WorkflowLog
 
-    log = MachineLog(root.log.store, machine, root.root.path)
+    log = root.machine(machine)
     log.current()
     output = Output(root.output.settings, partial(standing, log, None))
     return replace(root, log=WorkflowLog(log.store, log.stream, root.root.path), output=output)
@@ -130,6 +123,11 @@ def endless(others: dict[str, object]) -> None:
     given = [name for name, value in others.items() if value]
     if given:
         raise InvalidOption(f"--follow has no end, which {' and '.join(given)} would need")
+
+
+def moments(context: typer.Context) -> dict[str, object]:
+    """Return which options name a moment, as they were given."""
+    return {"--at": context.params["at"], "--known-at": context.params["known_at"]}
 
 
 def bound(workflow: Reading, text: str | None) -> Moment | None:
@@ -176,21 +174,16 @@ def _line(record: dict[str, Any]) -> str:
 def fsck(
     context: typer.Context,
     checkpoint: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Hold the log against a checkpoint kept elsewhere."),
+        list[Path] | None, option("FILE", "Hold the log against a checkpoint kept elsewhere.")
     ] = None,
     witness: Annotated[
-        list[str] | None,
-        typer.Option(metavar="URL", help="Hold the log against what a witness saw last."),
+        Texts, option("URL", "Hold the log against what a witness saw last.")
     ] = None,
     public_key: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY", help="A key whose checkpoints count too, or a file of it."),
+        Texts, option("KEY", "A key whose checkpoints count too, or a file of it.")
     ] = None,
-    protocol: Annotated[
-        bool, typer.Option("--protocol", help="Say too whether the log could have come about.")
-    ] = False,
-    all_: Annotated[bool, typer.Option("--all", help="Every finding, not the first 100.")] = False,
+    protocol: Annotated[bool, option("Say too whether the log could have come about.")] = False,
+    all_: Annotated[bool, option("Every finding, not the first 100.")] = False,
 ) -> None:
     """Check the chain, the order, every event, and every checkpoint that is found (exit 7)."""
     from cli.frame.checkpoints import judged, lines_of, told_of
@@ -209,7 +202,8 @@ def fsck(
         more = 0 if all_ else max(0, len(found) - _SHOWN)
         findings = [finding._asdict() for finding in found[: len(found) - more]]
         version = head.version if head is not None else 0
-        text = "\n".join([*map(_finding, findings), *_left_out(more)])
+        left_out = [f"and {more} more: `wfctl fsck --all`"] if more else []
+        text = "\n".join([*map(_finding, findings), *left_out])
         theirs_told = (f"clean: {id_}: {n} events, chain whole" for id_, n in machines.items())
         told = [_clean(version), *theirs_told, *lines_of(held)]
         data = {
@@ -223,10 +217,6 @@ def fsck(
         workflow.output.result(data, lambda: text or "\n".join(told))
     if findings:
         raise typer.Exit(FINDINGS)
-
-
-def _left_out(more: int) -> list[str]:
-    return [f"and {more} more: `wfctl fsck --all`"] if more else []
 
 
 def _clean(version: int) -> str:
@@ -248,10 +238,9 @@ def _finding(finding: dict[str, Any]) -> str:
 def schema(
     context: typer.Context,
     name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[TYPE]",
-            help="An event type, or event, state, answer, plan, definition, feature.state …",
+        Text,
+        argument(
+            "[TYPE]", "An event type, or event, state, answer, plan, definition, feature.state …"
         ),
     ] = None,
 ) -> None:
@@ -305,17 +294,14 @@ def _indented(value: Any) -> str:
 
 def replay(
     context: typer.Context,
-    at: At = None,
-    known_at: KnownAt = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Compare with the files and the stored state (exit 7).")
-    ] = False,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Write every file anew.")] = False,
-    machine: Annotated[str | None, typer.Option(metavar="ID", help="Only a phase machine.")] = None,
+    view: AsOf = None,
+    check: Annotated[bool, option("Compare with the files and the stored state (exit 7).")] = False,
+    rebuild: Annotated[bool, option("Write every file anew.")] = False,
+    machine: Annotated[Text, option("ID", "Only a phase machine.")] = None,
     dry_run: DryRun = False,
 ) -> None:
     """Fold the log from its first event and print the state."""
-    if sum((check, rebuild, at is not None or known_at is not None)) > 1:
+    if sum((check, rebuild, view is not None)) > 1:
         raise InvalidOption("--at and --known-at, --check and --rebuild exclude each other")
     if rebuild and not dry_run:
         _rebuild(context, machine)
@@ -324,16 +310,16 @@ def replay(
     elif machine is not None:
         from cli.commands.machine import reads
 
-        reads.show(context, machine, at, known_at)
+        reads.show(context, machine, view)
     else:
-        _show(context, at, known_at)
+        _show(context, view)
 
 
-def _show(context: typer.Context, at: str | None, known_at: str | None) -> None:
+def _show(context: typer.Context, view: Moment | None) -> None:
     from projections.files.state_document import document, render
 
     with reading(context) as workflow:
-        state = workflow.replayed(at, known_at)
+        state = workflow.log.replayed(view)
         workflow.output.result(
             document(state), lambda: render(state).decode().rstrip("\n"), state=state
         )

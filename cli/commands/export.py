@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.options import At, KnownAt
-from cli.frame.workspace import Reading, moment, reading
+from cli.frame.options import AsOf, File, Text, argument, option
+from cli.frame.workspace import Reading, reading
 from cli.settings import Format
 from cli.terminal.output import harmless, say
 from projections.exports.formats import FORMATS, ExportFormat
@@ -33,39 +33,28 @@ if TYPE_CHECKING:
 
 def export(
     context: typer.Context,
-    format_: Annotated[ExportFormat, typer.Argument(metavar="FORMAT", help=" ".join(ExportFormat))],
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Written whole; else, or -, to stdout.")
-    ] = None,
-    at: At = None,
-    known_at: KnownAt = None,
-    license_: Annotated[
-        str | None, typer.Option("--license", metavar="URI|TEXT", help="Stated in an RO-Crate.")
-    ] = None,
+    format_: Annotated[ExportFormat, argument("FORMAT", " ".join(ExportFormat))],
+    file: Annotated[File, argument("[FILE]", "Written whole; else, or -, to stdout.")] = None,
+    view: AsOf = None,
+    license_: Annotated[Text, option("--license", "URI|TEXT", "Stated in an RO-Crate.")] = None,
     with_: Annotated[
-        str | None,
-        typer.Option(
-            "--with",
-            metavar="KIND,...",
-            help="Of an archive: inputs, outputs, figures, scripts; none.",
-        ),
+        Text,
+        option("--with", "KIND,...", "Of an archive: inputs, outputs, figures, scripts; none."),
     ] = None,
-    machine: Annotated[
-        str | None, typer.Option(metavar="ID", help="Of a phase machine; as mermaid or report.")
-    ] = None,
+    machine: Annotated[Text, option("ID", "Of a phase machine; as mermaid or report.")] = None,
 ) -> None:
     """Write the workflow in another format."""
     with reading(context) as workflow:
         if machine is not None:
             options = {"--license": license_, "--with": with_}
-            _machine(workflow, machine, format_, file, moment(at, known_at), options)
+            _machine(workflow, machine, format_, file, view, options)
             return
         if format_ is ExportFormat.ARCHIVE:
-            _archive(workflow, file, moment(at, known_at), license_, with_)
+            _archive(workflow, file, view, license_, with_)
             return
         if with_ is not None:
             raise InvalidOption("--with goes with `wfctl export archive FILE`")
-        source = replace(source_of(workflow, moment(at, known_at), format_), license=license_)
+        source = replace(source_of(workflow, view, format_), license=license_)
         _put(workflow, format_, file, _chunks(format_.value, source), workflow.state)
 
 
@@ -82,7 +71,6 @@ def _machine(
     Raises `StateNotFound`.
     """
     from cli.commands.events import of_machine
-    from cli.frame.machine_history import log_of
 
     given = [name for name, value in others.items() if value is not None]
     if format_ not in (ExportFormat.MERMAID, ExportFormat.REPORT) or given:
@@ -91,7 +79,7 @@ def _machine(
             f"expected `wfctl export mermaid --machine {machine}` or `export report`, found "
             f"{found}; `wfctl events` and `log` with --machine {machine} have its history"
         )
-    log = log_of(root, machine)
+    log = root.machine(machine)
     state = log.current(when)
     if format_ is ExportFormat.REPORT:
         from projections.exports.machine_report import export as page
@@ -262,11 +250,8 @@ def _print(workflow: Reading, chunks: Iterable[bytes]) -> None:
     sys.stdout.flush()
     is_terminal = workflow.output.is_terminal
     for chunk in chunks:
-        sys.stdout.buffer.write(_harmless(chunk) if is_terminal else chunk)
-
-
-def _harmless(chunk: bytes) -> bytes:
-    return harmless(chunk.decode("utf-8", "replace")).encode()
+        told = harmless(chunk.decode("utf-8", "replace")).encode() if is_terminal else chunk
+        sys.stdout.buffer.write(told)
 
 
 def _target(file: Path) -> Path:
@@ -311,9 +296,7 @@ def _put(
 
 def report(
     context: typer.Context,
-    path: Annotated[
-        str, typer.Argument(metavar="[PATH|-]", help="Where to; - is stdout. A file is replaced.")
-    ] = "-",
+    path: Annotated[str, argument("[PATH|-]", "Where to; - is stdout. A file is replaced.")] = "-",
 ) -> None:
     """Objective, results with digests, failures and fixes, amendments, sessions and cost."""
     with reading(context) as workflow:

@@ -6,22 +6,20 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.frame.options import Texts, argument, option
 from cli.frame.workspace import settings_of
 from cli.program.helping import TOPICS
 from cli.program.tree import COMMANDS
 from cli.terminal.output import Output
 from service.errors import NotFound
 
-Words = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[TOPIC]", help="A command, such as stage fail; or a topic."),
-]
+Words = Annotated[Texts, argument("[TOPIC]", "A command, such as stage fail; or a topic.")]
 
 
 def help_(
     context: typer.Context,
     topic: Words = None,
-    man: Annotated[bool, typer.Option("--man", help="Print the manual page, as roff.")] = False,
+    man: Annotated[bool, option("Print the manual page, as roff.")] = False,
 ) -> None:
     """Help on a command or a topic; without one, the topics there are."""
     if man:

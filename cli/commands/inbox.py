@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cli.frame import impact as words
+from cli.frame.options import File, Text, argument, option
 from cli.frame.workspace import Reading, reading_of, settings_of
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output
@@ -45,24 +45,13 @@ _WORDS = {InboxAnswer.REJECT: "--reason", InboxAnswer.ANSWER: "--evidence"}
 def inbox(
     context: typer.Context,
     answer: Annotated[
-        InboxAnswer | None,
-        typer.Argument(metavar="[ANSWER]", help=f"{', '.join(InboxAnswer)}; else all is listed."),
+        InboxAnswer | None, argument("[ANSWER]", f"{', '.join(InboxAnswer)}; else all is listed.")
     ] = None,
-    number: Annotated[
-        str | None, typer.Argument(metavar="[NUMBER]", help="Of what, as the list numbers it.")
-    ] = None,
-    text: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Why it is rejected, or what was seen.")
-    ] = None,
-    key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Sign with this SSH key (or its .pub).")
-    ] = None,
-    signature: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A signature of the statement.")
-    ] = None,
-    choice: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Of an approval that chooses: which.")
-    ] = None,
+    number: Annotated[Text, argument("[NUMBER]", "Of what, as the list numbers it.")] = None,
+    text: Annotated[Text, option("TEXT", "Why it is rejected, or what was seen.")] = None,
+    key: Annotated[File, option("FILE", "Sign with this SSH key (or its .pub).")] = None,
+    signature: Annotated[File, option("FILE", "A signature of the statement.")] = None,
+    choice: Annotated[Text, option("FILE", "Of an approval that chooses: which.")] = None,
 ) -> None:
     """What waits for a person in all workflows and machines of this login, with its impact.
 
@@ -183,11 +172,10 @@ def _lines(wait: Item) -> dict[str, list[str]]:
 def _of_machines(workflow: Reading) -> Iterator[InboxItem]:
     from projections.machines.next_actions import machine_actions
     from service.machines import evidence, log
-    from service.machines.log import MachineLog
 
     store, root = workflow.log.store, workflow.root
     for id_ in log.ids(root, store):
-        machine = MachineLog(store, id_, root.path).current()
+        machine = workflow.machine(id_).current()
         for action in machine_actions(machine, evidence.evidence(root.path, machine)):
             if action.person:
                 yield _asked(str(root.path), machine, action)

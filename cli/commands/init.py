@@ -12,12 +12,12 @@ import typer
 
 from cli.frame.beginning import agreed
 from cli.frame.impact import with_pins
-from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
+from cli.frame.options import File, Text, Writes, argument, option
 from cli.frame.workspace import create, reading_of, settings_of, tell_of_password
 from cli.frame.writes import foreseen, tell
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output, say
-from service.errors import InvalidOption
+from service.errors import InvalidOption, NotFound
 from service.writing.stream_writer import WriteOptions
 
 if TYPE_CHECKING:
@@ -37,27 +37,17 @@ class Consent(StrEnum):
 
 def init(
     context: typer.Context,
-    plan: Annotated[
-        str | None, typer.Argument(metavar="PLAN", help="JSON, YAML or TOML; - is stdin.")
-    ] = None,
-    example: Annotated[
-        bool, typer.Option("--example", help="Write a plan to start from, and make nothing of it.")
-    ] = False,
-    purpose: Annotated[str | None, typer.Option(help="What the workflow is for.")] = None,
-    consent: Annotated[
-        Consent, typer.Option(help="How amendments are agreed to.")
-    ] = Consent.TERMINAL,
+    options: Writes,
+    plan: Annotated[Text, argument("PLAN", "JSON, YAML or TOML; - is stdin.")] = None,
+    example: Annotated[bool, option("Write a plan to start from, and make nothing of it.")] = False,
+    purpose: Annotated[Text, option("What the workflow is for.")] = None,
+    consent: Annotated[Consent, option("How amendments are agreed to.")] = Consent.TERMINAL,
     signers: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Allowed signers (ssh-keygen), for --consent signature."),
+        File, option("FILE", "Allowed signers (ssh-keygen), for --consent signature.")
     ] = None,
     key: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Under signature: agree to the plan by this SSH key."),
+        File, option("FILE", "Under signature: agree to the plan by this SSH key.")
     ] = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
 ) -> None:
     """Make a workflow here from a plan; typed at a terminal it is the approval of the plan.
 
@@ -68,8 +58,6 @@ def init(
         _write_example(context, plan or "plan.toml")
         return
     if plan is None:
-        from service.errors import InvalidOption
-
         raise InvalidOption("expected a PLAN; `wfctl init --example` writes one to start from")
     from service.questions.causes import advice_of
 
@@ -79,11 +67,11 @@ def init(
         plan,
         purpose,
         policy_of(consent, signers, key),
-        write_options(dry_run, command_id, expected_version),
+        options,
     )
     for line in advice_of(root.path, outcome.state):
         say(line)
-    if not dry_run:
+    if not options.dry_run:
         _tell_of_pin(settings)
         outcome = agreed(settings, root, outcome, f"init {plan}", key)
     tell_of_password(settings.database_url)
@@ -173,7 +161,6 @@ def signers_of(consent: Consent, source: Path | None, key: Path | None = None) -
     So for a ``key`` that no policy asks for.
     """
     from lifecycle.rules.amendments import signer_problems
-    from service.errors import InvalidOption, NotFound
 
     try:
         lines = source.read_text("utf-8").splitlines() if source is not None else []
@@ -190,43 +177,29 @@ def signers_of(consent: Consent, source: Path | None, key: Path | None = None) -
 
 def import_(
     context: typer.Context,
+    options: Writes,
     source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR|FILE", help="Holds workflow-state.json and progress.log, or an archive."
-        ),
+        Path, argument("DIR|FILE", "Holds workflow-state.json and progress.log, or an archive.")
     ],
-    into: Annotated[
-        Path | None, typer.Option("--into", metavar="DIR2", help="Make the root there instead.")
-    ] = None,
-    git: Annotated[
-        bool, typer.Option("--git", help="Every version in DIR's git history too, oldest first.")
-    ] = False,
+    into: Annotated[File, option("DIR2", "Make the root there instead.")] = None,
+    git: Annotated[bool, option("Every version in DIR's git history too, oldest first.")] = False,
     utc_offset: Annotated[
-        str | None,
-        typer.Option(metavar="+HH:MM", help="Of times that have none; else found out, or local."),
+        Text, option("+HH:MM", "Of times that have none; else found out, or local.")
     ] = None,
-    consent: Annotated[
-        Consent, typer.Option(help="How amendments are agreed to.")
-    ] = Consent.TERMINAL,
+    consent: Annotated[Consent, option("How amendments are agreed to.")] = Consent.TERMINAL,
     signers: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Allowed signers (ssh-keygen), for --consent signature."),
+        File, option("FILE", "Allowed signers (ssh-keygen), for --consent signature.")
     ] = None,
     key: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Under signature: agree to the plan by this SSH key."),
+        File, option("FILE", "Under signature: agree to the plan by this SSH key.")
     ] = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
 ) -> None:
     """Take over a workflow from its files, and say what is wrong in them; or from an archive."""
     if source.is_file():
         from cli.commands.backup import restoring
 
         _only_of_a_folder(context)
-        restoring(context, source, into, dry_run)
+        restoring(context, source, into, options.dry_run)
         return
     from service.adoption.versions import read_sources
     from service.root.disk import system_clock, utc_text
@@ -235,11 +208,13 @@ def import_(
     settings = settings_of(context)
     zone = _zone(utc_offset)
     sources = read_sources(source.resolve(), now=utc_text(system_clock()), git=git, zone=zone)
-    root = root_at(_place(source, into, settings, dry_run), settings.database_url, settings.journal)
+    root = root_at(
+        _place(source, into, settings, options.dry_run), settings.database_url, settings.journal
+    )
     content = {"import": str(sources.folder), "git": git, "consent": consent.value}
-    options = replace(write_options(dry_run, command_id, expected_version), content=content)
+    options = replace(options, content=content)
     adoption = _adopted(settings, root, sources, options, policy_of(consent, signers, key))
-    if not dry_run:
+    if not options.dry_run:
         outcome = agreed(settings, root, adoption.outcome, f"import {source}", key)
         adoption = replace(adoption, outcome=outcome)
     _tell(Output(settings, root=root), adoption, options)

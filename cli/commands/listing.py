@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.frame.options import option
 from cli.frame.workspace import opened, reading_of, settings_of
 from cli.settings import Settings
 from cli.terminal.output import Output
@@ -34,10 +35,8 @@ _WAITS = 5
 
 def list_(
     context: typer.Context,
-    limit: Annotated[
-        int, typer.Option("-n", "--limit", metavar="N", min=1, help="The newest N.")
-    ] = 50,
-    size: Annotated[bool, typer.Option("--size/--no-size", help="Add up what is on disk.")] = True,
+    limit: Annotated[int, option("-n", "--limit", "N", "The newest N.", min=1)] = 50,
+    size: Annotated[bool, option("--size/--no-size", "Add up what is on disk.")] = True,
 ) -> None:
     """All workflows of this login, with what waits for whom; on a server those of the group.
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.commands.events import bound, endless, of_machine, recorded
+from cli.commands.events import bound, endless, moments, of_machine, recorded
 from cli.frame import selection as chosen
-from cli.frame.options import At, Brief, KnownAt
-from cli.frame.workspace import Reading, entry, moment, reading, settings_of
+from cli.frame.options import AsOf, Brief, Text, option
+from cli.frame.workspace import Reading, entry, reading, settings_of
 from cli.terminal.output import Output
 from cli.terminal.table import paged
 from projections.words.text import ago, local_seconds
@@ -44,25 +44,22 @@ def log(
     since: chosen.Since = None,
     until: chosen.Until = None,
     grep: chosen.Grep = None,
-    at: At = None,
-    known_at: KnownAt = None,
+    view: AsOf = None,
     limit: chosen.Newest = None,
     brief: Brief = None,
-    relative: Annotated[bool, typer.Option("--relative", help="Times as 2 hours ago.")] = False,
+    relative: Annotated[bool, option("Times as 2 hours ago.")] = False,
     fields: chosen.Fields = None,
     template: chosen.Template = None,
     reverse: chosen.Reverse = False,
     follow: chosen.Follow = False,
-    machine: Annotated[
-        str | None, typer.Option("--machine", metavar="ID", help="Of a phase machine.")
-    ] = None,
-    pager: Annotated[bool, typer.Option(help="Page on a terminal, by $PAGER.")] = True,
+    machine: Annotated[Text, option("ID", "Of a phase machine.")] = None,
+    pager: Annotated[bool, option("--pager/--no-pager", "Page on a terminal, by $PAGER.")] = True,
 ) -> None:
     """The history, for people; with --actor only what one actor did."""
     chosen.own_form(brief, {"--reverse": reverse, "--fields": fields, "--template": template})
     if follow:
         backwards = {"--reverse": reverse, "-n": limit, "--brief": brief}
-        endless({**backwards, "--at": at, "--known-at": known_at})
+        endless({**backwards, **moments(context)})
     with reading(context) as root:
         workflow = root if machine is None else of_machine(root, machine)
         wanted = Selection(
@@ -74,7 +71,6 @@ def log(
             since=bound(workflow, since),
             until=bound(workflow, until),
         )
-        view = moment(at, known_at)
         found = _found(workflow, machine, view, wanted, follow)
         entries = _concerning(found, stage or [])
         lines = chosen.ordered(chosen.matching(entries, grep), limit, reverse)
@@ -109,7 +105,7 @@ def _of_machines(
             raise InvalidOption("--follow follows one machine: name it with --machine ID")
         return machine_history.entries_of_all(workflow, view, wanted)
     if follow:
-        log = machine_history.log_of(workflow, machine)
+        log = workflow.machine(machine)
         return machine_history.told(log, log.along(recorded(workflow, follow)), wanted)
     return machine_history.entries_of(workflow, machine, view, wanted)
 

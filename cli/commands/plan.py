@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.frame.impact import begun_with
-from cli.frame.options import AgreeingKey, CommandId, DryRun, ExpectedVersion, write_options
+from cli.frame.options import AgreeingKey, Text, Writes, argument, option
 from cli.frame.workspace import settings_of
 from cli.terminal.output import Output
 
@@ -17,23 +17,9 @@ from cli.terminal.output import Output
 _NOTHING: dict[str, Any] = {"dry_run": False, "repeated": False, "events": [], "changed": False}
 
 
-def build() -> typer.Typer:
-    """Return the group of commands."""
-    group = typer.Typer(help="A plan: looked at, and applied anew.", no_args_is_help=True)
-    # Without a callback a group of one command is that command.
-    group.callback()(_together)
-    group.command("check")(check)
-    group.command("apply")(apply)
-    return group
-
-
-def _together() -> None:
-    """A plan: looked at, and applied anew."""
-
-
 def check(
     context: typer.Context,
-    plan: Annotated[str, typer.Argument(metavar="FILE", help="JSON, YAML or TOML; - is stdin.")],
+    plan: Annotated[str, argument("FILE", "JSON, YAML or TOML; - is stdin.")],
 ) -> None:
     """Say whether `wfctl init` would take a plan, with every problem and advice; writes nothing."""
     from lifecycle.plan.advice import parameters_of
@@ -58,7 +44,8 @@ def check(
     head = f"{plan}: a plan of {len(state.stages)} stages; `wfctl init {plan}` takes it"
     told = [f"{id_}: {line}" for id_, of in parameters.items() for line in _shown(of)]
     told += [f"  {name}: {text}" for name, text in words.items()]
-    Output(settings).result(data, lambda: "\n".join([head, *told, *_advised(found)]))
+    told += ["advice, which nothing enforces:", *(f"  {line}" for line in found)] if found else []
+    Output(settings).result(data, lambda: "\n".join([head, *told]))
 
 
 def _shown(parameters: dict[str, list[str]]) -> Iterator[str]:
@@ -69,18 +56,12 @@ def _shown(parameters: dict[str, list[str]]) -> Iterator[str]:
             yield f"{whose} {', '.join(names)}"
 
 
-def _advised(advice: list[str]) -> list[str]:
-    return ["advice, which nothing enforces:", *(f"  {line}" for line in advice)] if advice else []
-
-
 def apply(
     context: typer.Context,
-    plan: Annotated[str, typer.Argument(metavar="FILE", help="JSON, YAML or TOML; - is stdin.")],
-    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None,
+    options: Writes,
+    plan: Annotated[str, argument("FILE", "JSON, YAML or TOML; - is stdin.")],
+    reason: Annotated[Text, option("TEXT", "Why.")] = None,
     key: AgreeingKey = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
 ) -> None:
     """Make the workflow what an edited plan says: one amendment, shown whole, decided once."""
     from cli.commands.amend import decide, tell_proposals
@@ -90,9 +71,8 @@ def apply(
     from service.documents.plan_file import read_plan
     from service.errors import InvalidOption
 
-    options = write_options(dry_run, command_id, expected_version)
     document = read_plan(plan)
-    with engine(context, dry_run) as (jobs, output):
+    with engine(context, options.dry_run) as (jobs, output):
         service = jobs.service
         options = replace(options, content={"plan apply": document, "reason": reason})
         proposed = service.first_answer(options)
@@ -107,7 +87,7 @@ def apply(
             if not reason:
                 raise InvalidOption("a changed plan says why: give --reason TEXT")
             proposed = service.handle(command, options=options)
-        if dry_run:
+        if options.dry_run:
             tell_proposals(service, output, proposed, options)
             return
         decide(jobs, output, proposed, consenter)

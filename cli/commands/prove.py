@@ -11,6 +11,7 @@ import typer
 
 from cli.frame.checkpoints import signed_now, write_new
 from cli.frame.consent import asked_at_terminal
+from cli.frame.options import File, Text, Texts, argument, option
 from cli.frame.workspace import Reading, reading, settings_of
 from cli.settings import actor_of
 from cli.terminal.output import Output, say
@@ -30,32 +31,22 @@ if TYPE_CHECKING:
 def prove(
     context: typer.Context,
     what: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[WHAT]",
-            help="stage-3.outputs/FILE (with #/POINTER: a value in it), stage-1.metrics/TASK/NAME, "
+        Text,
+        argument(
+            "[WHAT]",
+            "stage-3.outputs/FILE (with #/POINTER: a value in it), stage-1.metrics/TASK/NAME, "
             "a stage, an amendment, or a version.",
         ),
     ] = None,
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Where to write it; else to stdout.")
-    ] = None,
+    file: Annotated[File, argument("[FILE]", "Where to write it; else to stdout.")] = None,
     checkpoint: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Under this checkpoint, such as a witness cosigned."),
+        File, option("FILE", "Under this checkpoint, such as a witness cosigned.")
     ] = None,
-    whole: Annotated[
-        bool, typer.Option("--whole", help="With all that it rests on, above 2.5 kB too.")
-    ] = False,
-    check: Annotated[
-        Path | None, typer.Option(metavar="PROOF", help="Check a proof; no log is needed.")
-    ] = None,
-    of: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --check: this is the file it is of.")
-    ] = None,
+    whole: Annotated[bool, option("With all that it rests on, above 2.5 kB too.")] = False,
+    check: Annotated[File, option("PROOF", "Check a proof; no log is needed.")] = None,
+    of: Annotated[File, option("FILE", "With --check: this is the file it is of.")] = None,
     public_key: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY", help="With --check: who must have signed; also witnesses."),
+        Texts, option("KEY", "With --check: who must have signed; also witnesses.")
     ] = None,
 ) -> None:
     """Write a proof that a result was recorded, with its attempt, inputs, command and consent.
@@ -67,7 +58,6 @@ def prove(
         return
     if what is None or of is not None or public_key:
         raise InvalidOption("expected WHAT to prove, or --check PROOF with --public-key KEY")
-    from cli.frame.checkpoints import write_new
     from service.proofs.proof import prove as proven
 
     with reading(context) as workflow:
@@ -84,7 +74,6 @@ def prove(
 
 def _under(workflow: Reading, file: Path | None) -> tuple[Checkpoint, Note]:
     """Return the checkpoint that a file holds, or one of the log as it stands, kept in the root."""
-    from cli.frame.checkpoints import signed_now
     from service.proofs.checkpoint import keep, read_checkpoint
     from service.proofs.note import read_note
 
@@ -143,22 +132,9 @@ def _lines(shown: dict[str, Any]) -> list[str]:
 _DONE = 200
 
 
-def build() -> typer.Typer:
-    """Return the group of commands."""
-    group = typer.Typer(help="Vouch that logs of others only grow.", no_args_is_help=True)
-    group.command("watch")(watch)
-    group.command("serve")(serve)
-    group.command("cosign")(cosign)
-    group.command("show")(show)
-    return group
-
-
 def watch(
     context: typer.Context,
-    keys: Annotated[
-        list[str],
-        typer.Argument(metavar="KEY...", help="Public keys of logs, or files that hold one."),
-    ],
+    keys: Annotated[list[str], argument("KEY...", "Public keys of logs, or files that hold one.")],
 ) -> None:
     """Take in logs by their public keys; the first checkpoint of each is cosigned as it comes."""
     from service.proofs.witness_client import keys_named
@@ -170,12 +146,8 @@ def watch(
 
 def serve(
     context: typer.Context,
-    host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="The address to listen on.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(metavar="N", min=0, max=65535, help="The port; 0: a free one.")
-    ] = 0,
+    host: Annotated[str, option("ADDRESS", "The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, option("N", "The port; 0: a free one.", min=0, max=65535)] = 0,
 ) -> None:
     """Answer over HTTP, by the protocol c2sp.org/tlog-witness, until it is stopped."""
     from service.proofs.witness import WitnessServer
@@ -187,9 +159,7 @@ def serve(
 
 def cosign(
     context: typer.Context,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A request add-checkpoint, as it was sent.")
-    ],
+    file: Annotated[Path, argument("FILE", "A request add-checkpoint, as it was sent.")],
 ) -> None:
     """Answer one request from a file, with no network (exit 7: not cosigned)."""
     from service.proofs.errors import NotWitnessed
@@ -233,9 +203,7 @@ def _result(context: typer.Context, data: Any, text: Any) -> None:
 
 def pin(
     context: typer.Context,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Pin the logs as they are now; asks a person.")
-    ] = False,
+    replace: Annotated[bool, option("Pin the logs as they are now; asks a person.")] = False,
 ) -> None:
     """What this login pinned of the logs in this root, outside of it."""
     with reading(context) as workflow:
@@ -248,13 +216,13 @@ def pin(
 
 
 def _logs(workflow: Reading) -> list[tuple[Approvals, Policy]]:
-    from service.machines.log import MachineLog, machines_in
+    from service.machines.log import machines_in
 
     found: list[tuple[Approvals, Policy]] = []
     if workflow.config.workflow is not None:
         found.append((workflow.log.approvals, workflow.state()))
     for machine in machines_in(workflow.log.store):
-        log = MachineLog(workflow.log.store, machine, workflow.root.path)
+        log = workflow.machine(machine)
         found.append((log.approvals, log.current()))
     return found
 
@@ -306,25 +274,19 @@ def _replace(
         agree(workflow.root, approvals.store, approvals.stream)
 
 
-Machine = Annotated[str | None, typer.Option(metavar="ID", help="Of the log of a phase machine.")]
+Machine = Annotated[Text, option("ID", "Of the log of a phase machine.")]
 
 
 def checkpoint(
     context: typer.Context,
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Write it to this new file too.")
-    ] = None,
-    git_tag: Annotated[
-        bool, typer.Option("--git-tag", help="Keep it as a tag of the root's repository too.")
-    ] = False,
-    witness: Annotated[
-        str | None, typer.Option(metavar="URL", help="Have a witness cosign it.")
-    ] = None,
+    file: Annotated[File, argument("[FILE]", "Write it to this new file too.")] = None,
+    git_tag: Annotated[bool, option("Keep it as a tag of the root's repository too.")] = False,
+    witness: Annotated[Text, option("URL", "Have a witness cosign it.")] = None,
     witness_key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="The witness's public key, or a file of it.")
+        Text, option("KEY", "The witness's public key, or a file of it.")
     ] = None,
     public_key: Annotated[
-        bool, typer.Option("--public-key", help="Print this login's public key for this log alone.")
+        bool, option("Print this login's public key for this log alone.")
     ] = False,
     machine: Machine = None,
 ) -> None:
@@ -355,9 +317,8 @@ def stream_of(workflow: Reading, machine: str | None) -> str:
     """Return the stream of the workflow, or of a machine; raises `StateNotFound`."""
     if machine is None:
         return workflow.log.stream
-    from service.machines.log import MachineLog
 
-    log = MachineLog(workflow.log.store, machine, workflow.root.path)
+    log = workflow.machine(machine)
     log.current()
     return log.stream
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.options import NEEDS_PERSON, CommandId, DryRun, ExpectedVersion, write_options
+from cli.frame.options import NEEDS_PERSON, Text, Writes, option
 from cli.frame.workspace import engine, reading, settings_of
 from cli.terminal.output import Output, say
 from reconciler.errors import NoRunner
@@ -20,24 +21,17 @@ from service.errors import InvalidOption
 from service.writing.stream_writer import WriteOptions
 
 if TYPE_CHECKING:
+    from lifecycle.state.workflow import Workflow
+    from reconciler.context import Jobs
     from reconciler.loop.agent import Agent
     from reconciler.loop.ending import Ended, Orders
-    from service.writing.workflow_service import Service
-
-
-def build() -> typer.Typer:
-    """Return the group of commands."""
-    group = typer.Typer(help="The autonomous runner.", no_args_is_help=True)
-    for function in (show, pause, resume, attach, stop):
-        group.command(function.__name__)(function)
-    group.command("serve", hidden=True)(serve)
-    return group
+    from service.writing.workflow_service import Outcome, Service
 
 
 def show(context: typer.Context) -> None:
     """Whether one is at work, and how to watch, pause and stop it."""
     from reconciler.loop.detached import recorded
-    from service.files.inspection import PAUSE
+    from service.files.surroundings import PAUSE
 
     with reading(context) as workflow:
         found = recorded(workflow.root)
@@ -67,7 +61,7 @@ def ways(runner: dict[str, Any] | None) -> dict[str, str]:
 
 def pause(context: typer.Context) -> None:
     """Let it begin nothing until it is resumed: makes the file PAUSE."""
-    from service.files.inspection import PAUSE
+    from service.files.surroundings import PAUSE
 
     with reading(context) as workflow:
         (workflow.root.path / PAUSE).touch()
@@ -76,7 +70,7 @@ def pause(context: typer.Context) -> None:
 
 def resume(context: typer.Context) -> None:
     """Let it go on: removes the file PAUSE."""
-    from service.files.inspection import PAUSE
+    from service.files.surroundings import PAUSE
 
     with reading(context) as workflow:
         (workflow.root.path / PAUSE).unlink(missing_ok=True)
@@ -222,102 +216,80 @@ def launch(context: typer.Context, given: LoopOptions, limits: Mapping[str, floa
 #: Seconds that an agent has for one task.
 AGENT_TIME = 1800.0
 
-AgentCommand = Annotated[
-    str | None,
-    typer.Option(
-        "--agent",
-        metavar="CMD",
-        envvar="WFCTL_AGENT",
-        help="A program for what has no command: its prompt is on stdin.",
-    ),
-]
-AgentTime = Annotated[
-    float, typer.Option("--agent-time", metavar="S", min=0.1, help="Seconds for one task of it.")
-]
-MaxParallel = Annotated[
-    int, typer.Option("--max-parallel", metavar="N", min=1, help="Independent stages at a time.")
-]
-ReportPath = Annotated[
-    str | None,
-    typer.Option(metavar="PATH", help="Where the report goes: a free path below the root."),
-]
-Receiver = Annotated[
-    str | None,
-    typer.Option(
-        "--notify",
-        metavar="CMD|URL",
-        envvar="WFCTL_NOTIFY",
-        help="Who is told, as JSON on stdin or by POST, of a decision, a failure, the end.",
-    ),
-]
-TimeLimit = Annotated[
-    float | None,
-    typer.Option(metavar="S", min=0, help="Leave what still runs to the next session after S."),
-]
-
 
 def run(
     context: typer.Context,
-    agent: AgentCommand = None,
-    agent_time: AgentTime = AGENT_TIME,
-    agent_name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who acts, else its program's name.")
+    options: Writes,
+    agent: Annotated[
+        Text,
+        option(
+            "CMD",
+            "A program for what has no command: its prompt is on stdin.",
+            envvar="WFCTL_AGENT",
+        ),
     ] = None,
-    max_parallel: MaxParallel = 1,
-    time_limit: TimeLimit = None,
-    report: ReportPath = None,
-    notify: Receiver = None,
+    agent_time: Annotated[float, option("S", "Seconds for one task of it.", min=0.1)] = AGENT_TIME,
+    agent_name: Annotated[Text, option("NAME", "Who acts, else its program's name.")] = None,
+    max_parallel: Annotated[int, option("N", "Independent stages at a time.", min=1)] = 1,
+    time_limit: Annotated[
+        float | None, option("S", "Leave what still runs to the next session after S.", min=0)
+    ] = None,
+    report: Annotated[
+        Text, option("PATH", "Where the report goes: a free path below the root.")
+    ] = None,
+    notify: Annotated[
+        Text,
+        option(
+            "CMD|URL",
+            "Who is told, as JSON on stdin or by POST, of a decision, a failure, the end.",
+            envvar="WFCTL_NOTIFY",
+        ),
+    ] = None,
     autonomous: Annotated[
-        bool | None,
-        typer.Option("--autonomous/--attended", help="Detached, session after session, or not."),
+        bool | None, option("--autonomous/--attended", "Detached, session after session, or not.")
     ] = None,
-    max_sessions: Annotated[int, typer.Option(min=1, help="Autonomous: at most so many.")] = 20,
+    max_sessions: Annotated[int, option("Autonomous: at most so many.", min=1)] = 20,
     session_seconds: Annotated[
-        float, typer.Option(min=0.1, help="Autonomous: seconds for each session.")
+        float, option("Autonomous: seconds for each session.", min=0.1)
     ] = 7200.0,
-    between: Annotated[
-        float, typer.Option(min=0, help="Autonomous: seconds between two sessions.")
-    ] = 15.0,
+    between: Annotated[float, option("Autonomous: seconds between two sessions.", min=0)] = 15.0,
     rapid: Annotated[
-        int, typer.Option(min=1, help="Autonomous: so many futile sessions in a row end it.")
+        int, option("Autonomous: so many futile sessions in a row end it.", min=1)
     ] = 3,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
 ) -> None:
     """Drive the workflow in a session, as far as it goes without anybody.
 
     --autonomous does so session after session, detached, as session_config.autonomous does.
     """
-    if dry_run:
+    if options.dry_run:
         _rehearse(context)
         return
     given = LoopOptions(agent, agent_time, agent_name, max_parallel, report, notify)
-    if autonomous is None:
-        autonomous = is_wanted(context)
-    options = write_options(dry_run, command_id, expected_version)
-    if autonomous:
-        if options != WriteOptions() or time_limit is not None:
-            raise InvalidOption(
-                "--autonomous makes sessions of its own: expected neither --command-id nor "
-                "--expected-version nor --time-limit with it (--session-seconds limits each, and "
-                "--attended makes one session here)"
-            )
+    if is_wanted(context) if autonomous is None else autonomous:
         limits = {
             "--max-sessions": max_sessions,
             "--session-seconds": session_seconds,
             "--between": between,
             "--rapid": rapid,
         }
+        _require_own_sessions(options, time_limit)
         launch(context, given, limits)
         return
     _attended(context, given, time_limit, options)
 
 
+def _require_own_sessions(options: WriteOptions, time_limit: float | None) -> None:
+    if options != WriteOptions() or time_limit is not None:
+        raise InvalidOption(
+            "--autonomous makes sessions of its own: expected neither --command-id nor "
+            "--expected-version nor --time-limit with it (--session-seconds limits each, and "
+            "--attended makes one session here)"
+        )
+
+
 def _attended(
     context: typer.Context, given: LoopOptions, time_limit: float | None, options: WriteOptions
 ) -> None:
-    from cli.frame.deciding import notifying
     from reconciler.loop.ending import interruptible, patience
     from reconciler.loop.run import run as drive
 
@@ -354,3 +326,51 @@ def _rehearse(context: typer.Context) -> None:
             state=state,
             seen=seen,
         )
+
+
+def receiver_of(jobs: Jobs, given: str | None) -> str | None:
+    """Return who is to be told; what only config.toml names needs a person's agreement."""
+    if given is not None:
+        return given or None
+    from service.root.root import read_config
+    from service.root.trust import is_notice_trusted
+
+    named = read_config(jobs.service.root).notify
+    if named is None or is_notice_trusted(named, jobs.root):
+        return named
+    jobs.say(
+        f"config.toml names {named!r} to be told, and nobody of this login agreed to it: it may "
+        "have come with a copy. `wfctl db trust` agrees to it; nobody is told until then.",
+        level="warning",
+    )
+    return None
+
+
+@contextmanager
+def notifying(jobs: Jobs, given: str | None) -> Iterator[Jobs]:
+    """Yield jobs that tell the receiver, if there is one, of what they record and wait for."""
+    receiver = receiver_of(jobs, given)
+    if receiver is None:
+        yield jobs
+        return
+    from cli.terminal.talk import without_secrets
+    from reconciler.loop.notices import Notifier
+
+    def hide(notice: dict[str, Any]) -> dict[str, Any]:
+        return dict(without_secrets(None, "", notice))
+
+    def warn(text: str) -> None:
+        jobs.say(text, level="warning")
+
+    service = jobs.service
+    with Notifier(receiver, service.log, service.root.folder, hide, warn) as notifier:
+
+        def tell(outcome: Outcome) -> None:
+            jobs.tell(outcome)
+            notifier.look()
+
+        def waits(state: Workflow, ids: Collection[str]) -> None:
+            jobs.waits(state, ids)
+            notifier.look()
+
+        yield replace(jobs, tell=tell, waits=waits)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.frame.options import File, Texts, option
 from cli.frame.workspace import opened, reading_of, require_checked, settings_of
 from cli.settings import VERSION, Format, Settings
 from cli.terminal.output import say
@@ -38,18 +39,13 @@ _FOLDERS = 2000
 def serve(
     context: typer.Context,
     port: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, max=65535, help="Serve on this port of 127.0.0.1."),
+        int | None, option("N", "Serve on this port of 127.0.0.1.", min=0, max=65535)
     ] = None,
     socket_: Annotated[
-        Path | None,
-        typer.Option(
-            "--socket", metavar="PATH", help="Serve on this Unix socket; else a usual one."
-        ),
+        File, option("--socket", "PATH", "Serve on this Unix socket; else a usual one.")
     ] = None,
     workflows: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="DIR", help="A workflow's folder, or one that holds such folders."),
+        list[Path] | None, option("DIR", "A workflow's folder, or one that holds such folders.")
     ] = None,
 ) -> None:
     """Serve pages that show the workflows live, to this login alone. They only read.
@@ -112,7 +108,7 @@ def _serve(
     door: object,
     ready: Callable[[], None],
 ) -> None:
-    from cli.frame.deciding import sight
+    from cli.frame.sight import sight
     from pages.entrance import Door
     from pages.server import serve as served
     from pages.shelf import Shelf
@@ -215,8 +211,7 @@ TOKEN = "WFCTL_MCP_TOKEN"  # noqa: S105 - the name of a variable
 _COMMANDS = (
     "cli.commands.amend",
     "cli.commands.append",
-    "cli.commands.audit.group",
-    "cli.commands.audit.history",
+    "cli.commands.audit",
     "cli.commands.compare",
     "cli.commands.dispatch",
     "cli.commands.drift",
@@ -226,7 +221,6 @@ _COMMANDS = (
     "cli.commands.log",
     "cli.commands.machine.beginning",
     "cli.commands.machine.changes",
-    "cli.commands.machine.group",
     "cli.commands.machine.reads",
     "cli.commands.machine.rehydrating",
     "cli.commands.plan",
@@ -268,19 +262,13 @@ _COMMANDS = (
 def mcp(
     context: typer.Context,
     port: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, max=65535, help="Serve HTTP on this port; 0: a free one."),
+        int | None, option("N", "Serve HTTP on this port; 0: a free one.", min=0, max=65535)
     ] = None,
-    host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="With --port: the address to listen on.")
-    ] = "127.0.0.1",
+    host: Annotated[str, option("ADDRESS", "With --port: the address to listen on.")] = "127.0.0.1",
     allow: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="With --port: a name of this host that clients may use."),
+        Texts, option("NAME", "With --port: a name of this host that clients may use.")
     ] = None,
-    socket: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Serve HTTP on a new Unix socket.")
-    ] = None,
+    socket: Annotated[File, option("PATH", "Serve HTTP on a new Unix socket.")] = None,
 ) -> None:
     """Serve agents over the Model Context Protocol: on stdin and stdout, or over HTTP.
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.options import At, CommandId, DryRun, ExpectedVersion, KnownAt, write_options
-from cli.frame.workspace import engine, moment, reading
-from cli.frame.writes import tell, write
+from cli.frame.options import AsOf, Text, Writes, argument, option
+from cli.frame.workspace import engine, reading
+from cli.frame.writes import issue, tell
 from cli.terminal.output import Output
-from lifecycle.rules.flat import payload_of
 from projections.files.results import SessionRecord, sessions
 from service.errors import NotFound
 
@@ -29,30 +28,17 @@ class Reason(StrEnum):
     WAITING = "waiting"
 
 
-def build() -> typer.Typer:
-    """Return the group of commands."""
-    group = typer.Typer(help="One stretch of work, with a budget.", no_args_is_help=True)
-    group.command("start")(start)
-    group.command("end")(end)
-    group.command("show")(show)
-    return group
-
-
 def start(
     context: typer.Context,
+    options: Writes,
     report: Annotated[
-        str | None,
-        typer.Option(metavar="PATH", help="Where the report goes: a free path below the root."),
+        Text, option("PATH", "Where the report goes: a free path below the root.")
     ] = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
 ) -> None:
     """Look, run init.sh, reconcile, and begin a session of the next number."""
     from reconciler.loop.session import start as begin
 
-    options = write_options(dry_run, command_id, expected_version)
-    with engine(context, dry_run) as (jobs, output):
+    with engine(context, options.dry_run) as (jobs, output):
         resumed = begin(jobs, options, report=report)
         if resumed.briefing is None:
             tell(output, resumed.outcome, options)
@@ -89,31 +75,23 @@ def _section(title: str, lines: tuple[str, ...]) -> Iterator[str]:
 
 def end(
     context: typer.Context,
-    reason: Annotated[Reason, typer.Option("--reason", help="Why it ends.")],
-    next_: Annotated[
-        str | None, typer.Option("--next", metavar="TEXT", help="What comes next.")
-    ] = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
+    options: Writes,
+    reason: Annotated[Reason, option("Why it ends.")],
+    next_: Annotated[Text, option("--next", "TEXT", "What comes next.")] = None,
 ) -> None:
     """End the open session in order."""
-    command = payload_of("session.ended", {"reason": reason.value, "next": next_})
-    write(context, write_options(dry_run, command_id, expected_version), command)
+    issue(context, options, "session.ended", reason=reason.value, next=next_)
 
 
 def show(
     context: typer.Context,
-    number: Annotated[
-        int | None, typer.Argument(metavar="[N]", min=1, help="One session; else all.")
-    ] = None,
-    at: At = None,
-    known_at: KnownAt = None,
+    number: Annotated[int | None, argument("[N]", "One session; else all.", min=1)] = None,
+    view: AsOf = None,
 ) -> None:
     """The sessions: how long, at what cost, and how each ended."""
     with reading(context) as workflow:
-        found = sessions(workflow.log.steps(upto=moment(at, known_at)))
-        state = workflow.state(at, known_at)
+        found = sessions(workflow.log.steps(upto=view))
+        state = workflow.state(view)
         if number is not None:
             found = [_of_number(found, number)]
         data: Any = [one.to_dict() for one in found]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.options import At, KnownAt
+from cli.frame.options import AsOf, option
 from cli.frame.workspace import Reading, journal_of, reading, settings_of
 from cli.settings import Color, Format, Settings
 from cli.terminal.output import Output
@@ -69,11 +69,11 @@ _COLORS = {
 }
 
 
-def status(context: typer.Context, at: At = None, known_at: KnownAt = None) -> None:
+def status(context: typer.Context, view: AsOf = None) -> None:
     """Where the workflow stands."""
     with reading(context) as workflow:
-        state = workflow.state(at, known_at)
-        is_now = at is None and known_at is None
+        state = workflow.state(view)
+        is_now = view is None
         seen = _seen(workflow, state) if is_now else None
         files = _of_files(state, seen) if seen is not None else []
         stands = account(state, seen)
@@ -275,9 +275,9 @@ _PAGES = frozenset({" ", "b", "\x1b[6~", "\x1b[5~"})
 
 def watch(
     context: typer.Context,
-    once: Annotated[bool, typer.Option("--once", help="Print one view and leave.")] = False,
+    once: Annotated[bool, option("Print one view and leave.")] = False,
     machine: Annotated[
-        str | None, typer.Option(metavar="ID", help="A phase machine in place of the workflow.")
+        str | None, option("ID", "A phase machine in place of the workflow.")
     ] = None,
 ) -> None:
     """Show the graph, what runs, what waits for a person, and the log as it grows.
@@ -305,9 +305,8 @@ def watch(
 def _machine(root: Reading, machine: str) -> MachineFollower:
     """Return what follows a machine; raises `StateNotFound`."""
     from cli.commands.machine.following import MachineFollower
-    from cli.frame.machine_history import log_of
 
-    return MachineFollower(log_of(root, machine), root.root.path, _BACK)
+    return MachineFollower(root.machine(machine), root.root.path, _BACK)
 
 
 def _console(settings: Settings) -> Console:

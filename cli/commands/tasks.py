@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.options import At, KnownAt, Stage
+from cli.frame.options import AsOf, Stage, Text, Texts, option
 from cli.frame.workspace import engine, reading
 from cli.settings import Format
 from cli.terminal.output import Output, compact, harmless, say
@@ -31,10 +31,7 @@ if TYPE_CHECKING:
     from reconciler.sweep.tasks import Task
 
 
-Where = Annotated[
-    list[str] | None,
-    typer.Option("--where", metavar="'T>2'", help="Only tasks of which it holds; several: all."),
-]
+Where = Annotated[Texts, option("--where", "'T>2'", "Only tasks of which it holds; several: all.")]
 #: Tasks that are listed where nobody says how many.
 _LISTED = 20
 
@@ -42,10 +39,10 @@ _LISTED = 20
 def tasks(
     context: typer.Context,
     stage: Stage,
-    failed: Annotated[bool, typer.Option("--failed", help="Only those that failed.")] = False,
+    failed: Annotated[bool, option("Only those that failed.")] = False,
     where: Where = None,
     lines: Annotated[
-        int, typer.Option("-n", "--lines", min=0, help="At most N of them; 0 lists all.")
+        int, option("-n", "--lines", "At most N of them; 0 lists all.", min=0)
     ] = _LISTED,
 ) -> None:
     """The tasks of a stage with a map: how many stand where, and what became of each."""
@@ -196,20 +193,13 @@ def _print_csv(rows: list[dict[str, Any]]) -> None:
 def logs(
     context: typer.Context,
     stage: Stage,
-    attempt: Annotated[
-        str | None, typer.Option("--attempt", metavar="ID", help="The attempt; else the newest.")
-    ] = None,
+    attempt: Annotated[Text, option("ID", "The attempt; else the newest.")] = None,
     follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Go on as the job prints, until it has ended.")
+        bool, option("-f", "--follow", "Go on as the job prints, until it has ended.")
     ] = False,
-    err: Annotated[bool, typer.Option("--err", help="What it prints on stderr.")] = False,
-    task: Annotated[
-        str | None,
-        typer.Option("--task", metavar="KEY", help="Of one task of a stage with a map."),
-    ] = None,
-    last: Annotated[
-        int | None, typer.Option("-n", "--lines", min=0, help="The last N lines.")
-    ] = None,
+    err: Annotated[bool, option("What it prints on stderr.")] = False,
+    task: Annotated[Text, option("KEY", "Of one task of a stage with a map.")] = None,
+    last: Annotated[int | None, option("-n", "--lines", "The last N lines.", min=0)] = None,
 ) -> None:
     """What the job of a stage says, here, in a queue or over SSH, while it runs too."""
     from reconciler.control.job_output import followed, saying
@@ -319,10 +309,10 @@ def _hint(heard: Saying, *, err: bool, found: bool) -> None:
 _NEWEST, _WIDE = 3, 200
 
 
-def show(context: typer.Context, stage: Stage, at: At = None, known_at: KnownAt = None) -> None:
+def show(context: typer.Context, stage: Stage, view: AsOf = None) -> None:
     """One stage: what it is, where it stands, and its attempts."""
     with reading(context) as workflow:
-        state = workflow.state(at, known_at)
+        state = workflow.state(view)
         found = state.stage(stage)
         otherwise = _otherwise(workflow.root.path, state, found)
         shown = {**asdict(found), "last_error": found.error}

@@ -8,38 +8,32 @@ from typing import Annotated
 import typer
 
 from cli.frame.deciding import Decision, DecisionKey, decide
-from cli.frame.options import FINDINGS, CommandId, DryRun, write_options
+from cli.frame.options import FINDINGS, KeyedWrites, Text, Texts, argument, option
 from cli.frame.workspace import reading, writing
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage
 from projections.words.account import Deviation, stale
 from reconciler.files.freshness import deviations, told
 from service.errors import InvalidOption
+from service.writing.stream_writer import WriteOptions
 
-Stages = Annotated[
-    list[str] | None, typer.Argument(metavar="[STAGE...]", help="Only these completed stages.")
-]
+Stages = Annotated[Texts, argument("[STAGE...]", "Only these completed stages.")]
 
 
 def verify(
     context: typer.Context,
+    options: KeyedWrites,
     stages: Stages = None,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Compare whole digests, of files untouched since too.")
-    ] = False,
-    adopt: Annotated[
-        bool, typer.Option("--adopt", help="Take changed results of the stages as they are now.")
-    ] = False,
-    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, with --adopt.")] = None,
+    deep: Annotated[bool, option("Compare whole digests, of files untouched since too.")] = False,
+    adopt: Annotated[bool, option("Take changed results of the stages as they are now.")] = False,
+    reason: Annotated[Text, option("TEXT", "Why, with --adopt.")] = None,
     key: DecisionKey = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
 ) -> None:
     """Compare results and inputs of completed stages with the log (exit 7: they differ)."""
     if adopt:
-        _adopt(context, stages or [], reason, key, dry_run=dry_run, command_id=command_id)
+        _adopt(context, options, stages or [], reason, key)
         return
-    if reason is not None or key is not None or dry_run or command_id is not None:
+    if reason is not None or key is not None or options.dry_run or options.command_id is not None:
         raise InvalidOption("--reason, --key, --dry-run and --command-id go with --adopt")
     from cli.frame.checkpoints import judged
 
@@ -67,20 +61,16 @@ def _lines(found: list[Deviation], reasons: dict[str, list[str]]) -> list[str]:
 
 def _adopt(
     context: typer.Context,
+    options: WriteOptions,
     stages: list[str],
     reason: str | None,
     key: Path | None,
-    *,
-    dry_run: bool,
-    command_id: str | None,
 ) -> None:
     from cli.frame.writes import tell
-    from lifecycle.payload import models as p
 
     if not stages or not reason:
         raise InvalidOption("--adopt takes the stages whose results it is about, and a --reason")
-    options = write_options(dry_run, command_id, None)
-    with writing(context, dry_run) as (service, output):
+    with writing(context, options.dry_run) as (service, output):
         root, state = service.root.path, service.state()
         found = [(id_, _changed(root, state.stage(id_))) for id_ in stages]
         decisions = [
@@ -98,10 +88,8 @@ def _changed(root: Path, stage: Stage) -> list[p.FileDigest]:
     from reconciler.files.freshness import changed_results
 
     paths = [one.path for one in changed_results(root, stage, deep=True)]
-    return [
-        p.FileDigest(path=one.path, size=one.size, sha256=one.sha256)
-        for one in digests(root, paths)
-    ]
+    found = digests(root, paths)
+    return [p.FileDigest(path=one.path, size=one.size, sha256=one.sha256) for one in found]
 
 
 def _asks(id_: str, now: list[p.FileDigest]) -> str:

@@ -8,8 +8,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from cli.commands.events import of_machine
-from cli.frame.options import At, Brief, KnownAt
-from cli.frame.workspace import Reading, moment, reading
+from cli.frame.options import AsOf, Brief, Text, argument, option
+from cli.frame.workspace import Reading, reading
 from cli.terminal.output import Output, compact
 from cli.terminal.table import TableColumn, table
 from lifecycle.state.hindrance import hindrances, is_stuck
@@ -25,9 +25,7 @@ from service.questions.causes import causes_of
 from service.questions.grounds import CauseLink
 from service.reading.moment import Moment
 
-OfStage = Annotated[
-    str | None, typer.Argument(metavar="[STAGE]", help="Id of the stage; else the workflow.")
-]
+OfStage = Annotated[Text, argument("[STAGE]", "Id of the stage; else the workflow.")]
 Record = dict[str, Any]
 #: Lines of an answer for people, and characters of a cause in it.
 _SCREEN, _WIDE = 24, 160
@@ -48,16 +46,12 @@ _SIZES = (Size(), Size(16, 16), Size(12, 8), Size(8, 5), Size(6, 3), Size(4, 2),
 def why(
     context: typer.Context,
     stage: OfStage = None,
-    machine: Annotated[
-        str | None, typer.Option("--machine", metavar="ID", help="Of a phase machine.")
-    ] = None,
+    machine: Annotated[Text, option("ID", "Of a phase machine.")] = None,
     brief: Brief = None,
-    at: At = None,
-    known_at: KnownAt = None,
+    view: AsOf = None,
 ) -> None:
     """Why a stage stands where it stands, back to the root; or what would unblock the workflow."""
     with reading(context) as workflow:
-        view = moment(at, known_at)
         if machine is not None:
             _print_machine(workflow, stage, machine, view)
             return
@@ -80,7 +74,6 @@ def why(
 
 def _print_machine(root: Reading, stage: str | None, machine: str, view: Moment | None) -> None:
     """Print why a machine stands in its phase; raises `InvalidOption` where a stage is named."""
-    from cli.commands.events import of_machine
     from cli.frame.machine_history import lines, why_of
 
     if stage is not None:
@@ -273,28 +266,20 @@ def _named(ids: list[str]) -> str:
     return f"{', '.join(ids[:8])}{more}"
 
 
-Field = Annotated[
-    str, typer.Argument(metavar="FIELD", help="Such as stage-2.parameters.x, or stage-2.")
-]
-
 #: Rows of a table that fits a screen.
 _BLAME_SCREEN = 18
 
 
 def blame(
     context: typer.Context,
-    field: Field,
-    machine: Annotated[
-        str | None, typer.Option("--machine", metavar="ID", help="Of a phase machine.")
-    ] = None,
+    field: Annotated[str, argument("FIELD", "Such as stage-2.parameters.x, or stage-2.")],
+    machine: Annotated[Text, option("ID", "Of a phase machine.")] = None,
     brief: Brief = None,
-    at: At = None,
-    known_at: KnownAt = None,
+    view: AsOf = None,
 ) -> None:
     """Who changed a field, or each of a stage: its value, the one before, who, when and why."""
     with reading(context) as root:
         workflow = root if machine is None else of_machine(root, machine)
-        view = moment(at, known_at)
         if machine is None:
             changes = blamed(workflow.log, field, view)
         else:
@@ -316,10 +301,9 @@ def blame(
 
 
 def _of_machine(root: Reading, machine: str, field: str, view: Moment | None) -> list[Blame]:
-    from cli.frame.machine_history import log_of
     from service.machines.inspection import blame as of_machines
 
-    return of_machines(log_of(root, machine), field, view)
+    return of_machines(root.machine(machine), field, view)
 
 
 def _page(output: Output, found: list[dict[str, Any]]) -> str:
@@ -376,7 +360,8 @@ _COLUMNS = (
 def _one(output: Output, entry: dict[str, Any]) -> str:
     cause = f", following from v{entry['cause']}" if entry["cause"] is not None else ""
     session = f", session {entry['session']}" if entry["session"] is not None else ""
-    late = f", recorded {entry['recorded_at']}" if _is_late(entry) else ""
+    is_late = entry["recorded_at"][:19] != entry["occurred_at"][:19]
+    late = f", recorded {entry['recorded_at']}" if is_late else ""
     lines = [
         output.style(f"{entry['field']} = {_value(entry)}", "1"),
         f"  before    {_value(entry, 'old', 'was_there')}",
@@ -392,7 +377,3 @@ def _one(output: Output, entry: dict[str, Any]) -> str:
     lines += [f"  why       {entry['why']}"] if entry["why"] else []
     lines += [f"  {key:<9} {compact(value)}" for key, value in entry["evidence"].items()]
     return "\n".join(lines)
-
-
-def _is_late(entry: dict[str, Any]) -> bool:
-    return bool(entry["recorded_at"][:19] != entry["occurred_at"][:19])

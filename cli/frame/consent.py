@@ -205,11 +205,7 @@ class SignedConsent:
 
 
 def consenter_of(
-    policy: str,
-    actor: Actor,
-    key: Path | None,
-    made: Path | None,
-    wording: Wording = OF_AMENDMENTS,
+    policy: str, actor: Actor, key: Path | None, made: Path | None, wording: Wording = OF_AMENDMENTS
 ) -> Trusted | AtTerminal | SignedConsent:
     """Return how a person agrees under the policy; raises `InvalidOption` for options it lacks."""
     if policy == "signature":

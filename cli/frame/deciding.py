@@ -2,48 +2,27 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Iterator
-from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import typer
-
-from cli.frame.impact import consequences, foreseen
-from eventstore.event import Actor
+from cli.frame.options import File, Text, option
 from lifecycle.errors import NeedsConsent
-from lifecycle.rules.foresight import foresee
-from lifecycle.rules.impact import impact_of
-from lifecycle.state.workflow import Amendment, Stage, Workflow
-from pages.shelf import Sight
-from projections.words.account import Seen
-from reconciler.context import Jobs
-from reconciler.control.job_output import saying
-from reconciler.dpdispatcher.late_runner import late_runner
-from reconciler.errors import ReconcilerError
-from reconciler.files.freshness import look
-from service.errors import InvalidOption, ServiceError
-from service.reading.log import WorkflowLog
-from service.root.disk import system_clock, utc_text
-from service.root.root import Root, read_config
-from service.root.trust import is_notice_trusted
-from service.writing.amendments import kept_folders
-from service.writing.workflow_service import Service
+from service.errors import InvalidOption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lifecycle.payload.models import Payload
+    from reconciler.context import Jobs
+    from reconciler.control.fix import Claims
+    from reconciler.control.strangers import AttemptFinding
     from service.writing.stream_writer import WriteOptions
     from service.writing.undecided import DecisionQuestion
-    from service.writing.workflow_service import Outcome
 
 
 DecisionKey = Annotated[
-    Path | None,
-    typer.Option("--key", metavar="FILE", help="Sign the decision with this SSH key (or its .pub)"),
+    File, option("--key", "FILE", "Sign the decision with this SSH key (or its .pub)")
 ]
 #: What a dry run records in the place of a proof.
 NOBODY: dict[str, Any] = {"policy": "none: a dry run"}
@@ -121,89 +100,59 @@ def _decide(
     return service.handle(command, options=replace(options, expected_version=head, exact=True))
 
 
-#: Lines of a job that are shown, and letters of them.
-_LINES, _LETTERS = 20, 8000
-#: Who looks; it never acts.
-_LOOKER = Actor("user", "pages")
+Overrule = Annotated[
+    Text, option("--overrule", "TEXT", "Why it is so against the evidence (a person)")
+]
+Key = Annotated[File, option("--key", "FILE", "Sign --overrule with this SSH key (or its .pub).")]
 
 
-def _silent(*_: object, **__: object) -> None:
-    """Say nothing: who looks has nobody to tell."""
+@dataclass(frozen=True, slots=True)
+class Overruling:
+    """Why a person says otherwise than the evidence, and the key that signs it."""
+
+    reason: str
+    key: Path | None = None
 
 
-def sight() -> Sight:
-    """Return what is looked at with: jobs of this machine, files of the root."""
-    return Sight(_tail, _seen, _impact)
+def overruling_of(reason: str | None, key: Path | None) -> Overruling | None:
+    """Return what was asked for; raises `InvalidOption` for a key without a reason."""
+    if reason is None and key is not None:
+        raise InvalidOption("--key signs what --overrule TEXT says; give both")
+    if reason is not None and not reason.strip():
+        raise InvalidOption("--overrule says why it is so against the evidence; found no text")
+    return Overruling(reason, key) if reason is not None else None
 
 
-def _tail(root: Path, log: WorkflowLog, state: Workflow, stage: Stage) -> str:
-    """Return the last lines of a stage's job; of one on another machine what command tells them."""
-    attempt = stage.attempt
-    if attempt is None:
-        return ""
-    service = Service(Root(root), log, _LOOKER)
-    jobs = Jobs(service, late_runner(), _silent, _silent)
-    try:
-        with closing(saying(jobs, state, stage, attempt.id, err=False, last=_LINES)) as heard:
-            if heard.is_far:
-                return f"(on another machine: wfctl logs -f {stage.id})"
-            lines: deque[bytes] = deque(maxlen=_LINES)
-            for said in heard.new():
-                lines.extend(said.content.splitlines())
-    except (OSError, ReconcilerError, ServiceError) as error:
-        return f"(cannot be read: {error})"
-    return b"\n".join(lines).decode("utf-8", "replace")[-_LETTERS:]
+def claims_of(jobs: Jobs, overruling: Overruling | None, options: WriteOptions) -> Claims:
+    """Return how claims are held to the evidence, and who is asked where it denies them."""
+    from reconciler.control.fix import Claims
+
+    if overruling is None:
+        return Claims(jobs)
+    return Claims(jobs, lambda finding, claim: _upheld(jobs, overruling, finding, claim, options))
 
 
-def _seen(root: Path, log: WorkflowLog, state: Workflow) -> Seen:
-    return look(Root(root), log, state)
+def _upheld(
+    jobs: Jobs, overruling: Overruling, finding: AttemptFinding, claim: Any, options: WriteOptions
+) -> tuple[Payload, int]:
+    from lifecycle.payload import models as p
 
-
-def _impact(root: Path, state: Workflow, amendment: Amendment) -> list[str]:
-    impact = impact_of(state, amendment, kept_folders(root, state), utc_text(system_clock()))
-    return [*consequences(impact), *foreseen(foresee(state, amendment, impact))]
-
-
-def receiver_of(jobs: Jobs, given: str | None) -> str | None:
-    """Return who is to be told; what only config.toml names needs a person's agreement."""
-    if given is not None:
-        return given or None
-    named = read_config(jobs.service.root).notify
-    if named is None or is_notice_trusted(named, jobs.root):
-        return named
-    jobs.say(
-        f"config.toml names {named!r} to be told, and nobody of this login agreed to it: it may "
-        "have come with a copy. `wfctl db trust` agrees to it; nobody is told until then.",
-        level="warning",
+    service, found = jobs.service, finding.verdict
+    command = p.ClaimOverruled(
+        stage=finding.stage,
+        attempt=finding.attempt,
+        claim=claim,
+        verdict=found.name,
+        reason=overruling.reason,
+        proof=NOBODY if options.dry_run else {},
     )
-    return None
-
-
-@contextmanager
-def notifying(jobs: Jobs, given: str | None) -> Iterator[Jobs]:
-    """Yield jobs that tell the receiver, if there is one, of what they record and wait for."""
-    receiver = receiver_of(jobs, given)
-    if receiver is None:
-        yield jobs
-        return
-    from cli.terminal.talk import without_secrets
-    from reconciler.loop.notices import Notifier
-
-    def hide(notice: dict[str, Any]) -> dict[str, Any]:
-        return dict(without_secrets(None, "", notice))
-
-    def warn(text: str) -> None:
-        jobs.say(text, level="warning")
-
-    service = jobs.service
-    with Notifier(receiver, service.log, service.root.folder, hide, warn) as notifier:
-
-        def tell(outcome: Outcome) -> None:
-            jobs.tell(outcome)
-            notifier.look()
-
-        def waits(state: Workflow, ids: Collection[str]) -> None:
-            jobs.waits(state, ids)
-            notifier.look()
-
-        yield replace(jobs, tell=tell, waits=waits)
+    if options.dry_run:
+        return command, service.state().head
+    subject = f"{finding.stage} {finding.attempt}"
+    text = (
+        f"{subject}: the evidence says {found.name}: {found.reason}\n"
+        f"To be recorded against it: it is {claim} ({overruling.reason})."
+    )
+    line = f"wfctl stage {'compute' if claim == 'computed' else 'complete'} {finding.stage}"
+    decision = Decision(command, subject, text)
+    return agreed(service, decision, f"{line} --overrule TEXT", overruling.key)

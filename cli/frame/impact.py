@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from lifecycle.rules.foresight import Foresight, foresee
 from lifecycle.rules.impact import Impact
 from projections.words.amendments import changes, where
 from projections.words.text import spelled
-from service.errors import InvalidOption
 from service.writing.amendments import AmendmentQuestion
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
     from lifecycle.state.workflow import Workflow
-    from reconciler.context import Jobs
-    from reconciler.control.fix import Claims
-    from reconciler.control.strangers import AttemptFinding
-    from service.writing.stream_writer import WriteOptions
 
 
 def told(question: AmendmentQuestion) -> str:
@@ -141,66 +133,3 @@ def _state_of(document: Any) -> Workflow:
     now = "1970-01-01T00:00:00.000000Z"
     command: Payload = create(document, created=now, root={})
     return planned_state(((command, now),))
-
-
-Overrule = Annotated[
-    str | None,
-    typer.Option("--overrule", metavar="TEXT", help="Why it is so against the evidence (a person)"),
-]
-Key = Annotated[
-    Path | None,
-    typer.Option("--key", metavar="FILE", help="Sign --overrule with this SSH key (or its .pub)."),
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Overruling:
-    """Why a person says otherwise than the evidence, and the key that signs it."""
-
-    reason: str
-    key: Path | None = None
-
-
-def overruling_of(reason: str | None, key: Path | None) -> Overruling | None:
-    """Return what was asked for; raises `InvalidOption` for a key without a reason."""
-    if reason is None and key is not None:
-        raise InvalidOption("--key signs what --overrule TEXT says; give both")
-    if reason is not None and not reason.strip():
-        raise InvalidOption("--overrule says why it is so against the evidence; found no text")
-    return Overruling(reason, key) if reason is not None else None
-
-
-def claims_of(jobs: Jobs, overruling: Overruling | None, options: WriteOptions) -> Claims:
-    """Return how claims are held to the evidence, and who is asked where it denies them."""
-    from reconciler.control.fix import Claims
-
-    if overruling is None:
-        return Claims(jobs)
-    return Claims(jobs, lambda finding, claim: _upheld(jobs, overruling, finding, claim, options))
-
-
-def _upheld(
-    jobs: Jobs, overruling: Overruling, finding: AttemptFinding, claim: Any, options: WriteOptions
-) -> tuple[Payload, int]:
-    from cli.frame.deciding import NOBODY, Decision, agreed
-    from lifecycle.payload import models as p
-
-    service, found = jobs.service, finding.verdict
-    command = p.ClaimOverruled(
-        stage=finding.stage,
-        attempt=finding.attempt,
-        claim=claim,
-        verdict=found.name,
-        reason=overruling.reason,
-        proof=NOBODY if options.dry_run else {},
-    )
-    if options.dry_run:
-        return command, service.state().head
-    subject = f"{finding.stage} {finding.attempt}"
-    text = (
-        f"{subject}: the evidence says {found.name}: {found.reason}\n"
-        f"To be recorded against it: it is {claim} ({overruling.reason})."
-    )
-    line = f"wfctl stage {'compute' if claim == 'computed' else 'complete'} {finding.stage}"
-    decision = Decision(command, subject, text)
-    return agreed(service, decision, f"{line} --overrule TEXT", overruling.key)

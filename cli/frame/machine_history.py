@@ -24,16 +24,11 @@ from service.root.disk import system_clock, utc_text
 Entry = dict[str, Any]
 
 
-def log_of(root: Reading, machine: str) -> MachineLog:
-    """Return the log of a machine."""
-    return MachineLog(root.log.store, machine, root.root.path)
-
-
 def entries_of(
     root: Reading, machine: str, view: Moment | None, wanted: Selection
 ) -> Iterator[Entry]:
     """Yield what the log of a machine says, as people read it; raises `StateNotFound`."""
-    log = log_of(root, machine)
+    log = root.machine(machine)
     log.current(view)
     return told(log, log.steps(upto=view), wanted)
 
@@ -53,18 +48,23 @@ def entries_of_all(root: Reading, view: Moment | None, wanted: Selection) -> Ite
     """
     if view is not None and view.version is not None:
         raise InvalidOption("a version is one machine's: name it with --machine ID")
-    logs = (log_of(root, machine) for machine in machines_in(root.log.store))
+    logs = map(root.machine, machines_in(root.log.store))
     each = [told(log, log.steps(upto=view), wanted) for log in logs]
     return merge(*each, key=lambda entry: entry["position"])
 
 
 def document_of(root: Reading, machine: str, view: Moment | None) -> tuple[int, Entry]:
     """Return a machine's version and state as one document, now or as it was."""
-    state = log_of(root, machine).current(view)
-    whole: Entry = {}
+    state = root.machine(machine).current(view)
+    return state.head, whole(state)
+
+
+def whole(state: Machine) -> Entry:
+    """Return a machine's state as one document, whatever files show it."""
+    found: Entry = {}
     for document in documents(state).values():
-        whole |= document
-    return state.head, whole
+        found |= document
+    return found
 
 
 #: What brings a machine into its phase.
@@ -78,7 +78,7 @@ def why_of(root: Reading, machine: str, view: Moment | None) -> Record:
     Of a moment that is past the ways are left out: what files there were then is not known.
     Raises `StateNotFound`.
     """
-    log = log_of(root, machine)
+    log = root.machine(machine)
     state = log.current(view)
     since: RecordedEvent | None = None
     for event, after in log.steps(upto=view):

@@ -2,63 +2,151 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import update_wrapper
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
+from typer.models import OptionInfo
 
 if TYPE_CHECKING:
+    from service.reading.moment import Moment
     from service.writing.stream_writer import WriteOptions
 
 
-Stage = Annotated[str, typer.Argument(help="Id of the stage, such as stage-2.", metavar="STAGE")]
+def option(*words: str, **more: Any) -> Any:
+    """Return an option by its names, if it has others than its parameter, its metavar and its help.
+
+    ``option("-n", "--limit", "N", "The newest N.")``: the last word is the help.
+    """
+    names = [word for word in words[:-1] if word.startswith("-")]
+    metavar = words[len(names) : -1]
+    return typer.Option(*names, metavar=metavar[0] if metavar else None, help=words[-1], **more)
+
+
+def argument(*words: str, **more: Any) -> Any:
+    """Return an argument by its metavar, if it has another than its parameter, and its help."""
+    metavar = words[:-1]
+    return typer.Argument(metavar=metavar[0] if metavar else None, help=words[-1], **more)
+
+
+#: What stands on the line if it was given.
+Text = str | None
+Texts = list[str] | None
+File = Path | None
+
+Stage = Annotated[str, argument("STAGE", "Id of the stage, such as stage-2.")]
 AgreeingKey = Annotated[
-    Path | None,
-    typer.Option("--key", metavar="FILE", help="Agree with this SSH key (or its .pub)."),
+    Path | None, option("--key", "FILE", "Agree with this SSH key (or its .pub).")
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Say what would be appended and written; write nothing.")
+    bool, option("--dry-run", "Say what would be appended and written; write nothing.")
 ]
 CommandId = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--command-id",
-        metavar="KEY",
-        help="Idempotency key: given again, the first answer and nothing appended.",
+        "KEY",
+        "Idempotency key: given again, the first answer and nothing appended.",
     ),
 ]
 ExpectedVersion = Annotated[
     int | None,
-    typer.Option(
-        "--expected-version", metavar="N", min=0, help="Refuse unless the log stands at version N."
-    ),
+    option("--expected-version", "N", "Refuse unless the log stands at version N.", min=0),
 ]
 Brief = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--brief",
-        metavar="N",
+        "N",
+        "Fit the answer into N tokens of four bytes: what is newest, and nothing empty.",
         min=1,
-        help="Fit the answer into N tokens of four bytes: what is newest, and nothing empty.",
     ),
 ]
 At = Annotated[
-    str | None,
-    typer.Option("--at", metavar="MOMENT", help="What was so: 12, TIME, @{1 hour ago}, session:3."),
+    str | None, option("--at", "MOMENT", "What was so: 12, TIME, @{1 hour ago}, session:3.")
 ]
-KnownAt = Annotated[
-    str | None,
-    typer.Option("--known-at", metavar="MOMENT", help="What was recorded by then."),
-]
+KnownAt = Annotated[str | None, option("--known-at", "MOMENT", "What was recorded by then.")]
 
 
-def write_options(
-    dry_run: bool, command_id: str | None, expected_version: int | None
+def _write_options(
+    dry_run: bool, command_id: str | None, expected_version: int | None = None
 ) -> WriteOptions:
-    """Return what every write takes."""
     from service.writing.stream_writer import WriteOptions
 
     return WriteOptions(command_id, expected_version, dry_run)
+
+
+def moment(at: str | None, known_at: str | None) -> Moment | None:
+    """Return the moment that the options name, None for now."""
+    if at is None and known_at is None:
+        return None
+    from service.reading.moment import parse_moment
+
+    return parse_moment(at, known_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Options of which a function gets one value: name → what it is, and its default."""
+
+    value: Callable[..., Any]
+    options: dict[str, tuple[Any, Any]]
+
+
+_KEYED = {"dry_run": (DryRun, False), "command_id": (CommandId, None)}
+#: What every write takes; of a parameter without a default the options are the last ones.
+Writes = Annotated[
+    "WriteOptions",
+    Together(_write_options, {**_KEYED, "expected_version": (ExpectedVersion, None)}),
+]
+KeyedWrites = Annotated["WriteOptions", Together(_write_options, _KEYED)]
+#: The moment that is asked for, None for now.
+AsOf = Annotated["Moment | None", Together(moment, {"at": (At, None), "known_at": (KnownAt, None)})]
+
+
+def spread(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a command's function as typer takes it: an option for each parameter.
+
+    A flag without a name has that of its parameter.
+    """
+    found = signature(function, eval_str=True)
+    plain: list[Parameter] = []
+    last: list[Parameter] = []
+    made: dict[str, Together] = {}
+    for parameter in found.parameters.values():
+        told = getattr(parameter.annotation, "__metadata__", (None,))[0]
+        if isinstance(told, Together):
+            made[parameter.name] = told
+            each = told.options.items()
+            (last if parameter.default is Parameter.empty else plain).extend(
+                parameter.replace(name=name, annotation=kind, default=default)
+                for name, (kind, default) in each
+            )
+        elif isinstance(told, OptionInfo) and get_args(parameter.annotation)[0] is bool:
+            plain.append(parameter.replace(annotation=_flag(parameter.name, told)))
+        else:
+            plain.append(parameter)
+
+    def command(**given: Any) -> Any:
+        for name, one in made.items():
+            given[name] = one.value(*[given.pop(each) for each in one.options])
+        return function(**given)
+
+    update_wrapper(command, function, ("__module__", "__name__", "__doc__"), ())
+    del command.__wrapped__  # type: ignore[attr-defined] # typer would look there for parameters
+    command.__signature__ = found.replace(parameters=[*plain, *last])  # type: ignore[attr-defined]
+    return command
+
+
+def _flag(name: str, told: OptionInfo) -> Any:
+    """Return a flag that nothing denies, unless its names say what does."""
+    if told.default is not ...:
+        return Annotated[bool, told]
+    return Annotated[bool, typer.Option(f"--{name.strip('_').replace('_', '-')}", help=told.help)]
 
 
 #: Each takes a value.

@@ -8,38 +8,25 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import typer
-
+from cli.frame.options import Text, Texts, option
 from cli.settings import Format
 from cli.terminal.output import Output
 from service.errors import InvalidOption
 from service.reading.moment import Moment
 
-Type = Annotated[
-    list[str] | None, typer.Option("--type", help="Only this type; stage.* for all of a kind.")
-]
-OfStage = Annotated[list[str] | None, typer.Option("--stage", help="Only this stage.")]
-OfSession = Annotated[int | None, typer.Option("--session", help="Only of this session.")]
-ToStatus = Annotated[
-    str | None, typer.Option("--status", help="Only what takes a stage to this status.")
-]
-OfAmendment = Annotated[str | None, typer.Option("--amendment", help="Only of this amendment.")]
-Since = Annotated[str | None, typer.Option(metavar="MOMENT", help="Only after this.")]
-Until = Annotated[str | None, typer.Option(metavar="MOMENT", help="Only up to this.")]
-Grep = Annotated[
-    str | None, typer.Option("--grep", metavar="TEXT", help="Only what holds this, in any case.")
-]
-Newest = Annotated[
-    int | None, typer.Option("-n", "--limit", metavar="N", min=1, help="The newest N.")
-]
-Fields = Annotated[
-    str | None, typer.Option("--fields", metavar="A,B.C", help="Only these fields, in this order.")
-]
-Template = Annotated[
-    str | None, typer.Option("--template", metavar="TEXT", help="A line each, such as '{type}'.")
-]
-Reverse = Annotated[bool, typer.Option("--reverse", help="The newest first.")]
-Follow = Annotated[bool, typer.Option("--follow", help="Go on as events are appended.")]
+Type = Annotated[Texts, option("--type", "Only this type; stage.* for all of a kind.")]
+OfStage = Annotated[Texts, option("--stage", "Only this stage.")]
+OfSession = Annotated[int | None, option("--session", "Only of this session.")]
+ToStatus = Annotated[Text, option("--status", "Only what takes a stage to this status.")]
+OfAmendment = Annotated[Text, option("--amendment", "Only of this amendment.")]
+Since = Annotated[Text, option("MOMENT", "Only after this.")]
+Until = Annotated[Text, option("MOMENT", "Only up to this.")]
+Grep = Annotated[Text, option("--grep", "TEXT", "Only what holds this, in any case.")]
+Newest = Annotated[int | None, option("-n", "--limit", "N", "The newest N.", min=1)]
+Fields = Annotated[Text, option("--fields", "A,B.C", "Only these fields, in this order.")]
+Template = Annotated[Text, option("--template", "TEXT", "A line each, such as '{type}'.")]
+Reverse = Annotated[bool, option("--reverse", "The newest first.")]
+Follow = Annotated[bool, option("--follow", "Go on as events are appended.")]
 
 _PLACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 Record = dict[str, Any]
@@ -63,7 +50,8 @@ class Shape:
         if self.template is not None:
             output.records(records, self._filled, view=view)
         elif self.fields:
-            output.records(map(self._chosen, records), _columns, view=view)
+            chosen = ({name: field(record, name) for name in self.fields} for record in records)
+            output.records(chosen, lambda one: "\t".join(map(_cell, one.values())), view=view)
         else:
             output.records(records, text, view=view)
 
@@ -73,9 +61,6 @@ class Shape:
             return found[0][0] if name is None else _cell(field(record, name))
 
         return _PLACE.sub(place, self.template or "")
-
-    def _chosen(self, record: Record) -> Record:
-        return {name: field(record, name) for name in self.fields}
 
 
 def shape_of(output: Output, fields: str | None, template: str | None) -> Shape:
@@ -134,10 +119,6 @@ def _texts(value: Any) -> str:
     if isinstance(value, list):
         return "\n".join(map(_texts, value))
     return str(value)
-
-
-def _columns(record: Record) -> str:
-    return "\t".join(map(_cell, record.values()))
 
 
 def _cell(value: Any) -> str:

@@ -53,13 +53,15 @@ class Reading:
 
         return FilesInspection(self.root, self.log)
 
-    def state(self, at: str | None = None, known_at: str | None = None) -> Workflow:
-        """Return the state now, or as it was at a moment."""
-        return self.log.current(moment(at, known_at))
+    def machine(self, id_: str) -> MachineLog:
+        """Return the log of a machine in the root."""
+        from service.machines.log import MachineLog
 
-    def replayed(self, at: str | None = None, known_at: str | None = None) -> Workflow:
-        """Return the state folded from the first event, whatever is stored."""
-        return self.log.replayed(moment(at, known_at))
+        return MachineLog(self.log.store, id_, self.root.path)
+
+    def state(self, view: Moment | None = None) -> Workflow:
+        """Return the state now, or as it was at a moment."""
+        return self.log.current(view)
 
 
 def entry(event: RecordedEvent, state: Workflow) -> dict[str, Any] | None:
@@ -100,15 +102,6 @@ def standing(
         return LogStanding()
     seen = next(iter(log.store.raw(log.stream, after=state.head - 1, upto=state.head)))
     return LogStanding(workflow, state.head, seen.position)
-
-
-def moment(at: str | None, known_at: str | None) -> Moment | None:
-    """Return the moment that the options name, None for now."""
-    if at is None and known_at is None:
-        return None
-    from service.reading.moment import parse_moment
-
-    return parse_moment(at, known_at)
 
 
 def settings_of(context: typer.Context) -> Settings:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cli.frame.workspace import writing
+from cli.frame.workspace import engine, writing
 from cli.terminal.output import Output
 from projections.files.progress_log import message
 
 if TYPE_CHECKING:
-    from cli.frame.impact import Overruling
+    from cli.frame.deciding import Overruling
     from lifecycle.payload.models import Payload
+    from reconciler.context import Jobs
     from service.writing.stream_writer import WriteOptions
     from service.writing.workflow_service import Outcome
 
@@ -26,6 +27,19 @@ def write(context: typer.Context, options: WriteOptions, *commands: Payload) -> 
     """Carry out the commands and print the events they yielded."""
     with writing(context, options.dry_run) as (service, output):
         tell(output, service.handle(*commands, options=options), options)
+
+
+def issue(context: typer.Context, options: WriteOptions, type_: str, **values: object) -> None:
+    """Carry out the command that yields an event of a type; raises `InvalidPayload`."""
+    from lifecycle.rules.flat import payload_of
+
+    write(context, options, payload_of(type_, values))
+
+
+def through(context: typer.Context, options: WriteOptions, act: Callable[[Jobs], Outcome]) -> None:
+    """Do what needs the job runner, and print the events that it yielded."""
+    with engine(context, options.dry_run) as (jobs, output):
+        tell(output, act(jobs), options)
 
 
 def claim(
@@ -41,8 +55,7 @@ def claim(
     if not any(command.type in _CLAIMS for command in commands):
         write(context, options, *commands)
         return
-    from cli.frame.impact import claims_of
-    from cli.frame.workspace import engine
+    from cli.frame.deciding import claims_of
     from reconciler.control.fix import bound
 
     with engine(context, options.dry_run) as (jobs, output):

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_group
 
+from cli.frame.options import option
 from cli.program.tree import Commands
 from cli.settings import VERSION, Color, Format, JournalChoice, LogLevel, Settings
 from service.errors import InvalidOption
@@ -21,38 +22,24 @@ _TABLES = frozenset({"audit", "compare", "tasks", "metrics"})
 
 def _everywhere(
     context: typer.Context,
-    root: Annotated[
-        str | None, typer.Option("--root", metavar="DIR", help="The workflow's folder.")
-    ] = None,
+    root: Annotated[str | None, option("DIR", "The workflow's folder.")] = None,
     root_is: Annotated[
-        RootIs | None,
-        typer.Option("--root-is", help="What happened to a root that is not where it was."),
+        RootIs | None, option("What happened to a root that is not where it was.")
     ] = None,
     database_url: Annotated[
-        str | None,
-        typer.Option("--database-url", metavar="URL", envvar="WFCTL_DATABASE_URL", help="The log."),
+        str | None, option("URL", "The log.", envvar="WFCTL_DATABASE_URL")
     ] = None,
     journal: Annotated[
-        JournalChoice | None,
-        typer.Option("--journal", help="The log's journal; else by its file system."),
+        JournalChoice | None, option("The log's journal; else by its file system.")
     ] = None,
-    output: Annotated[
-        Format, typer.Option("-o", "--output", help="How results are printed.")
-    ] = Format.TEXT,
-    color: Annotated[Color, typer.Option("--color", help="When colours are used.")] = Color.AUTO,
-    actor: Annotated[
-        str | None, typer.Option("--actor", metavar="KIND:NAME", help="Who acts.")
-    ] = None,
-    log_level: Annotated[
-        LogLevel, typer.Option("--log-level", help="What is said on stderr.")
-    ] = LogLevel.INFO,
+    output: Annotated[Format, option("-o", "--output", "How results are printed.")] = Format.TEXT,
+    color: Annotated[Color, option("When colours are used.")] = Color.AUTO,
+    actor: Annotated[str | None, option("KIND:NAME", "Who acts.")] = None,
+    log_level: Annotated[LogLevel, option("What is said on stderr.")] = LogLevel.INFO,
     as_is: Annotated[
-        bool,
-        typer.Option("--as-is", help="Show an altered log as it stands; for reading alone."),
+        bool, option("--as-is", "Show an altered log as it stands; for reading alone.")
     ] = False,
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and leave.")
-    ] = False,
+    version: Annotated[bool, option("--version", "Print the version and leave.")] = False,
 ) -> None:
     """wfctl keeps the state of a computational workflow in an event log.
 

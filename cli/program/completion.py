@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.frame.options import EVERYWHERE, hoist, value_of
+from cli.frame.options import EVERYWHERE, argument, hoist, value_of
 from cli.frame.workspace import reading_of, settings_of
 from cli.settings import Color, Format, JournalChoice, LogLevel, Settings
 
@@ -59,9 +59,7 @@ _OF_ALL: dict[str, type[Enum]] = {
 }
 
 
-def completion(
-    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
-) -> None:
+def completion(shell: Annotated[Shell, argument("SHELL", "bash, zsh or fish.")]) -> None:
     """Print the script that lets a shell complete commands, stages, formats and amendments."""
     print(_SCRIPTS[shell])
 

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+from cli.frame.options import spread
 from cli.program.shortcuts import taken_as_typed
 
 PORCELAIN = "Porcelain"
@@ -18,81 +19,104 @@ PLUMBING = "Plumbing"
 #: Command → where its function lives. A module is only loaded where its command is called.
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": (PORCELAIN, "cli.commands.init:init"),
-    "plan": (PORCELAIN, "cli.commands.plan:build"),
-    "import": (PORCELAIN, "cli.commands.init:import_"),
+    "plan": (PORCELAIN, ""),
+    "import": (PORCELAIN, "cli.commands.init:import"),
     "status": (PORCELAIN, "cli.commands.status:status"),
     "show": (PORCELAIN, "cli.commands.tasks:show"),
     "log": (PORCELAIN, "cli.commands.log:log"),
     "logs": (PORCELAIN, "cli.commands.tasks:logs"),
     "tasks": (PORCELAIN, "cli.commands.tasks:tasks"),
     "metrics": (PORCELAIN, "cli.commands.tasks:metrics"),
-    "stage": (PORCELAIN, "cli.commands.stage:build"),
+    "stage": (PORCELAIN, ""),
     "dispatch": (PORCELAIN, "cli.commands.dispatch:dispatch"),
     "wait": (PORCELAIN, "cli.commands.dispatch:wait"),
     "run": (PORCELAIN, "cli.commands.run:run"),
-    "runner": (PORCELAIN, "cli.commands.run:build"),
-    "session": (PORCELAIN, "cli.commands.session:build"),
+    "runner": (PORCELAIN, ""),
+    "session": (PORCELAIN, ""),
     "report": (PORCELAIN, "cli.commands.export:report"),
     "rehydrate": (PORCELAIN, "cli.commands.dispatch:rehydrate"),
     "reconcile": (PORCELAIN, "cli.commands.dispatch:reconcile"),
-    "amend": (PORCELAIN, "cli.commands.amend:build"),
+    "amend": (PORCELAIN, ""),
     "rerun": (PORCELAIN, "cli.commands.amend:rerun"),
     "blame": (PORCELAIN, "cli.commands.why:blame"),
     "why": (PORCELAIN, "cli.commands.why:why"),
     "diff": (PORCELAIN, "cli.commands.compare:diff"),
     "compare": (PORCELAIN, "cli.commands.compare:compare"),
-    "audit": (PORCELAIN, "cli.commands.audit.group:build"),
+    "audit": (PORCELAIN, ""),
     "verify": (PORCELAIN, "cli.commands.verify:verify"),
     "clean": (PORCELAIN, "cli.commands.clean:clean"),
-    "drift": (PORCELAIN, "cli.commands.drift:build"),
-    "consent": (PORCELAIN, "cli.commands.consent:build"),
+    "drift": (PORCELAIN, ""),
+    "consent": (PORCELAIN, ""),
     "pin": (PORCELAIN, "cli.commands.prove:pin"),
     "checkpoint": (PORCELAIN, "cli.commands.prove:checkpoint"),
-    "witness": (PORCELAIN, "cli.commands.prove:build"),
+    "witness": (PORCELAIN, ""),
     "prove": (PORCELAIN, "cli.commands.prove:prove"),
     "note": (PORCELAIN, "cli.commands.append:note"),
     "watch": (PORCELAIN, "cli.commands.status:watch"),
     "serve": (PORCELAIN, "cli.commands.serve:serve"),
     "export": (PORCELAIN, "cli.commands.export:export"),
-    "machine": (PORCELAIN, "cli.commands.machine.group:build"),
-    "list": (PORCELAIN, "cli.commands.listing:list_"),
+    "machine": (PORCELAIN, ""),
+    "list": (PORCELAIN, "cli.commands.listing:list"),
     "inbox": (PORCELAIN, "cli.commands.inbox:inbox"),
     "mcp": (PORCELAIN, "cli.commands.serve:mcp"),
-    "agent": (PORCELAIN, "cli.commands.agent.installing:build"),
+    "agent": (PORCELAIN, ""),
     "demo": (PORCELAIN, "cli.demo.command:demo"),
-    "help": (PORCELAIN, "cli.commands.help:help_"),
+    "help": (PORCELAIN, "cli.commands.help:help"),
     "completion": (PORCELAIN, "cli.program.completion:completion"),
     "append": (PLUMBING, "cli.commands.append:append"),
     "replay": (PLUMBING, "cli.commands.events:replay"),
     "events": (PLUMBING, "cli.commands.events:events"),
     "fsck": (PLUMBING, "cli.commands.events:fsck"),
     "schema": (PLUMBING, "cli.commands.events:schema"),
-    "db": (PLUMBING, "cli.commands.clean:build"),
+    "db": (PLUMBING, ""),
     "__complete": ("", "cli.program.completion:complete"),
 }
-_GROUPS = frozenset(
-    {
-        "agent",
-        "amend",
-        "audit",
-        "consent",
-        "db",
-        "drift",
-        "machine",
-        "plan",
-        "runner",
-        "session",
-        "stage",
-        "witness",
-    }
-)
-
-#: Group → a table of its commands, each of which is loaded where it is called.
-_TABLES = {
-    "agent": "cli.commands.agent.installing:COMMANDS",
-    "audit": "cli.commands.audit.group:COMMANDS",
-    "machine": "cli.commands.machine.group:COMMANDS",
+#: Group → its help, then a module of `cli.commands` and commands in it, line by line.
+_GROUPS: dict[str, tuple[str, ...]] = {
+    "agent": (
+        "The plugin for an agent's client: claude, codex, gemini, opencode, other.",
+        "agent.installing install uninstall",
+        "agent.hook hook",
+    ),
+    "amend": (
+        "Definitional changes: proposed, then decided.",
+        "amend propose approve reject list show",
+    ),
+    "audit": (
+        "Questions to the history: table, json or csv.",
+        "audit amendments bypasses transitions retries attempts times queue costs",
+        "audit refused drift sql",
+    ),
+    "consent": ("How a person agrees.", "consent setup"),
+    "db": (
+        "The database behind the log.",
+        "clean upgrade current url trust",
+        "backup copy backup restore salvage",
+        "clean project",
+    ),
+    "drift": ("Hand edits of the files that wfctl writes.", "drift show adopt revert"),
+    "machine": (
+        "Phase machines: feature, debug, refactor, oneshot, dotagent, conductor, your own.",
+        "machine.beginning init import",
+        "machine.reads get list check describe",
+        "machine.changes update transition append task task_claim task_release checkpoint",
+        "machine.changes cancel approve limit",
+        "machine.rehydrating rehydrate",
+        "machine.reads drift",
+    ),
+    "plan": ("A plan: looked at, and applied anew.", "plan check apply"),
+    "runner": ("The autonomous runner.", "run show pause resume attach stop serve"),
+    "session": ("One stretch of work, with a budget.", "session start end show"),
+    "stage": (
+        "One transition or operational field of a stage.",
+        "stage ready prepare launch compute verify complete fail cancel",
+        "dispatch diagnose",
+        "stage retry checkpoint outputs reuse",
+    ),
+    "witness": ("Vouch that logs of others only grow.", "prove watch serve cosign show"),
 }
+#: Groups that say without a command what is wrong, and a command that nobody is told of.
+_BARE, _HIDDEN = frozenset({"db", "stage"}), "runner serve"
 #: Characters of a help's first sentence that are shown.
 _WHOLE = 500
 
@@ -209,29 +233,32 @@ class Commands(Group):
 
 
 def _load(name: str) -> Any:
-    found = _at(COMMANDS[name][1])
     if name not in _GROUPS:
-        return _command(name, found)
-    group: typer.Typer = found()
-    for info in group.registered_commands:
-        info.cls = PlainCommand
+        return _command(name, COMMANDS[name][1])
+    about, *rows = _GROUPS[name]
+    places = {word.replace("_", " "): row.split()[0] for row in rows for word in row.split()[1:]}
     around = _plain()
+    group = typer.Typer(help=about, no_args_is_help=name not in _BARE)
     around.add_typer(group, name=name, cls=Group)
     loaded: Any = get_group(around).commands[name]
-    if name in _TABLES:
-        places: dict[str, str] = _at(_TABLES[name])
-        loaded.commands = _Loaded(places, lambda inner: _command(inner, _at(places[inner])))
+    loaded.commands = _Loaded(
+        places,
+        lambda inner: _command(
+            inner,
+            f"cli.commands.{places[inner]}:{inner.split()[-1]}",
+            hidden=f"{name} {inner}" == _HIDDEN,
+        ),
+    )
     return loaded
 
 
-def _at(place: str) -> Any:
+def _command(name: str, place: str, *, hidden: bool = False) -> Any:
     module, _, attribute = place.partition(":")
-    return getattr(import_module(module), attribute)
-
-
-def _command(name: str, function: Callable[..., Any]) -> Any:
+    found = import_module(module)
+    # A command that is named as a word of Python has a line at the end of its function's name.
+    function = getattr(found, f"{attribute}_", None) or getattr(found, attribute)
     around = _plain()
-    around.command(name, cls=PlainCommand)(function)
+    around.command(name, cls=PlainCommand, hidden=hidden)(spread(function))
     return get_group(around).commands[name]
 
 

@@ -5,10 +5,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventstore.chain import START, Link, Sealed, Stamp, seal
-from eventstore.core_statements import CoreStatements
 from eventstore.errors import CommandConflict, EventIdReused
 from eventstore.event import NewEvent
 from eventstore.postgres.driver import psycopg
+from eventstore.statements import CLAIMED, EVENT, Statements
 from eventstore.store import Claim
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ LOG_TURN = f"SELECT pg_advisory_xact_lock({_LOG_KEY})"
 CHANNEL = "wfctl_events"
 NOTIFY = f"SELECT pg_notify('{CHANNEL}', '')"
 
-_COLUMNS = "position, stream, version, event_id, type, recorded_at, hash, body"
-_COPY = f"COPY events ({_COLUMNS}) FROM STDIN"
+_COPY = f"COPY events ({EVENT}) FROM STDIN"
 # What the statement looks at may be older than the turn that it takes; where somebody appended in
 # between, the number or version is taken, and the server refuses the second.
 _AT_ONCE = f"""
@@ -40,7 +39,7 @@ WITH turn AS MATERIALIZED (
   SELECT pg_try_advisory_xact_lock({_STREAM_KEY.format("%(stream)s")})
     AND pg_try_advisory_xact_lock({_LOG_KEY}) AS ours
 ), new (number, event_id, type, hash, body) AS (VALUES {{rows}}), recorded AS (
-  INSERT INTO events ({_COLUMNS})
+  INSERT INTO events ({EVENT})
   SELECT (SELECT coalesce(max(position), 0) FROM events) + number, %(stream)s,
     %(head)s::bigint + number, event_id, type, %(recorded_at)s, hash, body
   FROM turn, new WHERE ours AND %(hash)s = coalesce(
@@ -53,6 +52,32 @@ WITH turn AS MATERIALIZED (
   FROM recorded LIMIT 1
 )
 SELECT min(position), pg_notify('{CHANNEL}', '') FROM recorded HAVING count(*) > 0"""
+
+
+class PostgresStatements(Statements):
+    """The texts for PostgreSQL, with the parameters of its driver."""
+
+    command = """
+SELECT stream, digest, first_version, last_version FROM commands WHERE command_id = ?"""
+    #: The command ids as an array.
+    spans = """
+SELECT command_id, stream, first_version, last_version FROM commands WHERE command_id = any(?)"""
+    commands = f"""
+SELECT {CLAIMED} FROM commands WHERE command_id > ? ORDER BY command_id LIMIT ?"""
+    #: stream, command id -> all that an append must know, in one round trip: last position of the
+    #: log; version and hash of the stream's head; stream, digest, first and last version of the
+    #: command. Each is null where there is none.
+    before = """
+SELECT last.position, own.version, own.hash, c.stream, c.digest, c.first_version, c.last_version
+FROM (SELECT max(position) AS position FROM events) AS last
+LEFT OUTER JOIN (
+  SELECT version, hash FROM events WHERE stream = ? ORDER BY version DESC LIMIT 1
+) AS own ON true
+LEFT OUTER JOIN commands AS c ON c.command_id = ?"""
+
+    def __init__(self) -> None:
+        for name in (name for name in dir(self) if not name.startswith("_")):
+            setattr(self, name, getattr(self, name).replace("?", "%s"))
 
 
 class PendingAppend(NamedTuple):
@@ -94,7 +119,7 @@ class Committed(NamedTuple):
 
 
 def take_turn(
-    connection: "Server", sql: CoreStatements, stream: str, claim: Claim
+    connection: "Server", sql: PostgresStatements, stream: str, claim: Claim
 ) -> tuple[Any, ...] | None:
     """Begin, wait for the turn to write to the stream, and look at all that an append must know."""
     with connection.pipeline():
@@ -119,7 +144,7 @@ def record_at_once(connection: "Server", entry: PendingAppend) -> Committed | No
 
 
 def record_in_turn(
-    connection: "Server", sql: CoreStatements, entry: PendingAppend
+    connection: "Server", sql: PostgresStatements, entry: PendingAppend
 ) -> Committed | None:
     """Insert and commit in the transaction that took the stream's turn, once the log's is taken.
 
@@ -155,7 +180,7 @@ def _inserted(connection: "Server", entry: PendingAppend) -> Committed | None:
     return None if row is None else Committed(sealed, row[0])
 
 
-def _copied(connection: "Server", sql: CoreStatements, entry: PendingAppend) -> Committed:
+def _copied(connection: "Server", sql: PostgresStatements, entry: PendingAppend) -> Committed:
     """Sealed on the way: the server takes longer to index an event than we to seal the next."""
     with connection.pipeline():
         connection.execute(LOG_TURN)

@@ -1,20 +1,15 @@
 """The event log in a database on a PostgreSQL server."""
 
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
-
 from eventstore.chain import START, Link, Sealed
-from eventstore.codec import Schema, canonical
-from eventstore.core_statements import CoreStatements
+from eventstore.codec import Schema
 from eventstore.errors import StoreClosed, StoreDamaged, StoreUnreachable
 from eventstore.event import Clock, NewEvent, RecordedEvent
-from eventstore.intake import all_commands, all_raw, all_refusals, in_the_way, unpacked
+from eventstore.intake import in_the_way, unpacked
 from eventstore.postgres.append import (
     BEGIN,
     CHANNEL,
@@ -22,6 +17,7 @@ from eventstore.postgres.append import (
     NOTIFY,
     Committed,
     PendingAppend,
+    PostgresStatements,
     is_short,
     record_at_once,
     record_in_turn,
@@ -30,29 +26,20 @@ from eventstore.postgres.append import (
 from eventstore.postgres.connection import ServerConnection, foreign_rules, require_own_rules
 from eventstore.postgres.driver import psycopg
 from eventstore.private import public
-from eventstore.reading import Reader
+from eventstore.sql import SqlStore
 from eventstore.store import (
     Appended,
     Cargo,
     Claim,
-    Claimed,
     Command,
     Expected,
-    Head,
-    Raw,
-    Refusal,
-    StoredFold,
-    require_name,
     require_same,
     require_version,
 )
-from eventstore.strays import strays
-from eventstore.verification import CommandSpan, Finding, StoredRow, findings
 
 if TYPE_CHECKING:
     from eventstore.postgres.connection import Server
 
-_CHUNK = 1000
 _WAIT = 30.0
 
 
@@ -76,12 +63,7 @@ def open_server(
     return PostgresStore(connection, schema, clock, read_only=read_only, as_is=as_is)
 
 
-@cache
-def _statements() -> CoreStatements:
-    return CoreStatements(PGDialect_psycopg(paramstyle="format"))  # type: ignore[no-untyped-call]
-
-
-class PostgresStore:
+class PostgresStore(SqlStore):
     """An EventStore in a PostgreSQL database, for the thread that opened it.
 
     A connection that is lost is made anew within the wait, and what was asked is asked again: an
@@ -97,20 +79,13 @@ class PostgresStore:
         read_only: bool,
         as_is: bool = False,
     ) -> None:
+        self.address = public(connection.address)
+        super().__init__(self.address, PostgresStatements(), schema, clock, as_is)
         self._server = connection
-        self._schema = schema
-        self._events = Reader(schema, as_is)
-        self._clock = clock
         self._read_only = read_only
-        self._closed = False
         self._rules_are_ours = False
-        self._sql = _statements()
+        self._sql: PostgresStatements
         self._head: tuple[str, Link] | None = None
-
-    @property
-    def address(self) -> str:
-        """The URL without its password."""
-        return public(self._server.address)
 
     def append(
         self,
@@ -121,9 +96,7 @@ class PostgresStore:
         claim: Claim,
     ) -> Appended:
         """See EventStore."""
-        require_name(stream)
-        for event in events:
-            self._schema.check_new(event)
+        self._require_new(stream, events)
         self._require_writable()
         tries = count()
         lost, done = self._server.lasting(
@@ -199,61 +172,10 @@ class PostgresStore:
         ours = bool(events) and [e.event_id for e in events] == [e.event_id for e in lost]
         return Appended(events, not ours)
 
-    def claimed(self, claim: Claim) -> Appended | None:
-        """See EventStore."""
-        rows = self._fetch(self._sql.command, (claim.command_id,))
-        if not rows:
-            return None
-        known = Command(*rows[0])
-        require_same(claim, known)
-        return self._answer(known)
-
-    def claim(self, command_id: str) -> Claim | None:
-        """See EventStore."""
-        rows = self._fetch(self._sql.command, (command_id,))
-        return Claim(command_id, Command(*rows[0]).digest) if rows else None
-
     def _fetch(self, statement: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         if self._closed:
             raise StoreClosed("closed")
         return self._server.lasting(lambda c: c.execute(statement, parameters).fetchall())
-
-    def read(
-        self, stream: str, *, after: int | Link = 0, upto: int | None = None
-    ) -> Iterator[RecordedEvent]:
-        """See EventStore."""
-        link = after if isinstance(after, Link) else self._link(stream, after)
-        rows = self._stored(stream, link.version, sys.maxsize if upto is None else upto)
-        yield from self._events.events(rows, stream, link)
-
-    def _link(self, stream: str, version: int) -> Link:
-        if version <= 0:
-            return START
-        before = self._fetch(self._sql.read, (stream, version - 1, version, 1))
-        return self._events.link(before, stream, version)
-
-    def _stored(self, stream: str, after: int, upto: int) -> Iterator[Any]:
-        """The rows of a stream, with every column, in order of version."""
-        while rows := self._fetch(self._sql.read, (stream, after, upto, _CHUNK)):
-            yield from rows
-            after = self._onward(after, rows[-1][2])
-
-    def _onward(self, before: int, after: int) -> int:
-        """Where the next fetch begins: a damaged index may lead backwards, and so for ever."""
-        if after <= before:
-            raise StoreDamaged(self.address, f"rows out of order: {after!r} after {before!r}")
-        return after
-
-    def read_all(self, *, after: int = 0, limit: int | None = None) -> Iterator[RecordedEvent]:
-        """See EventStore."""
-        return self._events.all_events(self._all_stored(after, limit), self._link)
-
-    def _all_stored(self, after: int, limit: int | None) -> Iterator[Any]:
-        left = sys.maxsize if limit is None else limit
-        while rows := self._fetch(self._sql.read_all, (after, min(_CHUNK, left))):
-            yield from rows
-            after = self._onward(after, rows[-1][0])
-            left -= len(rows)
 
     def wait(self, after: int, timeout: float) -> int:
         """See EventStore; the server says when there is something new."""
@@ -264,20 +186,6 @@ class PostgresStore:
             if last > after or left <= 0:
                 return int(last)
             self._server.await_notice(CHANNEL, left)
-
-    def raw(self, stream: str, *, after: int = 0, upto: int | None = None) -> Iterator[Raw]:
-        """See EventStore."""
-        end = sys.maxsize if upto is None else upto
-        for position, *_, hash_, text in self._stored(stream, after, end):
-            yield Raw(position, text, hash_)
-
-    def all_raw(self) -> Iterator[Raw]:
-        """See EventStore."""
-        return all_raw(self._fetch, self._sql)
-
-    def commands(self) -> Iterator[Claimed]:
-        """See EventStore."""
-        return all_commands(self._fetch, self._sql.commands)
 
     def take_in(self, cargo: Cargo) -> None:
         """See EventStore. A lost connection is not made anew: what came of it must be looked up."""
@@ -298,56 +206,8 @@ class PostgresStore:
         except psycopg.errors.UniqueViolation as error:
             raise in_the_way(cargo, error) from error
 
-    def rows(self, stream: str) -> Iterator[StoredRow]:
-        """Every column of a stream's rows, in order of version."""
-        after = 0
-        while found := self._fetch(self._sql.rows, (stream, after, _CHUNK)):
-            yield from (StoredRow(*row) for row in found)
-            after = self._onward(after, found[-1][2])
-
-    def extent(self) -> tuple[int, int]:
-        """Number of events, and the last position."""
-        ((count, last),) = self._fetch(self._sql.extent)
-        return count, last or 0
-
-    def spans(self, command_ids: Sequence[str]) -> dict[str, CommandSpan]:
-        """What each of these commands recorded."""
-        rows = self._fetch(self._sql.spans, (list(command_ids),))
-        return {id_: CommandSpan(*span) for id_, *span in rows}
-
-    def head(self, stream: str) -> Head | None:
-        """See EventStore."""
-        rows = self._fetch(self._sql.head, (stream,))
-        return Head(*rows[0]) if rows else None
-
-    def streams(self) -> Iterator[str]:
-        """See EventStore."""
-        name = ""
-        while rows := self._fetch(self._sql.next_stream, (name,)):
-            name = rows[0][0]
-            yield name
-
-    def verify(
-        self, stream: str | None = None, *, anchors: Mapping[str, Link] | None = None
-    ) -> Iterator[Finding]:
-        """See EventStore."""
-        try:
-            for rule in foreign_rules(self._fetch):
-                message = f"expected the triggers and tables that wfctl made, found {rule}"
-                yield Finding(stream, None, None, "foreign_rule", message)
-            yield from findings(self, self._schema, stream, anchors or {})
-        except StoreDamaged as error:
-            yield Finding(stream, None, None, "engine", error.reason)
-
-    def strays(self) -> Iterator[Finding]:
-        """See EventStore."""
-        return strays(self._fetch, self._sql)
-
-    def save_fold(self, fold: StoredFold) -> None:
-        """See EventStore."""
-        self._write(
-            (self._sql.delete_fold, (fold.stream, fold.reducer)), (self._sql.insert_fold, fold)
-        )
+    def _foreign_rules(self) -> Iterator[str]:
+        return foreign_rules(self._fetch)
 
     def _write(self, *statements: tuple[str, tuple[Any, ...]]) -> None:
         self._require_writable()
@@ -360,20 +220,6 @@ class PostgresStore:
                 connection.execute("COMMIT")
 
         self._server.lasting(work)
-
-    def load_fold(self, stream: str, reducer: str, reducer_version: int) -> StoredFold | None:
-        """See EventStore."""
-        rows = self._fetch(self._sql.fold, (stream, reducer, reducer_version))
-        return StoredFold(*rows[0]) if rows else None
-
-    def record_refusal(self, refusal: Refusal) -> None:
-        """See EventStore."""
-        data = canonical(refusal.data, "refusal").decode()
-        self._write((self._sql.insert_refusal, (*refusal[:-1], data)))
-
-    def refusals(self, stream: str | None = None) -> Iterator[Refusal]:
-        """See EventStore."""
-        return all_refusals(self._fetch, self._sql, stream)
 
     def be_patient(self, asks_again: Callable[[StoreUnreachable, float], bool]) -> None:
         """See EventStore."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any
 
 from lifecycle.event import Event
+from lifecycle.state.dependencies import upstream
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import PLAN, PLAN_CHANGE, Amendment, Stage, Workflow
 from lifecycle.sweeps.definition import HOW_RUN, basis_of, is_sweep, without_result
@@ -48,22 +49,21 @@ def _covers(amendment: Amendment, event: Event) -> bool:
 
 def propose(draft: Workflow, event: Event) -> None:
     """Keep a proposal; nothing else changes. An id is given once."""
-    data = event.data
-    draft.amendments.setdefault(
-        data["amendment"],
-        Amendment(
-            id=data["amendment"],
-            kind=data["kind"],
-            stage=data.get("stage"),
-            description=data["description"],
-            reason=data.get("reason"),
-            proposed_at=event.occurred_at,
-            changes=data.get("changes", {}),
-            insert=data.get("insert"),
-            place=data.get("place"),
-            rewired=data.get("rewired", {}),
-            also=data.get("also", []),
-        ),
+    found = proposed(event.data, event.occurred_at)
+    draft.amendments.setdefault(found.id, found)
+
+
+def proposed(data: Mapping[str, Any], at: str) -> Amendment:
+    """Return the amendment that a completed proposal becomes once it is recorded."""
+    optional = ("reason", "insert", "place", "rewired", "also")
+    return Amendment(
+        id=data["amendment"],
+        kind=data["kind"],
+        stage=data.get("stage"),
+        description=data["description"],
+        proposed_at=at,
+        changes=data.get("changes", {}),
+        **{name: data[name] for name in optional if name in data},
     )
 
 
@@ -111,17 +111,13 @@ def approve(draft: Workflow, event: Event, accepted: Container[str]) -> None:
     amendment.approved_by = event.data.get("approved_by", "user")
     amendment.policy = (event.data.get("proof") or {}).get("policy")
     amendment.invalidated_stages = event.data.get("invalidated_stages", [])
-    keeps = {id_: keeps_tasks(draft, amendment, id_) for id_ in _reached(draft, amendment)}
+    # Its own stages, and of a change of the verdict alone all that rest on them.
+    below = [id_ for id_ in amendment.invalidated_stages if is_rejudged(draft, amendment, id_)]
+    keeps = {id_: keeps_tasks(draft, amendment, id_) for id_ in (*amendment.targets, *below)}
     apply(draft, amendment)
     _mark(draft, amendment)
     for id_, kept in keeps.items():
         draft.stage(id_).keeps_tasks = kept
-
-
-def _reached(draft: Workflow, amendment: Amendment) -> list[str]:
-    """Return its own stages, and of a change of the verdict alone all that rest on them."""
-    below = [id_ for id_ in amendment.invalidated_stages if is_rejudged(draft, amendment, id_)]
-    return list(dict.fromkeys([*amendment.targets, *below]))
 
 
 def keeps_tasks(draft: Workflow, amendment: Amendment, id_: str) -> bool:
@@ -130,7 +126,7 @@ def keeps_tasks(draft: Workflow, amendment: Amendment, id_: str) -> bool:
     if stage is None or not is_sweep(stage.parameters) or (stage.keep_as and not stage.keeps_tasks):
         return False
     if amendment.kind == PLAN_CHANGE and id_ in amendment.rewired:
-        above = _above(draft, id_) & {*amendment.rewired}
+        above = upstream(_needs(draft), [id_]) & {*amendment.rewired}
         rest = all(only_judges(draft, part_of(amendment, one)) for one in above)
         return rest and keeps_tasks(draft, part_of(amendment, id_), id_)
     if amendment.stage != id_:
@@ -147,15 +143,8 @@ def part_of(amendment: Amendment, id_: str) -> Amendment:
     return replace(amendment, kind="parameter_change", stage=id_, changes=own, rewired={})
 
 
-def _above(draft: Workflow, id_: str) -> set[str]:
-    """Return the stages that a stage rests on."""
-    found: set[str] = set()
-    new = {*draft.stages[id_].depends_on}
-    while new:
-        found |= new
-        below = [draft.stages[one] for one in new if one in draft.stages]
-        new = {need for one in below for need in one.depends_on} - found
-    return found
+def _needs(draft: Workflow) -> dict[str, list[str]]:
+    return {stage.id: stage.depends_on for stage in draft.stages.values()}
 
 
 def apply(draft: Workflow, amendment: Amendment) -> None:
@@ -235,7 +224,7 @@ def is_rejudged(draft: Workflow, amendment: Amendment, id_: str) -> bool:
     """Say whether nothing but a verdict changes for a stage that the amendment reaches."""
     if amendment.kind != PLAN_CHANGE:
         return only_judges(draft, amendment)
-    named = ({id_} | _above(draft, id_)) & {*amendment.rewired}
+    named = ({id_} | upstream(_needs(draft), [id_])) & {*amendment.rewired}
     parts = [part_of(amendment, one) for one in named]
     moved = bool(_PROFILES & set(amendment.changes))
     return bool(parts) and not moved and all(only_judges(draft, one) for one in parts)

@@ -3,45 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 from lifecycle.errors import NoWorkflow
 from lifecycle.event import Event
 from lifecycle.fold import amendments as amending
 from lifecycle.fold import imported, stages
-from lifecycle.fold.foldable import UNFOLDABLE, put_aside, why_not
+from lifecycle.fold.foldable import UNFOLDABLE, fold_in, why_not
 from lifecycle.state.workflow import Drift, Session, Workflow
 from lifecycle.words.document import DEFINITIONAL, STAGE_FIELDS, WORKFLOW_FIELDS, restore
 
 
-def detected(draft: Workflow, event: Event) -> None:
+def _detected(draft: Workflow, event: Event) -> None:
     """Keep in mind what waits for somebody; a change of the form alone does not."""
     data = event.data
     if data.get("kept_as") is None or not (data["differences"] or data["kind"] == "unreadable"):
         return
-    draft.drifts.append(
-        Drift(
-            event.version,
-            data["file"],
-            data["kind"],
-            data["base"],
-            data["kept_as"],
-            [_name(d) for d in data["differences"] if _is_definitional(d)],
-        )
-    )
+    # What only an amendment may change of a stage that stays.
+    touches = [
+        ".".join([one["stage"], *map(str, one["path"])])
+        for one in data["differences"]
+        if one.get("stage") is not None and (one.get("path") or [None])[0] in DEFINITIONAL
+    ]
+    known = {name: data[name] for name in ("file", "kind", "base", "kept_as")}
+    draft.drifts.append(Drift(event.version, **known, touches=touches))
 
 
-def _is_definitional(difference: dict[str, Any]) -> bool:
-    """Whether it changes what only an amendment may change of a stage that stays."""
-    path = difference.get("path") or [None]
-    return difference.get("stage") is not None and path[0] in DEFINITIONAL
-
-
-def _name(difference: dict[str, Any]) -> str:
-    return ".".join([difference["stage"], *map(str, difference["path"])])
-
-
-def adopted(draft: Workflow, event: Event) -> None:
+def _adopted(draft: Workflow, event: Event) -> None:
     """Close the drift; take over the fields that nobody specified."""
     for change in event.data.get("unknown", []):
         _take_over(draft, change)
@@ -58,11 +47,6 @@ def adopted(draft: Workflow, event: Event) -> None:
 def _is_among(name: str, rest: list[str]) -> bool:
     """Whether a field is one of those named, holds one of them, or is part of one."""
     return any(f"{a}.".startswith(f"{b}.") for one in rest for a, b in ((one, name), (name, one)))
-
-
-def reverted(draft: Workflow, event: Event) -> None:
-    """Close the drift."""
-    _close(draft, event)
 
 
 def _close(draft: Workflow, event: Event) -> None:
@@ -118,38 +102,29 @@ def steps(
     own (`Workflow.draft`). Raises `NoWorkflow` where the first event creates none.
     """
     for event in events:
-        draft = _create(event) if draft is None else _applied(draft, event, accepted)
+        if draft is None:
+            draft = _create(event)
+        else:
+            fold_in(draft, event, why_not(draft, event), partial(_apply, draft, event, accepted))
         draft.head = event.version
         if event.type not in imported.TYPES:
-            draft.updated = _later(draft.updated, event.occurred_at)
+            # What somebody else typed holds until something happens here.
+            is_alike = len(draft.updated) == len(event.occurred_at)
+            draft.updated = max(draft.updated if is_alike else "", event.occurred_at)
         yield event, draft
-
-
-def _applied(draft: Workflow, event: Event, accepted: Container[str]) -> Workflow:
-    """Fold an event in, or set it aside where it cannot be."""
-    why = why_not(draft, event)
-    try:
-        if why is None:
-            _apply(draft, event, accepted)
-    except UNFOLDABLE as error:
-        why = f"it does not fit the state ({type(error).__name__}: {error!s:.200})"
-    if why is not None:
-        put_aside(draft, event, why)
-    return draft
 
 
 def _apply(draft: Workflow, event: Event, accepted: Container[str]) -> None:
     if event.type == "amendment.approved":
         amending.approve(draft, event, accepted)
         return
-    apply = _APPLY.get(event.type)
-    if apply is not None and amending.takes_effect(draft, event):
+    apply, of_stage = _APPLY.get(event.type), stages.APPLY.get(event.type)
+    if (apply is None and of_stage is None) or not amending.takes_effect(draft, event):
+        return
+    if apply is not None:
         apply(draft, event)
-
-
-def _later(updated: str, moment: str) -> str:
-    """Return the later time; what somebody else typed holds until something happens here."""
-    return max(updated, moment) if len(updated) == len(moment) else moment
+    elif of_stage is not None:
+        of_stage(draft, draft.stages[event.data["stage"]], event)
 
 
 def _create(event: Event) -> Workflow:
@@ -212,13 +187,8 @@ def _session_ended(draft: Workflow, event: Event) -> None:
     reason = event.data["reason"]
     draft.session.is_open = False
     draft.session.exit_reason = None if reason == "waiting" else reason
-    _charge_no_more(draft)
-
-
-def _charge_no_more(draft: Workflow) -> None:
-    """What a session left uncharged is not for another to pay."""
     for stage in draft.stages.values():
-        stage.uncharged = False
+        stage.uncharged = False  # what a session left is not for another to pay
 
 
 def _charged(draft: Workflow, event: Event) -> None:
@@ -234,34 +204,11 @@ _APPLY: dict[str, Apply] = {
     "files.recorded": _files,
     "workflow.completed": _completed_workflow,
     "workflow.reopened": _reopened,
-    "stage.readied": stages.readied,
-    "stage.prepared": stages.prepared,
-    "attempt.started": stages.attempt_started,
-    "stage.launched": stages.launched,
-    "stage.computed": stages.computed,
-    "stage.completed": stages.completed,
-    "stage.failed": stages.failed,
-    "stage.retried": stages.retried,
-    "stage.invalidated": stages.invalidated,
-    "stage.skipped": stages.skipped,
-    "stage.blocked": stages.blocked,
-    "attempt.observed": stages.observed,
-    "attempt.relaunched": stages.relaunched,
-    "attempt.stopped": stages.stopped,
-    "attempt.left": stages.left,
-    "tasks.observed": stages.tasks_observed,
-    "leftovers.freed": stages.freed,
-    "outputs.recorded": stages.outputs,
-    "outputs.reused": stages.reused,
-    "outputs.archived": stages.archived,
-    "results.adopted": stages.adopted,
-    "results.changed": stages.results_changed,
-    "checkpoint.recorded": stages.checkpoint,
     "amendment.proposed": amending.propose,
     "amendment.rejected": amending.reject,
-    "drift.detected": detected,
-    "drift.adopted": adopted,
-    "drift.reverted": reverted,
+    "drift.detected": _detected,
+    "drift.adopted": _adopted,
+    "drift.reverted": _close,
     "session.started": _session_started,
     "session.ended": _session_ended,
     "cost.charged": _charged,

@@ -6,6 +6,7 @@ written past them may name a stage that there is none of. It must stop nobody.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from lifecycle.event import Event
@@ -45,7 +46,10 @@ def why_not(draft: Workflow, event: Event) -> str | None:
     if event.type == SET_ASIDE:
         return str(event.data["why"])
     if event.type == "session.started":
-        return _no_session(draft, event.data["number"])
+        number, most = event.data["number"], draft.session.count + _MOST_LEFT_OUT
+        fits = isinstance(number, int) and 0 < number <= most
+        why = f"expected a session with a number of at most {most}, found {number!r:.80}"
+        return None if fits else why
     if event.type in _OF_BYTES:
         return _no_lines(draft, event)
     decided = _DECIDED.get(event.type)
@@ -82,15 +86,14 @@ def _no_lines(draft: Workflow, event: Event) -> str | None:
     return None
 
 
-def _no_session(draft: Workflow, number: Any) -> str | None:
-    most = draft.session.count + _MOST_LEFT_OUT
-    if isinstance(number, int) and 0 < number <= most:
-        return None
-    return f"expected a session with a number of at most {most}, found {number!r:.80}"
-
-
-def put_aside(state: State, event: Event, why: str) -> None:
-    """Keep in mind that an event counts for nothing."""
+def fold_in(state: State, event: Event, why: str | None, apply: Callable[[], None]) -> None:
+    """Fold an event in, or set it aside for why it means nothing, or where it cannot be."""
+    try:
+        if why is None:
+            apply()
+            return
+    except UNFOLDABLE as error:
+        why = f"it does not fit the state ({type(error).__name__}: {error!s:.200})"
     type_ = event.data["type"] if event.type == SET_ASIDE else event.type
     state.set_aside.append({"version": event.version, "type": type_, "why": why})
 

@@ -7,11 +7,11 @@ of files comes in with the command.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lifecycle.errors import NeedsConsent, undecided
-from lifecycle.event import Fact
+from lifecycle.event import DECIDED, facts_of
 from lifecycle.machines import payload as p
 from lifecycle.machines.decide_fields import check_fields, record, update
 from lifecycle.machines.decide_tasks import change_task, check_held, claim, release
@@ -25,8 +25,7 @@ from lifecycle.machines.errors import (
     StateNotFound,
 )
 from lifecycle.machines.evolve import evolve
-from lifecycle.machines.guard import FileFact
-from lifecycle.machines.machine import Caller, Machine
+from lifecycle.machines.machine import Asked, Caller, Machine
 from lifecycle.machines.transition import Files, transition
 from lifecycle.payload.base import Payload
 from lifecycle.payload.workflow import DriftAdopted, DriftReverted
@@ -46,9 +45,6 @@ _CHANGES = frozenset(
     }
 )
 
-#: Stands for the hash of what is decided but not recorded; a recorded hash is never this.
-_DECIDED = "decided"
-
 
 def decide(
     state: Machine | None,
@@ -65,22 +61,14 @@ def decide(
     """
     if state is None:
         return _begin(command, files or {})
-    decided = _decided(state, command, at, files or {}, caller)
-    if decided and state.is_final and command.type in _CHANGES:
-        raise _ended(state)
-    return decided
-
-
-def _decided(state: Machine, command: Payload, at: str, files: Files, caller: Caller) -> Decision:
-    of_lease = _OF_LEASES.get(command.type)
-    if of_lease is not None:
-        return of_lease(state, command, at, caller)
     rule = _RULES.get(command.type)
     if rule is None:
         raise InvalidInput(f"{command.type} is no command of a machine", type=command.type)
-    decided = rule(state, command, at, files)
+    decided = rule(state, command, Asked(at, files or {}, caller))
     if decided and state.leases and command.type in _OF_TASKS:
         check_held(state, after(state, decided, at), at, caller)
+    if decided and state.is_final and command.type in _CHANGES:
+        raise _ended(state)
     return decided
 
 
@@ -94,11 +82,7 @@ def _ended(state: Machine) -> MachineError:
 def after(state: Machine | None, events: Sequence[Payload], at: str) -> Machine:
     """Return the state as it would be once ``events`` are recorded at ``at``."""
     head = state.head if state is not None else 0
-    facts = [
-        Fact(event.type, event.model_dump(mode="json"), at, head + number, _DECIDED)
-        for number, event in enumerate(events, 1)
-    ]
-    result = evolve(state, facts, frozenset({_DECIDED}))
+    result = evolve(state, facts_of(events, at, head), frozenset({DECIDED}))
     if result is None:
         raise StateNotFound("?", [])
     return result
@@ -136,7 +120,7 @@ def check_id(pattern: str, id_: str) -> None:
         )
 
 
-def _exists(state: Machine, command: Payload, at: str, files: Files) -> Decision:
+def _exists(state: Machine, command: Payload, now: Asked) -> Decision:
     raise StateAlreadyExists(
         state.id,
         f"is here already, in phase {state.phase} at version {state.head}; "
@@ -144,36 +128,22 @@ def _exists(state: Machine, command: Payload, at: str, files: Files) -> Decision
     )
 
 
-def _update(state: Machine, command: p.MachineUpdated, at: str, files: Files) -> Decision:
-    return update(state, command)
-
-
-def _record(state: Machine, command: p.MachineRecorded, at: str, files: Files) -> Decision:
-    return record(state, command, files)
-
-
-def _task(state: Machine, command: p.MachineTaskChanged, at: str, files: Files) -> Decision:
-    return change_task(state, command, at)
-
-
-def _transition(state: Machine, command: p.MachineTransitioned, at: str, files: Files) -> Decision:
+def _transition(state: Machine, command: p.MachineTransitioned, now: Asked) -> Decision:
     if command.to == CANCELLED and state.phase != CANCELLED:
-        return _cancel(state, p.MachineCancelled(reason=command.reason), at, files)
-    return transition(state, command, files)
+        return _cancel(state, p.MachineCancelled(reason=command.reason), now)
+    return transition(state, command, now.files)
 
 
-def _checkpoint(state: Machine, command: p.MachineCheckpointed, at: str, files: Files) -> Decision:
+def _checkpoint(state: Machine, command: p.MachineCheckpointed, now: Asked) -> Decision:
     return [command.model_copy(update={"phase": state.phase})]
 
 
-def _approve(state: Machine, command: p.MachineApproved, at: str, files: Files) -> Decision:
+def _approve(state: Machine, command: p.MachineApproved, now: Asked) -> Decision:
     check_approval(state, command.approval)
-    if state.stands(command.approval, files):
-        return []
-    return _proven(state, command)
+    return [] if state.stands(command.approval, now.files) else _proven(state, command)
 
 
-def _withdraw(state: Machine, command: p.MachineWithdrawn, at: str, files: Files) -> Decision:
+def _withdraw(state: Machine, command: p.MachineWithdrawn, now: Asked) -> Decision:
     check_withdrawal(state, command.approval)
     return _proven(state, command) if command.approval in state.approvals else []
 
@@ -215,14 +185,14 @@ def check_withdrawal(state: Machine, name: str) -> None:
         )
 
 
-def _limit(state: Machine, command: p.MachineLimited, at: str, files: Files) -> Decision:
-    now = limit_in_force(state, command.loop)
-    if command.to == now:
+def _limit(state: Machine, command: p.MachineLimited, now: Asked) -> Decision:
+    before = limit_in_force(state, command.loop)
+    if command.to == before:
         return []
     if not command.proof:
         line = f"wfctl machine limit {state.id} {command.loop} {command.to} --reason TEXT"
         raise undecided(command.type, line)
-    return [command.model_copy(update={"before": now})]
+    return [command.model_copy(update={"before": before})]
 
 
 def limit_in_force(state: Machine, loop: str) -> int:
@@ -239,7 +209,7 @@ def limit_in_force(state: Machine, loop: str) -> int:
     return state.limit_of(loop)
 
 
-def _cancel(state: Machine, command: p.MachineCancelled, at: str, files: Files) -> Decision:
+def _cancel(state: Machine, command: p.MachineCancelled, now: Asked) -> Decision:
     if state.phase == CANCELLED:
         raise AlreadyCancelled(state.id, state.cancelled_at)
     if state.is_final:
@@ -251,13 +221,11 @@ def _cancel(state: Machine, command: p.MachineCancelled, at: str, files: Files) 
                 f"{state.definition.id} has no archive: expected one to begin {state.id} anew",
                 machine=state.id,
             )
-        decided["earlier"] = state.definition.marks_on_entry(state.definition.initial, files)
+        decided["earlier"] = state.definition.marks_on_entry(state.definition.initial, now.files)
     return [command.model_copy(update=decided)]
 
 
-def _close(
-    state: Machine, command: DriftAdopted | DriftReverted, at: str, files: Files
-) -> Decision:
+def _close(state: Machine, command: DriftAdopted | DriftReverted, now: Asked) -> Decision:
     waiting = [d for d in state.drifts if d.file == command.file]
     chosen = [d for d in waiting if command.detected in (None, d.version)]
     if not chosen:
@@ -271,23 +239,20 @@ def _close(
     return [command.model_copy(update={"detected": chosen[-1].version})]
 
 
-Rule = Callable[[Machine, Any, str, Mapping[str, FileFact]], Decision]
+Rule = Callable[[Machine, Any, Asked], Decision]
 
 #: What changes tasks; the claims of others are held against it.
 _OF_TASKS = frozenset({"machine.updated", "machine.task_changed"})
 
-_OF_LEASES: dict[str, Callable[[Machine, Any, str, Caller], Decision]] = {
-    "machine.task_claimed": claim,
-    "machine.task_released": release,
-}
-
 _RULES: dict[str, Rule] = {
     "machine.created": _exists,
     "machine.imported": _exists,
-    "machine.updated": _update,
+    "machine.updated": update,
     "machine.transitioned": _transition,
-    "machine.recorded": _record,
-    "machine.task_changed": _task,
+    "machine.recorded": record,
+    "machine.task_changed": change_task,
+    "machine.task_claimed": claim,
+    "machine.task_released": release,
     "machine.checkpointed": _checkpoint,
     "machine.approved": _approve,
     "machine.withdrawn": _withdraw,

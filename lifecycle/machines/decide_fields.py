@@ -15,7 +15,7 @@ from lifecycle.machines.errors import (
 )
 from lifecycle.machines.guard import FileFact, HasFile, parts, unmet
 from lifecycle.machines.items import covers, said
-from lifecycle.machines.machine import Machine
+from lifecycle.machines.machine import Asked, Machine
 from lifecycle.machines.names import misplaced
 from lifecycle.machines.path import (
     PAST_THE_END,
@@ -44,35 +44,26 @@ ELSEWHERE = {
 }
 
 
-def update(state: Machine, command: p.MachineUpdated) -> list[Payload]:
+def update(state: Machine, command: p.MachineUpdated, now: Asked) -> list[Payload]:
     """Accept new values for fields; nothing where each field has its value already."""
     trial = state.draft()
     for change in command.changes:
         steps = writable(change.path)
-        _check_reserved(state, steps, change.value)
+        for path in (steps, *leaves(change.value, steps)):
+            refuse_reserved(state.definition, path, state.id)
         put(trial.document, steps, change.value)
-    for path in command.removed:
-        refuse_reserved(state.definition, writable(path), state.id)
-        take_away(trial.document, writable(path))
+    for steps in map(writable, command.removed):
+        refuse_reserved(state.definition, steps, state.id)
+        take_away(trial.document, steps)
     _check_kept(state, trial)
     _check_shape(state.definition, trial.document, state.document)
     _check_names(state, command)
     _check_tasks(state, trial)
-    same = layout_of(trial.document) == layout_of(state.document)
+    same = trial.document == state.document and command.digests.items() <= state.digests.items()
+    same = same and layout_of(trial.document) == layout_of(state.document)
     paths = [one for change in command.changes for one in said(parse(change.path), change.value)]
     is_said = all(covers(state.visit.written, one) for one in paths)
-    if same and trial.document == state.document and _are_known(state, command.digests) and is_said:
-        return []
-    return [command]
-
-
-def _are_known(state: Machine, digests: dict[str, str]) -> bool:
-    return all(state.digests.get(file) == digest for file, digest in digests.items())
-
-
-def _check_reserved(state: Machine, steps: Steps, value: Any) -> None:
-    for path in (steps, *leaves(value, steps)):
-        refuse_reserved(state.definition, path, state.id)
+    return [] if same and is_said else [command]
 
 
 def _check_kept(state: Machine, trial: Machine) -> None:
@@ -112,7 +103,9 @@ def refuse_reserved(definition: Definition, path: Steps, machine: str) -> None:
         if path[: len(parts)] == parts:
             rule = f"{name} is written by the engine"
             raise ReservedField(written(path), rule, instead.replace("{id}", machine))
-    if _is_attempts(definition, path):
+    tasks = definition.tasks
+    counted = tasks is not None and tasks.attempts_field is not None
+    if tasks and counted and (path[:1], path[2:]) == ((tasks.path,), (tasks.attempts_field,)):
         rule = "attempts are counted by the engine"
         raise ReservedField(written(path), rule, f"wfctl machine task {machine} TASK --status …")
     if any(isinstance(step, str) and step.startswith("_") for step in path):
@@ -142,13 +135,6 @@ def _without_dashes(definition: Definition, path: Steps, machine: str) -> str:
     if nearest is not None:
         return f"`wfctl machine describe {definition.id}` shows the fields, {nearest} among them"
     return f"wfctl machine update {machine} {written(plain)}=…"
-
-
-def _is_attempts(definition: Definition, path: Steps) -> bool:
-    tasks = definition.tasks
-    if tasks is None or tasks.attempts_field is None:
-        return False
-    return (path[:1], path[2:]) == ((tasks.path,), (tasks.attempts_field,))
 
 
 def _check_shape(definition: Definition, document: dict[str, Any], before: dict[str, Any]) -> None:
@@ -216,13 +202,10 @@ def check_places(state: Machine, command: Payload) -> None:
         return
     for change in command.changes:
         steps = parse(change.path)
-        number = next((n for n, one in enumerate(steps) if _is_place(one)), None)
+        at = (n for n, one in enumerate(steps) if isinstance(one, int) and one != PAST_THE_END)
+        number = next(at, None)
         if number is not None:
             raise _unseen(state, change.path, steps, number)
-
-
-def _is_place(step: str | int) -> bool:
-    return isinstance(step, int) and step != PAST_THE_END
 
 
 def _unseen(state: Machine, path: str, steps: Steps, number: int) -> InvalidInput:
@@ -263,9 +246,7 @@ def check_limit(place: str, value: Any) -> None:
         )
 
 
-def record(
-    state: Machine, command: p.MachineRecorded, files: Mapping[str, FileFact]
-) -> list[Payload]:
+def record(state: Machine, command: p.MachineRecorded, now: Asked) -> list[Payload]:
     """Accept an event that the definition names, with data of its shape.
 
     One that says that the phase's work is done needs the phase's output.
@@ -283,7 +264,7 @@ def record(
         )
     _check_moment(state, command.name, kind)
     if kind.completes:
-        _check_output(state, command.name, files)
+        _check_output(state, command.name, now.files)
     return [command.model_copy(update={"phase": state.phase})]
 
 
@@ -300,10 +281,6 @@ def _check_output(state: Machine, name: str, files: Mapping[str, FileFact]) -> N
     ]
     if missing:
         raise GuardFailed(state.phase, name, missing, [], {})
-
-
-def _ways_out(state: Machine) -> list[str]:
-    return [way.to for way in state.definition.ways(state.phase)]
 
 
 def _kind_of(state: Machine, name: str) -> EventKind:
@@ -326,7 +303,8 @@ def _check_moment(state: Machine, name: str, kind: EventKind) -> None:
     stands = None if state.is_final else state.definition.phases[state.phase].status
     if kind.status is not None and stands is not None:
         why = f"the phase stands at {stands} until a way leads out of it"
-        raise InvalidTransition(state.phase, name, why, _ways_out(state))
+        ways = [way.to for way in state.definition.ways(state.phase)]
+        raise InvalidTransition(state.phase, name, why, ways)
     if not kind.after:
         return
     if state.is_final or state.status not in kind.after:

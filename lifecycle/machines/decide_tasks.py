@@ -10,14 +10,14 @@ from lifecycle.machines.decide_fields import refuse_misplaced, refuse_reserved
 from lifecycle.machines.definition import Tasks
 from lifecycle.machines.errors import CircuitOpen, InvalidInput, TaskHeld
 from lifecycle.machines.items import covers
-from lifecycle.machines.machine import Caller, Document, Machine
+from lifecycle.machines.machine import Asked, Caller, Document, Machine
 from lifecycle.machines.path import leaves, merged
 from lifecycle.machines.payload import MachineTaskChanged
 from lifecycle.machines.shape import below, misfits
 from lifecycle.payload.base import Payload
 
 
-def change_task(state: Machine, command: MachineTaskChanged, at: str) -> list[Payload]:
+def change_task(state: Machine, command: MachineTaskChanged, now: Asked) -> list[Payload]:
     """Accept a new task or a changed one, with the times and attempts that follow."""
     tasks = _tasks_of(state)
     _check(state, tasks, command)
@@ -25,18 +25,13 @@ def change_task(state: Machine, command: MachineTaskChanged, at: str) -> list[Pa
     changes = dict(command.changes)
     if before is None:
         changes = {"status": tasks.statuses[0], **changes}
-    changes |= _following(state, tasks, command.task, before or {}, changes, at)
-    if before is not None and _is_known(state, before, changes):
-        return []
+    changes |= _following(state, tasks, command.task, before or {}, changes, now.at)
+    if before is not None and merged(before, changes) == before:
+        # It is as it is said to be; its status counts once it is said in this stay.
+        is_said = covers(state.visit.written, (*state.steps_to(before), "status"))
+        if state.is_final or is_said or "status" not in changes:
+            return []
     return [command.model_copy(update={"changes": changes})]
-
-
-def _is_known(state: Machine, task: Document, changes: Document) -> bool:
-    """Whether a task is as it is said to be; its status counts once it is said in this stay."""
-    if merged(task, changes) != task:
-        return False
-    is_said = covers(state.visit.written, (*state.steps_to(task), "status"))
-    return state.is_final or is_said or "status" not in changes
 
 
 def _tasks_of(state: Machine) -> Tasks:
@@ -84,25 +79,19 @@ def _following(
     if now is None or now == was:
         return {}
     found: Document = {}
+    second = at[:19] + "Z"
     if now == tasks.running:
         _check_attempts(state, tasks, id_, before)
-        found[tasks.started_field] = _seconds(at)
+        found[tasks.started_field] = second
         if before.get(tasks.completed_field) is not None:
             found[tasks.completed_field] = None
     if now == tasks.done:
-        found[tasks.completed_field] = _seconds(at)
+        found[tasks.completed_field] = second
     idle = (None, tasks.failed, tasks.statuses[0])
     has_run = was == tasks.running or before.get(tasks.started_field) is not None
-    if has_run and was not in idle and now in idle:
-        found |= _one_more(tasks, before)
+    if has_run and was not in idle and now in idle and tasks.attempts_field is not None:
+        found[tasks.attempts_field] = _attempts(tasks, before) + 1  # it came to nothing, and counts
     return {key: value for key, value in found.items() if key not in changes}
-
-
-def _one_more(tasks: Tasks, before: Document) -> Document:
-    """An attempt that came to nothing counts."""
-    if tasks.attempts_field is None:
-        return {}
-    return {tasks.attempts_field: _attempts(tasks, before) + 1}
 
 
 def _attempts(tasks: Tasks, before: Document) -> int:
@@ -126,22 +115,20 @@ def _check_attempts(state: Machine, tasks: Tasks, id_: str, before: Document) ->
         )
 
 
-def _seconds(at: str) -> str:
-    return at[:19] + "Z"
-
-
-def claim(state: Machine, command: p.MachineTaskClaimed, at: str, caller: Caller) -> list[Payload]:
+def claim(state: Machine, command: p.MachineTaskClaimed, now: Asked) -> list[Payload]:
     """Give a task to who asks, where nobody holds it; or renew what who asks holds."""
     _check_claimable(state, command.task)
     held = state.leases.get(command.task)
-    is_own = held is not None and held.is_live(at) and not held.is_against(caller, at)
-    if held is not None and held.is_live(at) and not (is_own and command.renew):
+    is_live = held is not None and now.at < held.until
+    is_own = held is not None and is_live and not held.is_against(now.caller, now.at)
+    if held is not None and is_live and not (is_own and command.renew):
         raise TaskHeld(state.id, command.task, held.by, held.until, is_own=is_own)
     handle = held.handle if held is not None and is_own else None
+    until = datetime.fromisoformat(now.at) + timedelta(seconds=command.seconds)
     decided = {
-        "by": caller.name,
+        "by": now.caller.name,
         "handle": handle or f"claim-{state.head + 1}",
-        "until": _later(at, command.seconds),
+        "until": until.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "renew": is_own,
         "before": held.by if held is not None and not is_own else None,
     }
@@ -166,21 +153,15 @@ def _check_claimable(state: Machine, id_: str) -> None:
         )
 
 
-def _later(at: str, seconds: int) -> str:
-    moment = datetime.fromisoformat(at) + timedelta(seconds=seconds)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def release(
-    state: Machine, command: p.MachineTaskReleased, at: str, caller: Caller
-) -> list[Payload]:
+def release(state: Machine, command: p.MachineTaskReleased, now: Asked) -> list[Payload]:
     """End a lease: one's own, one that has run out, or another's against its claimer."""
     held = state.leases.get(command.task)
     if held is None:
         return []
-    if held.is_against(caller, at) and not command.despite:
+    is_against = held.is_against(now.caller, now.at)
+    if is_against and not command.despite:
         raise TaskHeld(state.id, command.task, held.by, held.until)
-    return [command.model_copy(update={"by": held.by, "despite": held.is_against(caller, at)})]
+    return [command.model_copy(update={"by": held.by, "despite": is_against})]
 
 
 def check_held(state: Machine, trial: Machine, at: str, caller: Caller) -> None:

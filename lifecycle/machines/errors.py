@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lifecycle.errors import LifecycleError
+from wording import Worded
 
 Unmet = dict[str, Any]
 
@@ -33,18 +34,16 @@ class MachineError(LifecycleError):
     code = "MACHINE_ERROR"
 
 
-class InvalidDefinition(MachineError):
+class InvalidDefinition(Worded, MachineError):
     """A definition that cannot run; ``data["problems"]`` lists every reason."""
 
     code = "INVALID_DEFINITION"
-
-    def __init__(self, name: str, problems: Sequence[str]) -> None:
-        lines = "\n".join(f"  - {problem}" for problem in problems)
-        super().__init__(
-            f"the definition {name} cannot run:\n{lines}\nCorrect it; nothing was written.",
-            definition=name,
-            problems=list(problems),
-        )
+    text = (
+        "the definition {definition} cannot run:\n  - {problems:\n  - }\nCorrect it; nothing was "
+        "written."
+    )
+    definition: str
+    problems: Sequence[str]
 
 
 class InvalidInput(MachineError):
@@ -53,18 +52,14 @@ class InvalidInput(MachineError):
     code = "INVALID_INPUT"
 
 
-class ReservedField(InvalidInput):
+class ReservedField(Worded, InvalidInput):
     """A field that only the engine writes."""
 
     code = "RESERVED_FIELD"
-
-    def __init__(self, path: str, rule: str, instead: str) -> None:
-        super().__init__(
-            f"{path} is reserved: {rule}. Instead: {instead}",
-            rejectedPath=path,
-            rule=rule,
-            alternateWritePath=instead,
-        )
+    text = "{rejectedPath} is reserved: {rule}. Instead: {alternateWritePath}"
+    rejectedPath: str
+    rule: str
+    alternateWritePath: str
 
 
 class InvalidTransition(MachineError):
@@ -174,17 +169,13 @@ class UnsafeResume(MachineError):
         )
 
 
-class AlreadyCancelled(MachineError):
+class AlreadyCancelled(Worded, MachineError):
     """The machine was cancelled before."""
 
     code = "ALREADY_CANCELLED"
-
-    def __init__(self, machine: str, at: str | None) -> None:
-        super().__init__(
-            f"{machine} was cancelled {at}; a cancelled machine stays so, begin a new one.",
-            machine=machine,
-            cancelledAt=at,
-        )
+    text = "{machine} was cancelled {cancelledAt}; a cancelled machine stays so, begin a new one."
+    machine: str
+    cancelledAt: str | None
 
 
 class StateNotFound(MachineError):
@@ -201,10 +192,11 @@ class StateNotFound(MachineError):
         )
 
 
-class StateAlreadyExists(MachineError):
+class StateAlreadyExists(Worded, MachineError):
     """A machine of this id is here, or another one that writes the same files."""
 
     code = "STATE_ALREADY_EXISTS"
-
-    def __init__(self, machine: str, why: str) -> None:
-        super().__init__(f"{machine}: {why}", machine=machine)
+    text = "{machine}: {why}"
+    untold = ("why",)
+    machine: str
+    why: str

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from lifecycle.errors import NoWorkflow
 from lifecycle.event import Event
 from lifecycle.fold.evolve import with_decision
-from lifecycle.fold.foldable import SET_ASIDE, UNFOLDABLE, put_aside
+from lifecycle.fold.foldable import SET_ASIDE, fold_in
 from lifecycle.machines.definition import CANCELLED, DEFINITION, Definition, trusted
 from lifecycle.machines.items import placed, said
 from lifecycle.machines.machine import Bound, Caller, Given, Handoff, Lease, Machine, Move, Visit
@@ -45,23 +46,14 @@ def steps(
     Raises `NoWorkflow` where the first event begins no machine.
     """
     for event in events:
-        draft = _begun(event) if draft is None else _applied(draft, event, accepted)
+        if draft is None:
+            draft = _begun(event)
+        else:
+            why = event.data["why"] if event.type == SET_ASIDE else _unfit(draft, event)
+            fold_in(draft, event, why, partial(_apply, draft, event, accepted))
         draft.head = event.version
         draft.updated = max(draft.updated, event.occurred_at)
         yield event, draft
-
-
-def _applied(draft: Machine, event: Event, accepted: Container[str]) -> Machine:
-    """Fold an event in, or set it aside where it cannot be."""
-    why = event.data["why"] if event.type == SET_ASIDE else _unfit(draft, event)
-    try:
-        if why is None:
-            _apply(draft, event, accepted)
-    except UNFOLDABLE as error:
-        why = f"it does not fit the state ({type(error).__name__}: {error!s:.200})"
-    if why is not None:
-        put_aside(draft, event, why)
-    return draft
 
 
 def _unfit(draft: Machine, event: Event) -> str | None:
@@ -170,10 +162,6 @@ def _enter(draft: Machine, phase: str, at: str, earlier: Mapping[str, str] | Non
     draft.bound = {}
 
 
-def _leave(draft: Machine, at: str) -> None:
-    draft.visit.left_at = at
-
-
 def _updated(draft: Machine, event: Event) -> None:
     for change in restore(event.data["changes"], event.data["layout"]):
         put(draft.document, parse(change["path"]), change["value"])
@@ -188,22 +176,14 @@ def _transitioned(draft: Machine, event: Event) -> None:
     data, at = event.data, event.occurred_at
     if closed_to(draft, data) is not None:
         return
-    move = Move(
-        draft.phase,
-        data["to"],
-        at,
-        data["reason"],
-        data["loop"],
-        data["count"],
-        data["limit"],
-        data["asked"],
-    )
+    told = [data[name] for name in ("reason", "loop", "count", "limit", "asked")]
+    move = Move(draft.phase, data["to"], at, *told)
     if move.loop is not None and move.count is not None:
         draft.counts[move.loop] = move.count
     for loop in data["resets"]:
         draft.counts.pop(loop, None)
     draft.moves.append(move)
-    _leave(draft, at)
+    draft.visit.left_at = at
     _enter(draft, data["to"], at, data["earlier"])
 
 
@@ -318,7 +298,7 @@ def _cancelled(draft: Machine, event: Event) -> None:
         _begin_again(draft, event)
         return
     draft.moves.append(Move(draft.phase, CANCELLED, at, event.data["reason"]))
-    _leave(draft, at)
+    draft.visit.left_at = at
     _enter(draft, CANCELLED, at)
     draft.cancelled_at = at
 

@@ -7,7 +7,7 @@ that come in from outside: their path with whether there is content, and whether
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -19,10 +19,15 @@ from lifecycle.machines.path import Steps, look, parse
 
 #: What is found of a field that counts only where it is written anew.
 _OLD = "not written since the phase began"
+_MET = object()
 
 
 class _Condition(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
+
+    def _instead(self, facts: Facts) -> Any:
+        """Return what is found instead of what is asked for, `_MET` where nothing is."""
+        raise NotImplementedError
 
 
 class _OfField(_Condition):
@@ -30,11 +35,25 @@ class _OfField(_Condition):
 
     newer_than: Literal["phase"] | None = Field(default=None, exclude_if=lambda it: it is None)
 
+    def _since(self, how: str = "written") -> str:
+        return f", {how} since the phase began" if self.newer_than == "phase" else ""
+
+    def _written(self, facts: Facts) -> Collection[Steps]:
+        """Return the paths that count as new for it; ``()`` stands for all."""
+        return facts.written if self.newer_than == "phase" else ((),)
+
 
 class Present(_OfField):
     """A field has a value: not null, not blank text, not an empty list or object."""
 
     present: str
+
+    def _instead(self, facts: Facts) -> Any:
+        value = facts.value(self.present)
+        return value if is_empty(value) else _MET
+
+    def __str__(self) -> str:
+        return f"{self.present} is present{self._since()}"
 
 
 class Equals(_OfField):
@@ -42,6 +61,15 @@ class Equals(_OfField):
 
     field: str
     equals: JsonValue
+
+    def _instead(self, facts: Facts) -> Any:
+        value = facts.value(self.field)
+        same = value == self.equals and isinstance(value, bool) == isinstance(self.equals, bool)
+        return _MET if same else value
+
+    def __str__(self) -> str:
+        value = self.equals if isinstance(self.equals, str) else json.dumps(self.equals)
+        return f"{self.field} is {value}{self._since()}"
 
 
 class HasCommit(_OfField):
@@ -52,6 +80,17 @@ class HasCommit(_OfField):
 
     commit: str
 
+    def _instead(self, facts: Facts) -> Any:
+        value = facts.value(self.commit)
+        fact = facts.files.get(place_of_commit(str(value)), FileFact())
+        if fact.valid if self.newer_than == "phase" else fact.found:
+            return _MET
+        why = "it was there before the phase" if fact.found else "git has no such commit here"
+        return value if is_empty(value) else f"{value!s:.80}: {why}"
+
+    def __str__(self) -> str:
+        return f"{self.commit} is a commit that git has{self._since('made')}"
+
 
 class Counter(_Condition):
     """A loop was taken so many times."""
@@ -59,6 +98,15 @@ class Counter(_Condition):
     counter: str
     at_least: Annotated[int, Field(ge=0)] = 0
     below: Annotated[int, Field(ge=1)] | None = None
+
+    def _instead(self, facts: Facts) -> Any:
+        count = facts.counts.get(self.counter, 0)
+        met = count >= self.at_least and (self.below is None or count < self.below)
+        return _MET if met else count
+
+    def __str__(self) -> str:
+        below = f" and below {self.below}" if self.below is not None else ""
+        return f"loop {self.counter} taken at least {self.at_least} times{below}"
 
 
 class Every(_OfField):
@@ -72,6 +120,22 @@ class Every(_OfField):
     status: list[str]
     including: list[str] = []
 
+    def _instead(self, facts: Facts) -> Any:
+        found = items_of(facts.value(self.every), self.every, self._written(facts))
+        missing = [name for name in self.including if name not in {one.name for one in found}]
+        wrong = {one.name: one.status for one in found if one.status not in self.status}
+        old = {one.name: f"{one.status}, {_OLD}" for one in found if not one.is_new}
+        if found and not missing and not wrong and not old:
+            return _MET
+        if old and not missing and not wrong and not any(one.is_new for one in found):
+            return _OLD
+        return {**old, **wrong, **dict.fromkeys(missing)} or "none at all"
+
+    def __str__(self) -> str:
+        also = f", {' and '.join(self.including)} among them" if self.including else ""
+        each = f"at least one of {self.every}, and each is {' or '.join(self.status)}"
+        return f"{each}{also}{self._since()}"
+
 
 class Some(_OfField):
     """At least one item of a list or object has one of these statuses.
@@ -82,17 +146,39 @@ class Some(_OfField):
     some: str
     status: list[str]
 
+    def _instead(self, facts: Facts) -> Any:
+        every = items_of(facts.value(self.some), self.some, self._written(facts))
+        found = {one.name: one.status for one in every if one.is_new}
+        met = any(one.status in self.status for one in every if one.is_new)
+        return _MET if met else found or "none at all"
+
+    def __str__(self) -> str:
+        return f"one of {self.some} is {' or '.join(self.status)}{self._since()}"
+
 
 class Recorded(_Condition):
     """An event of this name was recorded."""
 
     recorded: str
 
+    def _instead(self, facts: Facts) -> Any:
+        return _MET if facts.events.get(self.recorded) else "no such event"
+
+    def __str__(self) -> str:
+        return f"an event {self.recorded} was recorded"
+
 
 class Approved(_Condition):
     """A person gave this approval since the machine came into its phase."""
 
     approved: str
+
+    def _instead(self, facts: Facts) -> Any:
+        given = self.approved in facts.approvals
+        return _MET if given else facts.outdated.get(self.approved, "no approval")
+
+    def __str__(self) -> str:
+        return f"a person approved: {self.approved}"
 
 
 class HasFile(_Condition):
@@ -105,11 +191,33 @@ class HasFile(_Condition):
     form: Literal["any", "json"] = "any"
     newer_than: Literal["phase"] | None = Field(default=None, exclude_if=lambda it: it is None)
 
+    def _instead(self, facts: Facts) -> Any:
+        fact = facts.files.get(self.file, FileFact())
+        counting = fact.since(facts.earlier) if self.newer_than == "phase" else fact
+        if counting.valid if self.form == "json" else counting.found:
+            return _MET
+        if counting.found:
+            return "a file that is not valid JSON"
+        if fact.found:
+            return f"only what was there before the phase: {', '.join(fact.found)}"
+        return "no file with content"
+
+    def __str__(self) -> str:
+        form = ", valid JSON" if self.form == "json" else ""
+        new = ", written since the phase began" if self.newer_than == "phase" else ""
+        return f"the file {self.file} has content{form}{new}"
+
 
 class StatusIs(_Condition):
     """The phase stands so."""
 
     phase_status: str
+
+    def _instead(self, facts: Facts) -> Any:
+        return _MET if facts.status == self.phase_status else facts.status
+
+    def __str__(self) -> str:
+        return f"the phase is {self.phase_status}"
 
 
 class LimitOf(_Condition):
@@ -117,11 +225,21 @@ class LimitOf(_Condition):
 
     limit_of: str
 
+    def _instead(self, facts: Facts) -> Any:
+        by = facts.diverted_by
+        return _MET if by == self.limit_of else by or "no limit led here"
+
+    def __str__(self) -> str:
+        return f"the limit of {self.limit_of} led here"
+
 
 class All(_Condition):
     """Each of these."""
 
     all: list[Guard]
+
+    def __str__(self) -> str:
+        return " and ".join(map(_in_brackets, self.all))
 
 
 class AnyOf(_Condition):
@@ -129,11 +247,20 @@ class AnyOf(_Condition):
 
     any: list[Guard]
 
+    def __str__(self) -> str:
+        return " or ".join(map(_in_brackets, self.any))
+
 
 class Not(_Condition):
     """Not this."""
 
     not_: Annotated[Guard, Field(alias="not")]
+
+    def _instead(self, facts: Facts) -> Any:
+        return _MET if unmet(self.not_, facts) else "it is so"
+
+    def __str__(self) -> str:
+        return f"not ({self.not_})"
 
 
 _KINDS: dict[str, type[_Condition]] = {
@@ -253,21 +380,21 @@ class Facts(NamedTuple):
 
 def unmet(guard: Guard | None, facts: Facts) -> list[Unmet]:
     """Return every condition that is not met, each with what was expected and found."""
-    if guard is None:
+    match guard:
+        case None:
+            return []
+        case All(all=inner):
+            return [one for part in inner for one in unmet(part, facts)]
+        case AnyOf(any=inner):
+            lacks = [unmet(part, facts) for part in inner]
+            return [] if [] in lacks else [one for part in lacks for one in part]
+    path, found = path_of(guard), guard._instead(facts)  # noqa: SLF001 - a condition of this file
+    if found is _MET and path is not None and isinstance(guard, _OfField):
+        found = _MET if guard.newer_than is None or facts.is_new(path) else _OLD
+    if found is _MET:
         return []
-    missing = _UNMET[type(guard)](guard, facts)
-    if missing or not isinstance(guard, _OfField) or guard.newer_than is None:
-        return missing
-    path = path_of(guard)
-    if path is None or facts.is_new(path):
-        return []
-    return _one(guard, _OLD, path)
-
-
-def _one(guard: Guard, found: Any, path: str | None = None) -> list[Unmet]:
-    return [
-        {"condition": text_of(guard), "kind": _NAMES[type(guard)], "path": path, "found": found}
-    ]
+    kind = _NAMES[type(guard)]
+    return [{"condition": str(guard), "kind": kind, "path": path, "found": found}]
 
 
 def is_empty(value: Any) -> bool:
@@ -275,176 +402,13 @@ def is_empty(value: Any) -> bool:
     return value is None or value in ([], {}) or (isinstance(value, str) and not value.strip())
 
 
-def _present(guard: Present, facts: Facts) -> list[Unmet]:
-    value = facts.value(guard.present)
-    return _one(guard, value, guard.present) if is_empty(value) else []
-
-
-def _equals(guard: Equals, facts: Facts) -> list[Unmet]:
-    value = facts.value(guard.field)
-    same = value == guard.equals and isinstance(value, bool) == isinstance(guard.equals, bool)
-    return [] if same else _one(guard, value, guard.field)
-
-
-def _has_commit(guard: HasCommit, facts: Facts) -> list[Unmet]:
-    value = facts.value(guard.commit)
-    fact = facts.files.get(place_of_commit(str(value)), FileFact())
-    if fact.valid if guard.newer_than == "phase" else fact.found:
-        return []
-    why = "it was there before the phase" if fact.found else "git has no such commit here"
-    found = value if is_empty(value) else f"{value!s:.80}: {why}"
-    return _one(guard, found, guard.commit)
-
-
-def _counter(guard: Counter, facts: Facts) -> list[Unmet]:
-    count = facts.counts.get(guard.counter, 0)
-    met = count >= guard.at_least and (guard.below is None or count < guard.below)
-    return [] if met else _one(guard, count)
-
-
-def _every(guard: Every, facts: Facts) -> list[Unmet]:
-    found = items_of(facts.value(guard.every), guard.every, _written(guard, facts))
-    missing = [name for name in guard.including if name not in {one.name for one in found}]
-    wrong = {one.name: one.status for one in found if one.status not in guard.status}
-    old = {one.name: f"{one.status}, {_OLD}" for one in found if not one.is_new}
-    if found and not missing and not wrong and not old:
-        return []
-    if old and not missing and not wrong and not any(one.is_new for one in found):
-        return _one(guard, _OLD, guard.every)
-    lacks = {**old, **wrong, **dict.fromkeys(missing)}
-    return _one(guard, lacks or "none at all", guard.every)
-
-
-def _some(guard: Some, facts: Facts) -> list[Unmet]:
-    every = items_of(facts.value(guard.some), guard.some, _written(guard, facts))
-    found = [one for one in every if one.is_new]
-    met = any(one.status in guard.status for one in found)
-    return (
-        [] if met else _one(guard, {o.name: o.status for o in found} or "none at all", guard.some)
-    )
-
-
-def _written(guard: _OfField, facts: Facts) -> Collection[Steps]:
-    """Return the paths that count as new for a guard; ``()`` stands for all."""
-    return facts.written if guard.newer_than == "phase" else ((),)
-
-
-def _recorded(guard: Recorded, facts: Facts) -> list[Unmet]:
-    return [] if facts.events.get(guard.recorded) else _one(guard, "no such event")
-
-
-def _approved(guard: Approved, facts: Facts) -> list[Unmet]:
-    if guard.approved in facts.approvals:
-        return []
-    return _one(guard, facts.outdated.get(guard.approved, "no approval"))
-
-
-def _has_file(guard: HasFile, facts: Facts) -> list[Unmet]:
-    fact = facts.files.get(guard.file, FileFact())
-    counting = fact.since(facts.earlier) if guard.newer_than == "phase" else fact
-    found = counting.valid if guard.form == "json" else counting.found
-    if found:
-        return []
-    if counting.found:
-        return _one(guard, "a file that is not valid JSON")
-    if fact.found:
-        return _one(guard, f"only what was there before the phase: {', '.join(fact.found)}")
-    return _one(guard, "no file with content")
-
-
-def _status_is(guard: StatusIs, facts: Facts) -> list[Unmet]:
-    return [] if facts.status == guard.phase_status else _one(guard, facts.status)
-
-
-def _limit_of(guard: LimitOf, facts: Facts) -> list[Unmet]:
-    by = facts.diverted_by
-    return [] if by == guard.limit_of else _one(guard, by or "no limit led here")
-
-
-def _all(guard: All, facts: Facts) -> list[Unmet]:
-    return [one for part in guard.all for one in unmet(part, facts)]
-
-
-def _any(guard: AnyOf, facts: Facts) -> list[Unmet]:
-    parts = [unmet(part, facts) for part in guard.any]
-    return [] if [] in parts else [one for part in parts for one in part]
-
-
-def _not(guard: Not, facts: Facts) -> list[Unmet]:
-    return [] if unmet(guard.not_, facts) else _one(guard, "it is so")
-
-
-_UNMET: dict[type[_Condition], Callable[[Any, Facts], list[Unmet]]] = {
-    Present: _present,
-    Equals: _equals,
-    HasCommit: _has_commit,
-    Counter: _counter,
-    Every: _every,
-    Some: _some,
-    Recorded: _recorded,
-    Approved: _approved,
-    HasFile: _has_file,
-    StatusIs: _status_is,
-    LimitOf: _limit_of,
-    All: _all,
-    AnyOf: _any,
-    Not: _not,
-}
-
-
 def text_of(guard: Guard | None) -> str:
     """Return a guard in words."""
-    if guard is None:
-        return "nothing"
-    return _TEXTS[type(guard)](guard)
-
-
-def _text_of_counter(guard: Counter) -> str:
-    below = f" and below {guard.below}" if guard.below is not None else ""
-    return f"loop {guard.counter} taken at least {guard.at_least} times{below}"
-
-
-def _text_of_every(guard: Every) -> str:
-    also = f", {' and '.join(guard.including)} among them" if guard.including else ""
-    each = f"at least one of {guard.every}, and each is {' or '.join(guard.status)}"
-    return f"{each}{also}{_since(guard)}"
-
-
-def _since(guard: _OfField, how: str = "written") -> str:
-    return f", {how} since the phase began" if guard.newer_than == "phase" else ""
-
-
-def _text_of_file(guard: HasFile) -> str:
-    form = ", valid JSON" if guard.form == "json" else ""
-    new = ", written since the phase began" if guard.newer_than == "phase" else ""
-    return f"the file {guard.file} has content{form}{new}"
-
-
-def _value(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-_TEXTS: dict[type[_Condition], Callable[[Any], str]] = {
-    Present: lambda g: f"{g.present} is present{_since(g)}",
-    Equals: lambda g: f"{g.field} is {_value(g.equals)}{_since(g)}",
-    HasCommit: lambda g: f"{g.commit} is a commit that git has{_since(g, 'made')}",
-    Counter: _text_of_counter,
-    Every: _text_of_every,
-    Some: lambda g: f"one of {g.some} is {' or '.join(g.status)}{_since(g)}",
-    Recorded: lambda g: f"an event {g.recorded} was recorded",
-    Approved: lambda g: f"a person approved: {g.approved}",
-    HasFile: _text_of_file,
-    StatusIs: lambda g: f"the phase is {g.phase_status}",
-    LimitOf: lambda g: f"the limit of {g.limit_of} led here",
-    All: lambda g: " and ".join(_in_brackets(part) for part in g.all),
-    AnyOf: lambda g: " or ".join(_in_brackets(part) for part in g.any),
-    Not: lambda g: f"not ({text_of(g.not_)})",
-}
+    return "nothing" if guard is None else str(guard)
 
 
 def _in_brackets(guard: Guard) -> str:
-    text = text_of(guard)
-    return f"({text})" if isinstance(guard, All | AnyOf) else text
+    return f"({guard})" if isinstance(guard, All | AnyOf) else str(guard)
 
 
 def lets_through(guard: Guard | None, approvals: Collection[str]) -> bool:
@@ -477,9 +441,9 @@ def parts(guard: Guard | None) -> Iterator[Guard]:
 def path_of(condition: Guard) -> str | None:
     """Return the field that a condition looks at, None where it looks at none."""
     match condition:
-        case Present(present=path) | Equals(field=path) | Every(every=path) | Some(some=path):
+        case Present(present=path) | Equals(field=path) | HasCommit(commit=path):
             return path
-        case HasCommit(commit=path):
+        case Every(every=path) | Some(some=path):
             return path
         case _:
             return None

@@ -22,8 +22,9 @@ def items_of(value: Any, path: str, written: Collection[Steps]) -> list[ListItem
     Items of a list may share an id; each of them counts.
     """
     return [
-        ListItem(name, _status(item), covers(written, (*parse(path), step, *_to_status(item))))
+        ListItem(name, _status(item), covers(written, (*parse(path), step, *leads)))
         for step, name, item in _places(value)
+        for leads in [("status",) if isinstance(item, dict) else ()]
     ]
 
 
@@ -47,10 +48,6 @@ def _name(item: Any, index: int) -> str:
 
 def _status(item: Any) -> Any:
     return item.get("status") if isinstance(item, dict) else item
-
-
-def _to_status(item: Any) -> Steps:
-    return ("status",) if isinstance(item, dict) else ()
 
 
 def touches(written: Collection[Steps], steps: Steps) -> bool:

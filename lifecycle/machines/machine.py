@@ -103,6 +103,14 @@ class Caller(NamedTuple):
     claim: str | None = None
 
 
+class Asked(NamedTuple):
+    """When something is asked for (UTC, ISO 8601), what was found of files, and who asks."""
+
+    at: str
+    files: Mapping[str, FileFact]
+    caller: Caller = Caller()
+
+
 @dataclass(slots=True)
 class Lease:
     """Who has claimed a task, as kind:name, and until when (UTC).
@@ -216,15 +224,9 @@ class Machine:
     def working_phase(self) -> str:
         """The phase whose work is in hand: where it was cancelled or held up, the one before."""
         phases = self.definition.phases
-        for move in reversed(self.moves):
-            if self.phase in phases and not self._is_exit(self.phase):
-                return self.phase
-            if move.source in phases and not self._is_exit(move.source):
-                return move.source
-        return self.phase
-
-    def _is_exit(self, phase: str) -> bool:
-        return any(loop.on_limit == phase for loop in self.definition.loops.values())
+        exits = {loop.on_limit for loop in self.definition.loops.values()}
+        places = (self.phase, *(move.source for move in reversed(self.moves)))
+        return next((one for one in places if one in phases and one not in exits), self.phase)
 
     @property
     def ways(self) -> list[Transition]:
@@ -274,8 +276,7 @@ class Machine:
 
     def _departed(self, approval: str, files: Mapping[str, FileFact]) -> str | None:
         """Return what an approval is of instead of what is there now, None where it is of that."""
-        others = self.fields_departed(approval)
-        if others:
+        if others := self.fields_departed(approval):
             return f"an approval of other values than these: {', '.join(others)}"
         return None if self._is_of(approval, files) else "an approval of other files than these"
 
@@ -284,7 +285,9 @@ class Machine:
         then, now = self.bound.get(approval, Bound()).fields, self.values_at_stake(approval)
         if then is None:
             return []
-        return sorted(path for path in {*then, *now} if not _is_same(then.get(path), now.get(path)))
+        # As JSON: 1 is not true.
+        told = [{k: json.dumps(v, sort_keys=True) for k, v in one.items()} for one in (then, now)]
+        return sorted(path for path in {*then, *now} if told[0].get(path) != told[1].get(path))
 
     def _is_of(self, approval: str, files: Mapping[str, FileFact]) -> bool:
         """Whether the files are those that an approval was given for.
@@ -389,8 +392,3 @@ def texts(value: Any) -> Iterator[str]:
     elif isinstance(value, dict | list):
         for child in value.values() if isinstance(value, dict) else value:
             yield from texts(child)
-
-
-def _is_same(a: Any, b: Any) -> bool:
-    """Whether two values are the same JSON: 1 is not true."""
-    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)

@@ -49,16 +49,13 @@ def misplaced(definition: Definition, path: Steps) -> tuple[str, str | None] | N
     leads to a place of the definition or of its protocol, or to names that neither knows.
     """
     known = _known(definition)
-    free = path[_declared(definition, path) :]
-    name = next((step for step in free if isinstance(step, str) and step in known), None)
-    return known[name] if name is not None else None
-
-
-def _declared(definition: Definition, path: Steps) -> int:
-    """Return how many steps of a path lead to a place that the definition or protocol knows."""
     shapes = (definition.fields, _PUBLISHED[definition.protocol])
     lengths = range(len(path), 0, -1)
-    return next((n for n in lengths if any(below(s, path[:n]) is not None for s in shapes)), 0)
+    # So many steps lead to a place that the definition or the protocol knows.
+    led = next((n for n in lengths if any(below(s, path[:n]) is not None for s in shapes)), 0)
+    free = path[led:]
+    name = next((step for step in free if isinstance(step, str) and step in known), None)
+    return known[name] if name is not None else None
 
 
 def _known(definition: Definition) -> dict[str, tuple[str, str | None]]:
@@ -91,7 +88,11 @@ def never_met(definition: Definition, condition: g.Guard) -> Iterator[str]:
         case g.Every(every=path, status=statuses) | g.Some(some=path, status=statuses):
             yield from _items(_shape_at(definition, path), path, statuses)
         case g.Counter(counter=name, at_least=least, below=most):
-            yield from _count(definition, name, least, most)
+            loop = definition.loops.get(name)
+            if most is not None and most <= least:
+                yield f"counter: no count is at least {least} and below {most}"
+            if loop is not None and loop.limit_from is None and least > loop.limit:
+                yield f"counter: {name} is taken at most {loop.limit} times, never {least}"
         case g.HasFile(file=pattern) if "{" in pattern:
             put_in = "nothing is put in for braces here; * stands for any name"
             yield f"file: {put_in}; found {pattern!r}"
@@ -128,11 +129,3 @@ def _status_of(shape: Any) -> Shape | None:
         shape[0] if isinstance(shape, list) else shape.get("*") if isinstance(shape, dict) else None
     )
     return item.get("status") if isinstance(item, dict) else item
-
-
-def _count(definition: Definition, name: str, least: int, below_: int | None) -> Iterator[str]:
-    loop = definition.loops.get(name)
-    if below_ is not None and below_ <= least:
-        yield f"counter: no count is at least {least} and below {below_}"
-    if loop is not None and loop.limit_from is None and least > loop.limit:
-        yield f"counter: {name} is taken at most {loop.limit} times, never {least}"

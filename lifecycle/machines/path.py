@@ -20,6 +20,7 @@ Steps = tuple[str | int, ...]
 PAST_THE_END = -1
 
 _SEGMENT = re.compile(r"([^.\[\]\s]+)((?:\[(?:0|[1-9][0-9]{0,8}|\+)\])*)")
+_KINDS = {dict: "an object", list: "a list", str: "text", bool: "true or false"}
 #: What lies deeper can be recorded, but no longer copied and printed.
 MOST_PARTS = 64
 
@@ -68,14 +69,11 @@ def look(document: Any, steps: Steps) -> Any:
     """Return what stands at a path, None where nothing does."""
     for step in steps:
         if isinstance(step, int):
-            document = document[step] if _holds(document, step) else None
+            holds = isinstance(document, list) and 0 <= step < len(document)
+            document = document[step] if holds else None
         else:
             document = document.get(step) if isinstance(document, dict) else None
     return document
-
-
-def _holds(value: Any, index: int) -> bool:
-    return isinstance(value, list) and 0 <= index < len(value)
 
 
 def put(document: dict[str, Any], steps: Steps, value: Any) -> None:
@@ -104,9 +102,9 @@ def _enter(here: Any, step: str | int, empty: Any, upto: Steps) -> Any:
         _set(here, step, empty)
         return empty
     if type(found) is not type(empty):
-        wanted = "a list" if empty == [] else "an object"
+        wanted, is_ = _KINDS[type(empty)], _KINDS.get(type(found), "a number")
         raise InvalidInput(
-            f"{written(upto)} is {_kind(found)}, expected {wanted}; write it whole instead",
+            f"{written(upto)} is {is_}, expected {wanted}; write it whole instead",
             path=written(upto),
         )
     return found
@@ -139,11 +137,6 @@ def merged(old: Any, new: Any) -> Any:
     if not isinstance(old, dict) or not isinstance(new, dict):
         return deepcopy(new)
     return {**old, **{key: merged(old.get(key), value) for key, value in new.items()}}
-
-
-def _kind(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "text", bool: "true or false"}
-    return names.get(type(value), "a number")
 
 
 def leaves(value: Any, steps: Steps = ()) -> list[Steps]:

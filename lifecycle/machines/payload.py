@@ -6,13 +6,13 @@ is filled in by the rules.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
+from pydantic import Field, JsonValue, StringConstraints, ValidationError
 
 from lifecycle.machines.definition import MOST_ROUNDS
 from lifecycle.machines.errors import InvalidInput
-from lifecycle.payload.base import Document, Payload, Text, Whole
+from lifecycle.payload.base import Document, Payload, PayloadPart, Text, Whole
 from lifecycle.words.cause import misfit
 from lifecycle.words.values import ID_PATTERN
 
@@ -24,8 +24,6 @@ Consent = Literal["terminal", "signature", "trust"]
 class MachineCreated(Payload):
     """A machine begins, by a definition that stays with it."""
 
-    type: ClassVar[str] = "machine.created"
-    schema_version: ClassVar[int] = 4
     machine: MachineId
     definition: Document
     #: As ``layout``, of the definition: its phases have an order. Decided.
@@ -47,8 +45,6 @@ class MachineCreated(Payload):
 class MachineImported(Payload):
     """A machine that was kept by hand is taken over as it was; no rule decided on it."""
 
-    type: ClassVar[str] = "machine.imported"
-    schema_version: ClassVar[int] = 4
     machine: MachineId
     definition: Document
     #: As ``layout``, of the definition: its phases have an order. Decided.
@@ -78,10 +74,9 @@ class MachineImported(Payload):
     task_earlier: dict[str, dict[str, str]] = Field(default_factory=dict)
 
 
-class Change(BaseModel):
+class Change(PayloadPart):
     """A value for a dot path."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
     path: str
     value: JsonValue = None
 
@@ -98,8 +93,6 @@ def change_of(path: str, value: Any) -> Change:
 class MachineUpdated(Payload):
     """Fields of the machine's state changed; never its phase."""
 
-    type: ClassVar[str] = "machine.updated"
-    schema_version: ClassVar[int] = 2
     changes: list[Change]
     #: JSON pointer of an object in ``changes`` → its keys in the order they were written in.
     layout: Layout = Field(default_factory=dict)
@@ -112,8 +105,6 @@ class MachineUpdated(Payload):
 class MachineTransitioned(Payload):
     """The machine came into another phase; nothing else changed."""
 
-    type: ClassVar[str] = "machine.transitioned"
-    schema_version: ClassVar[int] = 2
     to: str | None = None  # without one: the way that is open
     reason: Text | None = None
     left: str | None = None  # decided: the phase before
@@ -131,7 +122,6 @@ class MachineTransitioned(Payload):
 class MachineRecorded(Payload):
     """An event that the definition names; guards may look for it."""
 
-    type: ClassVar[str] = "machine.recorded"
     name: Text
     data: Document = Field(default_factory=dict)
     phase: str | None = None  # decided: the phase it was recorded in
@@ -140,8 +130,6 @@ class MachineRecorded(Payload):
 class MachineTaskChanged(Payload):
     """A task is new, or fields of it changed."""
 
-    type: ClassVar[str] = "machine.task_changed"
-    schema_version: ClassVar[int] = 2
     task: Text
     changes: Document  # decided: with the times and the attempts that follow
     reason: Text | None = None
@@ -152,8 +140,6 @@ class MachineTaskChanged(Payload):
 class MachineTaskClaimed(Payload):
     """A task is somebody's for a time: nobody else claims or changes it until then."""
 
-    type: ClassVar[str] = "machine.task_claimed"
-    schema_version: ClassVar[int] = 2
     task: Text
     #: How long, at most 30 days.
     seconds: Annotated[int, Field(ge=1, le=2_592_000)] = 1_800
@@ -167,7 +153,6 @@ class MachineTaskClaimed(Payload):
 class MachineTaskReleased(Payload):
     """The claim of a task ended before its time."""
 
-    type: ClassVar[str] = "machine.task_released"
     task: Text
     reason: Text | None = None
     despite: bool = False  # decided: against who held it
@@ -177,7 +162,6 @@ class MachineTaskReleased(Payload):
 class MachineCheckpointed(Payload):
     """A hand-off: what was done, and what is next."""
 
-    type: ClassVar[str] = "machine.checkpointed"
     summary: Text
     next: list[Text] = Field(default_factory=list)
     phase: str | None = None  # decided
@@ -186,8 +170,6 @@ class MachineCheckpointed(Payload):
 class MachineApproved(Payload):
     """A person agreed; takes effect only with an accepted proof of consent."""
 
-    type: ClassVar[str] = "machine.approved"
-    schema_version: ClassVar[int] = 3
     approval: Text
     choice: Text | None = None
     phase: str | None = None  # decided
@@ -204,7 +186,6 @@ class MachineApproved(Payload):
 class MachineWithdrawn(Payload):
     """A person took an approval back; takes effect only with an accepted proof of consent."""
 
-    type: ClassVar[str] = "machine.withdrawn"
     approval: Text
     phase: str | None = None  # decided
     approved_by: str = "user"
@@ -214,7 +195,6 @@ class MachineWithdrawn(Payload):
 class MachineLimited(Payload):
     """A person changed how often a loop may go; takes effect only with an accepted proof."""
 
-    type: ClassVar[str] = "machine.limited"
     loop: Text
     before: Whole | None = None  # decided: the limit that was in force
     to: Annotated[int, Field(ge=1, le=MOST_ROUNDS)]
@@ -226,8 +206,6 @@ class MachineLimited(Payload):
 class MachineCancelled(Payload):
     """The machine was given up, for good or to begin anew."""
 
-    type: ClassVar[str] = "machine.cancelled"
-    schema_version: ClassVar[int] = 2
     reason: Text | None = None
     left: str | None = None  # decided: the phase before
     #: Whether it begins anew under its name, with nothing of what was.

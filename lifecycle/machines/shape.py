@@ -23,14 +23,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "any": (object,),
 }
-_SCHEMAS: dict[str, dict[str, Any]] = {
-    "text": {"type": ["string", "null"]},
-    "flag": {"type": ["boolean", "null"]},
-    "number": {"type": ["number", "null"]},
-    "list": {"type": ["array", "null"]},
-    "object": {"type": ["object", "null"]},
-    "any": {},
-}
+#: Where JSON Schema has another word for it.
+_WORDS = {"text": "string", "flag": "boolean", "list": "array"}
 
 
 def faults(shape: Shape, place: str) -> list[str]:
@@ -93,7 +87,10 @@ def misfits(shape: Shape, value: Any, place: str) -> list[str]:
     if value is None:
         return []
     if isinstance(shape, str):
-        return [] if _fits(shape, value) else [f"{place}: expected {shape}, found {value!r:.80}"]
+        known = None if "|" in shape else _TYPES[shape]
+        fits = isinstance(value, known) if known else value in shape.split("|")
+        fits = fits and not (shape == "number" and isinstance(value, bool))
+        return [] if fits else [f"{place}: expected {shape}, found {value!r:.80}"]
     if isinstance(shape, list):
         if not isinstance(value, list):
             return [f"{place}: expected a list, found {value!r:.80}"]
@@ -108,18 +105,13 @@ def misfits(shape: Shape, value: Any, place: str) -> list[str]:
     ]
 
 
-def _fits(shape: str, value: Any) -> bool:
-    if "|" in shape:
-        return value in shape.split("|")
-    if shape == "number" and isinstance(value, bool):
-        return False
-    return isinstance(value, _TYPES[shape])
-
-
 def schema_of(shape: Shape) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a shape."""
     if isinstance(shape, str):
-        return {"enum": [*shape.split("|"), None]} if "|" in shape else dict(_SCHEMAS[shape])
+        if shape == "any":
+            return {}
+        is_choice, word = "|" in shape, _WORDS.get(shape, shape)
+        return {"enum": [*shape.split("|"), None]} if is_choice else {"type": [word, "null"]}
     if isinstance(shape, list):
         return {"type": ["array", "null"], "items": schema_of(shape[0])}
     named = {key: schema_of(child) for key, child in shape.items() if key != "*"}

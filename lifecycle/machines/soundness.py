@@ -41,7 +41,11 @@ def load(data: Any, name: str = "given") -> Definition:
 
 def problems(definition: Definition) -> list[str]:
     """Return everything that is wrong with a definition."""
-    named = [*_names(definition), *_shapes(definition), *_patterns(definition)]
+    shapes = faults(definition.fields, "fields")
+    for name, kind in definition.events.items():
+        shapes += faults(kind.data, f"events.{name}.data")
+    shapes = shapes or misfits(definition.fields, definition.defaults, "defaults")
+    named = [*_names(definition), *shapes, *_patterns(definition)]
     named += _paths_of_fields(definition)
     guards = [
         problem for place, one in _guards(definition) for problem in _guard(definition, place, one)
@@ -87,7 +91,12 @@ def _persons(definition: Definition) -> Iterator[str]:
     """Where a person decides, no way leads on without an approval."""
     for way in definition.transitions:
         phase = definition.phases.get(way.source)
-        if phase is None or phase.person != "decides" or way.loop is not None or _is_held(way):
+        if (
+            phase is None
+            or phase.person != "decides"
+            or way.loop is not None
+            or _is_held(way.guard)
+        ):
             continue
         yield (
             f"transitions: {way.source} -> {way.to}: a person decides in {way.source}; add "
@@ -96,22 +105,20 @@ def _persons(definition: Definition) -> Iterator[str]:
         )
 
 
+def _known(definition: Definition, kind: str) -> list[str]:
+    if kind == "status":
+        return definition.statuses.values if definition.statuses is not None else []
+    return list(getattr(definition, f"{kind}s"))
+
+
 def _none(definition: Definition, kind: str, name: object) -> str:
     """Say that there is none of this name, and which there are."""
-    known: dict[str, Iterable[str]] = {
-        "phase": definition.phases,
-        "loop": definition.loops,
-        "approval": definition.approvals,
-        "event": definition.events,
-        "status": definition.statuses.values if definition.statuses is not None else (),
-    }
-    return f"no {kind} {name!r}; there is: {', '.join(known[kind]) or 'none'}" + meant(
-        name, known[kind]
-    )
+    known = _known(definition, kind)
+    return f"no {kind} {name!r}; there is: {', '.join(known) or 'none'}{meant(name, known)}"
 
 
 def _statuses(definition: Definition) -> Iterator[str]:
-    known = definition.statuses.values if definition.statuses is not None else []
+    known = _known(definition, "status")
     named = [(f"phases.{name}", phase.status) for name, phase in definition.phases.items()]
     for name, kind in definition.events.items():
         named += [(f"events.{name}", status) for status in (kind.status, *kind.after)]
@@ -151,13 +158,6 @@ def _way(definition: Definition, way: Transition) -> Iterator[str]:
         known = definition.approvals.get(name)
         if known is not None and known.phase != way.source:
             yield f"{place}: {name} is given in {known.phase}, never here"
-
-
-def _shapes(definition: Definition) -> list[str]:
-    found = faults(definition.fields, "fields")
-    for name, kind in definition.events.items():
-        found += faults(kind.data, f"events.{name}.data")
-    return found or misfits(definition.fields, definition.defaults, "defaults")
 
 
 def _patterns(definition: Definition) -> Iterator[str]:
@@ -243,20 +243,17 @@ def _paths_of_fields(definition: Definition) -> Iterator[str]:
 
 def _unknown(definition: Definition, part: g.Guard) -> str | None:
     match part:
-        case g.Counter(counter=name) | g.LimitOf(limit_of=name) if name not in definition.loops:
-            return f"{_none(definition, 'loop', name)}"
-        case g.Recorded(recorded=name) if name not in definition.events:
-            return f"{_none(definition, 'event', name)}"
-        case g.Approved(approved=name) if name not in definition.approvals:
-            return f"{_none(definition, 'approval', name)}"
-        case g.StatusIs(phase_status=name) if not _is_status(definition, name):
-            return f"{_none(definition, 'status', name)}"
+        case g.Counter(counter=name) | g.LimitOf(limit_of=name):
+            kind = "loop"
+        case g.Recorded(recorded=name):
+            kind = "event"
+        case g.Approved(approved=name):
+            kind = "approval"
+        case g.StatusIs(phase_status=name):
+            kind = "status"
         case _:
             return None
-
-
-def _is_status(definition: Definition, name: str) -> bool:
-    return definition.statuses is not None and name in definition.statuses.values
+    return None if name in _known(definition, kind) else _none(definition, kind, name)
 
 
 def _arrows(definition: Definition, ways: Iterable[Transition]) -> dict[str, list[str]]:
@@ -286,15 +283,18 @@ def _reach(definition: Definition) -> Iterator[str]:
 
 def _loops(definition: Definition) -> Iterator[str]:
     """A cycle ends by being counted, or waits for a person; a limit leads out of its cycle."""
-    free = [way for way in definition.transitions if not _is_held(way) and way.loop is None]
+    free = [way for way in definition.transitions if not _is_held(way.guard) and way.loop is None]
     for way in definition.transitions:
-        if way.resets and not _is_held(way):
+        if way.resets and not _is_held(way.guard):
             place = f"transitions: {way.source} -> {way.to}"
             yield f"{place}: only where a person agrees does a count begin anew"
-    cycle = find_cycle(_onward(definition, [way for way in free if not way.unbounded]))
+    onward: dict[str, list[str]] = {phase: [] for phase in definition.phases}
+    for way in free:
+        onward[way.source] += [way.to] if not way.unbounded else []
+    cycle = find_cycle(onward)
     if cycle is not None:
         yield f"transitions: {' -> '.join(cycle)} is a loop without an exit: nothing counts it"
-    unattended = [way for way in definition.transitions if not _is_held(way)]
+    unattended = [way for way in definition.transitions if not _is_held(way.guard)]
     into = _arrows(definition, unattended)
     for way in definition.transitions:
         if way.loop is None:
@@ -304,25 +304,8 @@ def _loops(definition: Definition) -> Iterator[str]:
             yield f"loops.{way.loop}.on_limit: {out} leads back into the loop; it is no exit"
 
 
-def _onward(definition: Definition, ways: list[Transition]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {phase: [] for phase in definition.phases}
-    for way in ways:
-        found[way.source].append(way.to)
-    return found
-
-
-def _is_held(way: Transition) -> bool:
-    """Whether a person must agree to take the way."""
-    return any(isinstance(part, g.Approved) for part in _needed(way.guard))
-
-
-def _needed(guard: g.Guard | None) -> Iterator[g.Guard]:
-    """Yield the conditions without which the guard is never met."""
-    match guard:
-        case None:
-            return
-        case g.All(all=inner):
-            for part in inner:
-                yield from _needed(part)
-        case _:
-            yield guard
+def _is_held(guard: g.Guard | None) -> bool:
+    """Whether a person must agree, for the guard to be met."""
+    if isinstance(guard, g.All):
+        return any(map(_is_held, guard.all))
+    return isinstance(guard, g.Approved)

@@ -121,19 +121,12 @@ def _taken(
         if isinstance(part, HasFile) and part.file in files
     }
     if way.loop is not None:
-        fields |= _counted(state, way, way.loop)
+        count, limit = state.counts.get(way.loop, 0), state.limit_of(way.loop)
+        fields |= {"loop": way.loop, "count": count + (count < limit), "limit": limit}
+        if count >= limit:
+            fields |= {"to": state.definition.loops[way.loop].on_limit, "asked": way.to}
     fields["earlier"] = state.definition.marks_on_entry(fields["to"], files)
     return command.model_copy(update=fields)
-
-
-def _counted(state: Machine, way: Transition, loop: str) -> dict[str, Any]:
-    """Return the loop's count, and its exit where the limit was reached before."""
-    count = state.counts.get(loop, 0)
-    limit = state.limit_of(loop)
-    if count < limit:
-        return {"loop": loop, "count": count + 1, "limit": limit}
-    exit_ = state.definition.loops[loop].on_limit
-    return {"loop": loop, "count": count, "limit": limit, "to": exit_, "asked": way.to}
 
 
 def closed_to(state: Machine, data: Mapping[str, Any]) -> str | None:
@@ -147,7 +140,8 @@ def closed_to(state: Machine, data: Mapping[str, Any]) -> str | None:
     if state.is_final:
         return f"nothing leaves the final phase {state.phase}"
     ways = [way for way in state.ways if way.to == (asked or to)]
-    if not ways or not any(_leads(state, way, to, asked) for way in ways):
+    exits = [state.definition.loops[way.loop].on_limit for way in ways if way.loop is not None]
+    if not ways or (to == CANCELLED if asked is None else to not in exits):
         return f"there is no such way: {state.phase} -> {to}"
     standing = [one for one in state.approvals if not state.fields_departed(one)]
     if not any(lets_through(way.guard, standing) for way in ways):
@@ -155,11 +149,3 @@ def closed_to(state: Machine, data: Mapping[str, Any]) -> str | None:
     if not any(list(data.get("resets") or []) == list(way.resets) for way in ways):
         return f"{state.phase} -> {to} begins no such loops anew"
     return None
-
-
-def _leads(state: Machine, way: Transition, to: object, asked: object) -> bool:
-    """Whether a way leads there by itself, or by the limit of the loop that counts it."""
-    if asked is None:
-        return to != CANCELLED
-    loop = state.definition.loops.get(way.loop or "")
-    return loop is not None and loop.on_limit == to

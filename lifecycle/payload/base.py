@@ -12,6 +12,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from lifecycle.payload.event_types import OF_MODEL
 from lifecycle.words.values import MAX_COUNT, MAX_ID, STAGE_PATTERN
 
 StageId = Annotated[str, StringConstraints(pattern=STAGE_PATTERN)]
@@ -44,14 +45,27 @@ class _AsItIs:
 Document = Annotated[dict[str, JsonValue], _AsItIs()]
 
 
+class PayloadPart(BaseModel):
+    """Base of what stands in a payload as a part of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+
 class Payload(BaseModel):
-    """Base of every payload. ``type`` is the stable event name, never a class path."""
+    """Base of every payload. ``type`` is the stable event name, never a class path.
+
+    It and the schema version are said of the class's name by `lifecycle.payload.event_types`.
+    """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True
     )
     type: ClassVar[str]
-    schema_version: ClassVar[int] = 1
+    schema_version: ClassVar[int]
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        cls.type, cls.schema_version = OF_MODEL.get(cls.__name__, ("", 1))
 
     @classmethod
     def of(cls, data: Document) -> Self:

@@ -1,7 +1,7 @@
 """Every event type there is: which schema version is written, and which model holds its data.
 
 Who reads a log needs this alone, and none of the models, which take longer to load than most
-commands to run; a test holds it equal to what they say of themselves.
+commands to run.
 """
 
 from __future__ import annotations
@@ -102,10 +102,11 @@ OF_A_LOOK = frozenset(
 )
 #: What a person decides, each with a proof of consent, beside amendments and approvals.
 OF_A_PERSON = frozenset({"claim.overruled", "drift.reverted", "machine.limited", "results.adopted"})
+_EVERY = {**STAGED, **OF_MACHINES}
 #: Event type → the schema version that is written today.
-VERSIONS: Mapping[str, int] = {
-    name: known.version for name, known in (*STAGED.items(), *OF_MACHINES.items())
-}
+VERSIONS: Mapping[str, int] = {name: known.version for name, known in _EVERY.items()}
+#: Model → its event type, and the schema version that is written today.
+OF_MODEL = {known.model: (name, known.version) for name, known in _EVERY.items()}
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 

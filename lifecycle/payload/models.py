@@ -14,88 +14,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lifecycle.payload.base import (
-        AmendmentId,
-        AttemptId,
-        AttemptPayload,
-        Document,
-        Payload,
-        StageId,
-        StagePayload,
-        Text,
-    )
-    from lifecycle.payload.stage import (
-        AttemptLeft,
-        AttemptObserved,
-        AttemptRelaunched,
-        AttemptStarted,
-        AttemptStopped,
-        Category,
-        ChangedFile,
-        Check,
-        CheckpointRecorded,
-        ClaimOverruled,
-        FailedTask,
-        FileDigest,
-        FilesOfAttempt,
-        FilesRecorded,
-        JobEnvironment,
-        LateFile,
-        LeftFile,
-        LeftoversFreed,
-        OutputsArchived,
-        OutputsRecorded,
-        OutputsReused,
-        RestsOn,
-        ResultsAdopted,
-        ResultsChanged,
-        StageBlocked,
-        StageCompleted,
-        StageComputed,
-        StageFailed,
-        StageInvalidated,
-        StageLaunched,
-        StagePrepared,
-        StageReadied,
-        StageRetried,
-        StageSkipped,
-        TasksObserved,
-    )
-    from lifecycle.payload.workflow import (
-        AmendmentApproved,
-        AmendmentProposed,
-        AmendmentRejected,
-        AmendmentType,
-        CostCharged,
-        DriftAdopted,
-        DriftDetected,
-        DriftKind,
-        DriftReverted,
-        ExitReason,
-        LineImported,
-        NoteLogged,
-        SessionEnded,
-        SessionStarted,
-        StateImported,
-        UnknownField,
-        WorkflowCompleted,
-        WorkflowCreated,
-        WorkflowImported,
-        WorkflowReopened,
-    )
+    from lifecycle.payload.base import *
+    from lifecycle.payload.stage import *
+    from lifecycle.payload.workflow import *
 
-#: Module of a family → the names that it defines.
+#: Module of a family → the names that it defines; all others are of stages.
 _FAMILIES = {
-    "base": ("AmendmentId AttemptId AttemptPayload Document Payload StageId StagePayload Text"),
-    "stage": (
-        "AttemptObserved AttemptRelaunched AttemptStarted AttemptStopped AttemptLeft Category "
-        "ChangedFile Check CheckpointRecorded ClaimOverruled FailedTask FileDigest LateFile "
-        "LeftFile FilesOfAttempt FilesRecorded JobEnvironment LeftoversFreed "
-        "OutputsArchived OutputsRecorded OutputsReused RestsOn ResultsAdopted ResultsChanged "
-        "StageBlocked "
-        "StageCompleted StageComputed StageFailed StageInvalidated StageLaunched "
-        "StagePrepared StageReadied StageRetried StageSkipped TasksObserved"
-    ),
+    "base": "AmendmentId AttemptId AttemptPayload Document Payload StageId StagePayload Text",
     "workflow": (
         "AmendmentApproved AmendmentProposed AmendmentRejected AmendmentType CostCharged "
         "DriftAdopted DriftDetected DriftKind DriftReverted ExitReason LineImported NoteLogged "
@@ -110,8 +35,8 @@ if not TYPE_CHECKING:  # a type checker is to see the names above, and no others
 
     def __getattr__(name: str) -> Any:
         """Load what a family defines; from then on it is found without this."""
-        home = _HOMES.get(name)
-        if home is None:
+        home = import_module(f"lifecycle.payload.{_HOMES.get(name, 'stage')}")
+        if name not in vars(home):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(f"lifecycle.payload.{home}"), name)
+        found = globals()[name] = getattr(home, name)
         return found

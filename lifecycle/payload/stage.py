@@ -1,8 +1,8 @@
 """The data of the events of stages and their attempts."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
+from pydantic import Field, JsonValue, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from lifecycle.payload.base import (
@@ -11,6 +11,7 @@ from lifecycle.payload.base import (
     AttemptPayload,
     Document,
     Payload,
+    PayloadPart,
     StageId,
     StagePayload,
     Text,
@@ -27,7 +28,6 @@ Tasks = Annotated[int, Field(ge=0, le=MAX_TASKS)]
 class StageReadied(StagePayload):
     """A stage may be picked up; ``reset``: times and ``retry_count`` start from nothing."""
 
-    type: ClassVar[str] = "stage.readied"
     reason: str = "dependencies met"
     reset: bool = False
     amendment: AmendmentId | None = None
@@ -36,27 +36,24 @@ class StageReadied(StagePayload):
 class StagePrepared(StagePayload):
     """A stage was picked up; its inputs are being built."""
 
-    type: ClassVar[str] = "stage.prepared"
     detail: str | None = None
 
 
-class FileDigest(BaseModel):
+class FileDigest(PayloadPart):
     """A file as it was: path relative to the root, size in bytes, SHA-256 in hex."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
     path: str
     size: Whole
     sha256: str
 
 
-class JobEnvironment(BaseModel):
+class JobEnvironment(PayloadPart):
     """The environment of an attempt's jobs, without what may be secret or is of one login alone.
 
     ``sha256``, in hex, is of all names and values; ``values`` are those that hold no secret,
     ``python3`` is the program of that name on its PATH.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
     names: list[str]
     sha256: str
     values: dict[str, str] = {}
@@ -66,8 +63,6 @@ class JobEnvironment(BaseModel):
 class AttemptStarted(StagePayload):
     """An attempt is about to be launched: committed before any process of it starts."""
 
-    type: ClassVar[str] = "attempt.started"
-    schema_version: ClassVar[int] = 5
     attempt: AttemptId | None = None  # decided: the next number of the stage
     mode: Literal["sync", "tmux", "setsid"]
     root: str
@@ -94,10 +89,9 @@ class AttemptStarted(StagePayload):
     beside: dict[str, str] | None = None
 
 
-class FilesOfAttempt(BaseModel):
+class FilesOfAttempt(PayloadPart):
     """What an attempt of somebody else's launch rests on; no digest without a submission."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
     submission_sha256: str
     inputs: list[FileDigest]
     scripts: dict[str, str]
@@ -109,7 +103,6 @@ class FilesRecorded(Payload):
     ``attempts``: by stage what the imported attempt under way rests on.
     """
 
-    type: ClassVar[str] = "files.recorded"
     scripts: dict[str, str] = {}
     attempts: dict[StageId, FilesOfAttempt] = {}
 
@@ -121,8 +114,6 @@ class StageLaunched(AttemptPayload):
     was recorded as launched before, and its jobs are others since, or known at last.
     """
 
-    type: ClassVar[str] = "stage.launched"
-    schema_version: ClassVar[int] = 2
     mode: Literal["sync", "tmux", "setsid"]
     session: str | None = None
     submission_hash: str | None = None
@@ -141,7 +132,6 @@ class StageLaunched(AttemptPayload):
 class StageComputed(AttemptPayload):
     """The computation is over, with exit code 0."""
 
-    type: ClassVar[str] = "stage.computed"
     exit_code: Whole
     detail: str | None = None
     facts: Document = {}
@@ -153,7 +143,6 @@ class ClaimOverruled(AttemptPayload):
     ``claim``: that it is ``computed`` well, or that it is ``over``. ``verdict`` is what was found.
     """
 
-    type: ClassVar[str] = "claim.overruled"
     claim: Literal["computed", "over"]
     verdict: Text
     reason: Text
@@ -161,10 +150,9 @@ class ClaimOverruled(AttemptPayload):
     proof: Document = {}
 
 
-class Check(BaseModel):
+class Check(PayloadPart):
     """One check of a verification and what it found."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
     name: str
     passed: bool
     detail: str = ""
@@ -172,14 +160,13 @@ class Check(BaseModel):
     findings: list[str] = []
 
 
-class RestsOn(BaseModel):
+class RestsOn(PayloadPart):
     """What a result rests on, by SHA-256 in hex: so one event leads to all of it.
 
     ``attempt`` is the event that started it, ``approvals`` those of the plan and of each amendment
     that the stage has to do with; ``definition`` is the stage's, ``tasks`` the record of a sweep.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
     attempt: str | None = None
     definition: str
     approvals: dict[str, str] = {}
@@ -189,8 +176,6 @@ class RestsOn(BaseModel):
 class StageCompleted(StagePayload):
     """The outputs were verified against the success criteria."""
 
-    type: ClassVar[str] = "stage.completed"
-    schema_version: ClassVar[int] = 3
     attempt: AttemptId | None = None
     detail: str | None = None
     checks: list[Check] = []
@@ -213,8 +198,6 @@ class StageFailed(StagePayload):
     it runs; `AttemptStopped` says when it was. ``outputs`` are those that were checked and failed.
     """
 
-    type: ClassVar[str] = "stage.failed"
-    schema_version: ClassVar[int] = 3
     error: Text
     attempt: AttemptId | None = None
     exit_code: Whole | None = None
@@ -230,7 +213,6 @@ class StageFailed(StagePayload):
 class StageRetried(StagePayload):
     """A failed stage may run again after a fix."""
 
-    type: ClassVar[str] = "stage.retried"
     fix: Text
     retry: Annotated[int, Field(ge=1, lt=MAX_COUNT)] | None = (
         None  # decided: the stage's count, this one included
@@ -241,7 +223,6 @@ class StageRetried(StagePayload):
 class StageInvalidated(StagePayload):
     """A completed stage is stale, because of an approved amendment."""
 
-    type: ClassVar[str] = "stage.invalidated"
     amendment: AmendmentId
     reason: str | None = None
 
@@ -249,7 +230,6 @@ class StageInvalidated(StagePayload):
 class StageSkipped(StagePayload):
     """A person decided that the stage is not needed."""
 
-    type: ClassVar[str] = "stage.skipped"
     amendment: AmendmentId
     reason: str | None = None
 
@@ -257,7 +237,6 @@ class StageSkipped(StagePayload):
 class StageBlocked(StagePayload):
     """A stage stays held back by a dependency that failed or was skipped."""
 
-    type: ClassVar[str] = "stage.blocked"
     dependency: StageId
     dependency_status: Literal["failed", "skipped"]
 
@@ -265,7 +244,6 @@ class StageBlocked(StagePayload):
 class AttemptObserved(AttemptPayload):
     """What the reconciler saw of an attempt, and what it concluded."""
 
-    type: ClassVar[str] = "attempt.observed"
     row: Whole
     verdict: Text
     action: Text
@@ -276,7 +254,6 @@ class AttemptObserved(AttemptPayload):
 class AttemptRelaunched(AttemptPayload):
     """The monitor of an attempt was started again; the computation was not."""
 
-    type: ClassVar[str] = "attempt.relaunched"
     mode: Literal["sync", "tmux", "setsid"]
     session: str | None = None
     reason: str
@@ -288,24 +265,21 @@ class AttemptStopped(AttemptPayload):
     ``ended`` names what was ended, ``reason`` says why.
     """
 
-    type: ClassVar[str] = "attempt.stopped"
     ended: list[str]
     reason: Text
 
 
-class FailedTask(BaseModel):
+class FailedTask(PayloadPart):
     """A task of a sweep that failed: its key, its command's exit code, and why in a line."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
     key: str
     exit_code: Whole | None = None
     because: str = ""
 
 
-class LateFile(BaseModel):
+class LateFile(PayloadPart):
     """An output of a task that was written so many seconds after its task had ended."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
     path: str
     seconds: Whole
 
@@ -321,8 +295,6 @@ class TasksObserved(AttemptPayload):
     were seen before.
     """
 
-    type: ClassVar[str] = "tasks.observed"
-    schema_version: ClassVar[int] = 2
     total: Tasks
     points: str
     done: Ranges = ""
@@ -344,14 +316,13 @@ class TasksObserved(AttemptPayload):
         return self
 
 
-class LeftFile(BaseModel):
+class LeftFile(PayloadPart):
     """A file that an attempt left: as `FileDigest`, at the ``path`` where its job wrote it.
 
     ``at`` is where it lies if that is elsewhere, ``link`` what it points to where it is a symbolic
     link, which has a size of 0 and the digest of that text.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
     path: str
     size: Whole
     sha256: str
@@ -366,7 +337,6 @@ class AttemptLeft(AttemptPayload):
     files lie that were not brought to this machine, each ``at`` an absolute path there.
     """
 
-    type: ClassVar[str] = "attempt.left"
     files: list[LeftFile]
     more: Whole = 0
     record: FileDigest | None = None
@@ -380,7 +350,6 @@ class LeftoversFreed(AttemptPayload):
     job wrote, where it wrote them; ``size`` is in bytes.
     """
 
-    type: ClassVar[str] = "leftovers.freed"
     paths: list[str]
     more: Whole = 0
     files: list[str] = []
@@ -393,16 +362,13 @@ class OutputsRecorded(StagePayload):
     ``found``: nobody declared them, and an attempt left them.
     """
 
-    type: ClassVar[str] = "outputs.recorded"
-    schema_version: ClassVar[int] = 2
     outputs: list[str]
     found: bool = False
 
 
-class ChangedFile(BaseModel):
+class ChangedFile(PayloadPart):
     """A result that is no more as it was recorded; size and digest are of what lies there."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
     path: str
     kind: Literal["changed", "missing"]
     size: Whole | None = None
@@ -415,15 +381,12 @@ class ResultsChanged(StagePayload):
     ``files`` are all of them; none where all are as recorded again.
     """
 
-    type: ClassVar[str] = "results.changed"
     files: list[ChangedFile]
 
 
 class ResultsAdopted(StagePayload):
     """Results of a completed stage that somebody changed afterwards count as they are now."""
 
-    type: ClassVar[str] = "results.adopted"
-    schema_version: ClassVar[int] = 2
     outputs: list[FileDigest]
     reason: Text
     #: Who agreed, and the proof of it; nothing in the events of a time that asked nobody.
@@ -439,7 +402,6 @@ class OutputsReused(AttemptPayload):
     what a computation would start from now; it is what the attempt computed from.
     """
 
-    type: ClassVar[str] = "outputs.reused"
     outputs: list[FileDigest]
     inputs: list[FileDigest] = []
 
@@ -447,7 +409,6 @@ class OutputsReused(AttemptPayload):
 class OutputsArchived(StagePayload):
     """The stage's folder was kept under another name before it runs again."""
 
-    type: ClassVar[str] = "outputs.archived"
     kept_as: Annotated[str, StringConstraints(pattern=KEPT_PATTERN)]
     amendment: AmendmentId | None = None
 
@@ -455,5 +416,4 @@ class OutputsArchived(StagePayload):
 class CheckpointRecorded(StagePayload):
     """Where a long computation can go on from."""
 
-    type: ClassVar[str] = "checkpoint.recorded"
     checkpoint: JsonValue

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import Field, JsonValue, StringConstraints
 
 from lifecycle.payload.base import (
     AmendmentId,
     DecisionId,
     Document,
     Payload,
+    PayloadPart,
     StageId,
     StagePayload,
     Text,
@@ -29,8 +30,6 @@ _REPORT_PATH = StringConstraints(pattern=REPORT_PATTERN, max_length=MAX_PATH)
 class WorkflowCreated(Payload):
     """A workflow exists: its document as first projected, and where its root is."""
 
-    type: ClassVar[str] = "workflow.created"
-    schema_version: ClassVar[int] = 2
     document: Document
     #: JSON pointer of an object → its keys in the order they were written in.
     layout: dict[str, list[str]] = {}
@@ -46,8 +45,6 @@ class WorkflowCreated(Payload):
 class WorkflowImported(Payload):
     """A workflow taken over from files that somebody else kept."""
 
-    type: ClassVar[str] = "workflow.imported"
-    schema_version: ClassVar[int] = 2
     document: Document
     layout: dict[str, list[str]] = {}
     #: How many events the import has, this one included: none after them is a part of it.
@@ -67,7 +64,6 @@ class LineImported(Payload):
     differ in their time alone (``count``).
     """
 
-    type: ClassVar[str] = "line.imported"
     raw: list[str]
     encoding: Literal["utf-8", "base64"] = "utf-8"
     #: Whether a newline ends it; only the last line of a file may lack it.
@@ -93,8 +89,6 @@ class StateImported(Payload):
     ``spelling``: numbers that it spells in other letters than we do, by JSON pointer.
     """
 
-    type: ClassVar[str] = "state.imported"
-    schema_version: ClassVar[int] = 2
     document: Document
     layout: dict[str, list[str]] = {}
     spelling: dict[str, Annotated[str, _NUMBER]] = {}
@@ -104,7 +98,6 @@ class StateImported(Payload):
 class WorkflowCompleted(Payload):
     """Every stage is completed or skipped."""
 
-    type: ClassVar[str] = "workflow.completed"
     stages: Whole
     report: Annotated[str, _REPORT_PATH] | None = None
 
@@ -112,14 +105,12 @@ class WorkflowCompleted(Payload):
 class WorkflowReopened(Payload):
     """A completed workflow has work to do again."""
 
-    type: ClassVar[str] = "workflow.reopened"
     reason: Text
 
 
 class NoteLogged(Payload):
     """A line of free text for the log; ``external`` where somebody else wrote it there."""
 
-    type: ClassVar[str] = "note.logged"
     text: Text
     stage: StageId | None = None
     kind: Literal["note", "external"] = "note"
@@ -133,8 +124,6 @@ class NoteLogged(Payload):
 class SessionStarted(Payload):
     """An executor's session began."""
 
-    type: ClassVar[str] = "session.started"
-    schema_version: ClassVar[int] = 2
     number: Whole | None = None  # decided: the workflow's count, this one included
     #: A loop keeps the session, and ends it.
     driven: bool = False
@@ -150,7 +139,6 @@ ExitReason = Literal["budget_exhausted", "completed", "blocked", "waiting"]
 class SessionEnded(Payload):
     """An executor's session ended in order."""
 
-    type: ClassVar[str] = "session.ended"
     reason: ExitReason
     next: str | None = None
 
@@ -158,7 +146,6 @@ class SessionEnded(Payload):
 class CostCharged(StagePayload):
     """The session's cost grew by the weight of a stage's class."""
 
-    type: ClassVar[str] = "cost.charged"
     weight: Annotated[float, Field(ge=0, le=MAX_WEIGHT)]
     work_class: Literal["sync", "async", "error_cycle", "diagnostic"]
 
@@ -176,8 +163,6 @@ AmendmentType = Literal[
 class AmendmentProposed(Payload):
     """A definitional change that somebody asks for. Nothing changes yet."""
 
-    type: ClassVar[str] = "amendment.proposed"
-    schema_version: ClassVar[int] = 3
     amendment: AmendmentId | None = None  # decided: the workflow's next number
     kind: AmendmentType
     stage: StageId | None = None
@@ -201,8 +186,6 @@ class AmendmentProposed(Payload):
 class AmendmentApproved(Payload):
     """A person agreed; takes effect only with an accepted proof of consent."""
 
-    type: ClassVar[str] = "amendment.approved"
-    schema_version: ClassVar[int] = 3
     amendment: DecisionId
     #: Decided: the workflow's version, one more than before; of the plan the one it began with.
     version: Whole | None = None
@@ -218,8 +201,6 @@ class AmendmentApproved(Payload):
 class AmendmentRejected(Payload):
     """A person did not agree; nothing changes."""
 
-    type: ClassVar[str] = "amendment.rejected"
-    schema_version: ClassVar[int] = 2
     amendment: DecisionId
     reason: str | None = None
 
@@ -232,7 +213,6 @@ DriftKind = Literal["changed", "missing", "truncated", "unreadable"]
 class DriftDetected(Payload):
     """A file that wfctl writes was changed by somebody else. It is written anew."""
 
-    type: ClassVar[str] = "drift.detected"
     file: str
     kind: DriftKind = "changed"
     #: The version of the log that the file had shown.
@@ -245,10 +225,9 @@ class DriftDetected(Payload):
     more: Whole = 0
 
 
-class UnknownField(BaseModel):
+class UnknownField(PayloadPart):
     """A field that the protocol does not have, of a stage or of the workflow."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
     stage: StageId | None = None
     field: str
     value: JsonValue = None
@@ -260,8 +239,6 @@ class UnknownField(BaseModel):
 class DriftAdopted(Payload):
     """A foreign change was turned into events; fields that nobody specified come with it."""
 
-    type: ClassVar[str] = "drift.adopted"
-    schema_version: ClassVar[int] = 2
     file: str
     #: The version of the ``drift.detected``. Decided: the newest of the file that waits.
     detected: Whole | None = None
@@ -275,8 +252,6 @@ class DriftAdopted(Payload):
 class DriftReverted(Payload):
     """A foreign change was dismissed: the file stays as the log says."""
 
-    type: ClassVar[str] = "drift.reverted"
-    schema_version: ClassVar[int] = 2
     file: str
     detected: Whole | None = None  # decided, as above
     kept_as: KeptAs | None = None

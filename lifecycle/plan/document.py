@@ -20,7 +20,6 @@ from lifecycle.words.cause import misfit
 from lifecycle.words.document import (
     STAGE_FIELDS,
     WORKFLOW_FIELDS,
-    Layout,
     default_profiles,
     default_session_config,
     layout_of,
@@ -78,16 +77,17 @@ def create(plan: Any, *, created: str, **facts: Any) -> WorkflowCreated:
     Raises `InvalidPlan` with every problem that was found.
     """
     model = _validated(plan)
-    problems = [*_unknown(plan), *_graph(model), *_backends(model), *_connections(model)]
-    problems += [*config_problems(model.session_config), *_statuses(model), *_outputs(model)]
-    problems += [*_environments(model), *_maps(model)]
+    problems = [*_unknown(plan), *_statuses(model), *_problems(model)]
     if problems:
         raise InvalidPlan(problems)
-    document = _document(model, plan, created)
+    document = _document(model, created)
     purpose = document.pop("purpose", None)
+    found = layout_of(document)
+    # The order of the others is prescribed.
+    free = {k: keys for k, keys in found.items() if not re.fullmatch(r"(/stages/\d+)?", k)}
     return WorkflowCreated(
         document=document,
-        layout=_free_layout(document),
+        layout=free,
         purpose=facts.pop("purpose", None) or purpose,
         **facts,
     )
@@ -99,9 +99,13 @@ def definition_problems(plan: dict[str, Any]) -> list[str]:
         model = _validated(plan)
     except InvalidPlan as error:
         return list(error.data["problems"])
-    problems = [*_graph(model), *_backends(model), *_connections(model)]
-    problems += [*config_problems(model.session_config), *_outputs(model)]
-    return [*problems, *_environments(model), *_maps(model)]
+    return _problems(model)
+
+
+def _problems(plan: Plan) -> list[str]:
+    found = [*_graph(plan), *_backends(plan), *_connections(plan)]
+    found += [*config_problems(plan.session_config), *_outputs(plan)]
+    return [*found, *_environments(plan), *_maps(plan)]
 
 
 def defined_stage(definition: dict[str, Any]) -> dict[str, Any]:
@@ -118,27 +122,16 @@ def defined_stage(definition: dict[str, Any]) -> dict[str, Any]:
     return _in_order({**model.model_dump(mode="json"), "status": "pending"}, STAGE_FIELDS)
 
 
-def _free_layout(document: dict[str, Any]) -> Layout:
-    """Return the order of the objects whose order is not prescribed."""
-    found = layout_of(document)
-    return {k: keys for k, keys in found.items() if not re.fullmatch(r"(/stages/\d+)?", k)}
-
-
 def _validated(plan: Any) -> Plan:
     if not isinstance(plan, dict):
         raise InvalidPlan([f"expected an object at the top, found {type(plan).__name__}"])
     try:
-        return Plan.model_validate(_listed(plan))
+        stages = plan.get("stages")
+        if isinstance(stages, list):
+            plan = {**plan, "stages": [with_listed_paths(stage)[0] for stage in stages]}
+        return Plan.model_validate(plan)
     except ValidationError as error:
         raise InvalidPlan([_problem(e) for e in error.errors()]) from error
-
-
-def _listed(plan: dict[str, Any]) -> dict[str, Any]:
-    """Return the plan with the paths of its stages as lists, where they were given names."""
-    stages = plan.get("stages")
-    if not isinstance(stages, list):
-        return plan
-    return {**plan, "stages": [with_listed_paths(stage)[0] for stage in stages]}
 
 
 def _problem(error: Any) -> str:
@@ -148,13 +141,11 @@ def _problem(error: Any) -> str:
     return f"{place}: {misfit(error)}"
 
 
-def _document(model: Plan, plan: dict[str, Any], created: str) -> dict[str, Any]:
+def _document(model: Plan, created: str) -> dict[str, Any]:
     dumped = model.model_dump(mode="json")
-    stages = [_in_order(stage, STAGE_FIELDS) for stage in dumped["stages"]]
+    stages = [_in_order({**one, "status": "pending"}, STAGE_FIELDS) for one in dumped["stages"]]
     config = {**default_session_config(), **dumped["session_config"]}
     document = {**dumped, "stages": stages, "session_config": config}
-    for stage in stages:
-        stage["status"] = "pending"
     document["created"] = document["updated"] = created
     document.pop("workflow_status", None)
     return _in_order(document, WORKFLOW_FIELDS)
@@ -167,10 +158,9 @@ def _in_order(values: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]
 
 def _unknown(plan: dict[str, Any]) -> list[str]:
     """Refuse what no plan has: it would be taken in silence, and do nothing."""
-    found = list(unknown_in_workflow(plan))
-    for index, stage in enumerate(plan["stages"]):
-        found += unknown_in_stage(stage, f"stages[{index}].")
-    return found
+    stages = enumerate(plan["stages"])
+    of_stages = [one for n, stage in stages for one in unknown_in_stage(stage, f"stages[{n}].")]
+    return [*unknown_in_workflow(plan), *of_stages]
 
 
 def _graph(plan: Plan) -> list[str]:
@@ -271,7 +261,8 @@ def _connections(plan: Plan) -> list[str]:
         f"{place}: remote_profile does not belong into a plan; put the machine into a file of its "
         "own and name it in config_path"
         for place, holder in _holders(plan)
-        if not _harmless(holder.get("remote_profile") or {})
+        for own in [holder.get("remote_profile") or {}]
+        if not (isinstance(own, dict) and set(own) <= {"symlink"})
     ]
 
 
@@ -285,10 +276,6 @@ def _holders(plan: Plan) -> Iterator[tuple[str, dict[str, JsonValue]]]:
         overrides = stage.parameters.get("resource_overrides")
         place = f"{stage.id}.parameters.resource_overrides"
         yield place, overrides if isinstance(overrides, dict) else {}
-
-
-def _harmless(settings: JsonValue) -> bool:
-    return isinstance(settings, dict) and set(settings) <= {"symlink"}
 
 
 def _statuses(plan: Plan) -> list[str]:

@@ -93,7 +93,9 @@ def problems(document: Any) -> list[Problem]:
         _State.model_validate(document)
     except ValidationError as error:
         return [_problem(found) for found in error.errors()]
-    return [*_stages(document["stages"]), *_amendments(document.get("amendments") or [])]
+    ids = Counter(record["id"] for record in document.get("amendments") or [])
+    twice = [("/amendments", f"{id_} appears {n} times") for id_, n in ids.items() if n > 1]
+    return [*_stages(document["stages"]), *twice]
 
 
 def _problem(found: Any) -> Problem:
@@ -121,8 +123,3 @@ def _stages(stages: list[dict[str, Any]]) -> list[Problem]:
         ]
     cycle = find_cycle({stage["id"]: stage.get("depends_on") or [] for stage in stages})
     return [*found, *([("/stages", f"circle: {' -> '.join(cycle)}")] if cycle else [])]
-
-
-def _amendments(records: list[dict[str, Any]]) -> list[Problem]:
-    ids = Counter(record["id"] for record in records)
-    return [("/amendments", f"{id_} appears {n} times") for id_, n in ids.items() if n > 1]

@@ -256,10 +256,6 @@ def _known(log: Standing, event: Data) -> CheckedAttempt:
     raise Broken("attempt fencing", f"there is no {named}")
 
 
-def _left(log: Standing, event: Data) -> None:
-    _known(log, event)
-
-
 def _stopped(log: Standing, event: Data) -> None:
     attempt = _known(log, event)
     hold(not attempt.is_open, "attempt fencing", f"{attempt.id} is under way")
@@ -351,7 +347,7 @@ def _files(log: Standing, event: Data) -> None:
 
 
 #: Rule → the types of the events that it is of.
-_BY_RULE: dict[Callable[[Standing, Data], None], str] = {
+_BY_RULE: dict[Callable[[Standing, Data], object], str] = {
     _begin: "workflow.created workflow.imported",
     _finished: "workflow.completed workflow.reopened",
     _readied: "stage.readied stage.prepared",
@@ -366,7 +362,7 @@ _BY_RULE: dict[Callable[[Standing, Data], None], str] = {
     _started: "attempt.started",
     _looked: "attempt.observed attempt.relaunched",
     _stopped: "attempt.stopped",
-    _left: "attempt.left",
+    _known: "attempt.left",
     _tasks: "tasks.observed",
     _freed: "leftovers.freed",
     _plain: "outputs.recorded outputs.archived checkpoint.recorded",

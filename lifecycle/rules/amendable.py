@@ -68,12 +68,14 @@ def completed(target: Workflow | Stage, changes: Mapping[str, Any]) -> dict[str,
     problems = list(misshapen(changes))
     if problems:
         raise InvalidAmendment(problems)
-    return {
-        field: _keyed(field, getattr(target, field), change)
-        if field in KEYED
-        else _leaf(field, {field: getattr(target, field)}, field, change)
-        for field, change in changes.items()
-    }
+    found: dict[str, Any] = {}
+    for field, change in changes.items():
+        value = getattr(target, field)
+        if field in KEYED:
+            found[field] = {k: _leaf(f"{field}.{k}", value, k, leaf) for k, leaf in change.items()}
+        else:
+            found[field] = _leaf(field, {field: value}, field, change)
+    return found
 
 
 def check_fits(target: Workflow | Stage, changes: Mapping[str, Any]) -> None:
@@ -102,10 +104,6 @@ def misshapen(changes: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{field}: a field is changed, never taken away"
             elif field == "session_config" and key in OPERATIONAL:
                 yield f"session_config.{key} is kept by the sessions themselves"
-
-
-def _keyed(field: str, value: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _leaf(f"{field}.{key}", value, key, leaf) for key, leaf in change.items()}
 
 
 def _leaf(place: str, there: Mapping[str, Any], key: str, leaf: Leaf) -> Leaf:
@@ -182,6 +180,10 @@ def replanned(state: Workflow, plan: Workflow, reason: str | None) -> p.Amendmen
     }
     if not (changes or edits or new):
         return None
+    # Behind the stage that stands before it in the plan.
+    planned = list(plan.stages)
+    before = planned[: planned.index(new[0])] if new else []
+    place = list(state.stages).index(before[-1]) + 1 if before else 0 if new else None
     return p.AmendmentProposed(
         kind="plan_change",
         description=f"apply the plan: {', '.join([*changes, *edits, *new])}"[:2_000],
@@ -189,7 +191,7 @@ def replanned(state: Workflow, plan: Workflow, reason: str | None) -> p.Amendmen
         changes=changes,
         rewired=edits,
         insert=stage_definition(plan.stages[new[0]]) if new else None,
-        place=_place(state, plan, new[0]) if new else None,
+        place=place,
     )
 
 
@@ -217,8 +219,8 @@ def _unchangeable(state: Workflow, plan: Workflow) -> Iterator[str]:
 
 def _for_people(before: Mapping[str, Any], after: Mapping[str, Any], of: str) -> Iterator[str]:
     for name in sorted({*before, *after}):
-        if _spelled(before, name) != _spelled(after, name):
-            was, found = _spelled(before, name), _spelled(after, name)
+        was, found = _shown(before, name), _shown(after, name)
+        if was != found:
             yield f"{of}{name}: no amendment changes it; it is {was}, found {found}"
 
 
@@ -228,26 +230,12 @@ def _changes(before: Any, after: Any, fields: frozenset[str]) -> dict[str, Any]:
     for field in sorted(fields):
         old, new = getattr(before, field), getattr(after, field)
         if field not in KEYED:
-            if _spelled({"": old}, "") != _spelled({"": new}, ""):
+            if _shown({"": old}, "") != _shown({"": new}, ""):
                 found[field] = {"new": new}
             continue
-        keys = [key for key in {**old, **new} if _spelled(old, key) != _spelled(new, key)]
+        keys = [key for key in {**old, **new} if _shown(old, key) != _shown(new, key)]
         if field == "session_config":
             keys = [key for key in keys if key not in OPERATIONAL]
         if keys:
             found[field] = {key: {"new": new[key]} if key in new else {} for key in keys}
     return found
-
-
-def _place(state: Workflow, plan: Workflow, id_: str) -> int:
-    """Return the place of a new stage: behind the stage that stands before it in the plan."""
-    order, planned = list(state.stages), list(plan.stages)
-    before = planned[: planned.index(id_)]
-    return order.index(before[-1]) + 1 if before else 0
-
-
-def _spelled(values: Mapping[str, Any], key: str) -> str:
-    """Spell a value so that only the same is spelled so; JSON tells 1 from true."""
-    if key not in values:
-        return "not there"
-    return json.dumps(values[key], sort_keys=True, ensure_ascii=False)

@@ -12,7 +12,7 @@ from lifecycle.errors import (
     StaleAmendment,
     UnknownAmendment,
 )
-from lifecycle.fold.amendments import apply, rewired_fields, version_after
+from lifecycle.fold.amendments import apply, proposed, rewired_fields, version_after
 from lifecycle.payload import models as p
 from lifecycle.rules import amendable
 from lifecycle.rules.impact import Impact, impact_of, stage_definition
@@ -50,19 +50,7 @@ def propose(state: Workflow, command: p.AmendmentProposed) -> Decision:
 
 def of_proposal(proposal: p.AmendmentProposed) -> Amendment:
     """Return the amendment that a completed proposal becomes once it is recorded."""
-    return Amendment(
-        id=str(proposal.amendment),
-        kind=proposal.kind,
-        stage=proposal.stage,
-        description=proposal.description,
-        proposed_at="",
-        changes=proposal.changes,
-        insert=proposal.insert,
-        place=proposal.place,
-        reason=proposal.reason,
-        rewired=proposal.rewired,
-        also=proposal.also,
-    )
+    return proposed(proposal.as_json(), "")
 
 
 def _out_of_reach(asked: p.AmendmentProposed | Amendment, rewires: bool) -> Iterator[str]:
@@ -118,38 +106,27 @@ def _pointless(state: Workflow, command: p.AmendmentProposed) -> Iterator[str]:
 
 def _completed(state: Workflow, command: p.AmendmentProposed) -> p.AmendmentProposed:
     target: Workflow | Stage = state.stage(command.stage) if command.stage else state
+    numbers = [id_.removeprefix("amend-") for id_ in state.amendments]
+    number = max((int(n) for n in numbers if n.isdecimal()), default=0) + 1
     known: dict[str, Any] = {
-        "amendment": _next_id(state),
+        "amendment": f"amend-{number}",
         "changes": amendable.completed(target, command.changes),
         "rewired": {},
     }
     if command.insert is not None:
         known |= _inserted(state, command, command.insert)
     if command.kind == PLAN_CHANGE:
-        known["rewired"] = {id_: _edited(state, id_, one) for id_, one in command.rewired.items()}
+        for id_, change in command.rewired.items():
+            found = amendable.completed(state.stage(id_), rewired_fields(change))
+            known["rewired"][id_] = {**found.pop("depends_on", {}), **found}
     elif command.kind == "stage_skip":
         known["rewired"] = _without(state, command)
     return command.model_copy(update=known)
 
 
-def _edited(state: Workflow, id_: str, change: dict[str, Any]) -> dict[str, Any]:
-    """Return what a plan changes of a stage, complete, in the form of a rewiring."""
-    found = amendable.completed(state.stage(id_), rewired_fields(change))
-    return {**found.pop("depends_on", {}), **found}
-
-
-def _next_id(state: Workflow) -> str:
-    numbers = [id_.removeprefix("amend-") for id_ in state.amendments]
-    return f"amend-{max((int(n) for n in numbers if n.isdecimal()), default=0) + 1}"
-
-
-def _next_stage(state: Workflow) -> str:
-    return f"stage-{max((stage_number(id_) or 0 for id_ in state.stages), default=0) + 1}"
-
-
 def _id_of_inserted(state: Workflow, definition: dict[str, Any]) -> str:
     """Return the id of a stage that is inserted: a free name of its own, else the next number."""
-    following = _next_stage(state)
+    following = f"stage-{max((stage_number(id_) or 0 for id_ in state.stages), default=0) + 1}"
     id_ = definition.get("id", following)
     if id_ == following:
         return following
@@ -212,12 +189,9 @@ def _without(state: Workflow, command: p.AmendmentProposed) -> dict[str, Any]:
 def _inputs_without(skipped: Stage, stage: Stage) -> dict[str, Any]:
     """Return the change of inputs by which a stage no longer reads what another would make."""
     made = [skipped.id, *skipped.outputs]
-    kept = [path for path in stage.inputs if not any(_is_at_or_below(path, one) for one in made)]
+    folders = tuple(f"{one.rstrip('/')}/" for one in made)
+    kept = [one for one in stage.inputs if one not in made and not one.startswith(folders)]
     return {} if kept == stage.inputs else {"inputs": {"old": stage.inputs, "new": kept}}
-
-
-def _is_at_or_below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def _rewiring(stage: Stage, needs: list[str]) -> dict[str, Any]:

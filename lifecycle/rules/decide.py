@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from lifecycle.errors import (
     LOST,
     AlreadyExists,
-    IllegalTransition,
     InvalidPayload,
     NeedsConsent,
     NoCommand,
     NoWorkflow,
 )
-from lifecycle.event import Fact
+from lifecycle.event import DECIDED, facts_of
 from lifecycle.fold.evolve import steps
 from lifecycle.fold.foldable import State
 from lifecycle.payload import models as p
@@ -22,7 +21,7 @@ from lifecycle.payload.shape import misfit
 from lifecycle.rules import drift as drifting
 from lifecycle.rules import sessions, stages
 from lifecycle.state.budget import charges
-from lifecycle.state.status import BLOCKING, Status, retry_limit, targets
+from lifecycle.state.status import BLOCKING, Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.values import too_much
 
@@ -31,15 +30,17 @@ if TYPE_CHECKING:
 
 
 _HELD = frozenset({Status.PENDING, Status.INVALIDATED})
-_WAITING = _HELD | {Status.READY, Status.FAILED}
+_WAITING = _HELD | {Status.READY}
 
 
 def consequences(state: Workflow, at: str) -> list[Payload]:
     """Return what is due in ``state`` at ``at`` and was not recorded yet, in array order."""
     found: list[Payload] = [*charges(state)]
     for stage in state.stages.values():
-        if stage.status in _WAITING:
-            found += _of_stage(state, stage)
+        if stage.status is Status.FAILED:
+            found += _of_failed(state, stage)
+        elif stage.status in _WAITING:
+            found += _of_waiting(state, stage)
     if state.is_finished and state.workflow_status != "completed":
         from lifecycle.state.workflow import report_path
 
@@ -48,9 +49,7 @@ def consequences(state: Workflow, at: str) -> list[Payload]:
     return found
 
 
-def _of_stage(state: Workflow, stage: Stage) -> list[Payload]:
-    if stage.status is Status.FAILED:
-        return _of_failed(state, stage)
+def _of_waiting(state: Workflow, stage: Stage) -> list[Payload]:
     if stage.status in _HELD and not state.unmet(stage):
         return [p.StageReadied(stage=stage.id, reset=stage.status is Status.INVALIDATED)]
     return [
@@ -74,9 +73,7 @@ def _of_failed(state: Workflow, stage: Stage) -> list[Payload]:
     reason = f"{'rerun' if rerun else 'superseded'} by {stage.rerun_by}"
     # What a person agreed to when no retry was left begins with all of them.
     reset = rerun or stage.retry_count >= retry_limit(state.backend_type(stage))
-    return [
-        p.StageReadied(stage=stage.id, reason=reason, reset=reset, amendment=stage.rerun_by),
-    ]
+    return [p.StageReadied(stage=stage.id, reason=reason, reset=reset, amendment=stage.rerun_by)]
 
 
 def require_recordable(planned: Iterable[Payload], before: State | None, after: State) -> None:
@@ -95,9 +92,6 @@ def require_recordable(planned: Iterable[Payload], before: State | None, after: 
 
 
 Decision: TypeAlias = "list[Payload]"
-
-#: Stands for the hash of what is decided but not recorded; a recorded hash is never this.
-_DECIDED = "decided"
 
 
 def decide(state: Workflow | None, command: Payload, at: str) -> Decision:
@@ -145,10 +139,13 @@ def after(state: Workflow | None, events: Decision, at: str) -> Workflow:
     return _folded(state.draft() if state is not None else None, events, at)
 
 
-def _primary(state: Workflow | None, command: Payload) -> Decision:
+def _primary(state: Workflow | None, command: Any) -> Decision:
     """Return the event that is asked for, without what follows from it."""
     if state is None:
         return _create(command)
+    of_stage = stages.RULES.get(command.type)
+    if of_stage is not None:
+        return of_stage(state, state.stage(command.stage), command)
     rule = _RULES.get(command.type)
     if rule is None:
         raise NoCommand(
@@ -161,11 +158,7 @@ def _primary(state: Workflow | None, command: Payload) -> Decision:
 def _folded(draft: Workflow | None, events: Decision, at: str) -> Workflow:
     """Fold events into the draft, which is changed; one is made where there is none."""
     head = draft.head if draft is not None else 0
-    facts = [
-        Fact(event.type, event.as_json(), at, head + number, _DECIDED)
-        for number, event in enumerate(events, 1)
-    ]
-    for _, folded in steps(draft, facts, frozenset({_DECIDED})):
+    for _, folded in steps(draft, facts_of(events, at, head), frozenset({DECIDED})):
         draft = folded
     if draft is None:
         raise NoWorkflow("nothing was decided on a stream without a workflow")
@@ -203,31 +196,15 @@ def _files(state: Workflow, command: p.FilesRecorded) -> Decision:
     return [command]
 
 
-def _by_amendment(state: Workflow, command: Any) -> Decision:
-    stage = state.stage(command.stage)
-    target = "skipped" if command.type == "stage.skipped" else "invalidated"
-    if target not in targets(stage.status):
-        raise IllegalTransition(
-            stage.id, stage.status, target, "not in the transition table", targets(stage.status)
-        )
-    raise NeedsConsent(
-        f"{stage.id} becomes {target} only by a person's decision: "
-        f"propose an amendment (stage_{'skip' if target == 'skipped' else 'rerun'}).",
-        stage=stage.id,
-        status=stage.status.value,
-        target=target,
-    )
+def _of_amendment(state: Workflow, command: Any) -> Decision:
+    # Only where there is one: it loads the models of a plan.
+    from lifecycle.rules import amendments
 
-
-def _propose(state: Workflow, command: p.AmendmentProposed) -> Decision:
-    from lifecycle.rules import (
-        amendments as decide_amendments,  # only where there is one: it loads the plan's models
-    )
-
-    return decide_amendments.propose(state, command)
-
-
-def _approve(state: Workflow, command: p.AmendmentApproved) -> Decision:
+    match command.type:
+        case "amendment.proposed":
+            return amendments.propose(state, command)
+        case "amendment.rejected":
+            return amendments.reject(state, command)
     if not command.proof:
         raise NeedsConsent(
             f"{command.type} is a person's decision and takes a proof of consent, which `append` "
@@ -235,49 +212,19 @@ def _approve(state: Workflow, command: p.AmendmentApproved) -> Decision:
             type=command.type,
             amendment=command.amendment,
         )
-    from lifecycle.rules import amendments as decide_amendments
-
-    return decide_amendments.approve(state, command)
-
-
-def _reject(state: Workflow, command: p.AmendmentRejected) -> Decision:
-    from lifecycle.rules import amendments as decide_amendments
-
-    return decide_amendments.reject(state, command)
+    return amendments.approve(state, command)
 
 
 _RULES: dict[str, Callable[[Workflow, Any], Decision]] = {
     "workflow.created": _exists,
     "workflow.imported": _exists,
     "files.recorded": _files,
-    "stage.readied": stages.ready,
-    "stage.prepared": stages.prepare,
-    "attempt.started": stages.start_attempt,
-    "stage.launched": stages.launch,
-    "stage.computed": stages.compute,
-    "claim.overruled": stages.overrule,
-    "stage.completed": stages.complete,
-    "stage.failed": stages.fail,
-    "stage.retried": stages.retry,
-    "stage.invalidated": _by_amendment,
-    "stage.skipped": _by_amendment,
-    "attempt.observed": stages.observe,
-    "attempt.relaunched": stages.relaunch,
-    "attempt.stopped": stages.stop,
-    "attempt.left": stages.leave,
-    "tasks.observed": stages.observe_tasks,
-    "leftovers.freed": stages.free,
-    "outputs.recorded": stages.record_outputs,
-    "outputs.reused": stages.reuse,
-    "results.adopted": stages.adopt_results,
-    "results.changed": stages.change_results,
-    "checkpoint.recorded": stages.record_checkpoint,
     "note.logged": drifting.note,
     "drift.adopted": drifting.adopt,
     "drift.reverted": drifting.revert,
-    "amendment.proposed": _propose,
-    "amendment.approved": _approve,
-    "amendment.rejected": _reject,
+    "amendment.proposed": _of_amendment,
+    "amendment.approved": _of_amendment,
+    "amendment.rejected": _of_amendment,
     "session.started": sessions.start,
     "session.ended": sessions.end,
     "cost.charged": _as_asked,

@@ -5,17 +5,16 @@ Nothing here is part of what is agreed to: the impact is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from lifecycle.fold.amendments import apply, keeps_tasks
-from lifecycle.rules.impact import Impact
+from lifecycle.rules.impact import Impact, seconds_of
 from lifecycle.state.dependencies import downstream
 from lifecycle.state.status import Status
-from lifecycle.state.workflow import Amendment, Attempt, Stage, Workflow
-from lifecycle.sweeps.definition import MAP, VERDICTS, verdict_of
+from lifecycle.state.workflow import Amendment, Stage, Workflow
+from lifecycle.sweeps.definition import MAP, VERDICTS, numbers_of, verdict_of
 from lifecycle.sweeps.points import points
 
 #: Seconds of computing below which nobody looks for another way.
@@ -101,11 +100,16 @@ def _tasks(state: Workflow, changed: Workflow, id_: str, impact: Impact) -> Iter
         return
     before, after = (tuple(point.key for point in points(one)) for one in maps)
     stage = state.stage(id_)
-    done = _done(stage, before)
+    # As they were when they were last looked at.
+    seen = next((one.tasks["done"] for one in reversed(stage.attempts) if one.tasks), "")
+    done = {before[n] for n in numbers_of(seen) if n < len(before)}
     counting = done & {*after}
     verdicts = (verdict_of(one.stage(stage.id).parameters) for one in (state, changed))
     anew = next(verdicts) != next(verdicts)
-    judged = (counting | (_refuted(stage) & {*after})) if anew else set()
+    # Those of the newest attempt that were computed and did not pass.
+    failed = ((stage.attempts[-1].tasks if stage.attempts else None) or {}).get("failures", [])
+    bad = {one["key"] for one in failed if str(one.get("because")).startswith(VERDICTS)}
+    judged = (counting | (bad & {*after})) if anew else set()
     # An attempt that goes on computes all that it was given; its verdicts alone are given anew.
     new = 0 if stage.id in impact.going_on else len({*after} - counting - judged)
     took = _took(stage)
@@ -117,21 +121,6 @@ def _tasks(state: Workflow, changed: Workflow, id_: str, impact: Impact) -> Iter
         seconds=None if took is None else took * new / len(before),
         judged=len(judged),
     )
-
-
-def _done(stage: Stage, keys: Sequence[str]) -> set[str]:
-    """Return the tasks that were done when they were last looked at."""
-    from lifecycle.sweeps.definition import numbers_of
-
-    seen = next((one.tasks for one in reversed(stage.attempts) if one.tasks), None)
-    return {keys[n] for n in numbers_of(seen["done"]) if n < len(keys)} if seen else set()
-
-
-def _refuted(stage: Stage) -> set[str]:
-    """Return the tasks of the newest attempt that were computed and did not pass."""
-    seen = (stage.attempts[-1].tasks if stage.attempts else None) or {}
-    failed = seen.get("failures", [])
-    return {one["key"] for one in failed if str(one.get("because")).startswith(VERDICTS)}
 
 
 def _blocked(state: Workflow, changed: Workflow, amendment: Amendment) -> set[str]:
@@ -147,13 +136,8 @@ def _blocked(state: Workflow, changed: Workflow, amendment: Amendment) -> set[st
 def _took(stage: Stage) -> float | None:
     """Return how long its newest attempt that ended took."""
     ended = [attempt for attempt in stage.attempts if attempt.ended_at is not None]
-    return _span(ended[-1]) if ended else None
-
-
-def _span(attempt: Attempt) -> float | None:
     try:
-        end = datetime.fromisoformat(str(attempt.ended_at))
-        return max((end - datetime.fromisoformat(attempt.started_at)).total_seconds(), 0.0)
+        return seconds_of(ended[-1]) if ended else None
     except (ValueError, TypeError):
         return None  # typed by hand in an imported file
 

@@ -80,8 +80,12 @@ def impact_of(
     stopped = [stage for stage in under_way if stage not in going_on]
     invalidated = [stage for stage in affected if _is_invalidated(reach, stage)]
     again = {stage.id for stage in (*invalidated, *stopped)}
-    begun = [s for s in reach.stages(state) if s.id in again or _is_tried(reach, s)]
-    judged = [s for s in begun if _is_judged(state, reach, amendment, s)]
+    # An attempt that failed would be another now; somebody has it run again.
+    tried = [s.id for s in affected if s.status is Status.FAILED and s.attempts]
+    begun = [s for s in reach.stages(state) if s.id in again or s.id in tried]
+    # Results are there, and nothing changes but the verdict on them.
+    alone = [s for s in begun if is_rejudged(state, amendment, s.id)]
+    judged = [s for s in alone if is_judged_alone(reach.after, reach.after.stages[s.id])]
     # Tasks whose points stay are not computed again.
     wasted = [s for s in begun if s not in judged and not keeps_tasks(state, amendment, s.id)]
     return Impact(
@@ -91,24 +95,14 @@ def impact_of(
         kept=kept_as(
             [s for s in reach.stages(state) if _is_kept(amendment, s, again)], found or {}
         ),
-        seconds=_seconds([s for s in wasted if s.status is not Status.FAILED], now),
+        seconds={
+            s.id: seconds_of(s.attempts[-1], now)
+            for s in wasted
+            if s.attempts and s.status is not Status.FAILED
+        },
         judged=_ids(judged),
         again=_ids([s for s in wasted if s.id != reach.skipped]),
         going_on=attempts_of(going_on),
-    )
-
-
-def _is_tried(reach: Reach, stage: Stage) -> bool:
-    """Whether an attempt failed that would be another now; somebody has it run again."""
-    failed = stage.status is Status.FAILED and stage.id in reach.affected
-    return failed and bool(stage.attempts)
-
-
-def _is_judged(state: Workflow, reach: Reach, amendment: Amendment, stage: Stage) -> bool:
-    """Whether results of the stage are there, and nothing changes but the verdict on them."""
-    after = reach.after
-    return is_rejudged(state, amendment, stage.id) and is_judged_alone(
-        after, after.stages[stage.id]
     )
 
 
@@ -135,7 +129,9 @@ def reach_of(state: Workflow, amendment: Amendment) -> Reach:
     changed = state.draft()
     apply(changed, amendment)
     direct = _direct(state, changed, amendment)
-    reached = direct | downstream(_graph(state), direct) | downstream(_graph(changed), direct)
+    reached = set(direct)
+    for one in (state, changed):
+        reached |= downstream({s.id: s.depends_on for s in one.stages.values()}, direct)
     skipped = amendment.stage if amendment.kind == "stage_skip" else None
     return Reach(frozenset(direct), frozenset(reached - {skipped}), changed, skipped)
 
@@ -155,27 +151,19 @@ def acting_on(state: Workflow) -> dict[str, list[str]]:
 
 def _is_invalidated(reach: Reach, stage: Stage) -> bool:
     """Whether what the stage did counts no longer, and it waits for what it rests on."""
-    if stage.status is Status.COMPLETED:
-        return True
-    return stage.status in _TRIED and _waits(reach, stage.id)
-
-
-def _waits(reach: Reach, id_: str) -> bool:
+    if stage.status not in _TRIED:
+        return stage.status is Status.COMPLETED
     stages = reach.after.stages
     return any(
         need in reach.affected
         or need == reach.skipped
         or stages[need].status is not Status.COMPLETED
-        for need in stages[id_].depends_on
+        for need in stages[stage.id].depends_on
     )
 
 
 def _ids(stages: list[Stage]) -> tuple[str, ...]:
     return tuple(stage.id for stage in stages)
-
-
-def _graph(state: Workflow) -> dict[str, list[str]]:
-    return {stage.id: stage.depends_on for stage in state.stages.values()}
 
 
 def _direct(state: Workflow, changed: Workflow, amendment: Amendment) -> set[str]:
@@ -225,14 +213,10 @@ def kept_as(stages: list[Stage], found: Mapping[str, int]) -> dict[str, str]:
     return {s.id: f"{s.id}.v{max(s.kept, found.get(s.id, 0)) + 1}" for s in stages}
 
 
-def _seconds(stages: list[Stage], now: str | None) -> dict[str, float]:
-    return {s.id: _span(s.attempts[-1], now) for s in stages if s.attempts}
-
-
-def _span(attempt: Attempt, now: str | None) -> float:
-    end = attempt.ended_at or now or attempt.started_at
-    span = datetime.fromisoformat(end) - datetime.fromisoformat(attempt.started_at)
-    return max(0.0, span.total_seconds())
+def seconds_of(attempt: Attempt, now: str | None = None) -> float:
+    """Return how long an attempt took, until ``now`` (UTC, ISO 8601) where it has no end."""
+    end = datetime.fromisoformat(attempt.ended_at or now or attempt.started_at)
+    return max(0.0, (end - datetime.fromisoformat(attempt.started_at)).total_seconds())
 
 
 def binding_before(

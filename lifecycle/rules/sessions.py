@@ -9,7 +9,7 @@ from lifecycle.payload import models as p
 from lifecycle.state.budget import affords, budget_of
 from lifecycle.state.hindrance import hindrances
 from lifecycle.state.status import FINISHED
-from lifecycle.state.workflow import Session, Workflow
+from lifecycle.state.workflow import Workflow
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -31,36 +31,26 @@ def _previous(state: Workflow) -> Decision:
     if before.count == 0:
         return []
     ended = f"Previous session ended: exit_reason={before.exit_reason or 'null'}"
-    notes = [f"{ended}, {_cost(state, before)}"]
+    notes = [f"{ended}, cost={before.cost:g}/{budget_of(state):g}"]
     if before.is_open:
         notes.append(f"WARNING: session {before.count} has no end in the log: it died")
     return [p.NoteLogged(text=text) for text in notes]
-
-
-def _cost(state: Workflow, session: Session) -> str:
-    return f"cost={session.cost:g}/{budget_of(state):g}"
 
 
 def end(state: Workflow, command: p.SessionEnded) -> Decision:
     """The end of the open session, and before it the reason that the protocol spells out."""
     if not state.session.is_open:
         raise NoCommand("no session is open; `wfctl session start` begins one.", type=command.type)
-    if command.reason == "completed" and not state.is_finished:
-        unfinished = [s.id for s in state.stages.values() if s.status not in FINISHED]
-        raise NotFinished(unfinished)
-    if command.reason == "budget_exhausted" and _is_affordable(state):
+    left = [stage for stage in state.stages.values() if stage.status not in FINISHED]
+    if command.reason == "completed" and left:
+        raise NotFinished([stage.id for stage in left])
+    if command.reason == "budget_exhausted" and all(affords(state, stage) for stage in left):
         raise BudgetLeft(state.session.cost, budget_of(state))
-    if command.reason != "completed" and state.is_finished:
+    if command.reason != "completed" and not left:
         raise NothingLeft(command.reason)
     if command.reason == "blocked" and not command.next and not hindrances(state):
         raise NothingHinders
     return [*_reasons(state, command), command]
-
-
-def _is_affordable(state: Workflow) -> bool:
-    """Whether this session can still pay for each stage that is not finished."""
-    left = [stage for stage in state.stages.values() if stage.status not in FINISHED]
-    return all(affords(state, stage) for stage in left)
 
 
 def _reasons(state: Workflow, command: p.SessionEnded) -> Decision:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lifecycle.errors import (
@@ -33,13 +35,18 @@ def _may_become(stage: Stage, target: Status, event: str) -> None:
     """Raise `IllegalTransition` unless the table lets ``event`` take the stage to ``target``."""
     row = transition(stage.status, target)
     if row is None or event not in row.events:
-        raise IllegalTransition(
-            stage.id,
-            stage.status.value,
-            target.value,
-            "not in the transition table" if row is None else f"not by {event}",
-            targets(stage.status),
-        )
+        raise _illegal(stage, target, f"not by {event}" if row else "not in the transition table")
+
+
+def _illegal(stage: Stage, target: Status, why: str) -> IllegalTransition:
+    now = stage.status
+    return IllegalTransition(stage.id, now.value, target.value, why, targets(now))
+
+
+def _mismatch(
+    stage: Stage, expected: Attempt | None, named: str | None, why: str
+) -> AttemptMismatch:
+    return AttemptMismatch(stage.id, expected.id if expected else None, named, why)
 
 
 def _met(state: Workflow, stage: Stage) -> None:
@@ -58,56 +65,45 @@ def _says_something(stage: str, name: str, text: str | None) -> None:
         )
 
 
-def ready(state: Workflow, command: p.StageReadied) -> Decision:
+def _ready(state: Workflow, stage: Stage, command: p.StageReadied) -> Decision:
     """pending or invalidated → ready, once every dependency is completed."""
-    stage = state.stage(command.stage)
     if stage.status is Status.FAILED:
-        raise IllegalTransition(
-            stage.id, "failed", "ready", "a retry or an approved stage_rerun", targets(stage.status)
-        )
+        raise _illegal(stage, Status.READY, "a retry or an approved stage_rerun")
     _may_become(stage, Status.READY, command.type)
     _met(state, stage)
     return [p.StageReadied(stage=stage.id, reset=stage.status is Status.INVALIDATED)]
 
 
-def prepare(state: Workflow, command: p.StagePrepared) -> Decision:
+def _prepare(state: Workflow, stage: Stage, command: p.StagePrepared) -> Decision:
     """ready → preparing."""
-    stage = state.stage(command.stage)
     _may_become(stage, Status.PREPARING, command.type)
     _met(state, stage)
     return [command]
 
 
-def start_attempt(state: Workflow, command: p.AttemptStarted) -> Decision:
+def _start_attempt(state: Workflow, stage: Stage, command: p.AttemptStarted) -> Decision:
     """A new attempt of a stage that is ready or preparing, or in place of one that was lost."""
-    stage = state.stage(command.stage)
     _no_amendment_pending(state, stage)
     prepared: Decision = []
     if command.recovers is not None:
         _may_recover(stage, command.recovers)
     elif command.diagnostic:
-        prepared = _diagnostic(state, stage)
+        # It follows a failure, and counts as a retry.
+        fix = "none yet: a diagnostic run, for log and err alone"
+        retried = _retry(state, stage, p.StageRetried(stage=stage.id, fix=fix))
+        prepared = [*retried, p.StagePrepared(stage=stage.id, detail="diagnostic run")]
     elif stage.status is Status.READY:
-        prepared = prepare(
-            state, p.StagePrepared(stage=stage.id, detail=f"{command.mode} dispatch")
-        )
+        detail = f"{command.mode} dispatch"
+        prepared = _prepare(state, stage, p.StagePrepared(stage=stage.id, detail=detail))
     elif stage.status is not Status.PREPARING or stage.open_attempt is not None:
-        newest = stage.open_attempt
         why = f"no attempt can start while it is {stage.status}"
-        raise AttemptMismatch(stage.id, newest.id if newest else None, None, why)
+        raise _mismatch(stage, stage.open_attempt, None, why)
     _met(state, stage)
     known: dict[str, Any] = {"attempt": f"att-{len(stage.attempts) + 1:04d}"}
     if command.recovers is not None:
         # What takes the place of a diagnostic run is one, and nothing else is.
         known["diagnostic"] = stage.attempts[-1].diagnostic
     return [*prepared, command.model_copy(update=known)]
-
-
-def _diagnostic(state: Workflow, stage: Stage) -> Decision:
-    """A diagnostic run follows a failure, and counts as a retry."""
-    fix = "none yet: a diagnostic run, for log and err alone"
-    retried = retry(state, p.StageRetried(stage=stage.id, fix=fix))
-    return [*retried, p.StagePrepared(stage=stage.id, detail="diagnostic run")]
 
 
 def _no_amendment_pending(state: Workflow, stage: Stage) -> None:
@@ -131,104 +127,84 @@ def _no_amendment_pending(state: Workflow, stage: Stage) -> None:
 def _may_recover(stage: Stage, lost: str) -> None:
     attempt = stage.open_attempt
     if attempt is None or attempt.id != lost or stage.status is Status.POST_PROCESSING:
-        raise AttemptMismatch(
-            stage.id, attempt.id if attempt else None, lost, "not to be recovered"
-        )
+        raise _mismatch(stage, attempt, lost, "not to be recovered")
     if attempt.action != "lost":
-        raise AttemptMismatch(
-            stage.id, attempt.id, lost, f"it was observed as {attempt.verdict}, not as lost"
-        )
-    if _recoveries(stage) >= RECOVERY_LIMIT:
-        raise AttemptMismatch(stage.id, attempt.id, lost, "lost twice; it counts as failed")
-
-
-def _recoveries(stage: Stage) -> int:
-    """Count the recoveries in the unbroken run of recovered attempts at the end."""
-    count = 0
-    for attempt in reversed(stage.attempts):
-        # Of a sweep only those count in which not one task came to its end.
-        if attempt.recovers is None or (attempt.tasks or {}).get("ended"):
-            return count
-        count += 1
-    return count
+        why = f"it was observed as {attempt.verdict}, not as lost"
+        raise _mismatch(stage, attempt, lost, why)
+    if not can_recover(stage):
+        raise _mismatch(stage, attempt, lost, "lost twice; it counts as failed")
 
 
 def can_recover(stage: Stage) -> bool:
     """Whether a lost attempt of the stage may be replaced by a new one, not counted as a retry."""
-    return _recoveries(stage) < RECOVERY_LIMIT
+    # Of a sweep only those recoveries count in which not one task came to its end.
+    recovered = takewhile(
+        lambda one: one.recovers is not None and not (one.tasks or {}).get("ended"),
+        reversed(stage.attempts),
+    )
+    return len(list(recovered)) < RECOVERY_LIMIT
 
 
 def _under_way(stage: Stage, named: str | None) -> Attempt:
     attempt = stage.open_attempt
     if attempt is None or (named is not None and attempt.id != named):
-        newest = attempt.id if attempt else None
-        raise AttemptMismatch(stage.id, newest, named, "that attempt is not under way")
+        raise _mismatch(stage, attempt, named, "that attempt is not under way")
     return attempt
 
 
-def launch(state: Workflow, command: p.StageLaunched) -> Decision:
+def _known(stage: Stage, named: str) -> Attempt:
+    found = next((one for one in stage.attempts if one.id == named), None)
+    if found is None:
+        raise _mismatch(stage, stage.attempt, named, "the stage has no such attempt")
+    return found
+
+
+def _launch(state: Workflow, stage: Stage, command: p.StageLaunched) -> Decision:
     """preparing → running; a synchronous attempt, and one of a running stage, keep the status.
 
     One that was launched before is recorded again where its jobs are others since.
     """
-    stage = state.stage(command.stage)
     if stage.status is not Status.RUNNING:
         _may_become(stage, Status.RUNNING, command.type)
     attempt = _under_way(stage, command.attempt)
     if (command.mode == "sync") != (attempt.mode == "sync"):
-        raise _not_launched(stage, f"{attempt.id} was started {attempt.mode}, not {command.mode}")
+        why = f"{attempt.id} was started {attempt.mode}, not {command.mode}"
+        raise _illegal(stage, Status.RUNNING, why)
     again = attempt.launched_at is not None
     if again and command.job_ids in ([], attempt.job_ids):
-        raise _not_launched(stage, f"{attempt.id} is recorded as launched, with these jobs")
+        why = f"{attempt.id} is recorded as launched, with these jobs"
+        raise _illegal(stage, Status.RUNNING, why)
     return [command.model_copy(update={"again": again})]
 
 
-def _not_launched(stage: Stage, why: str) -> IllegalTransition:
-    status = stage.status.value
-    return IllegalTransition(stage.id, status, Status.RUNNING.value, why, targets(stage.status))
-
-
-def reuse(state: Workflow, command: p.OutputsReused) -> Decision:
+def _reuse(state: Workflow, stage: Stage, command: p.OutputsReused) -> Decision:
     """ready → post_processing with the outputs of an attempt that computed from the same."""
-    stage = state.stage(command.stage)
     _no_amendment_pending(state, stage)
-    prepared = prepare(state, p.StagePrepared(stage=stage.id, detail=f"reuse of {command.attempt}"))
+    detail = f"reuse of {command.attempt}"
+    prepared = _prepare(state, stage, p.StagePrepared(stage=stage.id, detail=detail))
     source = next((one for one in reusable(state, stage) if one.id == command.attempt), None)
-    newest = stage.attempt.id if stage.attempt else None
     if source is None:
         why = "no good attempt of that id computed by the present definition"
-        raise AttemptMismatch(stage.id, newest, command.attempt, why)
-    for name, files, known in (
-        ("outputs", command.outputs, source.results),
-        ("inputs", command.inputs, source.inputs),
-    ):
-        if [one.model_dump() for one in files] != known:
+        raise _mismatch(stage, stage.attempt, command.attempt, why)
+    said = command.as_json()
+    for name, known in (("outputs", source.results), ("inputs", source.inputs)):
+        if said[name] != known:
             why = f"its {name} were others than those that are named"
-            raise AttemptMismatch(stage.id, newest, command.attempt, why)
+            raise _mismatch(stage, stage.attempt, command.attempt, why)
     return [*prepared, command]
 
 
-def compute(state: Workflow, command: p.StageComputed) -> Decision:
+def _compute(state: Workflow, stage: Stage, command: p.StageComputed) -> Decision:
     """running → post_processing, or preparing → post_processing for a synchronous attempt."""
-    stage = state.stage(command.stage)
     _may_become(stage, Status.POST_PROCESSING, command.type)
     attempt = _under_way(stage, command.attempt)
     if attempt.diagnostic:
-        raise IllegalTransition(
-            stage.id,
-            stage.status.value,
-            Status.POST_PROCESSING.value,
-            f"{attempt.id} is a diagnostic run, which ends in failed whatever its exit code",
-            ["failed"],
-        )
+        why = f"{attempt.id} is a diagnostic run, which ends in failed whatever its exit code"
+        now, target = stage.status.value, Status.POST_PROCESSING.value
+        raise IllegalTransition(stage.id, now, target, why, ["failed"])
     if stage.status is Status.PREPARING and attempt.mode != "sync":
-        raise IllegalTransition(
-            stage.id,
-            stage.status.value,
-            Status.POST_PROCESSING.value,
-            f"only a synchronous attempt passes over running, {attempt.id} is {attempt.mode}",
-            targets(stage.status),
-        )
+        why = f"only a synchronous attempt passes over running, {attempt.id} is {attempt.mode}"
+        raise _illegal(stage, Status.POST_PROCESSING, why)
     if command.exit_code != 0:
         raise MissingEvidence(
             f"{stage.id}: post_processing follows exit code 0, found {command.exit_code}; "
@@ -236,13 +212,6 @@ def compute(state: Workflow, command: p.StageComputed) -> Decision:
             stage=stage.id,
             exit_code=command.exit_code,
         )
-    _not_seen_to_fail(stage, attempt)
-    found = _found_outputs(stage, attempt)
-    recorded = p.OutputsRecorded(stage=stage.id, outputs=found, found=True)
-    return [command, recorded] if found else [command]
-
-
-def _not_seen_to_fail(stage: Stage, attempt: Attempt) -> None:
     if attempt.action == "failed":
         raise MissingEvidence(
             f"{stage.id}: {attempt.id} was seen to fail ({attempt.reason}); record stage.failed, "
@@ -250,6 +219,9 @@ def _not_seen_to_fail(stage: Stage, attempt: Attempt) -> None:
             stage=stage.id,
             attempt=attempt.id,
         )
+    found = _found_outputs(stage, attempt)
+    recorded = p.OutputsRecorded(stage=stage.id, outputs=found, found=True)
+    return [command, recorded] if found else [command]
 
 
 def _found_outputs(stage: Stage, attempt: Attempt) -> list[str]:
@@ -259,18 +231,15 @@ def _found_outputs(stage: Stage, attempt: Attempt) -> list[str]:
     """
     if stage.declared_outputs:
         return []
-    here = [
-        one for one in attempt.left if one.get("at") is None and is_below(one["path"], stage.id)
-    ]
-    left = [one for one in here if one["size"]]
-    logs = {f"{stage.id}/log", f"{stage.id}/err"}
-    written = [one["path"] for one in left if one["path"] not in logs]
-    return written or [one["path"] for one in left if one["path"] == f"{stage.id}/log"]
+    here = [one for one in attempt.left if one.get("at") is None and one["size"]]
+    left = [one["path"] for one in here if is_below(one["path"], stage.id)]
+    log = f"{stage.id}/log"
+    written = [path for path in left if path not in (log, f"{stage.id}/err")]
+    return written or [path for path in left if path == log]
 
 
-def complete(state: Workflow, command: p.StageCompleted) -> Decision:
+def _complete(state: Workflow, stage: Stage, command: p.StageCompleted) -> Decision:
     """post_processing → completed, on checks that all passed or on evidence that is given."""
-    stage = state.stage(command.stage)
     _may_become(stage, Status.COMPLETED, command.type)
     _up_to_date(stage)
     _says_something(stage.id, "evidence", command.evidence)
@@ -300,9 +269,8 @@ def _up_to_date(stage: Stage) -> None:
         )
 
 
-def fail(state: Workflow, command: p.StageFailed) -> Decision:
+def _fail(state: Workflow, stage: Stage, command: p.StageFailed) -> Decision:
     """preparing, running or post_processing → failed."""
-    stage = state.stage(command.stage)
     _may_become(stage, Status.FAILED, command.type)
     _says_something(stage.id, "error", command.error)
     if command.superseded_by is not None:
@@ -318,12 +286,11 @@ def fail(state: Workflow, command: p.StageFailed) -> Decision:
     return [command.model_copy(update={**said, "stop": stops})]
 
 
-def retry(state: Workflow, command: p.StageRetried) -> Decision:
+def _retry(state: Workflow, stage: Stage, command: p.StageRetried) -> Decision:
     """failed → ready, counted, as long as the backend's limit is not reached.
 
     A fix that changed what only an amendment may change waits for that amendment.
     """
-    stage = state.stage(command.stage)
     _may_become(stage, Status.READY, command.type)
     _says_something(stage.id, "fix", command.fix)
     kind = state.backend_type(stage)
@@ -351,9 +318,8 @@ def _not_by_hand(state: Workflow, stage: Stage) -> None:
         )
 
 
-def observe(state: Workflow, command: p.AttemptObserved) -> Decision:
+def _observe(state: Workflow, stage: Stage, command: p.AttemptObserved) -> Decision:
     """Record a verdict, unless it says what the newest one said."""
-    stage = state.stage(command.stage)
     attempt = _under_way(stage, command.attempt)
     same = (attempt.verdict, attempt.row, attempt.action, attempt.reason)
     if same == (command.verdict, command.row, command.action, command.reason):
@@ -361,74 +327,57 @@ def observe(state: Workflow, command: p.AttemptObserved) -> Decision:
     return [command]
 
 
-def relaunch(state: Workflow, command: p.AttemptRelaunched) -> Decision:
+def _relaunch(state: Workflow, stage: Stage, command: p.AttemptRelaunched) -> Decision:
     """Attach a monitor to the attempt under way again."""
-    _under_way(state.stage(command.stage), command.attempt)
+    _under_way(stage, command.attempt)
     return [command]
 
 
-def overrule(state: Workflow, command: p.ClaimOverruled) -> Decision:
+def _overrule(state: Workflow, stage: Stage, command: p.ClaimOverruled) -> Decision:
     """Record that a person overruled the evidence on the newest attempt; never without a proof."""
-    stage = state.stage(command.stage)
-    newest = stage.attempt.id if stage.attempt else None
-    if command.attempt != newest:
-        raise AttemptMismatch(stage.id, newest, command.attempt, "it is not the newest attempt")
+    if stage.attempt is None or command.attempt != stage.attempt.id:
+        raise _mismatch(stage, stage.attempt, command.attempt, "it is not the newest attempt")
     if not command.proof:
         raise undecided(command.type, f"wfctl stage compute {stage.id} --overrule TEXT")
     return [command]
 
 
-def stop(state: Workflow, command: p.AttemptStopped) -> Decision:
+def _stop(state: Workflow, stage: Stage, command: p.AttemptStopped) -> Decision:
     """Record that nothing is left of an attempt that is over; said once."""
-    stage = state.stage(command.stage)
     attempt = next((one for one in stage.attempts if one.id == command.attempt), None)
     if attempt is None or attempt.is_open:
-        under_way = stage.open_attempt.id if stage.open_attempt else None
         why = "only an attempt that is over is stopped; record its failure first"
-        raise AttemptMismatch(stage.id, under_way, command.attempt, why)
+        raise _mismatch(stage, stage.open_attempt, command.attempt, why)
     return [] if attempt.stopped_at is not None else [command]
 
 
-def leave(state: Workflow, command: p.AttemptLeft) -> Decision:
+def _leave(state: Workflow, stage: Stage, command: p.AttemptLeft) -> Decision:
     """Record what an attempt left, unless it is known."""
-    stage = state.stage(command.stage)
-    attempt = next((one for one in stage.attempts if one.id == command.attempt), None)
-    if attempt is None:
-        newest = stage.attempt.id if stage.attempt else None
-        raise AttemptMismatch(stage.id, newest, command.attempt, "the stage has no such attempt")
-    files = [file.model_dump() for file in command.files]
-    return [] if attempt.left == files else [command]
+    known = _known(stage, command.attempt).left
+    return [] if known == command.as_json()["files"] else [command]
 
 
-def observe_tasks(state: Workflow, command: p.TasksObserved) -> Decision:
+def _observe_tasks(state: Workflow, stage: Stage, command: p.TasksObserved) -> Decision:
     """Record where the tasks of a sweep stand, unless the newest look said the same."""
-    stage = state.stage(command.stage)
-    attempt = next((one for one in stage.attempts if one.id == command.attempt), None)
-    if attempt is None:
-        newest = stage.attempt.id if stage.attempt else None
-        raise AttemptMismatch(stage.id, newest, command.attempt, "the stage has no such attempt")
     known = command.model_dump(mode="json", exclude={"stage", "attempt"})
-    return [] if attempt.tasks == known else [command]
+    return [] if _known(stage, command.attempt).tasks == known else [command]
 
 
-def free(state: Workflow, command: p.LeftoversFreed) -> Decision:
+def _free(state: Workflow, stage: Stage, command: p.LeftoversFreed) -> Decision:
     """Record that leftovers are removed: of an attempt before the one that a stage rests on."""
-    stage = state.stage(command.stage)
     earlier = [one.id for one in stage.attempts[:-1] if one is not stage.source]
     if stage.status is not Status.COMPLETED or command.attempt not in earlier:
-        newest = stage.attempt.id if stage.attempt else None
         why = "leftovers are freed of attempts before the one that a completed stage rests on"
-        raise AttemptMismatch(stage.id, newest, command.attempt, why)
+        raise _mismatch(stage, stage.attempt, command.attempt, why)
     return [command]
 
 
-def record_outputs(state: Workflow, command: p.OutputsRecorded) -> Decision:
+def _record_outputs(state: Workflow, stage: Stage, command: p.OutputsRecorded) -> Decision:
     """Set the stage's list of outputs; what it was to leave may be added to, and not be dropped.
 
     Raises `InvalidPayload` for a path that leads out of the root, `NeedsConsent` where the list
     would lose one: a stage that must leave nothing is verified against nothing.
     """
-    stage = state.stage(command.stage)
     outside = [path for path in command.outputs if not stays_below(path)]
     if outside:
         problems = [f"outputs: expected a path below the root, found {one!r}" for one in outside]
@@ -447,9 +396,9 @@ def record_outputs(state: Workflow, command: p.OutputsRecorded) -> Decision:
     return [command]
 
 
-def adopt_results(state: Workflow, command: p.ResultsAdopted) -> Decision:
+def _adopt_results(state: Workflow, stage: Stage, command: p.ResultsAdopted) -> Decision:
     """Take results of a completed stage as they are now; others than its own are refused."""
-    stage = _with_results(state, command.stage, [one.path for one in command.outputs])
+    _check_results(stage, [one.path for one in command.outputs])
     if not command.outputs:
         return []
     if not command.proof:
@@ -457,16 +406,14 @@ def adopt_results(state: Workflow, command: p.ResultsAdopted) -> Decision:
     return [command.model_copy(update={"rests_on": rests_on(state, stage)})]
 
 
-def change_results(state: Workflow, command: p.ResultsChanged) -> Decision:
+def _change_results(state: Workflow, stage: Stage, command: p.ResultsChanged) -> Decision:
     """Record which results of a completed stage are no more as recorded, unless that is known."""
-    stage = _with_results(state, command.stage, [one.path for one in command.files])
-    files = [one.model_dump() for one in command.files]
-    return [] if files == stage.changed else [command]
+    _check_results(stage, [one.path for one in command.files])
+    return [] if command.as_json()["files"] == stage.changed else [command]
 
 
-def _with_results(state: Workflow, id_: str, paths: list[str]) -> Stage:
-    """Return the completed stage whose results the paths are; raises `MissingEvidence`."""
-    stage = state.stage(id_)
+def _check_results(stage: Stage, paths: list[str]) -> None:
+    """Raise `MissingEvidence` unless the paths are results of a completed stage."""
     known = {one["path"] for one in stage.results}
     strange = [path for path in paths if path not in known]
     if stage.status is not Status.COMPLETED or strange:
@@ -476,10 +423,47 @@ def _with_results(state: Workflow, id_: str, paths: list[str]) -> Stage:
             stage=stage.id,
             strange=strange,
         )
-    return stage
 
 
-def record_checkpoint(state: Workflow, command: p.CheckpointRecorded) -> Decision:
-    """Set the stage's checkpoint."""
-    state.stage(command.stage)
+def _by_amendment(state: Workflow, stage: Stage, command: Payload) -> Decision:
+    is_skip = command.type == "stage.skipped"
+    target = Status.SKIPPED if is_skip else Status.INVALIDATED
+    if transition(stage.status, target) is None:
+        raise _illegal(stage, target, "not in the transition table")
+    raise NeedsConsent(
+        f"{stage.id} becomes {target.value} only by a person's decision: "
+        f"propose an amendment (stage_{'skip' if is_skip else 'rerun'}).",
+        stage=stage.id,
+        status=stage.status.value,
+        target=target.value,
+    )
+
+
+def _as_asked(state: Workflow, stage: Stage, command: Payload) -> Decision:
     return [command]
+
+
+RULES: Mapping[str, Callable[[Workflow, Stage, Any], Decision]] = {
+    "stage.readied": _ready,
+    "stage.prepared": _prepare,
+    "attempt.started": _start_attempt,
+    "stage.launched": _launch,
+    "stage.computed": _compute,
+    "claim.overruled": _overrule,
+    "stage.completed": _complete,
+    "stage.failed": _fail,
+    "stage.retried": _retry,
+    "stage.invalidated": _by_amendment,
+    "stage.skipped": _by_amendment,
+    "attempt.observed": _observe,
+    "attempt.relaunched": _relaunch,
+    "attempt.stopped": _stop,
+    "attempt.left": _leave,
+    "tasks.observed": _observe_tasks,
+    "leftovers.freed": _free,
+    "outputs.recorded": _record_outputs,
+    "outputs.reused": _reuse,
+    "results.adopted": _adopt_results,
+    "results.changed": _change_results,
+    "checkpoint.recorded": _as_asked,
+}

@@ -6,7 +6,7 @@ Source of classes, weights and the estimate: the staged-workflow protocol ("A se
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
@@ -18,32 +18,23 @@ if TYPE_CHECKING:
 
 WorkClass = Literal["sync", "async", "error_cycle", "diagnostic"]
 
-#: Of classes of the same weight the first one is named.
-_CLASSES: tuple[WorkClass, ...] = ("diagnostic", "error_cycle", "async", "sync")
-
 
 def weight_of(state: Workflow, work_class: WorkClass) -> float:
     """Return what a class costs: as ``session_config.stage_weights`` says, else as usual."""
     usual: dict[str, float] = default_session_config()["stage_weights"]
     given = state.session_config.get("stage_weights")
-    own = _number(given.get(work_class) if isinstance(given, dict) else None, usual[work_class])
+    own = given.get(work_class) if isinstance(given, dict) else None
     # An imported file may hold anything, and what is charged has bounds.
-    return own if 0 <= own <= MAX_WEIGHT else usual[work_class]
+    return own if _is_number(own) and 0 <= own <= MAX_WEIGHT else usual[work_class]
 
 
 def budget_of(state: Workflow) -> float:
     """Return what a session may cost."""
-    return _number(
-        state.session_config.get("session_budget"), default_session_config()["session_budget"]
-    )
+    found = state.session_config.get("session_budget")
+    return found if _is_number(found) else default_session_config()["session_budget"]
 
 
-def _number(found: Any, otherwise: float) -> float:
-    """Return what was found where it is a number; an imported file may hold anything."""
-    return found if _is_number(found) else otherwise
-
-
-def _is_number(found: Any) -> bool:
+def _is_number(found: Any) -> TypeGuard[int | float]:
     return isinstance(found, int | float) and not isinstance(found, bool)
 
 
@@ -60,19 +51,18 @@ def config_problems(config: Mapping[str, Any]) -> list[str]:
     ]
     if not isinstance(weights, dict):
         problems.append(f"session_config.stage_weights: expected an object (found {weights!r:.80})")
-    reuse = config.get("reuse", "offer")
-    if reuse not in ("offer", "take", "never"):
-        expected = "expected offer, take or never"
-        problems.append(f"session_config.reuse: {expected} (found {reuse!r:.80})")
-    pin = config.get("pin", {})
-    if not isinstance(pin, dict) or not all(isinstance(one, str) for one in pin.values()):
-        expected = "expected scripts, or an object of files with their SHA-256"
-        problems.append(f"session_config.pin: {expected} (found {pin!r:.80})")
-    autonomous = config.get("autonomous", False)
-    if not isinstance(autonomous, bool):
-        expected = "expected true or false"
-        problems.append(f"session_config.autonomous: {expected} (found {autonomous!r:.80})")
-    return problems
+    reuse, pin = config.get("reuse", "offer"), config.get("pin", {})
+    pins = isinstance(pin, dict) and all(isinstance(one, str) for one in pin.values())
+    others = {
+        "reuse": (reuse in ("offer", "take", "never"), "offer, take or never"),
+        "pin": (pins, "scripts, or an object of files with their SHA-256"),
+        "autonomous": (isinstance(config.get("autonomous", False), bool), "true or false"),
+    }
+    return problems + [
+        f"session_config.{name}: expected {expected} (found {config[name]!r:.80})"
+        for name, (fits, expected) in others.items()
+        if not fits
+    ]
 
 
 def class_of(state: Workflow, stage: Stage) -> WorkClass:
@@ -81,23 +71,17 @@ def class_of(state: Workflow, stage: Stage) -> WorkClass:
     sync: local, without an error, in one attempt that nobody waited for elsewhere; async: remote
     or waited for; error_cycle: it failed or was retried; diagnostic: a diagnostic run.
     """
-    found = [name for name in _CLASSES if _is_of(state, stage, name)]
-    return max(found or ["sync"], key=lambda name: weight_of(state, name))
-
-
-def _is_of(state: Workflow, stage: Stage, work_class: WorkClass) -> bool:
     attempt = None if stage.reused else stage.attempt
-    match work_class:
-        case "diagnostic":
-            return attempt is not None and attempt.diagnostic
-        case "error_cycle":
-            return stage.retry_count > 0 or stage.status is Status.FAILED
-        case "async":
-            waited = attempt is not None and (attempt.mode != "sync" or bool(attempt.recovers))
-            remote = state.backend_type(stage) == "remote" and not stage.reused
-            return remote or waited
-        case "sync":
-            return False  # what is left where nothing else holds
+    remote = state.backend_type(stage) == "remote" and not stage.reused
+    waited = attempt is not None and (attempt.mode != "sync" or bool(attempt.recovers))
+    # Of classes of the same weight the first one is named.
+    is_of: dict[WorkClass, bool] = {
+        "diagnostic": attempt is not None and attempt.diagnostic,
+        "error_cycle": stage.retry_count > 0 or stage.status is Status.FAILED,
+        "async": remote or waited,
+    }
+    found: list[WorkClass] = [name for name, holds in is_of.items() if holds]
+    return max(found or ["sync"], key=lambda name: weight_of(state, name))
 
 
 def charges(state: Workflow) -> list[p.CostCharged]:
@@ -107,15 +91,15 @@ def charges(state: Workflow) -> list[p.CostCharged]:
     """
     if not state.session.is_open:
         return []
-    due = [stage for stage in state.stages.values() if stage.uncharged]
-    return [_charge(state, stage) for stage in due]
+    due = {s.id: class_of(state, s) for s in state.stages.values() if s.uncharged}
+    if not due:
+        return []  # a read that weighs a stage charges nothing, and needs no model
+    from lifecycle.payload import models as p
 
-
-def _charge(state: Workflow, stage: Stage) -> p.CostCharged:
-    from lifecycle.payload import models as p  # a read that weighs a stage charges nothing
-
-    work_class = class_of(state, stage)
-    return p.CostCharged(stage=stage.id, weight=weight_of(state, work_class), work_class=work_class)
+    return [
+        p.CostCharged(stage=id_, weight=weight_of(state, work), work_class=work)
+        for id_, work in due.items()
+    ]
 
 
 #: Seconds below which a local stage that says how long it takes is waited for in place.

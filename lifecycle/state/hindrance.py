@@ -50,7 +50,8 @@ def hindrances(state: Workflow) -> list[Hindrance]:
 
     A stage that is held back by one that is named itself is not.
     """
-    return [*_decisions(state), *_of_stages(state)]
+    of_stages = (hindrance_of(state, stage) for stage in state.stages.values())
+    return [*_decisions(state), *(found for found in of_stages if found is not None)]
 
 
 def _decisions(state: Workflow) -> Iterator[Hindrance]:
@@ -63,13 +64,6 @@ def _decisions(state: Workflow) -> Iterator[Hindrance]:
         else:
             why = f"{id_} ({amendment.kind}) waits for a person's decision"
         yield Hindrance(amendment.stage, why, f"`wfctl amend approve {id_}`{rejects}")
-
-
-def _of_stages(state: Workflow) -> Iterator[Hindrance]:
-    for stage in state.stages.values():
-        found = hindrance_of(state, stage)
-        if found is not None:
-            yield found
 
 
 def hindrance_of(state: Workflow, stage: Stage) -> Hindrance | None:

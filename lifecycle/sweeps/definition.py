@@ -181,7 +181,10 @@ def _of_points(given: Mapping[str, Any], parameters: Mapping[str, Any]) -> Itera
 
 def _of_tasks(parameters: Mapping[str, Any]) -> Iterator[str]:
     outputs = parameters.get("task_outputs")
-    if outputs is not None and not _are_paths(outputs):
+    if outputs is not None and not (
+        isinstance(outputs, list)
+        and all(isinstance(path, str) and path and stays_below(path) for path in outputs)
+    ):
         yield f"parameters.task_outputs: expected paths in a task's folder, found {outputs!r:.80}"
     verify = parameters.get("task_verify")
     if verify is not None and not (isinstance(verify, str) and verify.strip()):
@@ -189,15 +192,10 @@ def _of_tasks(parameters: Mapping[str, Any]) -> Iterator[str]:
     yield from _whole(parameters, "task_retries", 0, 10)
     yield from _whole(parameters, "at_once", 1, 1000)
     share = parameters.get("tolerate")
-    if share is not None and not (_is_number(share) and 0 <= share < 1):
+    is_number = isinstance(share, int | float) and not isinstance(share, bool)
+    if share is not None and not (is_number and 0 <= share < 1):
         yield f"parameters.tolerate: expected a share from 0 to below 1, found {share!r:.60}"
     yield from _of_metrics(parameters.get("metrics"))
-
-
-def _are_paths(outputs: Any) -> bool:
-    return isinstance(outputs, list) and all(
-        isinstance(path, str) and path and stays_below(path) for path in outputs
-    )
 
 
 def _whole(parameters: Mapping[str, Any], name: str, least: int, most: int) -> Iterator[str]:
@@ -205,10 +203,6 @@ def _whole(parameters: Mapping[str, Any], name: str, least: int, most: int) -> I
     whole = isinstance(value, int) and not isinstance(value, bool)
     if value is not None and not (whole and least <= value <= most):
         yield f"parameters.{name}: expected a whole number from {least} to {most}, found {value!r}"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _of_metrics(given: Any) -> Iterator[str]:
@@ -228,19 +222,13 @@ def _of_metrics(given: Any) -> Iterator[str]:
 
 def text_of(numbers: Iterable[int]) -> str:
     """Return numbers, in any order, as ranges."""
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in _runs(sorted(numbers)))
-
-
-def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    first = last = None
-    for number in numbers:
-        if first is None or last is None or number > last + 1:
-            if first is not None and last is not None:
-                yield first, last
-            first = number
-        last = number
-    if first is not None and last is not None:
-        yield first, last
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and number <= ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
 
 
 def numbers_of(text: str) -> set[int]:

@@ -85,7 +85,9 @@ def _rows(given: Mapping[str, Any], text: str | None) -> Iterable[Mapping[str, A
     if "points" in given:
         return list(_objects(given["points"], "points"))
     if "grid" in given:
-        return _grid(_columns(given["grid"], "grid"))
+        columns = _columns(given["grid"], "grid")
+        _check_size(prod(map(len, columns.values())))
+        return (dict(zip(columns, row, strict=True)) for row in product(*columns.values()))
     if "zip" in given:
         return _zip(_columns(given["zip"], "zip"))
     return _of_text(str(given.get("file")), text or "")
@@ -160,11 +162,6 @@ def _number(value: Decimal) -> int | float:
     return int(value) if value == int(value) and "." not in str(value) else float(value)
 
 
-def _grid(columns: Mapping[str, list[Any]]) -> Iterator[Mapping[str, Any]]:
-    _check_size(prod(map(len, columns.values())))
-    return (dict(zip(columns, row, strict=True)) for row in product(*columns.values()))
-
-
 def _zip(columns: Mapping[str, list[Any]]) -> list[Mapping[str, Any]]:
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
@@ -178,16 +175,12 @@ def _of_text(path: str, text: str) -> list[Mapping[str, Any]]:
         return list(_of_csv(path, text))
     rows: list[Mapping[str, Any]] = []
     for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            rows += _objects([_json(path, number, line)], f"{path}, line {number}")
+        place = f"{path}, line {number}"
+        try:
+            rows += _objects([json.loads(line)] if line.strip() else [], place)
+        except json.JSONDecodeError as error:
+            raise UnusableMap(f"{place}: expected JSON, found {line!r:.60}") from error
     return rows
-
-
-def _json(path: str, number: int, line: str) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError as error:
-        raise UnusableMap(f"{path}, line {number}: expected JSON, found {line!r:.60}") from error
 
 
 def _of_csv(path: str, text: str) -> Iterator[Mapping[str, Any]]:
@@ -199,14 +192,8 @@ def _of_csv(path: str, text: str) -> Iterator[Mapping[str, Any]]:
                 f"{path}, line {number}: expected {len(names)} cells, found {len(cells)}"
             )
         if cells:
-            yield dict(zip(names, map(_cell, cells), strict=True))
-
-
-def _cell(text: str) -> Value:
-    if not _NUMBER.fullmatch(text):
-        return text
-    value: int | float = json.loads(text)
-    return value
+            values = (json.loads(one) if _NUMBER.fullmatch(one) else one for one in cells)
+            yield dict(zip(names, values, strict=True))
 
 
 def _check_size(count: int) -> None:
@@ -291,13 +278,12 @@ def _ordered(given: Mapping[str, Any], found: Sequence[Point]) -> tuple[Point, .
     if not found or name not in found[0].values:
         known = ", ".join(found[0].values) if found else "none"
         raise UnusableMap(f"order: expected one of {known}, with - the largest first; found {name}")
-    return tuple(
-        sorted(found, key=lambda p: _rank(p.values[name]), reverse=str(column).startswith("-"))
-    )
 
+    def rank(point: Point) -> tuple[bool, float, str]:
+        value = point.values[name]
+        return (True, 0.0, value) if isinstance(value, str) else (False, float(value), "")
 
-def _rank(value: Value) -> tuple[bool, float, str]:
-    return (True, 0.0, value) if isinstance(value, str) else (False, float(value), "")
+    return tuple(sorted(found, key=rank, reverse=str(column).startswith("-")))
 
 
 def _shown(value: Any) -> str:

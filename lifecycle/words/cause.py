@@ -31,7 +31,7 @@ def cause_of(*texts: str) -> str | None:
 
 def stated_in(*texts: str) -> str | None:
     """Return the line in which a program says itself what went wrong; None where no line does."""
-    found = (find(lines) for find in (_raised, _said) for lines in map(_lines, texts))
+    found = (find(lines) for find in (_raised, _told) for lines in map(_lines, texts))
     return next((line[:_LONGEST] for line in found if line), None)
 
 
@@ -63,7 +63,7 @@ def _code(above: list[str]) -> Iterator[str]:
         yield shown[-1].strip()
 
 
-def _said(lines: list[str]) -> str | None:
+def _told(lines: list[str]) -> str | None:
     return next((_whole(lines, n) for n, line in enumerate(lines) if _ERROR.match(line)), None)
 
 
@@ -172,14 +172,10 @@ _OPTION = re.compile(r"[^\x00-\x1f\x7f]+")
 
 def wanted(profile: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the environment of a stage: its profile's, and what it says itself."""
-    own, of_all = parameters.get("environment"), profile.get("environment")
-    given = {**_object(of_all), **_object(own)}
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _object(value: Any) -> dict[str, Any]:
     # A stage may have a text or a number of this name, which is its command's.
-    return value if isinstance(value, dict) else {}
+    given = [one.get("environment") for one in (profile, parameters)]
+    named = [pair for one in given if isinstance(one, dict) for pair in one.items()]
+    return {name: value for name, value in dict(named).items() if value is not None}
 
 
 def problems(given: Any) -> Iterator[str]:

@@ -51,14 +51,14 @@ def with_listed_paths(stage: Any) -> tuple[Any, tuple[str, ...]]:
     """
     if not isinstance(stage, dict):
         return stage, ()
-    named = tuple(field for field in PATHS if _is_named(stage.get(field)))
+    named = tuple(
+        field
+        for field in PATHS
+        if isinstance(paths := stage.get(field), dict)
+        and paths
+        and all(isinstance(path, str) for path in paths.values())
+    )
     return {**stage, **{field: list(stage[field].values()) for field in named}}, named
-
-
-def _is_named(value: Any) -> bool:
-    if not isinstance(value, dict) or not value:
-        return False
-    return all(isinstance(path, str) for path in value.values())
 
 
 def default_session_config() -> dict[str, Any]:

@@ -32,20 +32,13 @@ MONITOR_LOCK = ".monitor.lock"
 EXIT_CODE, DONE = "DPDISP_EXIT_CODE", "DPDISP_DONE"
 ATTEMPTS = ".attempts"
 
-#: In the folder of an attempt.
-SUBMITTED, EXIT_RECORD, MONITOR_RECORD, BARRIER = (
-    "submission.json",
-    "exit-code",
-    "monitor.json",
-    "stopped",
-)
-LAUNCH_RECORD, MACHINE_RECORD, PLACE_RECORD = "launch.json", "machine.json", "place.json"
+#: In the folder of an attempt; `AttemptPaths` names what else lies there.
+LAUNCH_RECORD = "launch.json"
 #: The environment of its jobs, for its owner alone: NAME=VALUE, each ended by
 #: a NUL; of what is named as a secret the NAME alone.
 ENVIRONMENT_RECORD = "environment"
-LOG, MONITOR_LOG, LAST_WORDS = "dpdisp.log", "monitor.log", "last-words.json"
-#: Where outputs of earlier attempts are kept, and what the jobs left beside their outputs.
-KEPT, LEFT, LEFT_LIST, STALE, WORK = "kept", "left", "left.json", "stale", "work"
+#: Where outputs of earlier attempts are kept.
+KEPT = "kept"
 
 #: In the folder of the log: a claim that the attempt's own folder does not have is of one that was
 #: removed while its job ran, and nothing of such an attempt is submitted again.

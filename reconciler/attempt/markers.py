@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from eventstore.private import make_folder
+from lifecycle.payload import models as p
 from reconciler.attempt.contract import ATTEMPTS, DONE, EXIT_CODE, KEPT
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import EmptyInput, MissingInput
 from reconciler.host import processes as plain
+from service.root.root import MARKER
 
 MARKERS = (EXIT_CODE, DONE)
 
@@ -77,7 +80,8 @@ def exit_code(attempt: AttemptPaths) -> Marker:
 
     Earlier versions of wfctl bound the marker itself.
     """
-    marker, record = read(attempt.exit_code_marker, attempt.tag), _record(attempt)
+    marker = read(attempt.exit_code_marker, attempt.tag)
+    record = read(attempt.exit_code_record, attempt.tag)
     if marker.seen is SeenMarker.NONE:
         return record
     if not (marker.seen is SeenMarker.UNREADABLE and _is_number(attempt.exit_code_marker)):
@@ -85,10 +89,6 @@ def exit_code(attempt: AttemptPaths) -> Marker:
     if record.seen is SeenMarker.OWN and record.code == marker.code:
         return record
     return Marker(SeenMarker.OTHER, marker.code, None, marker.mtime)
-
-
-def _record(attempt: AttemptPaths) -> Marker:
-    return read(attempt.exit_code_record, attempt.tag)
 
 
 def _is_number(path: Path) -> bool:
@@ -108,6 +108,36 @@ def check_inputs(root: Path, inputs: Sequence[str]) -> tuple[Input, ...]:
 def digests(root: Path, paths: Sequence[str]) -> tuple[Input, ...]:
     """Return digest and size (bytes) of files and folders; raises MissingInput."""
     return tuple(_input(root, path) for path in paths)
+
+
+def file_digest(root: Path, path: Path, content: bytes) -> p.FileDigest:
+    """Return path (relative to the root), size and digest of a file that holds the content."""
+    digest = hashlib.sha256(content).hexdigest()
+    return p.FileDigest(path=str(path.relative_to(root)), size=len(content), sha256=digest)
+
+
+def make_folders(attempt: AttemptPaths, *below: Path) -> None:
+    """Make the attempt's folder, with others in it, as private as the log."""
+    attempt.stage_folder.mkdir(parents=True, exist_ok=True)
+    for folder in (attempt.folder.parent, attempt.folder, *below):
+        make_folder(folder, attempt.root / MARKER)
+
+
+def digest_of(file: Path) -> str:
+    """Return the SHA-256 of a file in hex."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def is_as(place: Path, recorded: Mapping[str, Any]) -> bool:
+    """Whether a file or folder has the ``size`` (bytes) and ``sha256`` that were recorded of it."""
+    try:
+        if place.is_file() and place.stat().st_size != recorded["size"]:
+            return False
+        (found,) = digests(place.parent, [place.name])
+    except (MissingInput, OSError):
+        return False
+    return (found.size, found.sha256) == (recorded["size"], recorded["sha256"])
 
 
 def _input(root: Path, path: str) -> Input:
@@ -157,23 +187,14 @@ def clear_stale(
 
 def set_aside(root: Path, stage: str, path: str, previous: str | None) -> bool:
     """Move a file out of a new attempt's way, as `clear_stale` does; False where there is none."""
-    kept = root / stage / ATTEMPTS / (previous or "none") / KEPT
-    return _move(root / path, kept / path)
-
-
-def _move(source: Path, target: Path) -> bool:
+    source = root / path
     if not os.path.lexists(source):
         return False
-    target = _unused(target)
+    target = first = root / stage / ATTEMPTS / (previous or "none") / KEPT / path
+    number = 0
+    while os.path.lexists(target):
+        number += 1
+        target = first.with_name(f"{first.name}.~{number}~")
     target.parent.mkdir(parents=True, exist_ok=True)
     source.rename(target)
     return True
-
-
-def _unused(path: Path) -> Path:
-    if not os.path.lexists(path):
-        return path
-    number = 1
-    while os.path.lexists(path.with_name(f"{path.name}.~{number}~")):
-        number += 1
-    return path.with_name(f"{path.name}.~{number}~")

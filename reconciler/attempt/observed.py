@@ -83,7 +83,10 @@ class Far:
 
 @dataclass(frozen=True, slots=True)
 class ObservedAttempt:
-    """What the files, processes and the queue tell, wherever they are."""
+    """What the files, processes and the queue tell, wherever they are.
+
+    ``complete`` names the jobs of which every file to bring back was written since their start.
+    """
 
     jobs: tuple[ObservedJob, ...] = ()
     tenants: tuple[Tenant, ...] | None = None
@@ -93,3 +96,4 @@ class ObservedAttempt:
     queue: Queue | None = None
     far: Far | None = None
     awaited: tuple[str, ...] = ()
+    complete: frozenset[str] = frozenset()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lifecycle.words.values import is_id
 from reconciler.attempt import contract
-from reconciler.attempt.contract import JOB, OfJob
+from reconciler.attempt.contract import ATTEMPTS, JOB, OfJob
 from reconciler.errors import UnusableName
 
 if TYPE_CHECKING:
@@ -27,6 +27,16 @@ _MARK = 4
 def new_mark() -> str:
     """Return a mark that no attempt has yet."""
     return secrets.token_hex(_MARK)
+
+
+def _own(name: str) -> cached_property[Path]:
+    """Have a path in the attempt's folder."""
+    return cached_property(lambda attempt: attempt.folder / name)
+
+
+def _of_stage(name: str) -> cached_property[Path]:
+    """Have a path in the folder of the attempt's stage."""
+    return cached_property(lambda attempt: attempt.stage_folder / name)
 
 
 @dataclass(frozen=True)
@@ -79,7 +89,50 @@ class AttemptPaths:
     @cached_property
     def folder(self) -> Path:
         """What belongs to this attempt alone."""
-        return self.stage_folder / contract.ATTEMPTS / self.name
+        return self.stage_folder / ATTEMPTS / self.name
+
+    #: What is really submitted.
+    submission = _own("submission.json")
+    #: Where DPDispatcher makes the scratch copies unless the profile names a place.
+    work = _own("work")
+    #: Everything that DPDispatcher printed for this attempt, and what the wrapper itself did.
+    log, monitor_log = _own("dpdisp.log"), _own("monitor.log")
+    #: Where and with what the attempt was first launched; its age is the launch's.
+    launch_record = _own(contract.LAUNCH_RECORD)
+    #: Where the attempt's jobs run, without anything that lets one in.
+    machine_record = _own("machine.json")
+    #: Which machine the attempt's folder was made on, where that is another one.
+    place_record = _own("place.json")
+    environment_record = _own(contract.ENVIRONMENT_RECORD)
+    #: How the scheduler said that it ended jobs, by id.
+    last_words = _own("last-words.json")
+    #: Keeps every job that comes late from starting its command.
+    barrier = _own("stopped")
+    #: What the jobs wrote and has no other place yet.
+    kept = _own("left")
+    #: Every file that the attempt left, and where it is.
+    left_list = _own("left.json")
+    #: What it goes on from.
+    carried = _own("carry")
+    #: Which process is the monitor.
+    monitor_record = _own("monitor.json")
+    #: The monitor's exit code, bound to its attempt.
+    exit_code_record = _own("exit-code")
+    #: Held for as long as a monitor of this stage lives.
+    monitor_lock = _of_stage(contract.MONITOR_LOCK)
+    #: The script that watches the attempt.
+    wrapper = _of_stage(contract.WRAPPER)
+    #: The monitor's exit code alone, for those who compare it with a number.
+    exit_code_marker = _of_stage(contract.EXIT_CODE)
+    #: Says that the monitor is through, bound to its attempt.
+    done_marker = _of_stage(contract.DONE)
+
+    #: Of a stage with a map, what lies in the folder of its tasks: what they are computed from and
+    #: which points they are; a line for each with number, folder, assignments of its values; a copy
+    #: of the file that names the points; what became of each, once the attempt is over.
+    tasks = _own("tasks")
+    task_head, task_list = _own("tasks/head.json"), _own("tasks/list")
+    task_points, task_record = _own("tasks/points"), _own("tasks/record.jsonl")
 
     @property
     def starts(self) -> Path:
@@ -87,103 +140,13 @@ class AttemptPaths:
         return self.root / ".wfctl" / contract.STARTS / f"{self.stage}.{self.name}"
 
     @property
-    def submission(self) -> Path:
-        """The attempt's copy: what is really submitted."""
-        return self.folder / contract.SUBMITTED
-
-    @property
-    def work(self) -> Path:
-        """Where DPDispatcher makes the scratch copies unless the profile names a place."""
-        return self.folder / contract.WORK
-
-    @property
-    def log(self) -> Path:
-        """Everything that DPDispatcher printed for this attempt."""
-        return self.folder / contract.LOG
-
-    @property
-    def monitor_log(self) -> Path:
-        """What the wrapper itself printed."""
-        return self.folder / contract.MONITOR_LOG
-
-    @property
-    def launch_record(self) -> Path:
-        """Where and with what the attempt was first launched; its age is the launch's."""
-        return self.folder / contract.LAUNCH_RECORD
-
-    @property
-    def machine_record(self) -> Path:
-        """Where the attempt's jobs run, without anything that lets one in."""
-        return self.folder / contract.MACHINE_RECORD
-
-    @property
-    def place_record(self) -> Path:
-        """Which machine the attempt's folder was made on, where that is another one."""
-        return self.folder / contract.PLACE_RECORD
-
-    @property
-    def environment_record(self) -> Path:
-        """The environment of the attempt's jobs."""
-        return self.folder / contract.ENVIRONMENT_RECORD
-
-    @property
-    def last_words(self) -> Path:
-        """How the scheduler said that it ended jobs, by id."""
-        return self.folder / contract.LAST_WORDS
-
-    @property
-    def barrier(self) -> Path:
-        """Keeps every job that comes late from starting its command."""
-        return self.folder / contract.BARRIER
-
-    @property
-    def kept(self) -> Path:
-        """What the jobs wrote and has no other place yet."""
-        return self.folder / contract.LEFT
-
-    @property
-    def left_list(self) -> Path:
-        """Every file that the attempt left, and where it is."""
-        return self.folder / contract.LEFT_LIST
-
-    @property
     def logs(self) -> tuple[str, str]:
         """What the jobs print on stdout and stderr, relative to the root."""
         return f"{self.stage}/log", f"{self.stage}/err"
 
-    @property
-    def monitor_record(self) -> Path:
-        """Which process is the monitor."""
-        return self.folder / contract.MONITOR_RECORD
-
-    @property
-    def monitor_lock(self) -> Path:
-        """Held for as long as a monitor of this stage lives."""
-        return self.stage_folder / contract.MONITOR_LOCK
-
-    @property
-    def wrapper(self) -> Path:
-        """The script that watches the attempt."""
-        return self.stage_folder / contract.WRAPPER
-
-    @property
-    def exit_code_record(self) -> Path:
-        """The monitor's exit code, bound to its attempt."""
-        return self.folder / contract.EXIT_RECORD
-
-    @property
-    def exit_code_marker(self) -> Path:
-        """The monitor's exit code alone, for those who compare it with a number."""
-        return self.stage_folder / contract.EXIT_CODE
-
     def of_job(self, job: str, what: OfJob) -> Path:
         """Where a job of the attempt, by its name, tells this of itself."""
         return self.folder / f"{JOB}{job}{what}"
-
-    @property
-    def done_marker(self) -> Path:
-        """Says that the monitor is through, bound to its attempt."""
-        return self.stage_folder / contract.DONE
 
 
 def of_recorded(

@@ -22,11 +22,7 @@ from service.root.disk import write_whole
 
 def submission_of(attempt: AttemptPaths) -> dict[str, Any] | None:
     """Return what the attempt submits; None where nothing that its digest names is left."""
-    for content in _contents(attempt):
-        found = _parsed(content)
-        if found is not None:
-            return found
-    return None
+    return next((found for _, _, found in _genuine(attempt)), None)
 
 
 def digest_of(submission: str) -> str:
@@ -64,11 +60,10 @@ def put_back(attempt: AttemptPaths) -> None:
 
     What lies there instead is kept aside. Raises `DamagedAttempt` where no copy is left.
     """
-    now = _read(attempt.submission)
-    if now is not None and _is_named(attempt, now) and _parsed(now) is not None:
+    place, content, _ = next(_genuine(attempt), (None, b"", None))
+    if place == attempt.submission:
         return
-    content = next((one for one in _contents(attempt) if _parsed(one) is not None), None)
-    if content is None:
+    if place is None:
         raise DamagedAttempt(
             attempt.stage,
             attempt.submission,
@@ -87,18 +82,18 @@ def keep_aside(attempt: AttemptPaths, path: Path) -> None:
     path.rename(aside / f"{path.name}.{len(list(aside.iterdir()))}")
 
 
-def _contents(attempt: AttemptPaths) -> Iterator[bytes]:
-    places = [attempt.submission]
-    places += [kept_submission(attempt)] if attempt.sha256 else []
-    for place in places:
+def _genuine(attempt: AttemptPaths) -> Iterator[tuple[Path, bytes, dict[str, Any]]]:
+    """Yield each copy that is what the log names: where it lies, its bytes, what they say.
+
+    The log says nothing of one that is being prepared.
+    """
+    for place in [attempt.submission, *([kept_submission(attempt)] if attempt.sha256 else [])]:
         content = _read(place)
-        if content is not None and _is_named(attempt, content):
-            yield content
-
-
-def _is_named(attempt: AttemptPaths, content: bytes) -> bool:
-    """Whether it is what the log names; the log says nothing of one that is being prepared."""
-    return attempt.sha256 in ("", hashlib.sha256(content).hexdigest())
+        if content is None or attempt.sha256 not in ("", hashlib.sha256(content).hexdigest()):
+            continue
+        found = _parsed(content)
+        if found is not None:
+            yield place, content, found
 
 
 def _read(path: Path) -> bytes | None:

@@ -27,7 +27,7 @@ from reconciler.briefing.briefing import (
 )
 from reconciler.briefing.contradictions import Contradiction
 from reconciler.files.freshness import deviations, look, unfit, unrecorded
-from service.files.inspection import surroundings
+from service.files.surroundings import surroundings
 from service.questions.meanwhile import Happened, happened_since, last_note
 
 if TYPE_CHECKING:

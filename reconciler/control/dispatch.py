@@ -40,23 +40,22 @@ from service.root.safe_open import OutsideRoot, below
 from service.writing.stream_writer import WriteOptions
 from service.writing.undecided import check_edits
 from service.writing.workflow_service import Outcome
+from wording import Worded
 
 #: Seconds that a launch may take to say what its submission is called.
 _FACTS_WITHIN = 20.0
 
 
-class NoDiagnosticRun(Refused):
+class NoDiagnosticRun(Worded, Refused):
     """A diagnostic run of a stage whose tasks tell each for itself why they failed."""
 
     code = "no_diagnostic_run"
-
-    def __init__(self, stage: str) -> None:
-        super().__init__(
-            f"{stage} has a map: what its tasks printed is kept, so no run is needed to see it. "
-            f"`wfctl tasks {stage} --failed` lists those that failed, `wfctl logs {stage} --task "
-            "KEY` shows one.",
-            stage=stage,
-        )
+    text = (
+        "{stage} has a map: what its tasks printed is kept, so no run is needed to see it. "
+        "`wfctl tasks {stage} --failed` lists those that failed, `wfctl logs {stage} --task "
+        "KEY` shows one."
+    )
+    stage: str
 
 
 def dispatch(

@@ -35,8 +35,7 @@ from reconciler.control.strangers import (
     newest_attempt,
 )
 from reconciler.errors import MachineUnreachable, ReconcilerError
-from reconciler.evidence import outlived as alone
-from reconciler.evidence.collect import with_digests
+from reconciler.evidence.collect import note_alone, with_digests
 from reconciler.files import by_hand
 from reconciler.files.leftovers import bring_back, left_by
 from reconciler.port import Mode, SubmissionFacts
@@ -147,7 +146,7 @@ def _settle(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | None:
         now = look(jobs, state, stage, again=finding.evidence.looked_twice)
         try:
             if _is_ours_to_collect(now):
-                alone.note(newest_attempt(jobs, state, stage), now.evidence)
+                note_alone(newest_attempt(jobs, state, stage), now.evidence)
                 bring_back(newest_attempt(jobs, state, stage))
                 now = look(jobs, state, stage)
             if _has_tasks_to_close(stage, now):
@@ -196,7 +195,7 @@ def _hindered(jobs: Jobs, now: AttemptFinding, error: ReconcilerError | OSError)
 def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFinding) -> None:
     attempt = jobs.attempt(state, stage, finding.attempt)
     if finding.verdict.action is Action.ATTACH:
-        alone.note(attempt, finding.evidence)
+        note_alone(attempt, finding.evidence)
     jobs.record_each(*_asked(jobs, state, finding))
     match finding.verdict.action:
         case Action.ATTACH | Action.LAUNCH:

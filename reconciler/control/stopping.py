@@ -26,6 +26,7 @@ from reconciler.records import traces
 from service.writing.report import was_here
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
+from wording import Worded
 
 #: Seconds that killed processes have to be gone.
 _WITHIN = 10.0
@@ -133,18 +134,18 @@ def _kill(one: Process | Tenant) -> None:
         return
 
 
-class NotStopped(Refused):
+class NotStopped(Worded, Refused):
     """An attempt that is over and may still be at work."""
 
     code = "not_stopped"
-
-    def __init__(self, stage: str, attempt: str, why: str) -> None:
-        super().__init__(
-            f"{stage}: {attempt} is over and not seen to be stopped: {why}. Nothing is dispatched "
-            "until it is; end it there, and `wfctl reconcile` looks again.",
-            stage=stage,
-            attempt=attempt,
-        )
+    text = (
+        "{stage}: {attempt} is over and not seen to be stopped: {why}. Nothing is dispatched "
+        "until it is; end it there, and `wfctl reconcile` looks again."
+    )
+    untold = ("why",)
+    stage: str
+    attempt: str
+    why: str
 
 
 def fail_and_stop(

@@ -26,8 +26,7 @@ from reconciler.attempt.recorded import digest_of
 from reconciler.context import Jobs
 from reconciler.dpdispatcher.watch import AGAIN
 from reconciler.errors import DamagedAttempt, ReconcilerError
-from reconciler.evidence.collect import Evidence, collect
-from reconciler.evidence.collectors import Survey, surveyed
+from reconciler.evidence.collect import Evidence, Survey, collect, surveyed
 from reconciler.files.described import submission_of, used_by_launched
 from reconciler.host import processes
 from reconciler.records.traces import launch_told, launched, read_json
@@ -37,6 +36,7 @@ from reconciler.verdict.names import Name
 from reconciler.verdict.table import Action, Verdict, verdict
 from service.root.disk import utc_text
 from service.writing.report import original_of, was_here
+from wording import Worded
 
 #: Monitors that ended for the same reason, one after the other, before another is of no use.
 IN_VAIN = 3
@@ -131,7 +131,13 @@ def _hidden(attempt: AttemptPaths) -> Exception | None:
 def _unreadable(
     jobs: Jobs, stage: Stage, attempt: AttemptPaths, error: Exception
 ) -> AttemptFinding:
-    evidence = Evidence.of_nothing(jobs.now(), attempt, processes.host(), processes.boot_id())
+    evidence = Evidence(
+        observed_at=jobs.now(),
+        attempt=attempt.tag,
+        root_now=str(attempt.root),
+        host_now=processes.host(),
+        boot_now=processes.boot_id(),
+    )
     if isinstance(error, ReconcilerError):
         what = error.message
     else:
@@ -245,20 +251,24 @@ def _has_ids(evidence: Evidence) -> bool:
     return any(job.id for job in evidence.jobs)
 
 
-class StrangerAtWork(Refused):
+class StrangerAtWork(Worded, Refused):
     """An attempt that the log does not know computes, or may, in the folder of the stage."""
 
     code = "stranger_at_work"
-
-    def __init__(self, stage: str, folder: Path, why: str, at_work: str) -> None:
-        super().__init__(
-            f"{stage}: {folder} holds an attempt that this log does not know, of an earlier life "
-            f"of the workflow or of a log that was lost: {why}{at_work}. Nothing is started beside "
-            "it: wait until it has ended, or end it; where it is known to be over, move its folder "
-            "away. Then try again. What it computed is never taken for this workflow's own.",
-            stage=stage,
-            folder=str(folder),
-        )
+    text = (
+        "{stage}: {folder} holds an attempt that this log does not know, of an earlier life "
+        "of the workflow or of a log that was lost: {why}{at_work}. Nothing is started beside "
+        "it: wait until it has ended, or end it; where it is known to be over, move its folder "
+        "away. Then try again. What it computed is never taken for this workflow's own."
+    )
+    untold = (
+        "why",
+        "at_work",
+    )
+    stage: str
+    folder: Path
+    why: str
+    at_work: str
 
 
 def check_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> None:

@@ -20,8 +20,7 @@ from reconciler.attempt.execution_host import of as machine_of
 from reconciler.attempt.markers import Marker, SeenMarker
 from reconciler.attempt.paths import AttemptPaths, named
 from reconciler.errors import ReconcilerError
-from reconciler.evidence import outlived as alone
-from reconciler.evidence.collect import Evidence, collect
+from reconciler.evidence.collect import Evidence, collect, note_alone
 from reconciler.far import ask
 from reconciler.records import traces
 from reconciler.verdict.names import Name
@@ -57,7 +56,7 @@ def watch(attempt: AttemptPaths, patience: float = PATIENCE) -> Watched:
         seen = look_surely(attempt)
         _say(seen)
         _keep(attempt, seen.evidence)
-        alone.note(attempt, seen.evidence)
+        note_alone(attempt, seen.evidence)
         found = _watched(seen)
         if found is not None:
             return found

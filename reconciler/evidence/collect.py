@@ -7,19 +7,24 @@ what was recorded. A source that gave no answer is None, which is never the same
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reconciler.attempt import execution_host as machine
 from reconciler.attempt import markers
+from reconciler.attempt.contract import UNTOLD, OfJob
+from reconciler.attempt.execution_host import ExecutionHost
 from reconciler.attempt.markers import Marker, SeenMarker
-from reconciler.attempt.observed import Far, ObservedJob
+from reconciler.attempt.observed import Far, ObservedAttempt, ObservedJob
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import ReconcilerError
-from reconciler.evidence.collectors import Survey, here, surveyed, there
+from reconciler.far import ask
 from reconciler.host import processes, tmux
+from reconciler.host import processes as plain
 from reconciler.host.locks import is_held
 from reconciler.host.processes import Host, Process, Tenant
 from reconciler.host.program import Queue
@@ -27,6 +32,9 @@ from reconciler.records import traces
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
+
+_UNMARKED = Marker(SeenMarker.NONE)
 
 
 class Presence(StrEnum):
@@ -52,7 +60,7 @@ class OutputEvidence:
     sha256: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """Everything that a verdict on an attempt may go by.
 
@@ -70,24 +78,24 @@ class Evidence:
 
     observed_at: str
     attempt: str
-    root_recorded: str | None
+    root_recorded: str | None = None
     root_now: str
-    host_recorded: str | None
+    host_recorded: str | None = None
     host_now: str
-    boot_recorded: str | None
+    boot_recorded: str | None = None
     boot_now: str
-    launched_at: int | None
-    monitor_locked: bool | None
-    monitor_alive: bool | None
-    session: bool | None
-    jobs: tuple[ObservedJob, ...]
-    tenants: tuple[Tenant, ...] | None
-    copies: tuple[str, ...]
-    recovery_file: bool
-    backward_missing: tuple[str, ...]
-    exit_marker: Marker
-    done_marker: Marker
-    outputs: tuple[OutputEvidence, ...]
+    launched_at: int | None = None
+    monitor_locked: bool | None = None
+    monitor_alive: bool | None = None
+    session: bool | None = None
+    jobs: tuple[ObservedJob, ...] = ()
+    tenants: tuple[Tenant, ...] | None = None
+    copies: tuple[str, ...] = ()
+    recovery_file: bool = False
+    backward_missing: tuple[str, ...] = ()
+    exit_marker: Marker = _UNMARKED
+    done_marker: Marker = _UNMARKED
+    outputs: tuple[OutputEvidence, ...] = ()
     scheduler: str | None = None
     queue: Queue | None = None
     far: Far | None = None
@@ -98,32 +106,6 @@ class Evidence:
     monitor_stopped: bool = False
     verifiable: bool = False
     awaited: tuple[str, ...] = ()
-
-    @staticmethod
-    def of_nothing(now: str, attempt: AttemptPaths, host: str, boot_id: str) -> Evidence:
-        """Return the evidence on an attempt of which nothing could be read."""
-        return Evidence(
-            observed_at=now,
-            attempt=attempt.tag,
-            root_recorded=None,
-            root_now=str(attempt.root),
-            host_recorded=None,
-            host_now=host,
-            boot_recorded=None,
-            boot_now=boot_id,
-            launched_at=None,
-            monitor_locked=None,
-            monitor_alive=None,
-            session=None,
-            jobs=(),
-            tenants=None,
-            copies=(),
-            recovery_file=False,
-            backward_missing=(),
-            exit_marker=Marker(SeenMarker.NONE),
-            done_marker=Marker(SeenMarker.NONE),
-            outputs=(),
-        )
 
     @property
     def open_jobs(self) -> list[ObservedJob]:
@@ -157,6 +139,38 @@ def _adapter() -> TypeAdapter[Evidence]:
     return TypeAdapter(Evidence)
 
 
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Every live process of this user, what the scheduler here says, and each far answer by tag.
+
+    ``machines`` are those of the attempts, by tag; ``queues`` holds what the scheduler of this
+    machine says, by the real path of the folder below which an attempt's jobs work.
+    """
+
+    machines: Mapping[str, ExecutionHost]
+    census: Sequence[Tenant]
+    queues: Mapping[str, Queue]
+    answers: Mapping[str, ObservedAttempt]
+
+
+def surveyed(attempts: Sequence[AttemptPaths]) -> Survey:
+    """Ask each source once for all of the attempts.
+
+    The scheduler and the processes come before the records that the attempts left, so that a job
+    which ends meanwhile is seen as ended.
+    """
+    machines = {attempt.tag: machine.of(attempt) for attempt in attempts}
+    own = machines.values()
+    queued = {w.scratch for w in own if w.has_slurm and not w.is_far}
+    places = {os.path.realpath(scratch) for scratch in queued}
+    return Survey(
+        machines=machines,
+        queues=ask.queue_here(sorted(queued)).split(places) if queued else {},
+        answers=ask.answers([one for one in attempts if machines[one.tag].is_far]),
+        census=processes.census() if attempts else (),
+    )
+
+
 def collect(
     attempt: AttemptPaths,
     now: str,
@@ -182,7 +196,7 @@ def collect(
     began_on = Host(name, boot_id, launch.get("machine_id"))
     began_here = name is not None and began_on.is_here(attempt.root)
     locked, watcher = is_held(attempt.monitor_lock), _watcher(attempt)
-    found = there(attempt, survey) if where.is_far else here(attempt, where, survey)
+    found = _there(attempt, survey) if where.is_far else _here(attempt, where, survey)
     return Evidence(
         observed_at=now,
         attempt=attempt.tag,
@@ -195,8 +209,10 @@ def collect(
         launched_at=launched_at,
         monitor_locked=locked,
         monitor_alive=None if watcher is None else watcher.is_alive(),
-        monitor_stopped=watcher is not None and _is_stopped(watcher),
-        session=_session(attempt) if not locked and watcher is None else None,
+        monitor_stopped=watcher is not None
+        and watcher.is_alive()
+        and processes.is_stopped(watcher.pid),
+        session=None if locked or watcher else tmux.is_live(attempt.session, os.environ),
         jobs=found.jobs,
         tenants=found.tenants,
         copies=found.copies,
@@ -210,6 +226,124 @@ def collect(
         far=found.far,
         awaited=found.awaited,
     )
+
+
+#: DPDispatcher's word for a job that it has not come to submit.
+_UNSUBMITTED = 1
+
+
+def _here(attempt: AttemptPaths, where: ExecutionHost, survey: Survey) -> ObservedAttempt:
+    """Return what is found of an attempt whose files lie on this machine."""
+    tenants = processes.below(survey.census, Path(where.scratch))
+    queue = survey.queues.get(os.path.realpath(where.scratch)) if where.has_slurm else None
+    copies = traces.copies_below(Path(where.scratch))
+    states = traces.states(copies)
+    known = _jobs(attempt, copies, states, {str(tenant.pid) for tenant in tenants})
+    alone = traces.alone(attempt)
+    complete = frozenset(name for name in alone if traces.is_complete(attempt, copies, name))
+    # The flag of a task that was killed tells of the blow, not of its command.
+    jobs = (
+        replace(job, failed_flag=None)
+        if job.failed_flag and (job.is_untold or traces.has_marks(attempt, job.name))
+        else job
+        for job in _listed(attempt, known, queue, complete, works=bool(tenants))
+    )
+    return ObservedAttempt(
+        jobs=traces.recall(attempt, jobs),
+        tenants=tenants,
+        copies=tuple(copy.name for copy in copies),
+        recovery_file=bool(states),
+        backward_missing=traces.backward_missing(attempt, copies),
+        queue=queue,
+        awaited=traces.awaited(attempt),
+    )
+
+
+def _there(attempt: AttemptPaths, survey: Survey) -> ObservedAttempt:
+    """Return what is found of an attempt whose files lie on another machine."""
+    answer = survey.answers[attempt.tag]
+    if answer.far is None or answer.far.error is not None:
+        return answer
+    live = {str(tenant.pid) for tenant in answer.tenants or ()}
+    asked = answer.queue is not None and bool(answer.queue.listed)
+    known = (replace(job, id_alive=job.id in live and not asked) for job in answer.jobs)
+    jobs = _listed(attempt, known, answer.queue, answer.complete, works=bool(live))
+    missing = (
+        path
+        for path in answer.backward_missing
+        if not ((attempt.root / path).exists() or any(attempt.root.glob(path)))
+    )
+    return replace(answer, jobs=traces.recall(attempt, jobs), backward_missing=tuple(missing))
+
+
+def _listed(
+    attempt: AttemptPaths,
+    jobs: Iterable[ObservedJob],
+    queue: Queue | None,
+    complete: frozenset[str],
+    *,
+    works: bool,
+) -> Iterator[ObservedJob]:
+    """Yield the jobs by name, with what their scheduler says.
+
+    Of a command that ran on without its shells, what it left tells that it is through. Not while
+    anybody ``works`` there: a file that is there may still be written. Where a shell of it lived to
+    tag the task as finished nothing is untold.
+    """
+    listed = {one.id: one for one in (queue.listed or ())} if queue is not None else {}
+    alone = traces.alone(attempt)
+    for job in sorted(jobs, key=lambda one: one.name):
+        entry, said = listed.get(job.id or ""), dict[str, Any]()
+        if entry is not None:
+            said |= {"queued": entry.state, "id_alive": entry.is_alive or job.id_alive}
+        if job.name in alone and not job.tag:
+            ended = job.exit_code in UNTOLD and job.lock_held is False and not works
+            said |= {"alone": True, "tag": ended and job.name in complete}
+        yield replace(job, **said)
+
+
+def _jobs(
+    attempt: AttemptPaths,
+    copies: Sequence[Path],
+    states: Mapping[str, tuple[int, int]],
+    live: set[str],
+) -> Iterator[ObservedJob]:
+    """Yield what the jobs wrote down themselves, and what DPDispatcher left in the scratch copy."""
+    own = {job.name: job for job in traces.jobs(attempt)}
+    ids = traces.job_ids(attempt, copies)
+    submitted = {name for name, (state, _) in states.items() if state != _UNSUBMITTED}
+    for name in {*own, *ids, *submitted}:
+        told, (state, fail_count) = own.get(name), states.get(name, (None, None))
+        flags = (copy / f"{name}_flag_if_job_task_fail" for copy in copies)
+        flag = next((place for place in flags if place.exists()), None)
+        shell = told.shell if told is not None else None
+        job = ObservedJob(
+            name,
+            ids.get(name),
+            id_alive=shell.is_alive() if shell is not None else ids.get(name) in live,
+            lock_held=_lock(attempt, name),
+            tag=any(traces.is_tagged(copy, name) for copy in copies),
+            failed_flag=None if flag is None else plain.text(flag).strip() == "1",
+            state=state,
+            fail_count=fail_count,
+        )
+        yield (
+            job
+            if told is None
+            else replace(
+                job,
+                started=True,
+                exit_code=told.exit_code,
+                ended_at=told.ended_at,
+                command_code=told.command_code,
+            )
+        )
+
+
+def _lock(attempt: AttemptPaths, job: str) -> bool | None:
+    """Say whether the job holds its lock; None where it wrote that it could not take one."""
+    lock = attempt.of_job(job, OfJob.LOCK)
+    return None if lock.with_suffix(OfJob.UNLOCKED).exists() else is_held(lock)
 
 
 def with_digests(root: Path, evidence: Evidence) -> Evidence:
@@ -234,14 +368,6 @@ def _watcher(attempt: AttemptPaths) -> Process | None:
     return None
 
 
-def _is_stopped(watcher: Process) -> bool:
-    return watcher.is_alive() and processes.is_stopped(watcher.pid)
-
-
-def _session(attempt: AttemptPaths) -> bool | None:
-    return tmux.is_live(attempt.session, os.environ)
-
-
 def _output(attempt: AttemptPaths, path: str) -> OutputEvidence:
     try:
         found = (attempt.root / path).stat()
@@ -250,3 +376,19 @@ def _output(attempt: AttemptPaths, path: str) -> OutputEvidence:
     presence = Presence.PRESENT if found.st_size else Presence.EMPTY
     new = traces.is_new(attempt, path)
     return OutputEvidence(path, presence, new, found.st_size, found.st_mtime_ns)
+
+
+def note_alone(attempt: AttemptPaths, evidence: Evidence) -> None:
+    """Write down which jobs of the attempt are seen to compute without their shells.
+
+    Nobody is left to write down how such a command ends. A shell that was left after all, and has
+    told of the end, takes that back.
+    """
+    unasked = evidence.scheduler is not None and evidence.queue is None
+    knows = evidence.silence is None and not unasked
+    for job in evidence.jobs:
+        place = attempt.of_job(job.name, OfJob.ALONE)
+        if knows and job.started and job.id is not None and job.lock_held and not job.id_alive:
+            place.touch()
+        if job.tag and not job.alone:
+            place.unlink(missing_ok=True)

@@ -3,62 +3,18 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from reconciler.attempt.observed import Far, ObservedAttempt, ObservedJob
 from reconciler.host import processes as plain
 from reconciler.host.processes import Tenant, place_of
 from reconciler.host.program import Listed, Queue
 
 _DELETED = " (deleted)"
-#: The place of an attempt whose folder is not there.
-_NOWHERE = ""
-
-
-@dataclass(slots=True)
-class FarJob:
-    """A job's own records and DPDispatcher's on the machine it ran on, times in ns."""
-
-    name: str
-    id: str | None = None
-    started: bool = False
-    exit_code: int | None = None
-    ended_at: int | None = None
-    lock_held: bool | None = False
-    record: str = ""
-    tag: bool = False
-    failed_flag: bool | None = None
-    state: int | None = None
-    fail_count: int = 0
-    command_code: int | None = None
-    is_complete: bool = False
-
-
-@dataclass(slots=True)
-class RemoteAnswer:
-    """What one look found of one attempt; ``place`` is None where its folder is not there.
-
-    ``asked_at`` is in ns since the epoch, by the clock of the machine that was asked. ``error``
-    says why there was no answer; then nothing else means anything.
-    """
-
-    error: str | None = None
-    asked_at: int = 0
-    host: str = ""
-    boot_id: str = ""
-    place: str | None = None
-    queue: Queue | None = None
-    jobs: dict[str, FarJob] = field(default_factory=dict)
-    copies: list[str] = field(default_factory=list)
-    has_recovery_file: bool = False
-    absent: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    tenants: tuple[Tenant, ...] = ()
-
-    def job(self, name: str) -> FarJob:
-        """Return the job of this name, a new one where none is known yet."""
-        return self.jobs.setdefault(name, FarJob(name))
 
 
 @dataclass(slots=True)
@@ -71,18 +27,25 @@ class _Common:
     ticks: dict[int, int] = field(default_factory=dict)
 
 
-def read(printed: str) -> dict[str, RemoteAnswer]:
+def read(printed: str) -> dict[str, ObservedAttempt]:
     """Return the answers by the attempt's tag."""
     lines = [line.split("\t") for line in printed.splitlines() if line]
-    common = _common(lines)
-    answers = {tag: _answer(found, common) for tag, found in _by_attempt(lines).items()}
-    places = {answer.place for answer in answers.values() if answer.place is not None}
-    queues = common.queue.split(places | {_NOWHERE}) if common.queue is not None else {}
-    tenants = _tenants(common, places)
-    for answer in answers.values():
-        place = answer.place or _NOWHERE
-        answer.queue, answer.tenants = queues.get(place), tuple(tenants.get(place, ()))
-    return answers
+    common, own = _common(lines), _by_attempt(lines)
+    # The place of an attempt whose folder is not there is nowhere.
+    places = {
+        tag: next((_text(line[1]) for line in found if line[0] == "place"), "")
+        for tag, found in own.items()
+    }
+    queues = common.queue.split(set(places.values())) if common.queue is not None else {}
+    tenants = _tenants(common, set(places.values()))
+    return {
+        tag: replace(
+            _answer(found, common),
+            queue=queues.get(places[tag]),
+            tenants=tuple(tenants.get(places[tag], ())),
+        )
+        for tag, found in own.items()
+    }
 
 
 def read_queue(printed: str) -> Queue:
@@ -127,67 +90,52 @@ def _queue(values: list[str], listed: list[Listed]) -> Queue:
     return Queue(int(values[0]), tuple(listed) if answered else None, None if answered else said)
 
 
-def _answer(lines: list[list[str]], common: _Common) -> RemoteAnswer:
-    host, boot_id, asked_at = common.here
-    answer = RemoteAnswer(asked_at=asked_at, host=host, boot_id=boot_id)
-    current = None
+def _answer(lines: Sequence[list[str]], common: _Common) -> ObservedAttempt:
+    said = defaultdict[str, list[str]](list)
     for kind, *values in lines:
-        if kind in ("of", "job_state", "fail_count"):
-            current = _recover(answer, kind, values[0], current)
-        else:
-            _take(answer, kind, values)
-    return answer
+        said[kind] += values[:1]
+    jobs = [ObservedJob(name, **{"fail_count": 0, **known}) for name, known in _jobs(lines).items()]
+    host, boot_id, asked_at = common.here
+    return ObservedAttempt(
+        jobs=tuple(jobs),
+        copies=tuple(said["copy"]),
+        recovery_file=bool(said["recovery"]),
+        backward_missing=tuple(map(_text, said["absent"])),
+        far=Far(asked_at, None, host, boot_id, tuple(_text(one).strip() for one in said["err"])),
+        complete=frozenset(said["complete"]),
+    )
 
 
-def _take(answer: RemoteAnswer, kind: str, values: list[str]) -> None:
-    match kind:
-        case "place":
-            answer.place = _text(values[0])
-        case "copy":
-            answer.copies.append(values[0])
-        case "recovery":
-            answer.has_recovery_file = True
-        case "absent":
-            answer.absent.append(_text(values[0]))
-        case "err":
-            answer.errors.append(_text(values[0]))
-        case _:
-            _take_of_job(answer, kind, values)
+def _jobs(lines: Iterable[list[str]]) -> dict[str, dict[str, Any]]:
+    """Return what is told of each job, by its name: the fields of an `ObservedJob`."""
+    jobs = defaultdict[str, dict[str, Any]](dict)
+    current: dict[str, Any] | None = None
+    for kind, name, *values in (line for line in lines if len(line) > 1):
+        if kind == "of":
+            # A job that DPDispatcher never came to submit is none yet.
+            current = jobs.get(name)
+        elif kind in ("job_state", "fail_count") and current is not None:
+            current[kind.removeprefix("job_")] = int(name)
+        elif kind in _OF_JOB:
+            jobs[name] |= _OF_JOB[kind](*values)
+    return jobs
 
 
-def _take_of_job(answer: RemoteAnswer, kind: str, values: list[str]) -> None:
-    match kind:
-        case "job":
-            _take_job(answer.job(values[0]), values)
-        case "job_id":
-            answer.job(values[0]).id = values[1]
-        case "command_code" if values[1].isascii() and values[1].isdigit():
-            answer.job(values[0]).command_code = int(values[1])
-        case "complete":
-            answer.job(values[0]).is_complete = True
-        case "job_tag_finished":
-            answer.job(values[0]).tag = True
-        case "flag_if_job_task_fail":
-            answer.job(values[0]).failed_flag = values[1] == "1"
-
-
-def _take_job(job: FarJob, values: list[str]) -> None:
-    _, _, lock, code, ended, record = values
-    job.started = True
-    job.lock_held = {"held": True, "free": False}.get(lock)
-    job.record = _text(record)
+def _own(_started: str, lock: str, code: str, ended: str, _record: str) -> dict[str, Any]:
+    found = {"started": True, "lock_held": {"held": True, "free": False}.get(lock)}
     known = plain.number(code)
-    if known is not None:
-        job.exit_code, job.ended_at = known, _nanoseconds(ended)
+    return found if known is None else {**found, "exit_code": known, "ended_at": _nanos(ended)}
 
 
-def _recover(answer: RemoteAnswer, kind: str, value: str, current: FarJob | None) -> FarJob | None:
-    if kind == "of":
-        # A job that DPDispatcher never came to submit is none yet.
-        return answer.jobs.get(value)
-    if current is not None:
-        setattr(current, {"job_state": "state"}.get(kind, kind), int(value))
-    return current
+#: Kind of a line → the fields of a job that its values make.
+_OF_JOB: Mapping[str, Callable[..., dict[str, Any]]] = {
+    "job": _own,
+    "job_id": lambda id_: {"id": id_},
+    "command_code": lambda code: {"command_code": plain.number(code)},
+    "complete": dict,
+    "job_tag_finished": lambda _: {"tag": True},
+    "flag_if_job_task_fail": lambda flag: {"failed_flag": flag == "1"},
+}
 
 
 def _tenants(common: _Common, places: AbstractSet[str]) -> dict[str, list[Tenant]]:
@@ -201,7 +149,7 @@ def _tenants(common: _Common, places: AbstractSet[str]) -> dict[str, list[Tenant
     return found
 
 
-def _nanoseconds(seconds: str) -> int:
+def _nanos(seconds: str) -> int:
     whole, _, part = seconds.partition(".")
     return int(whole) * 10**9 + int(part.ljust(9, "0")[:9] or 0)
 

@@ -14,9 +14,10 @@ from typing import Any
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import recorded as genuine
 from reconciler.attempt.execution_host import ExecutionHost
+from reconciler.attempt.observed import Far, ObservedAttempt
 from reconciler.attempt.paths import ATTEMPT, AttemptPaths
 from reconciler.errors import MachineUnreachable, ReconcilerError
-from reconciler.far.answer import RemoteAnswer, read, read_queue
+from reconciler.far.answer import read, read_queue
 from reconciler.host import program
 from reconciler.host.program import Queue
 from reconciler.records import traces
@@ -40,12 +41,16 @@ def describe(given: Mapping[str, Any], attempt: AttemptPaths) -> dict[str, Any]:
     return _helper({"machine": {**given, "$ref": str(source)}}, attempt.root)
 
 
-def answers(attempts: Iterable[AttemptPaths]) -> dict[str, RemoteAnswer]:
-    """Look at attempts whose jobs run on other machines; the answers are by tag."""
-    found: dict[str, RemoteAnswer] = {}
-    for group in _by_machine(attempts):
-        found.update(_looked_at(group))
-    return found
+def answers(attempts: Iterable[AttemptPaths]) -> dict[str, ObservedAttempt]:
+    """Look at attempts whose jobs run on other machines; the answers are by tag.
+
+    ``far.error`` says why there was none; then nothing else means anything.
+    """
+    groups: dict[str, list[AttemptPaths]] = {}
+    for attempt in attempts:
+        given = {name: value for name, value in _machine(attempt).items() if name != "remote_root"}
+        groups.setdefault(json.dumps(given, sort_keys=True), []).append(attempt)
+    return {tag: found for group in groups.values() for tag, found in _looked_at(group).items()}
 
 
 def queue_here(places: Sequence[str]) -> Queue:
@@ -81,10 +86,15 @@ def tag_jobs(attempt: AttemptPaths) -> None:
     _run(attempt, script) if where.is_far else _bash(script)
 
 
+def left_at(attempt: AttemptPaths) -> str:
+    """Return where what the jobs of an attempt wrote is kept, on their machine."""
+    return f"{machine.of(attempt).scratch}/left"
+
+
 def keep(attempt: AttemptPaths) -> None:
     """Keep what the jobs of an attempt wrote, where they wrote it; raises MachineUnreachable."""
-    where = machine.of(attempt)
-    _run(attempt, f"{_script('keep.sh')}\n{_call('keep_left', kept_at(where.scratch))}")
+    words = [machine.of(attempt).scratch, left_at(attempt)]
+    _run(attempt, f"{_script('keep.sh')}\n{_call('keep_left', words)}")
 
 
 def left(attempt: AttemptPaths) -> list[list[str]]:
@@ -92,31 +102,23 @@ def left(attempt: AttemptPaths) -> list[list[str]]:
 
     ``file``, path in base64, size in bytes, SHA-256; or ``link``, path, where it leads in base64.
     """
-    place = kept_at(machine.of(attempt).scratch)[1]
-    printed = _run(attempt, f"{_script('list.sh')}\n{_call('list_left', [place])}", _LIST_WITHIN)
-    return [line.split("\t") for line in printed.splitlines()]
-
-
-def fetched(attempt: AttemptPaths, paths: Sequence[str], size: int) -> dict[str, bytes]:
-    """Return the content of kept files by path, both paths in base64; ``size``: bytes of them all.
-
-    Raises MachineUnreachable.
-    """
-    place = kept_at(machine.of(attempt).scratch)[1]
-    script = f"{_script('list.sh')}\n{_call('send_left', [place, *paths])}"
-    printed = _run(attempt, script, _LIST_WITHIN + size // _BYTES_A_SECOND)
-    lines = (line.partition("\t") for line in printed.splitlines())
-    return {path: b64decode(content) for path, _, content in lines}
+    return _list(attempt, "list_left", [left_at(attempt)])
 
 
 def results(attempt: AttemptPaths) -> list[list[str]]:
     """Return what the jobs of an attempt were to bring back; raises MachineUnreachable.
 
-    ``copy`` and the name of a folder that a job worked in, before the files in it: ``file``, path
-    in base64, size in bytes, SHA-256.
+    ``copy`` and the name of a folder that a job worked in, before the files in it, as `left`.
     """
     words = [machine.of(attempt).scratch, *traces.backward(attempt)]
-    printed = _run(attempt, f"{_script('list.sh')}\n{_call('list_results', words)}", _LIST_WITHIN)
+    return _list(attempt, "list_results", words)
+
+
+def _list(
+    attempt: AttemptPaths, function: str, words: Sequence[str], size: int = 0
+) -> list[list[str]]:
+    longer = _LIST_WITHIN + size // _BYTES_A_SECOND
+    printed = _run(attempt, f"{_script('list.sh')}\n{_call(function, words)}", longer)
     return [line.split("\t") for line in printed.splitlines()]
 
 
@@ -128,9 +130,8 @@ def parts(attempt: AttemptPaths, asked: Sequence[tuple[str, int, int]]) -> list[
     words = [machine.of(attempt).scratch]
     for path, start, size in asked:
         words += [b64encode(os.fsencode(path)).decode(), str(start), str(size)]
-    longer = _LIST_WITHIN + sum(size for _, _, size in asked) // _BYTES_A_SECOND
-    printed = _run(attempt, f"{_script('list.sh')}\n{_call('send_parts', words)}", longer)
-    return [b64decode(line) for line in printed.splitlines()]
+    lines = _list(attempt, "send_parts", words, sum(size for _, _, size in asked))
+    return [b64decode(line[0]) for line in lines]
 
 
 def said(
@@ -151,11 +152,6 @@ def said(
     return found, int(jobs[0]) > 0 and jobs[0] == jobs[1]
 
 
-def kept_at(scratch: str) -> tuple[str, str]:
-    """Return where jobs on another machine work, and where what they wrote is kept there."""
-    return scratch, f"{scratch}/left"
-
-
 def stop(attempt: AttemptPaths) -> list[list[str]]:
     """End every job and process of an attempt where they run.
 
@@ -170,22 +166,12 @@ def stop(attempt: AttemptPaths) -> list[list[str]]:
     return [line.split("\t") for line in printed.splitlines()]
 
 
-def _by_machine(attempts: Iterable[AttemptPaths]) -> list[list[AttemptPaths]]:
-    groups: dict[str, list[AttemptPaths]] = {}
-    for attempt in attempts:
-        given = dict(_machine(attempt))
-        given.pop("remote_root", None)
-        groups.setdefault(json.dumps(given, sort_keys=True), []).append(attempt)
-    return list(groups.values())
-
-
-def _looked_at(group: Sequence[AttemptPaths]) -> dict[str, RemoteAnswer]:
+def _looked_at(group: Sequence[AttemptPaths]) -> dict[str, ObservedAttempt]:
     try:
-        found = read(_run(group[0], _look(group)))
+        found, why = read(_run(group[0], _look(group))), "the far side left it out"
     except ReconcilerError as error:
-        return {attempt.tag: RemoteAnswer(error=error.message) for attempt in group}
-    missing = RemoteAnswer(error="the far side left it out")
-    return {attempt.tag: found.get(attempt.tag, missing) for attempt in group}
+        found, why = {}, error.message
+    return {one.tag: found.get(one.tag) or ObservedAttempt(far=Far(0, why)) for one in group}
 
 
 def _look(group: Sequence[AttemptPaths]) -> str:

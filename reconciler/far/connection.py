@@ -32,7 +32,11 @@ def main() -> int:
     machine: dict[str, Any] = {}
     try:
         machine = resolved(request["machine"])
-        answer = _run(machine, request) if "script" in request else _described(machine)
+        answer = (
+            _run(machine, request)
+            if "script" in request
+            else ({name: machine.get(name) for name in _TOLD})
+        )
     except Exception as error:  # noqa: BLE001 - whatever it was, it is the answer
         answer = {"error": redacted(f"{type(error).__name__}: {error}", machine)}
     json.dump(answer, answers)
@@ -100,10 +104,6 @@ def _values(settings: Any) -> list[str]:
     # other words by those who run it, so each word of it counts too.
     words = [word.strip("'\";") for word in str(settings).split()]
     return [str(settings), *(w for w in words if len(w) > 7)] if len(str(settings)) > 3 else []
-
-
-def _described(machine: dict[str, Any]) -> dict[str, Any]:
-    return {name: machine.get(name) for name in _TOLD}
 
 
 def _run(machine: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:

@@ -39,16 +39,6 @@ list_results() { # scratch, patterns …
     done
 }
 
-# Prints files, a line each.
-send_left() { # where they are kept, paths in base64 …
-    local path
-    cd "$1" || return 1
-    shift
-    for path in "$@"; do
-        printf '%s\t%s\n' "$path" "$(base64 -w 0 <"$(printf %s "$path" | base64 -d)")"
-    done
-}
-
 # Prints parts of files, a line each.
 send_parts() { # where they lie, then path in base64, bytes to skip and bytes to send, each …
     cd "$1" || return 1

@@ -75,11 +75,9 @@ def send_once() -> None:
     from dpdispatcher.submission import Submission
 
     send = Submission.upload_jobs
-    Submission.upload_jobs = lambda own: None if _is_submitted(own) else send(own)
-
-
-def _is_submitted(submission: Any) -> bool:
-    return any(job.job_id for job in submission.belonging_jobs)
+    Submission.upload_jobs = lambda own: (
+        None if (any(job.job_id for job in own.belonging_jobs)) else send(own)
+    )
 
 
 def _sleep(folder: Path, seconds: float) -> None:

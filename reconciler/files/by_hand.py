@@ -90,13 +90,9 @@ def _of(
 ) -> ManualLaunch | None:
     name = f"dpdisp_{stage.id}".replace(".", "_").replace(":", "_")
     created, folders = sessions.get(name, (0, ()))
-    if any(_is_below(folder, root) for folder in folders):
+    if any((is_inside(Path(folder), root)) for folder in folders):
         return ManualLaunch(stage.id, name, created)
     return _ended(root, state, stage, name)
-
-
-def _is_below(folder: str, root: Path) -> bool:
-    return is_inside(Path(folder), root)
 
 
 def _ended(root: Path, state: Workflow, stage: Stage, session: str) -> ManualLaunch | None:
@@ -106,7 +102,7 @@ def _ended(root: Path, state: Workflow, stage: Stage, session: str) -> ManualLau
     number = plain.number(plain.text(code).strip())
     newest = stage.attempt
     earlier = (newest.ended_at if newest is not None else None) or state.created
-    if number is None or not done.is_file() or _names_an_attempt(done):
+    if number is None or not done.is_file() or (len(plain.text(done).split("\n")) > 2):
         return None
     ended = done.stat().st_mtime
     if ended < _seconds(earlier):
@@ -114,10 +110,6 @@ def _ended(root: Path, state: Workflow, stage: Stage, session: str) -> ManualLau
     # The wrapper was put there before it ran.
     since = min((folder / WRAPPER).stat().st_mtime, code.stat().st_mtime)
     return ManualLaunch(stage.id, session, since, number, ended)
-
-
-def _names_an_attempt(marker: Path) -> bool:
-    return len(plain.text(marker).split("\n")) > 2
 
 
 def _seconds(moment: str) -> float:

@@ -17,18 +17,14 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
-from eventstore.private import make_folder
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, is_below
 from reconciler.attempt.contract import ATTEMPTS, KEPT, ScriptEnd
-from reconciler.attempt.markers import digests
+from reconciler.attempt.markers import is_as, make_folders
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs
-from reconciler.errors import MissingInput
-from reconciler.far.results import digest_of
 from reconciler.submission import fields as shape
-from service.root.root import MARKER
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,37 +95,19 @@ def _left(
 
 def _is(place: Path, file: Mapping[str, Any]) -> bool:
     """Whether a file lies there that is as the log has it."""
-    if place.is_symlink() or not place.is_file() or place.stat().st_size != file["size"]:
-        return False
-    return digest_of(place) == str(file["sha256"])
+    return not place.is_symlink() and place.is_file() and is_as(place, file)
 
 
 def _changed_inputs(root: Path, one: Recorded) -> str:
     """Return the inputs of an attempt that are not what it was started from."""
-    changed = []
-    for known in one.inputs:
-        try:
-            (now,) = digests(root, [known["path"]])
-        except MissingInput:
-            changed.append(known["path"])
-        else:
-            changed += [known["path"]] if now.sha256 != known["sha256"] else []
-    return ", ".join(changed)
-
-
-def place_of(attempt: AttemptPaths) -> Path:
-    """Return where an attempt keeps what it goes on from."""
-    return attempt.folder / "carry"
+    return ", ".join(f["path"] for f in one.inputs if not is_as(root / f["path"], f))
 
 
 def put_aside(attempt: AttemptPaths, carried: Carried) -> None:
     """Give the attempt what it goes on from; a second name where the file system knows them."""
-    home = attempt.root / MARKER
-    attempt.stage_folder.mkdir(parents=True, exist_ok=True)
-    make_folder(attempt.folder.parent, home)
-    make_folder(attempt.folder, home)
+    make_folders(attempt)
     for path, source in carried.places.items():
-        target = place_of(attempt) / path.removeprefix(f"{attempt.stage}/")
+        target = attempt.carried / path.removeprefix(f"{attempt.stage}/")
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(source, target)
@@ -139,7 +117,7 @@ def put_aside(attempt: AttemptPaths, carried: Carried) -> None:
 
 def drop(attempt: AttemptPaths) -> None:
     """Take away what an attempt that came to nothing was to go on from: second names alone."""
-    shutil.rmtree(place_of(attempt), ignore_errors=True)
+    shutil.rmtree(attempt.carried, ignore_errors=True)
 
 
 def sending(given: Mapping[str, Any], attempt: AttemptPaths, carried: Carried) -> dict[str, Any]:

@@ -15,15 +15,13 @@ from eventstore.private import read_regular
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt as Recorded
-from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.state.workflow import Workflow
 from lifecycle.words.values import KEPT_PATTERN
 from reconciler.attempt.contract import ATTEMPTS, MONITOR_LOCK, WRAPPER, OfJob
-from reconciler.attempt.markers import MARKERS
+from reconciler.attempt.markers import MARKERS, is_as
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs
 from reconciler.errors import ReconcilerError
-from reconciler.far.results import digest_of
-from reconciler.files.carry import place_of
 from reconciler.host.locks import is_held
 from reconciler.records import traces
 from service.root.disk import sync_folder, write_whole
@@ -68,25 +66,13 @@ def clearings(
     found = [
         _clearing(jobs.attempt(state, stage, one.id), one)
         for stage in stages
-        for one in _before_the_good_one(stage)
-        if older is None or _age(one, now) >= older
+        if stage.status is Status.COMPLETED
+        for one in stage.attempts[:-1]
+        if not (one.is_open or one.taken_over or one is stage.source)
+        if older is None or now - datetime.fromisoformat(str(one.ended_at)) >= older
     ]
     least = 1 if larger is None else larger + 1
     return [one for one in found if one is not None and one.size >= least]
-
-
-def _before_the_good_one(stage: Stage) -> Iterator[Recorded]:
-    """Yield the attempts before the one that a completed stage rests on."""
-    if stage.status is Status.COMPLETED:
-        yield from (one for one in stage.attempts[:-1] if _is_over(stage, one))
-
-
-def _is_over(stage: Stage, one: Recorded) -> bool:
-    return not (one.is_open or one.taken_over or one is stage.source)
-
-
-def _age(one: Recorded, now: datetime) -> timedelta:
-    return now - datetime.fromisoformat(str(one.ended_at))
 
 
 def _clearing(attempt: AttemptPaths, one: Recorded) -> Clearing | None:
@@ -95,7 +81,7 @@ def _clearing(attempt: AttemptPaths, one: Recorded) -> Clearing | None:
         return None
     if any(is_held(lock) is not False for lock in traces.told(attempt, OfJob.LOCK)):
         return None
-    folders = (*traces.copies_below(attempt.work), place_of(attempt))
+    folders = (*traces.copies_below(attempt.work), attempt.carried)
     folders = tuple(folder for folder in folders if folder.is_dir() and not folder.is_symlink())
     files = dict(_known(attempt, one.left))
     size = sum(map(_size, folders)) + sum(place.lstat().st_size for place in files)
@@ -113,21 +99,14 @@ def _known(attempt: AttemptPaths, left: Sequence[Mapping[str, Any]]) -> Iterator
             continue
         for kept in (attempt.kept, attempt.folder / "kept"):
             place = kept / file["path"]
-            if _is_below(place, attempt.folder) and _is(place, file):
+            if is_inside(place.parent, attempt.folder) and _is(place, file):
                 yield place, file["path"]
-
-
-def _is_below(place: Path, folder: Path) -> bool:
-    """Whether a path leads through no link out of the folder."""
-    return is_inside(place.parent, folder)
 
 
 def _is(place: Path, file: Mapping[str, Any]) -> bool:
     if place.is_symlink():
         return file.get("link") == str(place.readlink())
-    if file.get("link") is not None or not place.is_file():
-        return False
-    return place.stat().st_size == file["size"] and digest_of(place) == str(file["sha256"])
+    return file.get("link") is None and place.is_file() and is_as(place, file)
 
 
 def _size(folder: Path) -> int:
@@ -162,16 +141,7 @@ _NAME = re.compile(KEPT_PATTERN, re.ASCII)
 LABEL = ".kept-as"
 #: What an attempt leaves behind beside its outputs.
 _OF_ATTEMPTS = frozenset(
-    {
-        ATTEMPTS,
-        MONITOR_LOCK,
-        ".dispatch.lock",
-        WRAPPER,
-        "log",
-        "err",
-        LABEL,
-        *MARKERS,
-    }
+    {ATTEMPTS, MONITOR_LOCK, ".dispatch.lock", WRAPPER, "log", "err", LABEL, *MARKERS}
 )
 
 
@@ -179,14 +149,12 @@ class KeptFolderTaken(ReconcilerError):
     """Something else lies where the outputs are to be kept, or where the stage is to run."""
 
     code = "kept_folder_taken"
-
-    def __init__(self, stage: str, taken: Path) -> None:
-        super().__init__(
-            f"{stage}: {taken} is in the way of keeping its outputs and is not wfctl's; move it "
-            "aside and try again.",
-            stage=stage,
-            path=str(taken),
-        )
+    text = (
+        "{stage}: {path} is in the way of keeping its outputs and is not wfctl's; move it "
+        "aside and try again."
+    )
+    stage: str
+    path: Path
 
 
 def keep(root: Path, stage: str, kept_as: str, outputs: Iterable[str]) -> bool:
@@ -200,18 +168,18 @@ def keep(root: Path, stage: str, kept_as: str, outputs: Iterable[str]) -> bool:
     if not _NAME.fullmatch(kept_as):
         raise ValueError(f"expected the id of a stage with .vK, found {kept_as!r}")
     folder, kept, new = root / stage, root / kept_as, root / f".{stage}.new"
-    if not os.path.lexists(kept):
-        if not folder.is_dir():
-            return False
-        _copy(folder, new, _within(stage, outputs))
-        write_whole(folder / LABEL, f"{kept_as}\n".encode())
-        folder.rename(kept)
-        sync_folder(root)
-    elif not _is_ours(kept, kept_as):
-        if not _was_moved(folder, kept):
+    there = os.path.lexists(kept)
+    if not there and not folder.is_dir():
+        return False
+    if not (there and _is_ours(kept, kept_as)):
+        if there and not _was_moved(folder, kept):
             raise KeptFolderTaken(stage, kept)
-        _copy(kept, new, _within(stage, outputs))
-        write_whole(kept / LABEL, f"{kept_as}\n".encode())
+        old = kept if there else folder
+        _copy(old, new, _within(stage, outputs))
+        write_whole(old / LABEL, f"{kept_as}\n".encode())
+        if not there:
+            folder.rename(kept)
+            sync_folder(root)
     if new.is_dir():
         if folder.exists() and not _is_empty(folder):
             raise KeptFolderTaken(stage, folder)

@@ -133,15 +133,32 @@ def _other_verdicts(root: Path, state: Workflow) -> Iterator[tuple[str, str]]:
 
 def changed_results(root: Path, stage: Stage, *, deep: bool = False) -> Iterator[Deviation]:
     """Yield the results of a completed stage that are not as they were when it was completed."""
-    since = stage.completed_at
-    if since is None:
-        return
-    attempt, limit = stage.source.id if stage.source else None, _limit(since)
-    for one in _suspects(root, stage.results, limit, deep):
+    if stage.completed_at is not None:
+        yield from _otherwise(root, stage, "result", stage.results, stage.completed_at, deep)
+
+
+def _inputs(root: Path, stage: Stage, deep: bool) -> Iterator[Deviation]:
+    if (source := stage.source) is not None:
+        # What is reused was compared with its inputs when it was, by whole digests.
+        since = (stage.started_at if stage.reused else None) or source.started_at
+        yield from _otherwise(root, stage, "input", source.inputs, since, deep)
+
+
+def _otherwise(
+    root: Path, stage: Stage, what: str, recorded: Iterable[dict[str, Any]], since: str, deep: bool
+) -> Iterator[Deviation]:
+    attempt, began = stage.source.id if stage.source else None, _seconds(since)
+    for one in _suspects(root, recorded, began - _MARGIN, deep):
         kind = _kind(root, one, deep)
         if kind is not None:
-            after = _after(root / one["path"], since)
-            yield Deviation(stage.id, attempt, "result", one["path"], kind, since, after)
+            after = None
+            with suppress(OSError):
+                after = max((root / one["path"]).stat().st_ctime - began, 0.0)
+            yield Deviation(stage.id, attempt, what, one["path"], kind, since, after)
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()
 
 
 def check_results(root: Path, state: Workflow, stage: Stage) -> None:
@@ -153,25 +170,6 @@ def check_results(root: Path, state: Workflow, stage: Stage) -> None:
         found = [one for one in changed_results(root, upstream) if one.kind != "touched"]
         if found:
             raise ChangedResult(stage.id, found)
-
-
-def _inputs(root: Path, stage: Stage, deep: bool) -> Iterator[Deviation]:
-    attempt = stage.source
-    if attempt is None:
-        return
-    # What is reused was compared with its inputs when it was, by whole digests.
-    since = (stage.started_at if stage.reused else None) or attempt.started_at
-    limit = _limit(since)
-    for one in _suspects(root, attempt.inputs, limit, deep):
-        kind = _kind(root, one, deep)
-        if kind is not None:
-            after = _after(root / one["path"], since)
-            yield Deviation(stage.id, attempt.id, "input", one["path"], kind, since, after)
-
-
-def _limit(since: str) -> float:
-    """Return the change time from which on a file may be another than the one recorded."""
-    return datetime.fromisoformat(since).timestamp() - _MARGIN
 
 
 def _suspects(
@@ -198,15 +196,9 @@ def _kind(root: Path, recorded: dict[str, Any], deep: bool) -> str | None:
         return "missing"
     if recorded["size"] > _QUICK and not deep:
         return "touched"
-    return None if _is_as(root, recorded) else "changed"
+    from reconciler.attempt.markers import is_as  # only where a file was touched
 
-
-def _after(place: Path, since: str) -> float | None:
-    try:
-        touched = place.stat().st_ctime
-    except OSError:
-        return None
-    return max(touched - datetime.fromisoformat(since).timestamp(), 0.0)
+    return None if is_as(root / recorded["path"], recorded) else "changed"
 
 
 def _touched_below(place: str, limit: float) -> bool:
@@ -215,21 +207,6 @@ def _touched_below(place: str, limit: float) -> bool:
         if any(os.lstat(f"{folder}/{name}").st_ctime >= limit for name in (*folders, *names)):
             return True
     return False
-
-
-def _is_as(root: Path, recorded: dict[str, Any]) -> bool:
-    return _now(root, recorded["path"]) == (recorded["size"], recorded["sha256"])
-
-
-def _now(root: Path, path: str) -> tuple[int, str] | None:
-    from reconciler.attempt.markers import digests
-    from reconciler.errors import MissingInput  # only where a file was touched
-
-    try:
-        (found,) = digests(root, [path])
-    except MissingInput:
-        return None
-    return found.size, found.sha256
 
 
 def unrecorded(root: Root, state: Workflow, found: Iterable[Deviation]) -> list[Payload]:
@@ -261,10 +238,14 @@ def _was_computed_here(root: Root, stage: Stage) -> bool:
 
 def _changed(root: Path, stage: str, kinds: dict[str, str]) -> Payload:
     from lifecycle.payload import models as p  # few looks find anything
+    from reconciler.attempt.markers import digests
 
     files: list[dict[str, Any]] = []
     for path, kind in kinds.items():
-        size, sha256 = (_now(root, path) if kind == "changed" else None) or (None, None)
+        place = root / path
+        there = kind == "changed" and (place.is_file() or place.is_dir())
+        now = digests(root, [path]) if there else ()
+        size, sha256 = (now[0].size, now[0].sha256) if now else (None, None)
         files.append({"path": path, "kind": kind, "size": size, "sha256": sha256})
     return p.ResultsChanged.model_validate({"stage": stage, "files": files})
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from errno import EXDEV
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,9 +25,10 @@ from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import recorded as genuine
+from reconciler.attempt.markers import digest_of, file_digest
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import MachineUnreachable, UnusableProfile
-from reconciler.far.results import BroughtFile, brought, digest_of
+from reconciler.far.results import BroughtFile, brought
 from reconciler.files.carry import patterns_of
 from reconciler.records import traces
 from service.root.disk import system_clock, utc_text, write_whole
@@ -74,7 +76,8 @@ def sort_out(
         known = _found(attempt, bring, limit, wanted)
         if not known and not attempt.kept.is_dir():
             return None
-        _write_list(attempt, known)
+        text = json.dumps({"files": [asdict(one) for one in known]}, indent=1)
+        write_whole(attempt.left_list, text.encode("utf-8", "surrogateescape") + b"\n")
     _put_in_place(attempt, known)
     return _command(attempt, known)
 
@@ -82,25 +85,15 @@ def sort_out(
 def _command(attempt: AttemptPaths, known: Sequence[BroughtFile]) -> p.AttemptLeft | None:
     if not known:
         return None
-    content = read_regular(attempt.left_list)
+    stayed = any(left.at is not None and left.at.startswith("/") for left in known)
     return p.AttemptLeft(
         stage=attempt.stage,
         attempt=attempt.id,
         files=[p.LeftFile.model_validate(asdict(one)) for one in known[:_NAMED]],
         more=max(0, len(known) - _NAMED),
-        host=_host(attempt, known),
-        record=p.FileDigest(
-            path=str(attempt.left_list.relative_to(attempt.root)),
-            size=len(content),
-            sha256=hashlib.sha256(content).hexdigest(),
-        ),
+        host=traces.facts(attempt).job_host if stayed else None,
+        record=file_digest(attempt.root, attempt.left_list, read_regular(attempt.left_list)),
     )
-
-
-def _host(attempt: AttemptPaths, known: Iterable[BroughtFile]) -> str | None:
-    """Name the machine on which files stayed, if any did."""
-    stayed = any(left.at is not None and left.at.startswith("/") for left in known)
-    return traces.facts(attempt).job_host if stayed else None
 
 
 def _listed(attempt: AttemptPaths) -> list[BroughtFile] | None:
@@ -108,17 +101,12 @@ def _listed(attempt: AttemptPaths) -> list[BroughtFile] | None:
     return None if found is None else [BroughtFile(**one) for one in found["files"]]
 
 
-def _write_list(attempt: AttemptPaths, known: Sequence[BroughtFile]) -> None:
-    text = json.dumps({"files": [asdict(one) for one in known]}, indent=1)
-    write_whole(attempt.left_list, text.encode("utf-8", "surrogateescape") + b"\n")
-
-
 def _found(
     attempt: AttemptPaths, bring: bool, limit: int | None, wanted: Sequence[str]
 ) -> list[BroughtFile]:
     where = machine.of(attempt)
     if where.is_far:
-        there = list(brought(attempt, limit if bring else 0, wanted))
+        there = brought(attempt, limit if bring else 0, wanted)
         return [*_sorted_out(attempt, list(_news(attempt)), bring, None), *there]
     _keep(attempt, where.scratch)
     return _sorted_out(attempt, list(_news(attempt)), bring, limit)
@@ -188,12 +176,9 @@ def _sorted_out(
         total += left.size
         fits = limit is None or total <= limit or left.path in attempt.logs
         goes = bring and fits and left.path.startswith(f"{attempt.stage}/")
-        free = _is_free(attempt, left)
-        places[left.path] = None if goes and free else _kept_at(attempt, left.path)
-    return [
-        BroughtFile(left.path, left.size, left.sha256, places[left.path], left.link)
-        for left in found
-    ]
+        kept = str((attempt.kept / left.path).relative_to(attempt.root))
+        places[left.path] = None if goes and _is_free(attempt, left) else kept
+    return [replace(left, at=places[left.path]) for left in found]
 
 
 def _is_free(attempt: AttemptPaths, left: BroughtFile) -> bool:
@@ -208,10 +193,6 @@ def _is_free(attempt: AttemptPaths, left: BroughtFile) -> bool:
     return inside and above.is_dir() and not os.path.lexists(place)
 
 
-def _kept_at(attempt: AttemptPaths, path: str) -> str:
-    return str((attempt.kept / path).relative_to(attempt.root))
-
-
 def _put_in_place(attempt: AttemptPaths, known: Iterable[BroughtFile]) -> None:
     for left in known:
         kept, place = attempt.kept / left.path, attempt.root / left.path
@@ -219,13 +200,9 @@ def _put_in_place(attempt: AttemptPaths, known: Iterable[BroughtFile]) -> None:
             continue
         place.parent.mkdir(parents=True, exist_ok=True)
         kept.rename(place)
-    _remove_empty(attempt.kept)
-
-
-def _remove_empty(folder: Path) -> None:
-    for place, _, _ in os.walk(folder, topdown=False):
-        if not any(Path(place).iterdir()):
-            Path(place).rmdir()
+    for folder, _, _ in os.walk(attempt.kept, topdown=False):
+        if not any(Path(folder).iterdir()):
+            Path(folder).rmdir()
 
 
 def limit_of(state: Workflow, stage: Stage, attempt: AttemptPaths) -> int | None:
@@ -248,15 +225,10 @@ def size_of(value: Any) -> int | None:
         return value
     if not isinstance(value, str):
         return None
-    number, unit = _split(value.strip())
-    factor = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}.get(unit.upper())
-    return None if factor is None or not number else int(float(number) * factor)
-
-
-def _split(text: str) -> tuple[str, str]:
-    digits = len(text) - len(text.lstrip("0123456789."))
-    number = text[:digits]
-    return (number if number.count(".") <= 1 and number != "." else ""), text[digits:].strip()
+    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([KMGT]?B)?\s*", value, re.ASCII | re.IGNORECASE)
+    if found is None:
+        return None
+    return int(float(found[1]) * 1000 ** " KMGT".index((found[2] or "B").upper()[:-1] or " "))
 
 
 def bring_back(attempt: AttemptPaths) -> None:

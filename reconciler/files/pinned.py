@@ -16,21 +16,20 @@ from reconciler.context import Jobs
 from reconciler.submission.build import ERROR_LOG, FILE_NAME, OUTPUT_LOG
 from service.consent.scripts import changed, data_left, judging, others
 from service.root.safe_open import is_inside
+from wording import Worded
 
 
-class ScriptsChanged(NeedsConsent):
+class ScriptsChanged(Worded, NeedsConsent):
     """Files that would run are not those that were agreed to."""
 
     code = "scripts_changed"
-
-    def __init__(self, where: str, paths: Sequence[str]) -> None:
-        super().__init__(
-            f"{where}: session_config.pin holds the files that may run, and these are others now: "
-            f"{', '.join(paths)}. Bring them back, or propose them as they are: `wfctl amend "
-            "propose --set session_config.pin=scripts --reason …`; a person decides.",
-            where=where,
-            files=list(paths),
-        )
+    text = (
+        "{where}: session_config.pin holds the files that may run, and these are others now: "
+        "{files:, }. Bring them back, or propose them as they are: `wfctl amend "
+        "propose --set session_config.pin=scripts --reason …`; a person decides."
+    )
+    where: str
+    files: Sequence[str]
 
 
 def check_pinned(jobs: Jobs, state: Workflow, where: str) -> None:
@@ -40,20 +39,18 @@ def check_pinned(jobs: Jobs, state: Workflow, where: str) -> None:
         raise ScriptsChanged(where, found)
 
 
-class VerdictChanged(NeedsConsent):
+class VerdictChanged(Worded, NeedsConsent):
     """What failed by one script would be judged by another one, which no person has agreed to."""
 
     code = "verdict_changed"
-
-    def __init__(self, stage: str, attempt: str, paths: Sequence[str]) -> None:
-        super().__init__(
-            f"{stage}: {attempt} did not pass by {', '.join(paths)} as it was when that attempt "
-            "started, and it is another file now. Bring it back, or have a person agree to it: "
-            "`wfctl amend propose --set session_config.pin=scripts --reason …`.",
-            stage=stage,
-            attempt=attempt,
-            files=list(paths),
-        )
+    text = (
+        "{stage}: {attempt} did not pass by {files:, } as it was when that attempt "
+        "started, and it is another file now. Bring it back, or have a person agree to it: "
+        "`wfctl amend propose --set session_config.pin=scripts --reason …`."
+    )
+    stage: str
+    attempt: str
+    files: Sequence[str]
 
 
 def check_verdict(jobs: Jobs, state: Workflow, stage: Stage) -> None:

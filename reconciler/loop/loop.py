@@ -36,7 +36,7 @@ from reconciler.loop.prompt import said_of_failure, tries_of
 from reconciler.submission.agreed import SubmissionChanged, SubmissionDrift
 from reconciler.verdict.table import Action
 from reconciler.verification.verify import settle
-from service.files.inspection import PAUSE, edits
+from service.files.surroundings import PAUSE, edits
 from service.writing.stream_writer import WriteOptions
 
 #: What no stage can be carried out with: the session ends at once.

@@ -24,7 +24,7 @@ from reconciler.errors import EnvironmentNotReady
 from reconciler.files.pinned import check_pinned
 from service.consent.scripts import INIT
 from service.errors import AlreadyThere
-from service.files.inspection import SESSIONS
+from service.files.surroundings import SESSIONS
 from service.root.git import git
 from service.root.root import Root
 from service.writing.stream_writer import WriteOptions

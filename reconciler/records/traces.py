@@ -87,11 +87,6 @@ def told(attempt: AttemptPaths, what: OfJob) -> list[Path]:
     return sorted(attempt.folder.glob(f"{JOB}*{what}"))
 
 
-def lock_of(attempt: AttemptPaths, job: str) -> Path:
-    """Return the lock that a job's computation holds."""
-    return attempt.of_job(job, OfJob.LOCK)
-
-
 def has_marks(attempt: AttemptPaths, job: str) -> bool:
     """Say whether a task of a job is at work, or was killed while it was: each leaves a mark."""
     return any(attempt.folder.glob(f"{JOB}{job}{OfJob.TASK}.*"))
@@ -339,12 +334,11 @@ def recall(attempt: AttemptPaths, jobs: Iterable[ObservedJob]) -> tuple[Observed
     """Return the jobs; one that left no word of its own with what was said of its end, if any."""
     kept = _kept(attempt)
     return tuple(
-        replace(job, queued=kept.get(job.id or "")) if _is_unexplained(job) else job for job in jobs
+        replace(job, queued=kept.get(job.id or ""))
+        if (job.queued is None and not (job.is_over or job.is_finished or job.tag))
+        else job
+        for job in jobs
     )
-
-
-def _is_unexplained(job: ObservedJob) -> bool:
-    return job.queued is None and not (job.is_over or job.is_finished or job.tag)
 
 
 def _kept(attempt: AttemptPaths) -> dict[str, str]:

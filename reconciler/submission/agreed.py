@@ -12,6 +12,7 @@ from eventstore.private import read_regular
 from lifecycle.errors import NeedsConsent
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
+from wording import Worded
 
 #: Names of folders that mean the current one; an attempt gets places of its own.
 _HERE = frozenset({None, "", ".", "./"})
@@ -54,21 +55,21 @@ class SubmissionDrift(NeedsConsent):
         )
 
 
-class SubmissionChanged(NeedsConsent):
+class SubmissionChanged(Worded, NeedsConsent):
     """An attempt's submission that is not the one that was recorded."""
 
     code = "submission_changed"
-
-    def __init__(self, stage: str, attempt: str, path: str, recorded: str, found: str) -> None:
-        super().__init__(
-            f"{path}: expected the submission that was recorded for {stage} {attempt} (SHA-256 "
-            f"{recorded}), found another one ({found}). It is not submitted. See who changed it; "
-            f"`wfctl stage fail {stage} --error TEXT`, then `stage retry`, begins a new attempt.",
-            stage=stage,
-            attempt=attempt,
-            recorded=recorded,
-            found=found,
-        )
+    text = (
+        "{path}: expected the submission that was recorded for {stage} {attempt} (SHA-256 "
+        "{recorded}), found another one ({found}). It is not submitted. See who changed it; "
+        "`wfctl stage fail {stage} --error TEXT`, then `stage retry`, begins a new attempt."
+    )
+    untold = ("path",)
+    stage: str
+    attempt: str
+    path: str
+    recorded: str
+    found: str
 
 
 def check_recorded(attempt: AttemptPaths) -> None:

@@ -138,7 +138,13 @@ def build(job: StageJob, profile: Mapping[str, Any]) -> dict[str, Any]:
         "work_base": ".",
         "machine": _machine(profile),
         "resources": _resources(profile, job.resource_overrides, job.environment),
-        "forward_common_files": _common_files(job),
+        "forward_common_files": (
+            [
+                path
+                for path in _unique(_relative(job, "inputs", path) for path in job.inputs)
+                if not _inside(path, job.stage)
+            ]
+        ),
         "task_list": [
             {
                 "command": software.command_in(job.environment, job.command),
@@ -175,7 +181,12 @@ def for_attempt(
         raise UnusableSubmission("machine.context_type", expected, place.context_type, remedy)
     fields.check_directives(place.batch_type, resources)
     result["machine"] = _attempt_machine(given, known, attempt, place)
-    result["resources"] = _attempt_resources(resources, attempt, place)
+    result["resources"] = {
+        "group_size": 1,
+        **resources,
+        "envs": {**resources.get("envs", {}), ATTEMPT: attempt.tag},
+        "prepend_script": [*guard(attempt, place), *resources.get("prepend_script", [])],
+    }
     result["task_list"] = [_watched(task) for task in result.get("task_list", [])]
     return result, place
 
@@ -208,14 +219,6 @@ def _resources(
     for name, lines in software.resources(environment).items():
         found[name] = [*found.get(name, []), *lines]
     return found
-
-
-def _common_files(job: StageJob) -> list[str]:
-    return [
-        path
-        for path in _unique(_relative(job, "inputs", path) for path in job.inputs)
-        if not _inside(path, job.stage)
-    ]
 
 
 def _forward_files(job: StageJob) -> list[str]:
@@ -263,24 +266,16 @@ def _object(submission: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def _place(known: Mapping[str, Any], attempt: AttemptPaths) -> ExecutionHost:
     batch_type, context_type = machine.checked(known)
-    far = context_type == "SSHContext"
-    where = _far_scratch(known, attempt) if far else str(_own_scratch(known, attempt))
-    return ExecutionHost(batch_type, context_type, where)
-
-
-def _far_scratch(known: Mapping[str, Any], attempt: AttemptPaths) -> str:
     root = known.get("remote_root")
+    # Each attempt has a place of its own, so whoever works below it belongs to the attempt.
+    if context_type != "SSHContext":
+        given = attempt.root / str(root or ".")
+        own = attempt.work if is_inside(given, attempt.root) else given / attempt.tag
+        return ExecutionHost(batch_type, context_type, str(own))
     if not isinstance(root, str) or not root.startswith("/"):
         remedy = "Name a folder of that machine which the jobs can write."
         raise UnusableSubmission("machine.remote_root", "an absolute path", root, remedy)
-    return str(PurePosixPath(root) / attempt.tag)
-
-
-def _own_scratch(known: Mapping[str, Any], attempt: AttemptPaths) -> Path:
-    # Each attempt has a place of its own, so whoever works below it belongs to the attempt.
-    given = attempt.root / str(known.get("remote_root") or ".")
-    inside = is_inside(given, attempt.root)
-    return attempt.work if inside else given / attempt.tag
+    return ExecutionHost(batch_type, context_type, str(PurePosixPath(root) / attempt.tag))
 
 
 def _attempt_machine(
@@ -309,14 +304,6 @@ def check_secrets(given: object) -> None:
     for name in _SECRETS if isinstance(profile, dict) else ():
         if profile and profile.get(name):
             raise InlineSecret(f"machine.remote_profile.{name}")
-
-
-def _attempt_resources(
-    resources: dict[str, Any], attempt: AttemptPaths, place: ExecutionHost
-) -> dict[str, Any]:
-    own = [*guard(attempt, place), *resources.get("prepend_script", [])]
-    envs = {**resources.get("envs", {}), ATTEMPT: attempt.tag}
-    return {"group_size": 1, **resources, "envs": envs, "prepend_script": own}
 
 
 def _new(command: str, path: str) -> str:

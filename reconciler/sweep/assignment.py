@@ -16,21 +16,19 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from eventstore.private import make_folder
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import MAP, Sweep, sweep_of
+from lifecycle.sweeps.definition import DONE, MAP, Sweep, sweep_of
 from lifecycle.sweeps.points import Point, spelled
 from reconciler.attempt.contract import ScriptEnd
-from reconciler.attempt.markers import Input, digests
+from reconciler.attempt.markers import Input, digests, is_as, make_folders
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import UnusableSubmission
 from reconciler.submission.build import AWAITING
 from reconciler.submission.fields import PREFIX
 from reconciler.sweep import points
-from reconciler.sweep.folders import Place, done_folder, place_of
+from reconciler.sweep.folders import JUDGE
 from reconciler.sweep.points import content_of, digest_of, points_of
 from reconciler.sweep.tasks import (
-    JUDGE,
     Task,
     definition_of,
     origin_of,
@@ -39,7 +37,6 @@ from reconciler.sweep.tasks import (
     verdict_digest,
 )
 from service.root.disk import write_whole
-from service.root.root import MARKER
 
 #: The folder of the task of the stage whose points these are.
 LIKE = "WFCTL_LIKE_FOLDER"
@@ -73,10 +70,10 @@ def assigned(
     todo = to_compute(known, stage, recovers)
     counting = {one.point.folder for one in known if one.state == "done" or one.to_judge}
     points.put_aside(root, stage, counting)
-    place = place_of(attempt)
-    _make(attempt, place)
+    make_folders(attempt, attempt.tasks, *(attempt.tasks / name for name in _FOLDERS))
+    place = attempt.tasks
     if file is not None:
-        place.points.write_bytes(file)
+        attempt.task_points.write_bytes(file)
     _write(place, "command.sh", f"{task['command']}\n")
     what = sweep_of(stage.parameters)
     _write(place, "outputs", "".join(f"{path}\n" for path in what.outputs))
@@ -91,15 +88,15 @@ def assigned(
         "points": digest_of(every),
         "keys": {p.folder: p.key for p in every if p.folder != p.key},
     }
-    write_whole(place.head, json.dumps(head).encode() + b"\n")
-    done_folder(root, stage.id).mkdir(exist_ok=True)
+    write_whole(attempt.task_head, json.dumps(head).encode() + b"\n")
+    (root / stage.id / DONE).mkdir(exist_ok=True)
     workers = _workers(given, what, len(todo))
-    return _sending(given, attempt, place, workers, origin_of(stage, basis))
+    return _sending(given, attempt, workers, origin_of(stage, basis))
 
 
 def drop(attempt: AttemptPaths) -> None:
     """Take away the tasks of an attempt that came to nothing; nobody else has written there."""
-    shutil.rmtree(place_of(attempt).folder, ignore_errors=True)
+    shutil.rmtree(attempt.tasks, ignore_errors=True)
 
 
 def _one_task(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,28 +130,12 @@ def _known(root: Path, state: Workflow, stage: Stage, basis: str) -> list[Task]:
 
 
 def _is_whole(root: Path, task: Task) -> bool:
-    for one in task.outputs:
-        path = root / task.folder / str(one["path"])
-        if not path.exists() or _digest(root, path) != one["sha256"]:
-            return False
-    return (root / task.folder).is_dir()
+    folder = root / task.folder
+    return folder.is_dir() and all(is_as(folder / str(one["path"]), one) for one in task.outputs)
 
 
-def _digest(root: Path, path: Path) -> str:
-    return digests(root, [str(path.relative_to(root))])[0].sha256
-
-
-def _make(attempt: AttemptPaths, place: Place) -> None:
-    home = attempt.root / MARKER
-    attempt.stage_folder.mkdir(parents=True, exist_ok=True)
-    for folder in (attempt.folder.parent, attempt.folder, place.folder):
-        make_folder(folder, home)
-    for name in _FOLDERS:
-        (place.folder / name).mkdir()
-
-
-def _write(place: Place, name: str, text: str) -> None:
-    (place.folder / name).write_text(text, encoding="utf-8")
+def _write(place: Path, name: str, text: str) -> None:
+    (place / name).write_text(text, encoding="utf-8")
 
 
 def _lines(root: Path, stage: Stage, every: Sequence[Point], todo: Mapping[str, Task]) -> list[str]:
@@ -176,7 +157,7 @@ def _assignments(root: Path, stage: Stage, point: Point, task: Task) -> str:
 def _partner(root: Path, stage: Stage, point: Point) -> dict[str, str]:
     """Return where the same point of another stage lies; nothing where that task has not passed."""
     like = stage.parameters[MAP].get("like")
-    folder = done_folder(root, str(like)) / point.folder
+    folder = root / str(like) / DONE / point.folder
     return {LIKE: str(folder)} if like is not None and folder.is_dir() else {}
 
 
@@ -187,13 +168,13 @@ def _workers(given: Mapping[str, Any], what: Sweep, count: int) -> int:
 
 
 def _sending(
-    given: Mapping[str, Any], attempt: AttemptPaths, place: Place, workers: int, origin: str
+    given: Mapping[str, Any], attempt: AttemptPaths, workers: int, origin: str
 ) -> dict[str, Any]:
     result = copy.deepcopy(dict(given))
     (task,) = result["task_list"]
     own = [f"{attempt.stage}/{path}" for path in task.get("forward_files") or []]
     result["forward_common_files"] = [*result.get("forward_common_files", []), *own]
-    sums = "\n".join(_sums(place))
+    sums = "\n".join(_sums(attempt.tasks))
     script = f'cd "$WFCTL_TASKS" && sha256sum --status -c - <<< {shlex.quote(sums)}'
     command = f'({script}) || exit {ScriptEnd.CHANGED:d}\nbash "$WFCTL_TASKS/worker.sh"'
     result["task_list"] = [
@@ -207,8 +188,8 @@ def _sending(
     ]
     resources = result["resources"]
     places = {
-        "WFCTL_TASKS": str(place.folder),
-        "WFCTL_TASKS_TO": str(done_folder(attempt.root, attempt.stage)),
+        "WFCTL_TASKS": str(attempt.tasks),
+        "WFCTL_TASKS_TO": str(attempt.stage_folder / DONE),
         "WFCTL_TASKS_ORIGIN": origin,
     }
     envs = {**resources.get("envs", {}), **places}
@@ -216,6 +197,6 @@ def _sending(
     return result
 
 
-def _sums(place: Place) -> list[str]:
-    files = [name for name in _VOUCHED if (place.folder / name).exists()]
-    return [f"{sha256((place.folder / n).read_bytes()).hexdigest()}  {n}" for n in files]
+def _sums(place: Path) -> list[str]:
+    files = [name for name in _VOUCHED if (place / name).exists()]
+    return [f"{sha256((place / n).read_bytes()).hexdigest()}  {n}" for n in files]

@@ -9,7 +9,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -23,9 +23,7 @@ from reconciler.attempt.contract import UNTOLD
 from reconciler.attempt.paths import AttemptPaths, of_recorded
 from reconciler.host import processes as plain
 from reconciler.records import traces
-from reconciler.sweep import records, table
-from reconciler.sweep import tasks as task_runs
-from reconciler.sweep.folders import place_of
+from reconciler.sweep import folders, records, table
 from reconciler.sweep.points import digest_of
 from reconciler.sweep.tasks import Task, tasks_of
 from reconciler.verdict.names import Name
@@ -34,35 +32,25 @@ from reconciler.verdict.table import Action, Verdict
 _SUM = re.compile(r"\b([0-9a-f]{64})  ([\w.]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Alone:
-    """A task that is through: as its attempt lists it, and where it ran."""
-
-    number: str
-    folder: str
-    assignments: str
-    place: Path
+Through = tuple[tuple[str, str, str], Path]
+"""A task that is through: as its attempt lists it, and where it ran."""
 
 
-def through(attempt: AttemptPaths, what: Sweep) -> list[Alone]:
+def through(attempt: AttemptPaths, what: Sweep) -> list[Through]:
     """Return the tasks of an attempt that is over which ran on alone and left all they were to."""
     silent = {job.name for job in traces.jobs(attempt) if job.exit_code in UNTOLD}
     jobs = silent.intersection(traces.alone(attempt))
-    return list(_through(attempt, what, jobs)) if jobs else []
-
-
-def _through(attempt: AttemptPaths, what: Sweep, jobs: set[str]) -> Iterator[Alone]:
-    runs = task_runs.of(attempt)
-    copies = traces.scratch_copies(attempt)
-    for number, folder, assignments in task_runs.listed(attempt):
-        ran = runs.get(int(number))
-        if ran is None or ran.state != "running" or ran.job not in jobs:
-            continue
-        for place in (copy / attempt.stage / DONE / folder for copy in copies):
-            if place.is_dir() and all(
-                _is_since(place / path, ran.started) for path in what.outputs
-            ):
-                yield Alone(number, folder, assignments, place)
+    runs = folders.of(attempt) if jobs else {}
+    ran = ((one, runs.get(int(one[0]))) for one in folders.listed(attempt) if jobs)
+    return [
+        (one, place)
+        for one, run in ran
+        if run is not None and run.state == "running" and run.job in jobs
+        for place in (
+            copy / attempt.stage / DONE / one[1] for copy in traces.scratch_copies(attempt)
+        )
+        if place.is_dir() and all(_is_since(place / path, run.started) for path in what.outputs)
+    ]
 
 
 def _is_since(path: Path, micros: int) -> bool:
@@ -73,15 +61,14 @@ def settle(attempt: AttemptPaths, what: Sweep) -> None:
     """End these tasks as their worker would have: verified, put in place and written down."""
     found = through(attempt, what)
     own = genuine.submission_of(attempt) or {}
-    tasks = place_of(attempt).folder
+    tasks = attempt.tasks
     if not found or not _is_vouched(tasks, json.dumps(own)):
         return
     environ = {**os.environ, **own["resources"]["envs"]}
-    for one in found:
-        words = ["alone", "", one.number, one.folder, one.assignments]
+    for task, place in found:
         subprocess.run(
-            ["bash", str(tasks / "worker.sh"), *words],
-            cwd=one.place.parents[1],
+            ["bash", str(tasks / "worker.sh"), "alone", "", *task],
+            cwd=place.parents[1],
             env={name: str(value) for name, value in environ.items()},
             stdin=subprocess.DEVNULL,
             check=False,
@@ -111,7 +98,7 @@ def is_over(found: Verdict, attempt: AttemptPaths) -> bool:
     Nor can it be launched where the list of its tasks is gone.
     """
     ended = found.action in (Action.SUCCEEDED, Action.FAILED, Action.LOST)
-    gone = found.action is Action.LAUNCH and not place_of(attempt).list.is_file()
+    gone = found.action is Action.LAUNCH and not attempt.task_list.is_file()
     return (ended or gone or found.name == Name.UNTOLD) and found.name not in _NEVER_BEGAN
 
 
@@ -125,8 +112,14 @@ def judged(state: Workflow, stage: Stage, attempt: AttemptPaths, found: Verdict)
     what = sweep_of(stage.parameters)
     alone = through(attempt, what)
     if alone and what.verify is None:
-        return replace(found, row=7, name=Name.UNTOLD, action=Action.UNKNOWN, reason=_untold(alone))
-    known = {one.folder for one in alone}
+        return replace(
+            found,
+            row=7,
+            name=Name.UNTOLD,
+            action=Action.UNKNOWN,
+            reason=_untold(len(alone), alone[0][1]),
+        )
+    known = {folder for (_, folder, _), _ in alone}
     tasks = [_closed(task, known) for task in tasks_of(attempt.root, state, stage)]
     done = sum(task.state == "done" for task in tasks)
     spent = [task for task in tasks if task.is_spent(what.retries)]
@@ -142,11 +135,11 @@ def judged(state: Workflow, stage: Stage, attempt: AttemptPaths, found: Verdict)
     return replace(found, row=8, name=Name.TASKS_FAILED, action=Action.FAILED, reason=why)
 
 
-def _untold(alone: Sequence[Alone]) -> str:
+def _untold(count: int, place: Path) -> str:
     return (
-        f"the shells of {len(alone):,} tasks were killed, and the commands computed on without "
+        f"the shells of {count:,} tasks were killed, and the commands computed on without "
         "them: their task_outputs are there, and nothing tells whether they ended well, such as "
-        f"{alone[0].place}. Look at them and say `wfctl stage compute`; or `wfctl stage fail` and "
+        f"{place}. Look at them and say `wfctl stage compute`; or `wfctl stage fail` and "
         "`wfctl stage retry`"
     )
 
@@ -193,7 +186,7 @@ def observation(
     tasks = [_closed(task) for task in tasks] if kept is not None else tasks
     named = [t for t in tasks if t.state == "failed" and t.attempt == attempt.id]
     seen = next((one.tasks or {} for one in stage.attempts if one.id == attempt.id), {})
-    ended = sum(ran.ended is not None for ran in task_runs.of(attempt).values())
+    ended = sum(ran.ended is not None for ran in folders.of(attempt).values())
     return p.TasksObserved(
         stage=stage.id,
         attempt=attempt.id,
@@ -206,8 +199,8 @@ def observation(
         ended=ended,
         failures=[_failure(root, task) for task in named[:_NAMED]],
         record=kept,
-        journals=task_runs.told(attempt),
-        edited=task_runs.edited(attempt, seen),
+        journals=folders.told(attempt),
+        edited=folders.edited(attempt, seen),
         late=list(islice(_late(root, attempt, tasks), _NAMED)) if kept is not None else [],
     )
 
@@ -238,7 +231,7 @@ def progress(
     root: Path, state: Workflow, stage: Stage, attempt: AttemptPaths
 ) -> list[p.TasksObserved]:
     """Return the command that records how far the tasks have come, where it is worth an event."""
-    if not place_of(attempt).head.is_file():
+    if not attempt.task_head.is_file():
         return []
     seen = observation(root, state, stage, attempt)
     before = (stage.attempts[-1].tasks or {}).get("ended", 0)
@@ -274,4 +267,4 @@ def unclosed(root: Path, state: Workflow, stage: Stage) -> list[AttemptPaths]:
         return []
     over = [one for one in stage.attempts if not (one.is_open or (one.tasks or {}).get("record"))]
     found = [of_recorded(root, state.id, stage.id, one) for one in over]
-    return [attempt for attempt in found if place_of(attempt).head.is_file()]
+    return [attempt for attempt in found if attempt.task_head.is_file()]

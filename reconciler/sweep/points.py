@@ -16,36 +16,32 @@ from reconciler.attempt.paths import of_recorded
 from reconciler.errors import MissingInput
 from reconciler.files.clearing import LABEL, KeptFolderTaken
 from reconciler.host import processes as plain
-from reconciler.sweep.folders import done_folder, place_of
 from service.root.disk import write_whole
+from wording import Worded
 
 
-class ChangedMap(Refused):
+class ChangedMap(Worded, Refused):
     """The file of a map that is not the one that the definition names."""
 
     code = "changed_map"
-
-    def __init__(self, stage: str, path: str, expected: str, found: str) -> None:
-        super().__init__(
-            f"{stage}: {path}: expected the points with SHA-256 {expected}, found {found}. Put the "
-            f"file back, or propose the new one: `wfctl amend propose --stage {stage} --set "
-            '\'parameters.map={"file": …, "sha256": …}\' --reason TEXT`.',
-            stage=stage,
-            path=path,
-            expected=expected,
-            found=found,
-        )
+    text = (
+        "{stage}: {path}: expected the points with SHA-256 {expected}, found {found}. Put the "
+        "file back, or propose the new one: `wfctl amend propose --stage {stage} --set "
+        '\'parameters.map={{"file": …, "sha256": …}}\' --reason TEXT`.'
+    )
+    stage: str
+    path: str
+    expected: str
+    found: str
 
 
-class UnfitMap(Refused):
+class UnfitMap(Worded, Refused):
     """A map that has no usable points where it stands now, or whose file cannot be read."""
 
     code = "unfit_map"
-
-    def __init__(self, stage: str, why: str) -> None:
-        super().__init__(
-            f"{stage}.parameters.map: {why}. An amendment changes it.", stage=stage, why=why
-        )
+    text = "{stage}.parameters.map: {why}. An amendment changes it."
+    stage: str
+    why: str
 
 
 def points_of(
@@ -59,8 +55,11 @@ def points_of(
     given = stage.parameters[MAP]
     content = content_of(root, state, stage, anew=anew)
     try:
-        text = None if content is None else _decoded(stage.id, given, content)
+        text = None if content is None else content.decode()
         found = points(given, text, _like(root, state, given, anew))
+    except UnicodeDecodeError as error:
+        why = f"{given['file']}: expected UTF-8, found byte {error.start}"
+        raise UnfitMap(stage.id, why) from error
     except UnusableMap as error:
         raise UnfitMap(stage.id, str(error)) from error
     both = [name for name in found[0].values if name in stage.parameters] if found else []
@@ -100,7 +99,7 @@ def content_of(root: Path, state: Workflow, stage: Stage, *, anew: bool) -> byte
 def _kept(root: Path, state: Workflow, stage: Stage) -> bytes | None:
     """Return a copy that an attempt has of the file that the definition names."""
     for recorded in reversed(stage.attempts):
-        copy = place_of(of_recorded(root, state.id, stage.id, recorded)).points
+        copy = of_recorded(root, state.id, stage.id, recorded).task_points
         found = plain.text(copy).encode()
         if sha256(found).hexdigest() == stage.parameters[MAP]["sha256"]:
             return found
@@ -120,15 +119,6 @@ def _content(root: Path, stage: str, given: dict[str, str]) -> bytes:
     return content
 
 
-def _decoded(stage: str, given: dict[str, str], content: bytes) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise UnfitMap(
-            stage, f"{given['file']}: expected UTF-8, found byte {error.start}"
-        ) from error
-
-
 def digest_of(found: tuple[Point, ...]) -> str:
     """Return what tells these points in this order from others."""
     return sha256("\n".join(point.key for point in found).encode()).hexdigest()
@@ -142,7 +132,7 @@ def keep(root: Path, state: Workflow, stage: Stage) -> bool:
     """
     if stage.keep_as is None:
         return False
-    kept, done = root / stage.keep_as, done_folder(root, stage.id)
+    kept, done = root / stage.keep_as, root / stage.id / DONE
     named = {point.folder for point in points_of(root, state, stage)}
     gone = sorted({f.name for f in done.iterdir()} - named) if done.is_dir() else []
     moves = [(done / name, kept / DONE / name) for name in gone]
@@ -161,7 +151,7 @@ def put_aside(root: Path, stage: Stage, done: Container[str]) -> None:
 
     It is kept in the earlier attempt's folder. May be called again after a crash.
     """
-    folder = done_folder(root, stage.id)
+    folder = root / stage.id / DONE
     previous = stage.attempt.name if stage.attempt else None
     for found in sorted(folder.iterdir()) if folder.is_dir() else ():
         if found.name not in done:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,24 +10,20 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from eventstore.private import make_folder
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import VERDICTS, Sweep, sweep_of
+from lifecycle.sweeps.definition import DONE, VERDICTS, Sweep, sweep_of
 from lifecycle.words.cause import cause_of
 from lifecycle.words.document import value_at
-from reconciler.attempt.markers import digests
+from reconciler.attempt.markers import digests, file_digest, make_folders
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.host import processes as plain
 from reconciler.records import traces
-from reconciler.records.traces import read_json
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
-from reconciler.sweep import tasks as task_runs
-from reconciler.sweep.folders import done_folder, place_of
-from reconciler.sweep.tasks import Task, judged_in, tasks_of
+from reconciler.sweep import folders
+from reconciler.sweep.tasks import Task, tasks_of
 from reconciler.verdict.diagnosis import Diagnosis, of_texts
 from service.root.disk import write_whole
-from service.root.root import MARKER
 
 #: Tasks whose words a diagnosis holds whole.
 _SHOWN = 3
@@ -56,12 +51,6 @@ def why(folder: Path, ended: str) -> str:
     return f"{verdict}{cause} ({ended.removeprefix(verdict)})"
 
 
-def most(failed: Sequence[Task]) -> list[Task]:
-    """Return the failed tasks, those first that failed of what most of them did."""
-    counted = Counter(task.why for task in failed)
-    return sorted(failed, key=lambda task: -counted[task.why])
-
-
 def failed_of(root: Path, state: Workflow, stage: Stage) -> list[Task]:
     """Return the tasks of the stage that failed or were lost."""
     return [task for task in tasks_of(root, state, stage) if task.state in ("failed", "lost")]
@@ -71,9 +60,14 @@ def diagnosis_of(found: Diagnosis, root: Path, failed: Sequence[Task]) -> Diagno
     """Return the diagnosis of a sweep's attempt, given that of its jobs: its tasks tell why."""
     if not failed:
         return found
-    ordered = most(failed)
+    counted = Counter(task.why for task in failed)
+    ordered = sorted(failed, key=lambda task: -counted[task.why])
     kind = of_texts([(task.point.key, task.why) for task in ordered])
-    output = "\n".join(_whole(root, ordered[:_SHOWN])) or None
+    output = "\n".join(
+        f"{task.point.key}/{name}:\n{text}"
+        for task in ordered[:_SHOWN]
+        for name, text in written(root / task.folder)
+    )
     return replace(
         found,
         category=kind.category,
@@ -82,15 +76,9 @@ def diagnosis_of(found: Diagnosis, root: Path, failed: Sequence[Task]) -> Diagno
         cause=None,
         jobs=(),
         tasks=tuple(f"{one.point.key}: {one.why} ({one.folder})" for one in ordered[:_NAMED]),
-        output=output,
-        has_output=output is not None,
+        output=output or None,
+        has_output=bool(output),
     )
-
-
-def _whole(root: Path, tasks: Sequence[Task]) -> Iterator[str]:
-    for task in tasks:
-        for name, text in written(root / task.folder):
-            yield f"{task.point.key}/{name}:\n{text}"
 
 
 def write(attempt: AttemptPaths, stage: Stage, marked: Sequence[Task]) -> p.FileDigest:
@@ -102,20 +90,16 @@ def write(attempt: AttemptPaths, stage: Stage, marked: Sequence[Task]) -> p.File
     """
     rows = _rows(attempt, sweep_of(stage.parameters), marked)
     content = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
-    record = place_of(attempt).record
-    for folder in (attempt.folder.parent, attempt.folder, record.parent):
-        make_folder(folder, attempt.root / MARKER)
+    record = attempt.task_record
+    make_folders(attempt, attempt.tasks)
     write_whole(record, content)
-    return p.FileDigest(
-        path=str(record.relative_to(attempt.root)),
-        size=len(content),
-        sha256=hashlib.sha256(content).hexdigest(),
-    )
+    return file_digest(attempt.root, record, content)
 
 
 def _rows(attempt: AttemptPaths, what: Sweep, marked: Sequence[Task]) -> Iterator[dict[str, Any]]:
-    rows = {row["key"]: row for row in (*_told(attempt), *map(_marked, marked))}
-    done = done_folder(attempt.root, attempt.stage)
+    told = (_closed(attempt, row) for row in folders.rows_told(attempt))
+    rows = {row["key"]: row for row in (*told, *map(_marked, marked))}
+    done = attempt.stage_folder / DONE
     yield from (row | _results(attempt.root, done, row, what) for row in rows.values())
 
 
@@ -124,25 +108,16 @@ def _marked(task: Task) -> dict[str, Any]:
     return {**known, "started": task.started, "ended": task.ended, "why": ""}
 
 
-def _told(attempt: AttemptPaths) -> Iterator[dict[str, Any]]:
-    """Yield what the journals say of each task that the attempt was given."""
-    place = place_of(attempt)
-    runs = task_runs.of(attempt)
-    keys = (read_json(place.head) or {}).get("keys", {})
-    tasks = list(task_runs.listed(attempt))
-    judged = judged_in(tasks)
-    for number, folder, _ in tasks:
-        ran = runs.get(int(number))
-        row: dict[str, Any] = {"key": keys.get(folder, folder), "folder": folder}
-        row |= {"judged": True} if number in judged else {}
-        if ran is None:
-            yield {**row, "state": "waiting"}
-            continue
-        # Nothing of the attempt is left: whatever has not told of its end never will.
-        state = "lost" if ran.state == "running" else ran.state
-        row |= {"state": state, "exit_code": ran.exit_code, "started": ran.started}
-        said = why(place.folder / state / folder, ran.why)
-        yield row | {"ended": ran.ended, "why": said or ("" if state == "done" else "cut off")}
+def _closed(attempt: AttemptPaths, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of the journals where nothing of the attempt is left.
+
+    Whatever has not told of its end never will.
+    """
+    if row["state"] == "waiting":
+        return dict(row)
+    state = "lost" if row["state"] == "running" else row["state"]
+    said = why(attempt.tasks / state / row["folder"], row["why"])
+    return {**row, "state": state, "why": said or ("" if state == "done" else "cut off")}
 
 
 def _results(root: Path, done: Path, row: Mapping[str, Any], what: Sweep) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from lifecycle.state.workflow import Stage
 from lifecycle.sweeps.definition import sweep_of, table_of
 from lifecycle.sweeps.points import UnusableMap
 from reconciler.sweep.tasks import Task
-from service.root.disk import write_whole
+from service.root.disk import utc_text, write_whole
 
 
 def row_of(task: Task) -> dict[str, Any]:
@@ -42,10 +42,7 @@ def row_of(task: Task) -> dict[str, Any]:
 
 
 def _moment(micros: int | None) -> str | None:
-    if micros is None:
-        return None
-    seconds, rest = divmod(micros, 1_000_000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:06d}Z"
+    return None if micros is None else utc_text(datetime.fromtimestamp(micros / 1e6, UTC))
 
 
 def csv_of(stage: Stage, tasks: Sequence[Task]) -> str:

@@ -7,13 +7,12 @@ the journals of its workers tell.
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lifecycle.payload import models as p
 from lifecycle.state.status import RECOVERY_LIMIT
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
@@ -32,89 +31,9 @@ from reconciler.attempt.paths import AttemptPaths, of_recorded
 from reconciler.host import processes as plain
 from reconciler.records import traces
 from reconciler.sweep import folders
-from reconciler.sweep.folders import TaskMark, done_folder, micros, place_of
+from reconciler.sweep.folders import TaskMark
 from reconciler.sweep.points import points_of
 
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """One run of a task; times in microseconds since the epoch.
-
-    ``state`` is done, failed, lost, or running where nothing was written of its end. ``job`` is the
-    hash of the job whose worker began it.
-    """
-
-    started: int
-    state: str = "running"
-    exit_code: int | None = None
-    ended: int | None = None
-    why: str = ""
-    job: str | None = None
-
-
-def of(attempt: AttemptPaths) -> dict[int, Ran]:
-    """Return the runs by the task's number; a line that was cut off says nothing."""
-    found = dict[int, Ran]()
-    for journal in _journals(attempt):
-        job = None
-        for cells in _lines(journal):
-            job = cells[1] if cells[0] == "j" else job
-            _fold(found, cells, job)
-    return found
-
-
-def told(attempt: AttemptPaths) -> list[p.FileDigest]:
-    """Return what the journals are now."""
-    return [_told(attempt, path, plain.content(path) or b"") for path in _journals(attempt)]
-
-
-def _told(attempt: AttemptPaths, path: Path, text: bytes) -> p.FileDigest:
-    own = str(path.relative_to(attempt.root))
-    return p.FileDigest(path=own, size=len(text), sha256=sha256(text).hexdigest())
-
-
-def edited(attempt: AttemptPaths, seen: Mapping[str, Any]) -> list[str]:
-    """Return the journals that do not begin as an earlier look at the tasks saw them.
-
-    A worker writes behind the end alone.
-    """
-    known = set(seen.get("edited", []))
-    for one in seen.get("journals", []):
-        text = plain.content(attempt.root / one["path"]) or b""
-        if sha256(text[: one["size"]]).hexdigest() != one["sha256"]:
-            known.add(one["path"])
-    return sorted(known)
-
-
-def _journals(attempt: AttemptPaths) -> list[Path]:
-    return sorted(place_of(attempt).folder.glob("journal.*"))
-
-
-def listed(attempt: AttemptPaths) -> Iterator[tuple[str, str, str]]:
-    """Yield number, folder and assignments of each task that the attempt was given."""
-    for line in plain.text(place_of(attempt).list).splitlines():
-        number, folder, assignments = line.split("\t", 2)
-        yield number, folder, assignments
-
-
-def _lines(journal: Path) -> Iterator[list[str]]:
-    whole, _, _ = plain.text(journal).rpartition("\n")
-    yield from (line.split("\t") for line in whole.split("\n"))
-
-
-def _fold(found: dict[int, Ran], cells: list[str], job: str | None) -> None:
-    match cells:
-        case ["s", number, at] if number.isdigit():
-            found[int(number)] = Ran(micros(at), job=job)
-        case ["e", number, state, code, at, why] if number.isdigit():
-            begun = found.get(int(number), Ran(micros(at)))
-            found[int(number)] = replace(
-                begun, state=state, exit_code=plain.number(code), ended=micros(at), why=why
-            )
-
-
-#: Names to a worker the folder of a task that is judged again, and not computed.
-JUDGE = "WFCTL_JUDGE"
 #: The words for where a task stands.
 STATES = ("done", "failed", "lost", "running", "waiting")
 
@@ -185,7 +104,7 @@ def _by_marks(
         if task.state in ("waiting", "running") and not task.to_judge
     }
     found = folders.in_place(root, stage.id, untold)
-    outputs, place = sweep_of(stage.parameters).outputs, done_folder(root, stage.id)
+    outputs, place = sweep_of(stage.parameters).outputs, root / stage.id / DONE
     done = {name for name in found if all((place / name / path).exists() for path in outputs)}
     return [
         _marked(task, found[task.point.folder], stage, tags)
@@ -236,7 +155,8 @@ def _counting(
     """
     if stage.keep_as is not None and not stage.keeps_tasks:
         return [], ""
-    definitions = (definition_of(stage), _definition_before(stage))
+    # Heads of attempts that say nothing of a verdict have the definition otherwise.
+    definitions = (definition_of(stage), _digest(basis_before(stage.parameters)))
     found = []
     for recorded in reversed(stage.attempts):
         attempt = of_recorded(root, state.id, stage.id, recorded)
@@ -255,7 +175,7 @@ def origin_of(stage: Stage, basis: str) -> str:
 
 def _origin(attempt: AttemptPaths) -> str:
     """Return what the tasks of an attempt are of, by its head, else by what it submitted."""
-    head = traces.texts(traces.read_json(place_of(attempt).head))
+    head = traces.texts(traces.read_json(attempt.task_head))
     if "definition" in head and "basis" in head:
         return f"{head['definition']}:{head['basis']}"
     match genuine.submission_of(attempt):
@@ -274,11 +194,6 @@ def definition_of(stage: Stage) -> str:
     return _digest(basis_of(stage.parameters))
 
 
-def _definition_before(stage: Stage) -> str:
-    """Return it as heads of attempts have it that say nothing of a verdict."""
-    return _digest(basis_before(stage.parameters))
-
-
 def verdict_digest(stage: Stage) -> str:
     """Return the digest of what each task is judged by."""
     return _digest(verdict_of(stage.parameters))
@@ -286,7 +201,7 @@ def verdict_digest(stage: Stage) -> str:
 
 def verdict_by(attempt: AttemptPaths) -> str | None:
     """Return the digest of what the tasks of an attempt were judged by; None of an older one."""
-    return traces.texts(traces.read_json(place_of(attempt).head)).get("verdict")
+    return traces.texts(traces.read_json(attempt.task_head)).get("verdict")
 
 
 def _digest(values: Mapping[str, Any]) -> str:
@@ -298,93 +213,46 @@ def runs_of(attempt: AttemptPaths, recorded: Recorded) -> Iterable[Mapping[str, 
 
     A record that is not the one that the log names says nothing.
     """
-    place = place_of(attempt)
     named = (recorded.tasks or {}).get("record")
     if named is None:
-        return live_runs(attempt)
-    content = plain.text(place.record).encode()
+        return folders.rows_told(attempt)
+    content = plain.text(attempt.task_record).encode()
     if sha256(content).hexdigest() != named["sha256"]:
         return []
     return [json.loads(line) for line in content.decode().splitlines()]
 
 
-def live_runs(attempt: AttemptPaths) -> Iterator[dict[str, Any]]:
-    """Yield what the journals say of each task that was begun."""
-    place = place_of(attempt)
-    tasks = list(listed(attempt))
-    folders = {number: folder for number, folder, _ in tasks}
-    keys = (traces.read_json(place.head) or {}).get("keys", {})
-    judged = judged_in(tasks)
-    for number, ran in of(attempt).items():
-        folder = folders.get(str(number))
-        if folder is not None:
-            yield {
-                "key": keys.get(folder, folder),
-                "folder": folder,
-                "state": ran.state,
-                "exit_code": ran.exit_code,
-                "started": ran.started,
-                "ended": ran.ended,
-                "why": ran.why,
-                "judged": str(number) in judged,
-            }
-
-
-def judged_in(tasks: Iterable[tuple[str, str, str]]) -> Container[str]:
-    """Return the numbers of the tasks in an attempt's list that are judged and not computed."""
-    return {number for number, _, assignments in tasks if f" {JUDGE}=" in assignments}
-
-
 def _with(task: Task, run: Mapping[str, Any], attempt: AttemptPaths) -> Task:
-    """Return the task after one more run."""
-    state = str(run["state"])
-    begun = run.get("started") is not None
-    if not begun and (task.state != "waiting" or task.to_judge):
+    """Return the task after one more run.
+
+    One that was judged anew was computed when, and as often as, it was before.
+    """
+    state, started = str(run["state"]), run.get("started")
+    if state == "waiting" or (started is None and (task.state != "waiting" or task.to_judge)):
         return task
-    if task.to_judge and run.get("judged"):
-        return _judged(task, run, attempt, state)
-    return replace(
+    judged = task.to_judge and bool(run.get("judged"))
+    if judged and state == "lost":
+        return task
+    why = run.get("why") or ""
+    lies_as = "done" if why.startswith(NO_NUMBER) else state
+    running = judged and state == "running"
+    found = replace(
         task,
-        to_judge=False,
+        to_judge=running,
         state=state,
-        begun=task.begun + begun,
         failed=task.failed + (state == "failed"),
         lost=task.lost + (state == "lost"),
-        attempt=attempt.id if begun else None,
+        attempt=None if started is None else attempt.id,
         exit_code=run.get("exit_code"),
-        started=run.get("started"),
-        ended=run.get("ended"),
-        why=run.get("why") or "",
-        folder=folder_of(attempt, _lies_as(run), str(run["folder"])),
+        why=why,
+        folder=task.folder if running else folder_of(attempt, lies_as, str(run["folder"])),
         outputs=tuple(run.get("outputs") or ()),
         metrics=run.get("metrics") or {},
     )
-
-
-def _judged(task: Task, run: Mapping[str, Any], attempt: AttemptPaths, state: str) -> Task:
-    """Return the task after a new verdict; it was computed when, and as often as, it was before."""
-    if state == "lost":
-        return task
-    return replace(
-        task,
-        state=state,
-        to_judge=state == "running",
-        failed=task.failed + (state == "failed"),
-        attempt=attempt.id,
-        exit_code=run.get("exit_code"),
-        why=run.get("why") or "",
-        folder=task.folder
-        if state == "running"
-        else folder_of(attempt, _lies_as(run), str(run["folder"])),
-        outputs=tuple(run.get("outputs") or ()),
-        metrics=run.get("metrics") or {},
-    )
-
-
-def _lies_as(run: Mapping[str, Any]) -> str:
-    """Return the state by which the folder of a task lies where it does."""
-    by_number = str(run.get("why") or "").startswith(NO_NUMBER)
-    return "done" if by_number else str(run["state"])
+    if judged:
+        return found
+    begun = task.begun + (started is not None)
+    return replace(found, begun=begun, started=started, ended=run.get("ended"))
 
 
 def folder_of(attempt: AttemptPaths, state: str, folder: str) -> str:
@@ -392,8 +260,7 @@ def folder_of(attempt: AttemptPaths, state: str, folder: str) -> str:
     if state == "done":
         return f"{attempt.stage}/{DONE}/{folder}"
     if state in ("failed", "lost"):
-        own = (place_of(attempt).folder / state / folder).relative_to(attempt.root)
-        return str(own)
+        return str((attempt.tasks / state / folder).relative_to(attempt.root))
     copies = traces.scratch_copies(attempt)
     found = [copy / attempt.stage / DONE / folder for copy in copies]
     return next((str(one) for one in found if one.is_dir()), "")

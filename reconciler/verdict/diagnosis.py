@@ -6,7 +6,7 @@ Level 1 of the published convention: it reads what lies on this machine already 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
@@ -43,15 +43,12 @@ Texts = Sequence[tuple[str, str]]
 """What was written somewhere, each with the name of the place."""
 
 
-class Clue(NamedTuple):
-    """Words by which a kind of failure is known."""
-
-    category: p.Category
-    words: re.Pattern[str]
+Clue = tuple[p.Category, re.Pattern[str]]
+"""A category, and the words by which it is known."""
 
 
 def _clue(category: p.Category, *words: str) -> Clue:
-    return Clue(category, re.compile("|".join(words), re.IGNORECASE))
+    return category, re.compile("|".join(words), re.IGNORECASE)
 
 
 #: Of each tuple the first clue that any line holds decides. What ended a program …
@@ -138,18 +135,15 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {
-            **asdict(self),
-            "jobs": list(self.jobs),
-            "tasks": list(self.tasks),
-            "advice": self.advice,
-        }
+        found = {**asdict(self), "advice": self.advice}
+        return found | {"jobs": list(self.jobs), "tasks": list(self.tasks)}
 
 
 def diagnose(attempt: AttemptPaths, evidence: Evidence | None, verdict: str | None) -> Diagnosis:
     """Return the diagnosis of an attempt by its evidence, the verdict on it, and its files."""
     jobs = evidence.jobs if evidence is not None else ()
-    outputs = list(_outputs(attempt, evidence))
+    far = evidence.far if evidence is not None else None
+    outputs = [*(("err", text) for text in (far.errors if far else ())), *traces.written(attempt)]
     logged = ("\n".join(find(attempt)) for find in (traces.log_cause, traces.log_end))
     monitor = [("dpdispatcher.log", text) for text in logged]
     kind = _kind(jobs, outputs, monitor, verdict)
@@ -191,14 +185,10 @@ def in_words(check: p.Check) -> str:
 def line_of(job: ObservedJob) -> str:
     """Say of a job how it ended: its own word, and its scheduler's."""
     code = job.told_code
-    told = "left no exit code" if code is None else f"exit code {code}{_signal(code)}"
+    signal = f", {_EXITS[code][1]}" if code in _EXITS else ""
+    told = "left no exit code" if code is None else f"exit code {code}{signal}"
     said = f", {job.queued} by its scheduler" if job.queued is not None else ""
     return f"{told} (job {job.id or 'of unknown id'}{said})"
-
-
-def _signal(code: int) -> str:
-    """Name what an exit code says by itself."""
-    return f", {_EXITS[code][1]}" if code in _EXITS else ""
 
 
 def _kind(jobs: Sequence[ObservedJob], written: Texts, monitor: Texts, verdict: str | None) -> Kind:
@@ -208,7 +198,9 @@ def _kind(jobs: Sequence[ObservedJob], written: Texts, monitor: Texts, verdict: 
     # A command that ended badly and said nothing is told by its exit code: DPDispatcher counts it.
     is_told = any(text.strip() for _, text in written) or any(job.told_code for job in jobs)
     said = written if is_told else monitor
-    codes = [*(job.told_code for job in jobs), *_told(written)]
+    # A diagnostic run wrote down the exit codes, its own being 0.
+    noted = [int(code) for _, text in written for code in CODE_LINE.findall(text)]
+    codes = [*(job.told_code for job in jobs), *noted]
     found = (
         _by_queue(jobs)
         or _by_words(_ENDING, [*written, *monitor])
@@ -236,20 +228,17 @@ def _last_line(written: Texts) -> Kind | None:
 
 
 def _by_queue(jobs: Iterable[ObservedJob]) -> Kind | None:
-    for job in jobs:
-        if job.queued in EXCEEDED:
-            return Kind("resource", f"its scheduler says {job.queued}")
-        if job.queued in TAKEN:
-            return Kind("scheduler", f"its scheduler says {job.queued}")
+    for word in (job.queued for job in jobs if job.queued in EXCEEDED | TAKEN):
+        return Kind("resource" if word in EXCEEDED else "scheduler", f"its scheduler says {word}")
     return None
 
 
 def _by_words(clues: Iterable[Clue], texts: Texts) -> Kind | None:
-    for clue in clues:
+    for category, words in clues:
         for source, text in texts:
             for line in text.splitlines():
-                if (hit := clue.words.search(line)) is not None:
-                    return Kind(clue.category, _around(line, hit.end()), source)
+                if (hit := words.search(line)) is not None:
+                    return Kind(category, _around(line, hit.end()), source)
     return None
 
 
@@ -259,7 +248,7 @@ def _by_statement(texts: Texts) -> Kind | None:
     if line is None:
         return None
     source = next(name for name, text in texts if stated_in(text) == line)
-    kinds = (clue.category for clue in _SAYING if clue.words.search(line))
+    kinds = (category for category, words in _SAYING if words.search(line))
     return Kind(next(kinds, "software"), line, source)
 
 
@@ -273,27 +262,10 @@ def _by_exit(codes: Iterable[int | None]) -> Kind | None:
     return next((Kind(*_EXITS[code]) for code in codes if code in _EXITS), None)
 
 
-def _told(written: Texts) -> list[int]:
-    """Return the exit codes that a diagnostic run wrote down, its own being 0."""
-    return [int(code) for _, text in written for code in CODE_LINE.findall(text)]
-
-
-def _outputs(attempt: AttemptPaths, evidence: Evidence | None) -> Iterator[tuple[str, str]]:
-    """Yield what the job wrote, where it is here, each with its name."""
-    if evidence is not None and evidence.far is not None:
-        yield from (("err", text) for text in evidence.far.errors)
-    yield from traces.written(attempt)
-
-
 #: What needs nothing of the former place, whatever host it was on.
-_DECIDED = frozenset(
-    {
-        Name.MONITORED,
-        Name.MONITOR_STOPPED,
-        Name.SUCCEEDED,
-        Name.COLLECTED_UNMARKED,
-        Name.TASK_FAILED,
-    }
+_DECIDED = (
+    *(Name.MONITORED, Name.MONITOR_STOPPED, Name.SUCCEEDED),
+    *(Name.COLLECTED_UNMARKED, Name.TASK_FAILED),
 )
 
 
@@ -307,15 +279,12 @@ def judged(evidence: Evidence) -> tuple[Evidence, Verdict]:
     if found.name == Name.FINISHED_NOT_COLLECTED:
         # Its jobs wrote themselves that they are over.
         return replace(here, moved=True), found
-    if found.name in _DECIDED or (seen and _is_to_be_done(here, found)):
-        return here, found
-    return evidence, verdict(evidence)
-
-
-def _is_to_be_done(here: Evidence, found: Verdict) -> bool:
     # What has vanished is looked for once more, which says whether it is lost.
     known = found.name in (Name.LIMIT_EXCEEDED, Name.VANISHED)
-    return known or found.action in (Action.WAIT, Action.LOST)
+    to_be_done = known or found.action in (Action.WAIT, Action.LOST)
+    if found.name in _DECIDED or (seen and to_be_done):
+        return here, found
+    return evidence, verdict(evidence)
 
 
 def _shows_all(evidence: Evidence) -> bool:

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from reconciler.attempt.contract import KILLED, SIGNALLED, ScriptEnd
 from reconciler.attempt.markers import SeenMarker
-from reconciler.attempt.observed import ObservedJob
-from reconciler.evidence import outlived
 from reconciler.evidence.collect import Evidence, Presence
 from reconciler.host.program import EXCEEDED, TAKEN
 from reconciler.verdict.names import Name
+from service.root.disk import utc_text
 
 #: The verdicts that the tasks of an attempt come to, whatever became of its jobs.
 OF_TASKS = frozenset({Name.TASKS_REMAIN, Name.TASKS_DONE, Name.TASKS_FAILED})
@@ -66,31 +65,32 @@ class Verdict:
         return {**asdict(self), "name": str(self.name), "stop": list(self.stop)}
 
 
-@dataclass(frozen=True, slots=True)
-class Case(Generic[E]):
-    """A row of the table: when it holds, and what follows."""
+Rows: TypeAlias = tuple[tuple[tuple[int, Name, Action], Callable[[E], bool], str], ...]
+"""A table: what follows, when that row holds, and why. The first that holds decides."""
 
-    number: int
-    name: Name
-    holds: Callable[[E], bool]
-    action: Action
-    reason: str
+
+def first(rows: Rows[E], seen: E) -> Verdict:
+    """Return the verdict of the first row that holds."""
+    return next(Verdict(*what, reason) for what, holds, reason in rows if holds(seen))
 
 
 def verdict(evidence: Evidence) -> Verdict:
     """Return the first row of the table that holds for the evidence."""
-    row = next(row for row in TABLE if row.holds(evidence))
-    stop = _deleted(evidence) if row.number == 0 else ()
-    reason = f"{row.reason}{_left_at_work(row, evidence)}"
-    return Verdict(row.number, row.name, row.action, reason, _ended_at(evidence), stop)
+    found = first(TABLE, evidence)
+    return replace(
+        found,
+        reason=f"{found.reason}{_left_at_work(found, evidence)}",
+        occurred_at=_ended_at(evidence),
+        stop=_deleted(evidence) if found.row == 0 else (),
+    )
 
 
-def _left_at_work(row: Case[Evidence], e: Evidence) -> str:
+def _left_at_work(found: Verdict, e: Evidence) -> str:
     """Name what a command that ended well has left at work; its outputs say if it is waited for."""
-    if row.action in (Action.WAIT, Action.ATTACH) and e.awaited:
+    if found.action in (Action.WAIT, Action.ATTACH) and e.awaited:
         named = ", ".join(e.awaited[:_NAMED])
         return f"; its command ended well, its outputs are not all there: waits for {named}"
-    if row.name == Name.SUCCEEDED and e.tenants:
+    if found.name == Name.SUCCEEDED and e.tenants:
         named = ", ".join(f"process {one.pid}" for one in e.tenants[:_NAMED])
         return f"; what it started is still at work: {named}"
     return ""
@@ -118,10 +118,6 @@ def _deleted(e: Evidence) -> tuple[int, ...]:
     return tuple(tenant.pid for tenant in e.tenants or () if tenant.deleted)
 
 
-def _is_orphaned_without_folder(e: Evidence) -> bool:
-    return bool(_deleted(e)) and (bool(e.open_jobs) or not e.jobs)
-
-
 def _is_elsewhere(e: Evidence) -> bool:
     return _differs(e.root_recorded, e.root_now) or _differs(e.host_recorded, e.host_now)
 
@@ -135,10 +131,6 @@ def _is_monitored(e: Evidence) -> bool:
         return e.monitor_alive is True
     # A session without a record of its monitor is one that is just being started.
     return e.monitor_locked or (e.session is True and e.monitor_alive is None)
-
-
-def _is_held_up(e: Evidence) -> bool:
-    return e.monitor_stopped and _is_monitored(e)
 
 
 def _lacks_an_answer(e: Evidence) -> bool:
@@ -175,40 +167,11 @@ def _must_be_asked_through(e: Evidence) -> bool:
     return e.scheduler is not None and e.queue is None and bool(asked)
 
 
-def _was_taken(e: Evidence) -> bool:
-    return _was_ended(e, TAKEN)
-
-
-def _went_too_far(e: Evidence) -> bool:
-    return _was_ended(e, EXCEEDED)
-
-
 def _was_ended(e: Evidence, states: AbstractSet[str]) -> bool:
     # What came after its task alone needs no repetition: the results are back.
     return not _has_succeeded(e) and any(
         job.queued in states and job.exit_code != 0 for job in e.jobs
     )
-
-
-def _computes_recorded(e: Evidence) -> bool:
-    return _computes(e) and e.recovery_file
-
-
-def _computes_after_move(e: Evidence) -> bool:
-    return e.moved and _computes(e)
-
-
-def _computes_unwatched(e: Evidence) -> bool:
-    """Say whether a job goes on whose monitors refuse to watch it; one that was killed does not."""
-    return e.in_vain and _was_refused(e) and _computes(e)
-
-
-def _was_left_behind(e: Evidence) -> bool:
-    return e.moved and not e.jobs and not _was_refused(e)
-
-
-def _has_failed(e: Evidence) -> bool:
-    return any(job.is_over and job.exit_code != 0 for job in e.jobs)
 
 
 def _outputs_are_there(e: Evidence) -> bool:
@@ -217,10 +180,6 @@ def _outputs_are_there(e: Evidence) -> bool:
 
 def _has_succeeded(e: Evidence) -> bool:
     return _exit_code(e) == 0 and _outputs_are_there(e)
-
-
-def _claims_success_without_outputs(e: Evidence) -> bool:
-    return _exit_code(e) == 0
 
 
 def _is_collected_unmarked(e: Evidence) -> bool:
@@ -241,255 +200,202 @@ def _is_for_a_person(e: Evidence) -> bool:
     return there and not e.verifiable and any(job.is_untold for job in e.jobs)
 
 
-def _ran_on_in_vain(e: Evidence) -> bool:
-    return any(job.is_untold for job in e.open_jobs)
-
-
-def _misses_an_output(e: Evidence) -> bool:
-    return _all_finished(e) and bool(e.copies) and _was_refused(e) and bool(e.backward_missing)
-
-
 def _is_uncollected(e: Evidence) -> bool:
     return _all_finished(e) and bool(e.copies)
 
 
-def _has_lost_its_results(e: Evidence) -> bool:
-    return _all_finished(e) and not e.copies
+def _may_live_unseen(e: Evidence) -> bool:
+    """Say whether only the scheduler's silence about a job that started speaks for its end."""
+    jobs = [job for job in e.open_jobs if job.exit_code is None and job.queued is None]
+    return e.scheduler is not None and any(job.started and job.lock_held is None for job in jobs)
 
 
-def _has_flagged_failure(e: Evidence) -> bool:
-    return any(job.failed_flag and not _was_signalled(e, job) for job in e.open_jobs)
-
-
-def _was_killed(e: Evidence) -> bool:
-    return any(job.exit_code == KILLED and not job.is_untold for job in e.jobs)
-
-
-def _was_signalled(e: Evidence, job: ObservedJob) -> bool:
-    # A scheduler signals the command and its shell at once, and the flag tells of the command.
-    return e.scheduler is not None and (job.exit_code or 0) > SIGNALLED
-
-
-def _has_lost_a_job(e: Evidence) -> bool:
-    return bool(e.open_jobs)
-
-
-def _was_rejected(e: Evidence) -> bool:
-    return not e.jobs and _was_refused(e)
-
-
-def _was_killed_early(e: Evidence) -> bool:
-    return not e.jobs and not e.copies and (_exit_code(e) or 0) > SIGNALLED
-
-
-def _was_never_submitted(e: Evidence) -> bool:
-    return not e.jobs and bool(e.copies)
-
-
-def _was_cut_off(e: Evidence) -> bool:
-    return _was_never_submitted(e) and _exit_code(e) == ScriptEnd.SILENT
-
-
-def _was_never_started(e: Evidence) -> bool:
-    return not e.jobs and not e.copies
-
-
-def _always(_: Evidence) -> bool:
-    return True
+def _never_ran(e: Evidence) -> bool:
+    """Say whether all that is missing are jobs that waited, and no scheduler says of their end."""
+    waited = [not job.started and job.queued is None for job in e.open_jobs]
+    return e.scheduler is not None and bool(waited) and all(waited)
 
 
 def _ended_at(e: Evidence) -> str | None:
     ends = [job.ended_at for job in e.jobs if job.ended_at is not None]
-    if not ends:
-        return None
-    micros = max(ends) // 1000
-    moment = datetime.fromtimestamp(micros // 1_000_000, UTC).replace(
-        microsecond=micros % 1_000_000
-    )
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return utc_text(datetime.fromtimestamp(max(ends) // 1000 / 1e6, UTC)) if ends else None
 
 
-_A = Action
-
-#: Tried from the top; the first row that holds decides.
-TABLE: tuple[Case[Evidence], ...] = (
-    Case(
-        2,
-        Name.ELSEWHERE,
+TABLE: Rows[Evidence] = (
+    (
+        (2, Name.ELSEWHERE, Action.UNKNOWN),
         _is_elsewhere,
-        _A.UNKNOWN,
         "it was launched in another root or on another host",
     ),
-    Case(
-        0,
-        Name.ORPHAN_DIR_DELETED,
-        _is_orphaned_without_folder,
-        _A.LOST,
+    (
+        (0, Name.ORPHAN_DIR_DELETED, Action.LOST),
+        lambda e: bool(_deleted(e)) and _may_compute(e),
         "its folder was deleted while it ran",
     ),
-    Case(
-        1,
-        Name.MONITOR_STOPPED,
-        _is_held_up,
-        _A.WAIT,
-        "its monitor was told to stop where it is (SIGSTOP) and collects nothing; `kill -CONT` the "
-        "process that monitor.json names, or kill it and another one is attached",
+    (
+        (1, Name.MONITOR_STOPPED, Action.WAIT),
+        lambda e: e.monitor_stopped and _is_monitored(e),
+        (
+            "its monitor was told to stop where it is (SIGSTOP) and collects nothing; `kill "
+            "-CONT` the process that monitor.json names, or kill it and another one is attached"
+        ),
     ),
-    Case(1, Name.MONITORED, _is_monitored, _A.WAIT, "a monitor watches it"),
-    Case(2, Name.UNKNOWN, _lacks_an_answer, _A.UNKNOWN, "a lock or the processes gave no answer"),
-    Case(
-        3,
-        Name.RUNS_ON_AFTER_MOVE,
-        _computes_after_move,
-        _A.WAIT,
+    ((1, Name.MONITORED, Action.WAIT), _is_monitored, "a monitor watches it"),
+    ((2, Name.UNKNOWN, Action.UNKNOWN), _lacks_an_answer, "a lock or the processes gave no answer"),
+    (
+        (3, Name.RUNS_ON_AFTER_MOVE, Action.WAIT),
+        lambda e: e.moved and _computes(e),
         "the job runs on from before the root was moved; no monitor fits it",
     ),
-    Case(
-        3,
-        Name.RUNS_UNWATCHED,
-        _computes_unwatched,
-        _A.WAIT,
+    (
+        (3, Name.RUNS_UNWATCHED, Action.WAIT),
+        lambda e: e.in_vain and _was_refused(e) and _computes(e),
         "the job runs on; its monitors end at once, so that its end is looked for without one",
     ),
-    Case(
-        3, Name.ORPHAN_RUNNING, _computes_recorded, _A.ATTACH, "the job runs on without a monitor"
+    (
+        (3, Name.ORPHAN_RUNNING, Action.ATTACH),
+        lambda e: _computes(e) and e.recovery_file,
+        "the job runs on without a monitor",
     ),
-    Case(
-        4,
-        Name.ORPHAN_RUNNING_UNRECORDED,
+    (
+        (4, Name.ORPHAN_RUNNING_UNRECORDED, Action.ATTACH),
         _computes,
-        _A.ATTACH,
         "the job runs on, unknown to DPDispatcher",
     ),
-    Case(
-        3,
-        Name.ASKED_THROUGH_DPDISPATCHER,
+    (
+        (3, Name.ASKED_THROUGH_DPDISPATCHER, Action.ATTACH),
         _must_be_asked_through,
-        _A.ATTACH,
         "only DPDispatcher can ask its scheduler",
     ),
-    Case(
-        9, Name.JOB_TAKEN, _was_taken, _A.LOST, "the scheduler ended it through no fault of its own"
+    (
+        (9, Name.JOB_TAKEN, Action.LOST),
+        lambda e: _was_ended(e, TAKEN),
+        "the scheduler ended it through no fault of its own",
     ),
-    Case(8, Name.LIMIT_EXCEEDED, _went_too_far, _A.FAILED, "it took more than it had asked for"),
-    Case(8, Name.TASK_FAILED, _has_failed, _A.FAILED, "a job recorded that its task failed"),
-    Case(9, Name.JOB_KILLED, _was_killed, _A.LOST, "its command was ended by SIGKILL from outside"),
-    Case(
-        7,
-        Name.UNTOLD,
+    (
+        (8, Name.LIMIT_EXCEEDED, Action.FAILED),
+        lambda e: _was_ended(e, EXCEEDED),
+        "it took more than it had asked for",
+    ),
+    (
+        (8, Name.TASK_FAILED, Action.FAILED),
+        lambda e: any(job.is_over and job.exit_code != 0 for job in e.jobs),
+        "a job recorded that its task failed",
+    ),
+    (
+        (9, Name.JOB_KILLED, Action.LOST),
+        lambda e: any(job.exit_code == KILLED and not job.is_untold for job in e.jobs),
+        "its command was ended by SIGKILL from outside",
+    ),
+    (
+        (7, Name.UNTOLD, Action.UNKNOWN),
         _is_for_a_person,
-        _A.UNKNOWN,
-        "its shells were killed and its command computed on without them: its outputs are in "
-        "place, and nothing tells whether it ended well. Look at them and say `wfctl stage "
-        "compute`; or `wfctl stage fail` and `wfctl stage retry`",
+        (
+            "its shells were killed and its command computed on without them: its outputs are in "
+            "place, and nothing tells whether it ended well. Look at them and say `wfctl stage "
+            "compute`; or `wfctl stage fail` and `wfctl stage retry`"
+        ),
     ),
-    Case(
-        7, Name.SUCCEEDED, _has_succeeded, _A.SUCCEEDED, "collected, exit code 0, outputs in place"
+    (
+        (7, Name.SUCCEEDED, Action.SUCCEEDED),
+        _has_succeeded,
+        "collected, exit code 0, outputs in place",
     ),
-    Case(
-        6,
-        Name.OUTPUT_MISSING,
-        _claims_success_without_outputs,
-        _A.FAILED,
+    (
+        (6, Name.OUTPUT_MISSING, Action.FAILED),
+        lambda e: _exit_code(e) == 0,
         "the job ended well without an output",
     ),
-    Case(
-        10,
-        Name.COLLECTED_UNMARKED,
+    (
+        (10, Name.COLLECTED_UNMARKED, Action.SUCCEEDED),
         _is_collected_unmarked,
-        _A.SUCCEEDED,
         "collected, but the monitor died before it said so",
     ),
-    Case(
-        6,
-        Name.OUTPUT_MISSING,
-        _misses_an_output,
-        _A.FAILED,
+    (
+        (6, Name.OUTPUT_MISSING, Action.FAILED),
+        lambda e: _is_uncollected(e) and _was_refused(e) and bool(e.backward_missing),
         "a file to bring back was never written",
     ),
-    Case(
-        5,
-        Name.FINISHED_NOT_COLLECTED,
+    (
+        (5, Name.FINISHED_NOT_COLLECTED, Action.ATTACH),
         _is_uncollected,
-        _A.ATTACH,
         "the job is over and its results wait",
     ),
-    Case(
-        9,
-        Name.RESULTS_LOST,
-        _has_lost_its_results,
-        _A.LOST,
+    (
+        (9, Name.RESULTS_LOST, Action.LOST),
+        lambda e: _all_finished(e) and not e.copies,
         "the job ended well, but its folder and outputs are gone",
     ),
-    Case(
-        8, Name.TASK_FAILED, _has_flagged_failure, _A.FAILED, "DPDispatcher flagged a failed task"
+    (
+        (8, Name.TASK_FAILED, Action.FAILED),
+        lambda e: any(
+            job.failed_flag and not (e.scheduler is not None and (job.exit_code or 0) > SIGNALLED)
+            for job in e.open_jobs
+        ),
+        "DPDispatcher flagged a failed task",
     ),
-    Case(
-        9,
-        Name.VANISHED,
-        outlived.has_vanished,
-        _A.UNKNOWN,
+    (
+        (9, Name.VANISHED, Action.UNKNOWN),
+        lambda e: (e.scheduler or e.far) is not None and not e.looked_twice and bool(e.open_jobs),
         "it is listed no more and left no word; its records are read once more",
     ),
-    Case(
-        9,
-        Name.UNSEEN,
-        outlived.may_live_unseen,
-        _A.UNKNOWN,
+    (
+        (9, Name.UNSEEN, Action.UNKNOWN),
+        _may_live_unseen,
         "it is listed no more, but it started where no lock tells whether it lives",
     ),
-    Case(
-        9,
-        Name.FORGOTTEN,
-        outlived.is_forgotten,
-        _A.UNKNOWN,
+    (
+        (9, Name.FORGOTTEN, Action.UNKNOWN),
+        lambda e: _never_ran(e) and e.last_chance,
         "it waited and is listed no more, like the attempt before it",
     ),
-    Case(
-        9,
-        Name.NEVER_RAN,
-        outlived.never_ran,
-        _A.LOST,
+    (
+        (9, Name.NEVER_RAN, Action.LOST),
+        _never_ran,
         "it waited, and its scheduler lists it no more",
     ),
-    Case(
-        9,
-        Name.JOB_LOST,
-        _ran_on_in_vain,
-        _A.LOST,
-        "its shells were killed; its command computed on without them and ended before it had "
-        "written every file to bring back",
+    (
+        (9, Name.JOB_LOST, Action.LOST),
+        lambda e: any(job.is_untold for job in e.open_jobs),
+        (
+            "its shells were killed; its command computed on without them and ended before it had "
+            "written every file to bring back"
+        ),
     ),
-    Case(9, Name.JOB_LOST, _has_lost_a_job, _A.LOST, "the job died without a word of its own"),
-    Case(
-        9,
-        Name.LEFT_BEHIND,
-        _was_left_behind,
-        _A.LOST,
+    (
+        (9, Name.JOB_LOST, Action.LOST),
+        lambda e: bool(e.open_jobs),
+        "the job died without a word of its own",
+    ),
+    (
+        (9, Name.LEFT_BEHIND, Action.LOST),
+        lambda e: e.moved and not e.jobs and not _was_refused(e),
         "nothing of it was started before the root was moved, and its files name that place",
     ),
-    Case(14, Name.REJECTED, _was_rejected, _A.FAILED, "DPDispatcher refused the submission"),
-    Case(
-        13,
-        Name.MONITOR_KILLED_EARLY,
-        _was_killed_early,
-        _A.LAUNCH,
+    (
+        (14, Name.REJECTED, Action.FAILED),
+        lambda e: not e.jobs and _was_refused(e),
+        "DPDispatcher refused the submission",
+    ),
+    (
+        (13, Name.MONITOR_KILLED_EARLY, Action.LAUNCH),
+        lambda e: not e.jobs and not e.copies and (_exit_code(e) or 0) > SIGNALLED,
         "the monitor was killed before it submitted",
     ),
-    Case(
-        12,
-        Name.NEVER_SUBMITTED,
-        _was_cut_off,
-        _A.LAUNCH,
+    (
+        (12, Name.NEVER_SUBMITTED, Action.LAUNCH),
+        lambda e: not e.jobs and bool(e.copies) and _exit_code(e) == ScriptEnd.SILENT,
         "the connection to its machine was closed, or gave no answer, before a job was submitted",
     ),
-    Case(
-        12,
-        Name.NEVER_SUBMITTED,
-        _was_never_submitted,
-        _A.LAUNCH,
+    (
+        (12, Name.NEVER_SUBMITTED, Action.LAUNCH),
+        lambda e: not e.jobs and bool(e.copies),
         "a folder was made, but no job submitted",
     ),
-    Case(11, Name.NEVER_STARTED, _was_never_started, _A.LAUNCH, "nothing was started"),
-    Case(2, Name.UNDECIDED, _always, _A.UNKNOWN, "the evidence fits no row"),
+    (
+        (11, Name.NEVER_STARTED, Action.LAUNCH),
+        lambda e: not e.jobs and not e.copies,
+        "nothing was started",
+    ),
+    ((2, Name.UNDECIDED, Action.UNKNOWN), lambda _: True, "the evidence fits no row"),
 )

@@ -22,7 +22,7 @@ from reconciler.evidence.collect import Evidence, Presence
 from reconciler.host import processes as plain
 from reconciler.host import tmux
 from reconciler.verdict.names import Name
-from reconciler.verdict.table import Action, Case, Verdict
+from reconciler.verdict.table import Action, Rows, Verdict, first
 from service.root.safe_open import OutsideRoot, open_within
 
 #: Bytes of a marker that are looked at.
@@ -73,7 +73,6 @@ class TakenOver:
     """
 
     evidence: Evidence
-    stage: str
     code: int | None
     missing: tuple[str, ...]
     on_a_cluster: bool
@@ -84,63 +83,49 @@ class TakenOver:
         return self.evidence.done_marker.seen is SeenMarker.OWN and self.code is not None
 
 
-#: Tried from the top; the first row that holds decides. A reason names what it was decided on.
-TABLE: tuple[Case[TakenOver], ...] = (
-    Case(
-        20,
-        Name.ELSEWHERE,
+#: A reason names what it was decided on.
+TABLE: Rows[TakenOver] = (
+    (
+        (20, Name.ELSEWHERE, Action.UNKNOWN),
         lambda seen: seen.evidence.root_recorded != seen.evidence.root_now,
-        Action.UNKNOWN,
         "it runs in the folder it came from",
     ),
-    Case(
-        21,
-        Name.SESSION_ALIVE,
+    (
+        (21, Name.SESSION_ALIVE, Action.WAIT),
         lambda seen: bool(seen.evidence.session),
-        Action.WAIT,
         "its tmux session is alive",
     ),
-    Case(
-        23,
-        Name.TASK_FAILED,
+    (
+        (23, Name.TASK_FAILED, Action.FAILED),
         lambda seen: seen.has_ended and seen.code != 0,
-        Action.FAILED,
         "its wrapper ended with exit code {code}",
     ),
-    Case(
-        23,
-        Name.OUTPUT_MISSING,
+    (
+        (23, Name.OUTPUT_MISSING, Action.FAILED),
         lambda seen: seen.has_ended and bool(seen.missing),
-        Action.FAILED,
         "exit code 0, but {missing} is missing",
     ),
-    Case(
-        22,
-        Name.SUCCEEDED,
+    (
+        (22, Name.SUCCEEDED, Action.SUCCEEDED),
         lambda seen: seen.has_ended,
-        Action.SUCCEEDED,
         "exit code 0, outputs in place",
     ),
-    Case(
-        25,
-        Name.UNKNOWN,
+    (
+        (25, Name.UNKNOWN, Action.UNKNOWN),
         lambda seen: seen.evidence.session is None,
-        Action.UNKNOWN,
         "no tmux here to look for its session",
     ),
-    Case(
-        25,
-        Name.UNKNOWN,
+    (
+        (25, Name.UNKNOWN, Action.UNKNOWN),
         lambda seen: seen.on_a_cluster,
-        Action.UNKNOWN,
-        "its session is gone without a marker, and a job may still run on the cluster; look "
-        "there, then `wfctl stage compute {stage}` or `wfctl stage fail {stage} --error TEXT`",
+        (
+            "its session is gone without a marker, and a job may still run on the cluster; look "
+            "there, then `wfctl stage compute {stage}` or `wfctl stage fail {stage} --error TEXT`"
+        ),
     ),
-    Case(
-        24,
-        Name.STALE,
+    (
+        (24, Name.STALE, Action.FAILED),
         lambda _: True,
-        Action.FAILED,
         "stale from before the import: its session is gone and left no marker",
     ),
 )
@@ -150,11 +135,10 @@ def verdict_of(evidence: Evidence, state: Workflow, stage: Stage) -> Verdict:
     """Return what is so of an attempt that was taken over."""
     seen = TakenOver(
         evidence,
-        stage.id,
         evidence.exit_marker.code if evidence.exit_marker.seen is SeenMarker.OWN else None,
         tuple(o.path for o in evidence.outputs if o.presence is Presence.MISSING),
         state.backend_type(stage) == "remote",
     )
-    row = next(row for row in TABLE if row.holds(seen))
-    values = {"stage": seen.stage, "code": seen.code, "missing": ", ".join(seen.missing)}
-    return Verdict(row.number, row.name, row.action, row.reason.format(**values))
+    found = first(TABLE, seen)
+    values = {"stage": stage.id, "code": seen.code, "missing": ", ".join(seen.missing)}
+    return replace(found, reason=found.reason.format(**values))

@@ -177,10 +177,6 @@ def _in_words(error: Exception) -> str:
     return f"{text[:200]}{hint}"
 
 
-class _Ragged(Exception):
-    """A row that has not as many cells as those before it."""
-
-
 def read_table(stream: BinaryIO, kind: str) -> FileReading:
     """Read a table whose cells are parted by a comma (a semicolon), a tab for ``TSV``.
 
@@ -192,16 +188,16 @@ def read_table(stream: BinaryIO, kind: str) -> FileReading:
     try:
         for line, row in _rows(stream, kind, last):
             if rows and len(row) != width:
-                raise _Ragged(f"line {line} has {len(row)} cells, the lines before it {width}")
+                raise Cut(f"line {line} has {len(row)} cells, the lines before it {width}")
             rows, width = rows + 1, len(row)
-            if rows > 1 or _has_numbers(row):
+            if rows > 1 or (any(number(cell) is not None for cell in row)):
                 columns.count(row, line)
-    except (csv.Error, _Ragged, Cut) as error:
+    except (csv.Error, Cut) as error:
         return FileReading(kind, problem=str(error), not_finite=columns.not_finite)
     return FileReading(
         kind,
         f"{rows} rows of {width}",
-        problem=_cut_off(rows, last),
+        problem=_cut_off(last[0]) if rows > 1 and last else None,
         not_finite=columns.not_finite,
         has_numbers=columns.have_numbers,
     )
@@ -228,14 +224,10 @@ def _noted(found: Iterator[TextLine], last: list[TextLine]) -> Iterator[TextLine
         yield line
 
 
-def _has_numbers(row: list[str]) -> bool:
-    return any(number(cell) is not None for cell in row)
-
-
-def _cut_off(rows: int, last: list[TextLine]) -> str | None:
-    if rows > 1 and last and not last[0].ended:
-        return f"the last line is cut off: {last[0].text[-60:]!r} has no newline at its end"
-    return None
+def _cut_off(last: TextLine) -> str | None:
+    if last.ended:
+        return None
+    return f"the last line is cut off: {last.text[-60:]!r} has no newline at its end"
 
 
 _KIND = "text"
@@ -273,7 +265,7 @@ def read_text(stream: BinaryIO) -> FileReading:
     return FileReading(
         _KIND,
         content,
-        problem=_text_cut_off(last),
+        problem=_cut_off(last) if last is not None and count > 1 else None,
         not_finite=not_finite,
         has_numbers=rows > 0,
         remarks=["its one line has no newline at its end"] if alone else [],
@@ -289,13 +281,6 @@ def _values(text: str) -> list[float]:
     return found if len(found) * 2 > len(words) else []
 
 
-def _text_cut_off(last: TextLine | None) -> str | None:
-    if last is None or last.ended or last.number == 1:
-        return None
-    return f"the last line is cut off: {last.text[-60:]!r} has no newline at its end"
-
-
-_PNG_KIND = "PNG"
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _HEADER = struct.Struct(">IIBBBBB")
 #: Colour type → samples a pixel.
@@ -327,11 +312,12 @@ def read_png(source: ByteSource) -> FileReading:
             raise Cut("it does not begin as a PNG does")
         while _chunk(source, picture) != b"IEND":
             pass
-        _is_whole(picture)
+        if picture.expected not in (None, picture.size):
+            raise Cut(f"its pixels are {picture.size} bytes, expected {picture.expected}")
     except (Cut, zlib.error) as error:
-        return FileReading(_PNG_KIND, problem=str(error))
+        return FileReading("PNG", problem=str(error))
     width, height = picture.header[:2]
-    return FileReading(_PNG_KIND, f"{width} x {height} pixels")
+    return FileReading("PNG", f"{width} x {height} pixels")
 
 
 def _chunk(source: ByteSource, picture: _Picture) -> bytes:
@@ -361,9 +347,3 @@ def _take(picture: _Picture, name: bytes, block: bytes, length: int) -> None:
         while block:
             picture.size += len(picture.unpacker.decompress(block, _BLOCK))
             block = picture.unpacker.unconsumed_tail
-
-
-def _is_whole(picture: _Picture) -> None:
-    expected = picture.expected
-    if expected is not None and picture.size != expected:
-        raise Cut(f"its pixels are {picture.size} bytes, expected {expected}")

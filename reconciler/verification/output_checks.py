@@ -109,13 +109,11 @@ def _newer(path: str, place: Path, launched_at: int | None, *, new: bool) -> p.C
     modified = [file for file, found in times.items() if found.st_mtime_ns < launched_at]
     if not modified:
         return _check(path, what, None)
-    when = _utc(min(times[file].st_mtime_ns for file in modified))
+    when = datetime.fromtimestamp(
+        (min(times[file].st_mtime_ns for file in modified)) // 10**9, UTC
+    ).strftime("%Y-%m-%dT%H:%M:%SZ")
     remark = f"put in place after it, but last modified {when}{_names(place, modified)}"
     return _check(path, what, None, remarks=[remark])
-
-
-def _utc(moment: int) -> str:
-    return datetime.fromtimestamp(moment // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _names(place: Path, files: Sequence[Path]) -> str:

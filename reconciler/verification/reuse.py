@@ -13,14 +13,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
 from lifecycle.state.dependencies import has_results_kept, is_judged_alone, needed_by, reusable
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from reconciler.attempt.contract import ATTEMPTS, KEPT
-from reconciler.attempt.markers import clear_stale, digests
+from reconciler.attempt.markers import clear_stale, digests, is_as
 from reconciler.attempt.recorded import forwarded
 from reconciler.context import Jobs
 from reconciler.control.dispatch import make_room
@@ -34,22 +33,23 @@ from service.root.disk import sync_folder
 from service.writing.stream_writer import WriteOptions
 from service.writing.undecided import check_edits
 from service.writing.workflow_service import Outcome
+from wording import Worded
 
 #: Characters of what was wrong with kept outputs that a note holds.
 _NOTE = 1_000
 
 
-class NothingToReuse(Refused):
+class NothingToReuse(Worded, Refused):
     """No earlier attempt computed from what the stage would compute from now, or none is whole."""
 
     code = "nothing_to_reuse"
-
-    def __init__(self, stage: str, why: str) -> None:
-        super().__init__(
-            f"{stage}: expected a good attempt that computed from the same, with its outputs kept; "
-            f"found {why}. `wfctl dispatch {stage}` computes.",
-            stage=stage,
-        )
+    text = (
+        "{stage}: expected a good attempt that computed from the same, with its outputs kept; "
+        "found {why}. `wfctl dispatch {stage}` computes."
+    )
+    untold = ("why",)
+    stage: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +119,9 @@ def _places(root: Path, stage: Stage, one: Attempt) -> Iterator[tuple[str, str]]
             for later in stage.attempts
         ]
         for place in (*(moved if path.startswith(f"{stage.id}/") else [path]), *aside):
-            if _is(root, place, file):
+            if is_as(root / place, file):
                 yield path, place
                 break
-
-
-def _is(root: Path, place: str, file: Mapping[str, Any]) -> bool:
-    try:
-        (found,) = digests(root, [place])
-    except (MissingInput, OSError):
-        return False
-    return (found.size, found.sha256) == (file["size"], file["sha256"])
 
 
 def reuse(jobs: Jobs, id_: str, named: str | None, options: WriteOptions) -> Outcome:
@@ -174,7 +166,7 @@ def _put_in_place(jobs: Jobs, state: Workflow, stage: Stage, kept: KeptOutputs) 
         if path not in places:
             raise NothingToReuse(stage.id, f"that {path} is kept no more")
         _copy(jobs.root / places[path], jobs.root / path)
-        if not _is(jobs.root, path, file):
+        if not is_as(jobs.root / path, file):
             raise NothingToReuse(stage.id, f"that {path} changed while it was copied")
 
 

@@ -43,7 +43,7 @@ class Verification:
     @property
     def decides(self) -> bool:
         """Whether anything was checked that could have failed: a log is only looked through."""
-        return self.judged or any(not _is_log(check) for check in self.checks)
+        return self.judged or any(not (check.name.endswith(_LOOKED)) for check in self.checks)
 
     @property
     def problems(self) -> str:
@@ -128,10 +128,6 @@ def _logs(jobs: Jobs, stage: Stage) -> list[p.Check]:
         p.Check(name=f"{path}{_LOOKED}", passed=True, detail=said.words, findings=said.first)
         for path, said in found
     ]
-
-
-def _is_log(check: p.Check) -> bool:
-    return check.name.endswith(_LOOKED)
 
 
 def _command(jobs: Jobs, stage: Stage, command: str) -> p.Check:

@@ -19,6 +19,7 @@ from eventstore.private import make_own_folder
 from lifecycle.errors import NeedsConsent
 from service.errors import ServiceError
 from service.root.disk import write_whole
+from wording import Worded
 
 _WORKFLOW = "workflow-"
 _MACHINE = "machine-"
@@ -50,18 +51,18 @@ class UnreadablePins(ServiceError):
     code = "unreadable_pins"
 
 
-class AnotherLog(NeedsConsent):
+class AnotherLog(Worded, NeedsConsent):
     """Nothing is begun or changed by a log that is not the one that is pinned in its root."""
 
     code = "another_log"
-
-    def __init__(self, why: str, stream: str, pinned: list[str]) -> None:
-        super().__init__(
-            f"{why}. Nothing was begun or changed; what only reads shows the log. Put the pinned "
-            "one back, or, where this one is as it should be, a person runs `wfctl pin --replace`.",
-            stream=stream,
-            pinned=pinned,
-        )
+    text = (
+        "{why}. Nothing was begun or changed; what only reads shows the log. Put the pinned "
+        "one back, or, where this one is as it should be, a person runs `wfctl pin --replace`."
+    )
+    untold = ("why",)
+    why: str
+    stream: str
+    pinned: list[str]
 
 
 def place_of(stream: str) -> str:

@@ -19,7 +19,7 @@ from projections.machines.documents import documents, paths
 from service.errors import NotFound
 from service.machines.news import decoded
 from service.machines.service import MachineService
-from service.machines.writers.conductor import Amounts, amounts, leaves, path_of
+from service.machines.writers.amounts import Amounts, amounts, leaves, path_of
 from service.machines.writers.walk import is_field
 from service.root.disk import utc_text
 from service.root.safe_open import content_within

@@ -13,7 +13,7 @@ from lifecycle.payload.workflow import DriftDetected
 from projections.machines.documents import rendered
 from service.files.drift import LISTED, keep, kept_before, recordable
 from service.machines.log import MachineLog, folder_of, is_writer
-from service.machines.writers.conductor import Amounts, amounts
+from service.machines.writers.amounts import Amounts, amounts
 from service.root.disk import Clock, system_clock, utc_text
 from service.root.root import Root
 from service.root.safe_open import content_within

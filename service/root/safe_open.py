@@ -11,20 +11,21 @@ from pathlib import Path
 from eventstore.private import LARGEST, open_regular, require_bearable
 from lifecycle.words.values import is_below
 from service.errors import ServiceError
+from wording import Worded
 
 
-class OutsideRoot(ServiceError):
+class OutsideRoot(Worded, ServiceError):
     """A path that leads out of the root, by its words or by a link on the way."""
 
     code = "outside_root"
-
-    def __init__(self, root: Path, path: str, found: str) -> None:
-        super().__init__(
-            f"{path!r:.200}: expected a path that stays below {root}, found one that {found}; "
-            "nothing there was read or written. Take away the link, or name another path.",
-            root=str(root),
-            path=path,
-        )
+    text = (
+        "{path!r:.200}: expected a path that stays below {root}, found one that {found}; "
+        "nothing there was read or written. Take away the link, or name another path."
+    )
+    untold = ("found",)
+    root: Path
+    path: str
+    found: str
 
 
 def below(root: Path, path: str) -> Path:

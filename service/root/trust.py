@@ -16,23 +16,22 @@ from pathlib import Path
 from eventstore.private import is_server, make_own_folder, read_regular
 from service.errors import ServiceError
 from service.root.disk import write_whole
+from wording import Worded
 
 _SQLITE = "sqlite:///"
 
 
-class UntrustedDatabase(ServiceError):
+class UntrustedDatabase(Worded, ServiceError):
     """A configuration names a database that nobody of this login agreed to."""
 
     code = "untrusted_database"
-
-    def __init__(self, url: str, where: Path) -> None:
-        super().__init__(
-            f"{where} names the database {url}, and nobody of this login agreed to it: it may have "
-            "come with a copy of somebody else's. If it is yours, a person says so once, with "
-            "`wfctl db trust`; --database-url names a database for one command.",
-            url=url,
-            config=str(where),
-        )
+    text = (
+        "{config} names the database {url}, and nobody of this login agreed to it: it may have "
+        "come with a copy of somebody else's. If it is yours, a person says so once, with "
+        "`wfctl db trust`; --database-url names a database for one command."
+    )
+    url: str
+    config: Path
 
 
 def trusted_file() -> Path:

@@ -17,7 +17,7 @@ from psycopg.pq import ExecStatus
 from eventstore.postgres.connection import connect, meaning
 from projections.history.tables import VIEWS
 from service.errors import SqlRefused, SqlTooLong, SqlWrong
-from service.sql.inquiry import QueryResult, expect_reading
+from service.sql.desk import QueryResult, expect_reading
 
 _MAY_ALL = "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
 # Only a superuser can hand a function to a role that nobody is a member of.

@@ -10,7 +10,7 @@ from typing import Any
 
 from eventstore.sqlite.connection import meaning, reader
 from service.errors import SqlRefused, SqlTooLong, SqlWrong
-from service.sql.inquiry import QueryResult, expect_reading
+from service.sql.desk import QueryResult, expect_reading
 
 #: What a question may begin with.
 _READS = frozenset({"SELECT", "WITH", "VALUES", "EXPLAIN"})

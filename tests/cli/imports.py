@@ -141,6 +141,7 @@ ROOMS = frozenset(
         "projections",
         "reconciler",
         "service",
+        "wording",
     }
 )
 _OF_PYTHON = sys.stdlib_module_names

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cli.commands.serve import _of_root
-from cli.frame.deciding import sight
+from cli.frame.sight import sight
 from cli.settings import Settings
 from pages.render import parsed
 from pages.shelf import Shelf

@@ -29,6 +29,7 @@ ROOMS = (
     "projections",
     "reconciler",
     "service",
+    "wording",
 )
 WAITS = "until [ -e ../../../../../../go ]; do sleep 0.05; done; echo 1 > out.txt"
 

@@ -120,8 +120,7 @@ def test_forty_parallel_appends_giving_duplicate_sequence_numbers(place: Machine
     script = (
         "import os, sys\n"
         "from cli.main import run\n"
-        "from cli.commands.machine.group import build\n"
-        "build()\n"
+        "import cli.commands.machine.changes\n"
         "children = []\n"
         "for number in range(40):\n"
         "    child = os.fork()\n"

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.attempt.observed import ObservedAttempt
 from reconciler.far import ask
-from reconciler.far.answer import RemoteAnswer, read
+from reconciler.far.answer import read
 from reconciler.host.program import Listed
 
 PROBE = [Path(ask.__file__).with_name(name) for name in ("tags.sh", "probe.sh")]
@@ -40,7 +41,7 @@ def place(tmp_path: Path) -> Path:
     return place
 
 
-def probed(place: Path, *patterns: str, queue: str | None = None) -> tuple[RemoteAnswer, str]:
+def probed(place: Path, *patterns: str, queue: str | None = None) -> tuple[ObservedAttempt, str]:
     """Run the probe over a folder, with a squeue that says what it is told."""
     tools = place.parent / "tools"
     tools.mkdir(exist_ok=True)
@@ -62,9 +63,9 @@ def probed(place: Path, *patterns: str, queue: str | None = None) -> tuple[Remot
 def test_a_job_is_read_back(place: Path) -> None:
     """Its claim, its id and its free lock come back; nothing else is made up."""
     answer, _ = probed(place)
-    job = answer.jobs[JOB]
+    job = answer.jobs[0]
     assert (job.id, job.started, job.exit_code, job.lock_held) == ("12", True, None, False)
-    assert (answer.place, answer.copies, answer.queue) == (str(place), [HASH], None)
+    assert (job.name, answer.copies, answer.queue) == (JOB, (HASH,), None)
 
 
 def test_an_end_is_read_back_with_its_time(place: Path) -> None:
@@ -72,7 +73,7 @@ def test_an_end_is_read_back_with_its_time(place: Path) -> None:
     ending = place / f"job-{JOB}.exit"
     ending.write_text("3\nwf/stage-1/att-0001 2026-05-04T12:00:00Z\n")
     os.utime(ending, ns=(0, 1_777_000_000_123_456_789))
-    job = probed(place)[0].jobs[JOB]
+    job = probed(place)[0].jobs[0]
     assert (job.exit_code, job.ended_at) == (3, 1_777_000_000_123_456_789)
 
 
@@ -81,7 +82,7 @@ def test_a_shell_that_was_killed_with_its_command_ended_as_that_did(place: Path)
     told = place / f"job-{JOB}.killed"
     told.touch()
     os.utime(told, ns=(0, 1_777_000_000_123_456_789))
-    job = probed(place)[0].jobs[JOB]
+    job = probed(place)[0].jobs[0]
     assert (job.exit_code, job.ended_at) == (137, 1_777_000_000_123_456_789)
 
 
@@ -93,7 +94,7 @@ def test_a_tag_of_a_job_counts_where_its_tasks_are_tagged(place: Path, tagged: b
     (place / HASH / f"{JOB}_job_tag_finished").touch()
     if tagged:
         (place / HASH / task).touch()
-    assert probed(place)[0].jobs[JOB].tag is tagged
+    assert probed(place)[0].jobs[0].tag is tagged
 
 
 @pytest.mark.parametrize(("at_work", "seen"), [(True, None), (False, True)])
@@ -104,13 +105,13 @@ def test_a_flag_counts_where_no_task_was_killed_at_work(
     (place / HASH / f"{JOB}_flag_if_job_task_fail").write_text("1\n")
     if at_work:
         (place / f"job-{JOB}.task.4711").touch()
-    assert probed(place)[0].jobs[JOB].failed_flag is seen
+    assert probed(place)[0].jobs[0].failed_flag is seen
 
 
 def test_half_an_end_is_none(place: Path) -> None:
     """An empty record of an end says nothing."""
     (place / f"job-{JOB}.exit").write_text("")
-    assert probed(place)[0].jobs[JOB].exit_code is None
+    assert probed(place)[0].jobs[0].exit_code is None
 
 
 def test_a_held_lock_is_seen(place: Path) -> None:
@@ -119,17 +120,17 @@ def test_a_held_lock_is_seen(place: Path) -> None:
     with subprocess.Popen(["flock", lock, "sh", "-c", "echo; read x"], stdin=-1, stdout=-1) as one:
         assert one.stdout is not None
         one.stdout.readline()
-        assert probed(place)[0].jobs[JOB].lock_held is True
+        assert probed(place)[0].jobs[0].lock_held is True
         one.communicate(b"\n")
-    assert probed(place)[0].jobs[JOB].lock_held is False
+    assert probed(place)[0].jobs[0].lock_held is False
 
 
 def test_the_recovery_file_is_read_without_what_it_hides(place: Path) -> None:
     """State and fail count are told, and nothing of the connection."""
     (place / HASH / f"{HASH}.json").write_text(STATE % JOB)
     answer, printed = probed(place)
-    assert answer.has_recovery_file
-    assert (answer.jobs[JOB].state, answer.jobs[JOB].fail_count) == (4, 1)
+    assert answer.recovery_file
+    assert (answer.jobs[0].state, answer.jobs[0].fail_count) == (4, 1)
     assert "canary-9" not in printed
 
 
@@ -137,13 +138,13 @@ def test_missing_files_are_told_by_pattern(place: Path) -> None:
     """Of the files to bring back those are named that no scratch copy holds."""
     (place / HASH / "stage-1" / "out 1.txt").write_text("x")
     answer, _ = probed(place, "stage-1/out*.txt", "stage-1/b.txt", "stage-1/out 1.txt")
-    assert answer.absent == ["stage-1/b.txt"]
+    assert answer.backward_missing == ("stage-1/b.txt",)
 
 
 def test_processes_in_the_folder_are_told(place: Path) -> None:
     """Whoever works there is found by the folder, with the time it was started at."""
     with subprocess.Popen(["sleep", "60"], cwd=place / HASH) as one:
-        [tenant] = probed(place)[0].tenants
+        [tenant] = probed(place)[0].tenants or ()
         one.kill()
     assert (tenant.pid, tenant.folder) == (one.pid, f"{place}/{HASH}")
     assert tenant.ticks > 0
@@ -152,7 +153,7 @@ def test_processes_in_the_folder_are_told(place: Path) -> None:
 def test_a_folder_that_is_not_there_is_an_answer(tmp_path: Path) -> None:
     """Nothing was made yet, and that is known."""
     answer, _ = probed(tmp_path / "nowhere")
-    assert (answer.error, answer.place, answer.jobs, answer.copies) == (None, None, {}, [])
+    assert (answer.jobs, answer.tenants, answer.copies) == ((), (), ())
 
 
 def listing(*lines: str) -> str:

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.commands.machine.output import Machines, looking
+from cli.frame.options import argument
 from lifecycle.machines.machine import Machine
 from lifecycle.state.workflow import Workflow
 from projections.screens.unfinished import Unfinished, of_machine, of_workflow
@@ -42,8 +43,7 @@ class HookTurn(StrEnum):
 
 
 def hook(
-    context: typer.Context,
-    turn: Annotated[HookTurn, typer.Argument(metavar="TURN", help=", ".join(HookTurn))],
+    context: typer.Context, turn: Annotated[HookTurn, argument("TURN", ", ".join(HookTurn))]
 ) -> None:
     """Answer a client's hook, whose JSON comes on stdin; the plugin calls it.
 

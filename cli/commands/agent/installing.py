@@ -12,7 +12,7 @@ import typer
 from agents.install.clients import Places, kit_of
 from agents.install.installing import InstallPlan, carry_out, clear_folders, installed, removed
 from agents.install.record import load, place_of, save
-from cli.frame.options import DryRun
+from cli.frame.options import DryRun, argument, option
 from cli.frame.workspace import settings_of
 from cli.terminal.output import Output
 from service.errors import InvalidOption, NotFound
@@ -28,9 +28,9 @@ class Client(StrEnum):
     OTHER = "other"
 
 
-Which = Annotated[Client, typer.Argument(metavar="CLIENT", help=", ".join(Client))]
+Which = Annotated[Client, argument("CLIENT", ", ".join(Client))]
 InProject = Annotated[
-    bool, typer.Option("--project", help="In this folder; else for this login, in all folders.")
+    bool, option("--project", "In this folder; else for this login, in all folders.")
 ]
 
 
@@ -96,19 +96,3 @@ def _tell(context: typer.Context, plan: InstallPlan, dry_run: bool, advice: str)
     lines += [f"left as it is: {path} ({why})" for path, why in plan.left.items()]
     lines += [advice] if advice else []
     Output(settings_of(context)).result(data, lambda: "\n".join(lines))
-
-
-#: Command → where its function lives. A module is only loaded where its command is called.
-COMMANDS: dict[str, str] = {
-    "install": "cli.commands.agent.installing:install",
-    "uninstall": "cli.commands.agent.installing:uninstall",
-    "hook": "cli.commands.agent.hook:hook",
-}
-
-
-def build() -> typer.Typer:
-    """Return the group, without the commands that the table names."""
-    return typer.Typer(
-        help="The plugin for an agent's client: claude, codex, gemini, opencode, other.",
-        no_args_is_help=True,
-    )

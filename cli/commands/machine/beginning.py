@@ -22,7 +22,7 @@ from cli.commands.machine.output import (
     pairs_of,
 )
 from cli.frame.beginning import agrees_by_typing, names_signers, typed
-from cli.frame.options import CommandId, DryRun, write_options
+from cli.frame.options import File, KeyedWrites, Text, Texts, argument, option
 from cli.frame.workspace import settings_of
 from cli.settings import actor_of
 from lifecycle.machines.decide import after, decide
@@ -57,27 +57,15 @@ from service.writing.stream_writer import WriteOptions
 
 def init(
     context: typer.Context,
+    options: KeyedWrites,
     machine: MachineId,
     values: Values = None,
-    type_: Annotated[
-        str | None, typer.Option("--type", metavar="TYPE", help="A definition that is shipped.")
-    ] = None,
-    definition: Annotated[
-        str | None, typer.Option(metavar="FILE", help="A definition of your own; - is stdin.")
-    ] = None,
+    type_: Annotated[Text, option("--type", "TYPE", "A definition that is shipped.")] = None,
+    definition: Annotated[Text, option("FILE", "A definition of your own; - is stdin.")] = None,
     data: Data = None,
-    limit: Annotated[
-        list[str] | None,
-        typer.Option("--limit", metavar="LOOP=N", help="How often a loop may go; repeatable."),
-    ] = None,
-    consent: Annotated[
-        Consent, typer.Option(help="How approvals are agreed to.")
-    ] = Consent.TERMINAL,
-    signers: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Allowed signers, for signature.")
-    ] = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
+    limit: Annotated[Texts, option("LOOP=N", "How often a loop may go; repeatable.")] = None,
+    consent: Annotated[Consent, option("How approvals are agreed to.")] = Consent.TERMINAL,
+    signers: Annotated[File, option("FILE", "Allowed signers, for signature.")] = None,
 ) -> None:
     """Begin a machine here, in a root of its own where there is none."""
     settings = settings_of(context)
@@ -97,7 +85,6 @@ def init(
         proposed=names_signers(settings, consent.value),
         root=identity(root.path),
     )
-    options = write_options(dry_run, command_id, None)
     begin_machine(context, root, is_there, machine, command, options)
 
 
@@ -232,25 +219,15 @@ _KEPT = "the files stay as they are until something is recorded here; .wfctl/dri
 
 def import_(
     context: typer.Context,
-    path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="The state file, its folder, or all tracks.")
-    ],
-    map_: Annotated[
-        list[str] | None,
-        typer.Option("--map", metavar="NAME=STEP", help="What a name means; repeatable."),
-    ] = None,
-    at: Annotated[str | None, typer.Option(metavar="STEP", help="Where the machine is.")] = None,
-    definition: Annotated[
-        str | None, typer.Option(metavar="FILE", help="A definition of your own; - is stdin.")
-    ] = None,
+    options: KeyedWrites,
+    path: Annotated[Path, argument("PATH", "The state file, its folder, or all tracks.")],
+    map_: Annotated[Texts, option("--map", "NAME=STEP", "What a name means; repeatable.")] = None,
+    at: Annotated[Text, option("STEP", "Where the machine is.")] = None,
+    definition: Annotated[Text, option("FILE", "A definition of your own; - is stdin.")] = None,
     consent: Annotated[
-        Consent, typer.Option(help="How approvals are agreed to from now on.")
+        Consent, option("How approvals are agreed to from now on.")
     ] = Consent.TERMINAL,
-    signers: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Allowed signers, for signature.")
-    ] = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
+    signers: Annotated[File, option("FILE", "Allowed signers, for signature.")] = None,
 ) -> None:
     """Take over a state file of one of the three protocols, with what is wrong in it.
 
@@ -265,7 +242,7 @@ def import_(
     )
     tracks = tracks_in(path)
     groups = [[track] for track in tracks] or [files_of(path)]
-    sources = [contents_of(files, locked=not dry_run) for files in groups]
+    sources = [contents_of(files, locked=not options.dry_run) for files in groups]
     found = [take_over(one, said) for one in sources]
     require_known(found)
     policy = {
@@ -273,10 +250,9 @@ def import_(
         "signers": signers_of(consent, signers),
         "proposed": names_signers(settings_of(context), consent.value),
     }
-    options = write_options(dry_run, command_id, None)
     if not tracks:
         _one(context, sources[0], found[0], policy, options)
-    elif command_id is not None:
+    elif options.command_id is not None:
         raise InvalidInput("--command-id is of one machine: expected PATH to name one track")
     else:
         _all(context, list(zip(sources, found, strict=True)), policy, options)

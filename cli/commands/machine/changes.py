@@ -22,8 +22,8 @@ from cli.commands.machine.output import (
     update_of,
 )
 from cli.frame.consent import Wording, consenter_of
-from cli.frame.deciding import Decision, DecisionKey, decide
-from cli.frame.options import CommandId, DryRun, ExpectedVersion, write_options
+from cli.frame.deciding import NOBODY, Decision, DecisionKey, decide
+from cli.frame.options import File, Text, Texts, Writes, argument, option
 from cli.terminal.output import print_statement
 from lifecycle.errors import NeedsConsent
 from lifecycle.machines import payload as p
@@ -42,68 +42,55 @@ from service.writing.stream_writer import WriteOptions
 
 def update(
     context: typer.Context,
+    options: Writes,
     machine: MachineId,
     values: Values = None,
     data: Data = None,
     under: Under = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
 ) -> None:
     """Write fields of the state by dot paths; never the phase."""
     command = update_of(values, data)
-    options = write_options(dry_run, command_id, expected_version)
     carry_out(context, machine, options, command, under=under)
 
 
 def transition(
     context: typer.Context,
+    options: Writes,
     machine: MachineId,
-    to: Annotated[str | None, typer.Argument(metavar="[PHASE]", help="Where to.")] = None,
-    auto: Annotated[bool, typer.Option("--auto", help="The one way that is open.")] = False,
+    to: Annotated[Text, argument("[PHASE]", "Where to.")] = None,
+    auto: Annotated[bool, option("The one way that is open.")] = False,
     reason: Reason = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
 ) -> None:
     """Go to another phase, where its guard is met."""
     if auto == (to is not None):
         raise InvalidInput("expected either a PHASE or --auto")
     command = made(p.MachineTransitioned, to=to, reason=reason)
-    carry_out(context, machine, write_options(dry_run, command_id, expected_version), command)
+    carry_out(context, machine, options, command)
 
 
 def append(
     context: typer.Context,
+    options: Writes,
     machine: MachineId,
-    name: Annotated[str, typer.Argument(metavar="TYPE", help="Such as synthesize.requested.")],
-    data: Annotated[
-        str | None, typer.Option("--data", metavar="JSON|@FILE|-", help="The event's data.")
-    ] = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
+    name: Annotated[str, argument("TYPE", "Such as synthesize.requested.")],
+    data: Annotated[Text, option("JSON|@FILE|-", "The event's data.")] = None,
 ) -> None:
     """Record an event that the machine's definition names; guards may look for it."""
     command = made(p.MachineRecorded, name=name, data=data_of(data))
-    carry_out(context, machine, write_options(dry_run, command_id, expected_version), command)
+    carry_out(context, machine, options, command)
 
 
 def task(
     context: typer.Context,
+    options: Writes,
     machine: MachineId,
     task_id: TaskId,
-    values: Annotated[
-        list[str] | None, typer.Argument(metavar="[FIELD=VALUE]…", help="Fields of the task.")
-    ] = None,
-    status: Annotated[str | None, typer.Option(help="Its status.")] = None,
-    title: Annotated[str | None, typer.Option(help="What it is.")] = None,
+    values: Annotated[Texts, argument("[FIELD=VALUE]…", "Fields of the task.")] = None,
+    status: Annotated[Text, option("Its status.")] = None,
+    title: Annotated[Text, option("What it is.")] = None,
     reason: Reason = None,
     under: Under = None,
     despite_claim: DespiteClaim = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
 ) -> None:
     """Add a task, or change one; times and attempts follow from its status."""
     named = {"title": title, "status": status}
@@ -112,41 +99,30 @@ def task(
         way = f"`wfctl machine task {task_id} {machine} TASK`"
         raise InvalidInput(f"{task_id} stands before the machine's id: {way}", task=task_id)
     command = made(p.MachineTaskChanged, task=task_id, changes=changes, reason=reason)
-    options = write_options(dry_run, command_id, expected_version)
     commands = [*ending_claim(task_id, despite_claim), command]
     carry_out(context, machine, options, *commands, under=under)
 
 
 def checkpoint(
     context: typer.Context,
+    options: Writes,
     machine: MachineId,
-    summary: Annotated[str, typer.Option(metavar="TEXT", help="What was done.")],
-    next_: Annotated[
-        list[str] | None, typer.Option("--next", metavar="TEXT", help="A next step; repeatable.")
-    ] = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
+    summary: Annotated[str, option("TEXT", "What was done.")],
+    next_: Annotated[Texts, option("--next", "TEXT", "A next step; repeatable.")] = None,
 ) -> None:
     """Leave a hand-off for whoever comes next."""
     command = made(p.MachineCheckpointed, summary=summary, next=next_ or [])
-    carry_out(context, machine, write_options(dry_run, command_id, expected_version), command)
+    carry_out(context, machine, options, command)
 
 
 def cancel(
-    context: typer.Context,
-    machine: MachineId,
-    reason: Reason = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
+    context: typer.Context, options: Writes, machine: MachineId, reason: Reason = None
 ) -> None:
     """Give a machine up; says which branches, worktrees and pull request are left."""
     from service.machines import git  # loads subprocess, which no other change needs
 
     command = made(p.MachineCancelled, reason=reason)
-    options = write_options(dry_run, command_id, expected_version)
-    with acting(context, machine, dry_run) as (service, output):
+    with acting(context, machine, options.dry_run) as (service, output):
         left = git.left_behind(service.root.path, service.state())
         output.told(service, service.handle(command, options=options), options, left=left)
 
@@ -190,33 +166,22 @@ _WORDING = Wording(
 
 def approve(
     context: typer.Context,
+    options: Writes,
     machine: MachineId,
-    approval: Annotated[str, typer.Argument(metavar="APPROVAL", help="What is approved.")],
-    choice: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Which of the options is chosen.")
-    ] = None,
-    key: Annotated[Path | None, typer.Option(metavar="FILE", help="SSH key to sign with.")] = None,
-    signature: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A signature made beforehand.")
-    ] = None,
-    statement: Annotated[
-        bool, typer.Option("--statement", help="Print only what is to be signed, byte for byte.")
-    ] = False,
-    withdraw: Annotated[
-        bool, typer.Option("--withdraw", help="Take back the approval that was given.")
-    ] = False,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
+    approval: Annotated[str, argument("APPROVAL", "What is approved.")],
+    choice: Annotated[Text, option("FILE", "Which of the options is chosen.")] = None,
+    key: Annotated[File, option("FILE", "SSH key to sign with.")] = None,
+    signature: Annotated[File, option("FILE", "A signature made beforehand.")] = None,
+    statement: Annotated[bool, option("Print only what is to be signed, byte for byte.")] = False,
+    withdraw: Annotated[bool, option("Take back the approval that was given.")] = False,
 ) -> None:
     """Agree, as a person, to what a phase waits for, or take that back."""
-    options = write_options(dry_run, command_id, expected_version)
-    with acting(context, machine, dry_run or statement) as (service, output):
+    with acting(context, machine, options.dry_run or statement) as (service, output):
         if statement:
             question = decisions.question_of(service, approval, choice, withdraws=withdraw)
             print_statement(question.statement)
             return
-        if dry_run:
+        if options.dry_run:
             outcome = service.handle(_planned(service, approval, choice, withdraw), options=options)
         else:
             outcome = _decided(service, approval, choice, withdraw, (key, signature), options)
@@ -227,8 +192,8 @@ def _planned(
     service: MachineService, approval: str, choice: str | None, withdraw: bool
 ) -> decisions.Asked:
     question = decisions.question_of(service, approval, choice, withdraws=withdraw)
-    proof = {"policy": "none: a dry run"}
-    return decisions.asked(approval, question.choice, withdraw).model_copy(update={"proof": proof})
+    asked = decisions.asked(approval, question.choice, withdraw)
+    return asked.model_copy(update={"proof": NOBODY})
 
 
 def _decided(
@@ -258,44 +223,34 @@ def _decided(
 
 def claim(
     context: typer.Context,
+    options: Writes,
     machine: MachineId,
     task_id: TaskId,
-    for_: Annotated[
-        str, typer.Option("--for", metavar="TIME", help="How long: 90s, 30m, 12h, 7d.")
-    ] = "30m",
-    renew: Annotated[
-        bool, typer.Option("--renew", help="Go on with a claim of one's own.")
-    ] = False,
+    for_: Annotated[str, option("--for", "TIME", "How long: 90s, 30m, 12h, 7d.")] = "30m",
+    renew: Annotated[bool, option("Go on with a claim of one's own.")] = False,
     under: Under = None,
     despite_claim: DespiteClaim = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
 ) -> None:
     """Take a task for a time: who shows its claim alone changes it. Exit 4 where it is taken."""
     command = made(p.MachineTaskClaimed, task=task_id, seconds=_seconds(for_), renew=renew)
-    options = write_options(dry_run, command_id, expected_version)
     commands = [*ending_claim(task_id, despite_claim), command]
     carry_out(context, machine, options, *commands, under=under)
 
 
 def release(
     context: typer.Context,
+    options: Writes,
     machine: MachineId,
     task_id: TaskId,
     reason: Reason = None,
     under: Under = None,
     despite_claim: DespiteClaim = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
 ) -> None:
     """Give a claimed task back before its time."""
     if reason is not None and despite_claim is not None:
         raise InvalidInput("--despite-claim says the reason already; leave --reason out")
     commands = ending_claim(task_id, despite_claim)
     commands = commands or [made(p.MachineTaskReleased, task=task_id, reason=reason)]
-    options = write_options(dry_run, command_id, expected_version)
     carry_out(context, machine, options, *commands, under=under)
 
 
@@ -308,18 +263,15 @@ def _seconds(text: str) -> int:
 
 def limit(
     context: typer.Context,
+    options: Writes,
     machine: MachineId,
-    loop: Annotated[str, typer.Argument(metavar="LOOP", help="The loop.")],
-    times: Annotated[int, typer.Argument(metavar="N", help="How often it may go from now on.")],
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why.")],
+    loop: Annotated[str, argument("LOOP", "The loop.")],
+    times: Annotated[int, argument("N", "How often it may go from now on.")],
+    reason: Annotated[str, option("TEXT", "Why.")],
     key: DecisionKey = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
 ) -> None:
     """Change, as a person, how often a loop of a machine may go."""
-    options = write_options(dry_run, command_id, expected_version)
-    with acting(context, machine, dry_run) as (service, output):
+    with acting(context, machine, options.dry_run) as (service, output):
         state = service.state()
         before = limit_in_force(state, loop)
         command = made(MachineLimited, loop=loop, before=before, to=times, reason=reason)

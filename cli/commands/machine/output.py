@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from cli.commands.append import object_of, text_of
-from cli.frame.workspace import create, moment, opened, require_checked, settings_of
+from cli.frame.options import Text, Texts, argument, option
+from cli.frame.workspace import create, opened, require_checked, settings_of
 from cli.settings import Format, Settings, actor_of
-from cli.terminal.output import Output, as_json, compact, success
+from cli.terminal.output import Output
 from eventstore.store import EventStore
 from lifecycle.machines.errors import InvalidInput, StateNotFound
 from lifecycle.machines.guard import FileFact
@@ -27,11 +28,14 @@ from projections.words.next_action import NextAction
 from service.errors import NoRoot
 from service.machines.log import MachineLog
 from service.machines.service import MachineOutcome, MachineService
+from service.reading.moment import Moment
 from service.root.root import Config, Root, open_root
 from service.writing.stream_writer import WriteOptions
 
 #: The most bytes that the answer to a write takes; what more there is, other commands show.
 ANSWER = 1_024
+#: What `_meta` says where no machine is shown.
+_NOBODY = {"version": None, "machine": None}
 
 
 class MachineOutput:
@@ -49,6 +53,7 @@ class MachineOutput:
         files: Mapping[str, FileFact] | None = None,
         most: int | None = None,
         changed: Sequence[str] = (),
+        position: int | None = None,
         **meta: Any,
     ) -> None:
         """Print ``data`` as the envelope or as one line, or ``text()`` for people.
@@ -56,17 +61,18 @@ class MachineOutput:
         ``most`` is how many bytes the envelope may take: next actions beyond it are left out, but
         for the first. ``changed``: files of the machine that others changed.
         """
-        if self.plain.is_text:
-            shown = text()
-        elif self.settings.format is Format.JSONL:
-            shown = compact(data)
-        else:
-            actions = machine_actions(state, files or {}, changed) if state is not None else []
-            told = [a.to_dict() for a in actions]
-            shown = as_json(success(data, told, _meta(state, meta)))
-            while most is not None and len(told) > 1 and len(shown.encode()) > most:
-                told.pop()
-                shown = as_json(success(data, told, _meta(state, meta)))
+        head = {"version": state.head, "machine": state.id} if state is not None else _NOBODY
+        about = {**head, **{key: value for key, value in meta.items() if value is not None}}
+        actions = machine_actions(state, files or {}, changed) if state is not None else []
+
+        def rendered() -> str:
+            return self.plain.rendered(data, text, actions=actions, position=position, about=about)
+
+        shown = rendered()
+        is_bounded = most is not None and self.settings.format is Format.JSON
+        while is_bounded and len(actions) > 1 and len(shown.encode()) > (most or 0):
+            actions.pop()
+            shown = rendered()
         if shown:
             self.plain.print(shown)
 
@@ -105,16 +111,6 @@ class MachineOutput:
             most=ANSWER,
             position=position,
         )
-
-
-def _meta(state: Machine | None, more: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "workflow": None,
-        "version": state.head if state is not None else None,
-        "position": more.get("position"),
-        "machine": state.id if state is not None else None,
-        **{key: value for key, value in more.items() if key != "position" and value is not None},
-    }
 
 
 def _events(outcome: MachineOutcome, options: WriteOptions) -> list[dict[str, Any]]:
@@ -190,24 +186,15 @@ def next_lines(actions: Sequence[NextAction]) -> list[str]:
     return [f"next: {action}" for action in actions]
 
 
-MachineId = Annotated[str, typer.Argument(metavar="ID", help="Id of the machine.")]
-Values = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[PATH=VALUE]…", help="Dot paths with JSON, or plain text."),
-]
-Data = Annotated[
-    str | None, typer.Option("--data", metavar="JSON|@FILE|-", help="An object, its keys paths.")
-]
-Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")]
+MachineId = Annotated[str, argument("ID", "Id of the machine.")]
+Values = Annotated[Texts, argument("[PATH=VALUE]…", "Dot paths with JSON, or plain text.")]
+Data = Annotated[Text, option("--data", "JSON|@FILE|-", "An object, its keys paths.")]
+Reason = Annotated[Text, option("TEXT", "Why.")]
 
-TaskId = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task.")]
-Under = Annotated[
-    str | None,
-    typer.Option(metavar="CLAIM", help="Your claim of the task, as `task claim` gave it."),
-]
+TaskId = Annotated[str, argument("TASK", "Id of the task.")]
+Under = Annotated[Text, option("CLAIM", "Your claim of the task, as `task claim` gave it.")]
 DespiteClaim = Annotated[
-    str | None,
-    typer.Option(metavar="TEXT", help="End somebody else's claim of the task, and say why."),
+    Text, option("TEXT", "End somebody else's claim of the task, and say why.")
 ]
 
 
@@ -264,9 +251,9 @@ class Machines:
         """Return the log of a machine."""
         return MachineLog(self.store, machine, self.root.path)
 
-    def state(self, machine: str, at: str | None = None, known_at: str | None = None) -> Machine:
+    def state(self, machine: str, view: Moment | None = None) -> Machine:
         """Return a machine now, or as it was; raises `StateNotFound`."""
-        return self.log(machine).current(moment(at, known_at))
+        return self.log(machine).current(view)
 
 
 def _found(settings: Settings, machine: str | None) -> tuple[Root, Config]:

@@ -18,16 +18,9 @@ from cli.commands.machine.output import (
     output_of,
 )
 from cli.frame.deciding import Decision, DecisionKey, decide, dismissal_of
-from cli.frame.options import (
-    FINDINGS,
-    At,
-    CommandId,
-    DryRun,
-    ExpectedVersion,
-    KnownAt,
-    write_options,
-)
-from cli.frame.workspace import moment, settings_of
+from cli.frame.machine_history import whole
+from cli.frame.options import FINDINGS, AsOf, Text, Texts, Writes, argument, option
+from cli.frame.workspace import settings_of
 from eventstore.store import EventStore
 from lifecycle.machines.definition import Definition
 from lifecycle.machines.errors import InvalidInput
@@ -58,22 +51,19 @@ from service.root.root import Root
 def get(
     context: typer.Context,
     machine: MachineId,
-    query: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Only what stands at a dot path.")
-    ] = None,
-    fields: Annotated[str | None, typer.Option(metavar="PATH,…", help="Only these fields.")] = None,
-    at: At = None,
-    known_at: KnownAt = None,
+    query: Annotated[Text, option("PATH", "Only what stands at a dot path.")] = None,
+    fields: Annotated[Text, option("PATH,…", "Only these fields.")] = None,
+    view: AsOf = None,
 ) -> None:
     """Where a machine stands, or a part of its state."""
     if query is not None and fields is not None:
         raise InvalidInput("--query and --fields exclude each other")
     with looking(context, machine) as machines:
-        state = machines.state(machine, at, known_at)
-        past = at is not None or known_at is not None
+        state = machines.state(machine, view)
+        past = view is not None
         told = [] if past else warnings(machines.root, machines.log(machine), state)
         files = evidence(machines.root.path, state)
-        data = _selected(state_of(state), query, fields)
+        data = _selected(whole(state), query, fields)
 
         def text() -> str:
             if query is not None or fields is not None:
@@ -83,14 +73,6 @@ def get(
 
         held = claims(state) if state.leases else None
         machines.output.result(data, text, state, files, warnings=told, claims=held)
-
-
-def state_of(state: Machine) -> dict[str, Any]:
-    """Return a machine's state as one document, whatever files show it."""
-    found: dict[str, Any] = {}
-    for document in documents(state).values():
-        found |= document
-    return found
 
 
 def _selected(document: dict[str, Any], query: str | None, fields: str | None) -> Any:
@@ -131,8 +113,7 @@ def claims(state: Machine) -> dict[str, Any]:
 
 
 def check(
-    context: typer.Context,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A definition; - is stdin.")],
+    context: typer.Context, file: Annotated[str, argument("FILE", "A definition; - is stdin.")]
 ) -> None:
     """Say all that is wrong with a definition, dead ends too (exit 1); draw one that is sound."""
     definition = from_file(file)
@@ -145,21 +126,15 @@ def check(
 
 def describe(
     context: typer.Context,
-    name: Annotated[
-        str | None, typer.Argument(metavar="[TYPE|ID]", help="A type, or a machine; else all.")
-    ] = None,
-    definition: Annotated[
-        str | None, typer.Option(metavar="FILE", help="A definition of your own; - is stdin.")
-    ] = None,
+    name: Annotated[Text, argument("[TYPE|ID]", "A type, or a machine; else all.")] = None,
+    definition: Annotated[Text, option("FILE", "A definition of your own; - is stdin.")] = None,
     diagram: Annotated[
-        bool, typer.Option("--mermaid", help="Print only the diagram, in Mermaid's language.")
+        bool, option("--mermaid", "Print only the diagram, in Mermaid's language.")
     ] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="With guards as data, schemas, reserved fields, diagram.")
+        bool, option("With guards as data, schemas, reserved fields, diagram.")
     ] = False,
-    source: Annotated[
-        bool, typer.Option("--source", help="The definition itself, for --definition FILE.")
-    ] = False,
+    source: Annotated[bool, option("The definition itself, for --definition FILE.")] = False,
 ) -> None:
     """Print phases, transitions and guards; without a name, which types there are."""
     output = MachineOutput(settings_of(context))
@@ -221,35 +196,24 @@ def _rebuilt(context: typer.Context, machine: str) -> list[str]:
         return service.files.rebuild()
 
 
-def show(context: typer.Context, machine: str, at: str | None, known_at: str | None) -> None:
+def show(context: typer.Context, machine: str, view: Moment | None) -> None:
     """Print a machine's documents, folded from its first event."""
     with looking(context, machine) as machines:
-        state = machines.state(machine, at, known_at)
+        state = machines.state(machine, view)
         data = documents(state)
         machines.output.result(data, lambda: json.dumps(data, indent=2), state)
 
 
 def drift(
     context: typer.Context,
+    options: Writes,
     machine: MachineId,
-    file: Annotated[str | None, typer.Argument(metavar="[FILE]", help="Only this file.")] = None,
-    adopt: Annotated[
-        bool, typer.Option("--adopt", help="Take the fields over, by the rules.")
-    ] = False,
-    field: Annotated[
-        list[str] | None,
-        typer.Option("--field", metavar="PATH", help="Adopt only this one; repeatable."),
-    ] = None,
-    revert: Annotated[
-        bool, typer.Option("--revert", help="Dismiss the edit; it stays kept.")
-    ] = False,
-    detected: Annotated[
-        int | None, typer.Option(metavar="VERSION", help="The edit detected there.")
-    ] = None,
+    file: Annotated[Text, argument("[FILE]", "Only this file.")] = None,
+    adopt: Annotated[bool, option("Take the fields over, by the rules.")] = False,
+    field: Annotated[Texts, option("PATH", "Adopt only this one; repeatable.")] = None,
+    revert: Annotated[bool, option("Dismiss the edit; it stays kept.")] = False,
+    detected: Annotated[int | None, option("VERSION", "The edit detected there.")] = None,
     key: DecisionKey = None,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
-    expected_version: ExpectedVersion = None,
 ) -> None:
     """Show hand edits of a machine's files (exit 7), adopt or revert one."""
     if adopt and revert:
@@ -261,9 +225,8 @@ def drift(
     if not (adopt or revert):
         _show(context, machine, file)
         return
-    options = write_options(dry_run, command_id, expected_version)
-    with acting(context, machine, dry_run) as (service, output):
-        if not dry_run:
+    with acting(context, machine, options.dry_run) as (service, output):
+        if not options.dry_run:
             service.files.bring_up_to_date()
         state = service.state()
         edit = waiting(state, file, detected)
@@ -332,17 +295,15 @@ def _line(change: dict[str, Any]) -> str:
 
 def list_(
     context: typer.Context,
-    type_: Annotated[str | None, typer.Option("--type", help="Only this type.")] = None,
-    phase: Annotated[str | None, typer.Option(help="Only in this phase.")] = None,
+    type_: Annotated[Text, option("--type", "Only this type.")] = None,
+    phase: Annotated[Text, option("Only in this phase.")] = None,
     limit: Annotated[
-        int | None,
-        typer.Option("--limit", "-n", metavar="N", min=1, help="Only the N changed last."),
+        int | None, option("--limit", "-n", "N", "Only the N changed last.", min=1)
     ] = None,
-    at: At = None,
-    known_at: KnownAt = None,
+    view: AsOf = None,
 ) -> None:
     """Every machine and the staged workflow: phase, age, blockers."""
-    when = moment(at, known_at)
+    when = view
     if is_nowhere(context):
         output_of(context).result([], lambda: "no machine here")
         return

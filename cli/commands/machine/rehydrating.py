@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.commands.machine.output import ANSWER, MachineId, MachineOutput, acting, looking
-from cli.frame.options import CommandId, DryRun, write_options
+from cli.frame.options import KeyedWrites, Text, option
 from cli.terminal.output import say
 from eventstore.store import EventStore
 from lifecycle.machines.errors import InvalidInput
@@ -31,27 +31,17 @@ Document = dict[str, Any]
 
 def rehydrate(
     context: typer.Context,
+    options: KeyedWrites,
     machine: MachineId,
-    resume_from: Annotated[
-        str | None, typer.Option(metavar="TASK", help="The task to go on from (conductor).")
-    ] = None,
-    start_fresh: Annotated[
-        bool, typer.Option("--start-fresh", help="Do not resume: archive it, begin anew.")
-    ] = False,
-    go_on: Annotated[
-        bool, typer.Option("--go-on", help="A person says: resume in spite of what was found.")
-    ] = False,
-    bound: Annotated[
-        int, typer.Option("--bytes", min=LEAST, help="The most bytes of the document.")
-    ] = BOUND,
-    dry_run: DryRun = False,
-    command_id: CommandId = None,
+    resume_from: Annotated[Text, option("TASK", "The task to go on from (conductor).")] = None,
+    start_fresh: Annotated[bool, option("Do not resume: archive it, begin anew.")] = False,
+    go_on: Annotated[bool, option("A person says: resume in spite of what was found.")] = False,
+    bound: Annotated[int, option("--bytes", "The most bytes of the document.", min=LEAST)] = BOUND,
 ) -> None:
     """What there is to know after a lost session: drift, blockers, and what is next.
 
     It reads; phased development (dotagent) is also repaired, unless --dry-run.
     """
-    options = write_options(dry_run, command_id, None)
     with looking(context, machine) as machines:
         state = machines.state(machine)
         protocol = state.definition.protocol
@@ -69,7 +59,7 @@ def rehydrate(
             whole = _read(machines.root, machines.store, state, bound, resume)
             _print(machines.output, machines.root, whole, state, bound)
             return
-    with acting(context, machine, dry_run) as (service, output):
+    with acting(context, machine, options.dry_run) as (service, output):
         if start_fresh or go_on:
             asked = "--start-fresh" if start_fresh else "--go-on"
             check_person(service.actor, f"{asked} of {machine}")

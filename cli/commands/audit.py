@@ -14,8 +14,8 @@ import typer
 
 from cli.commands.events import of_machine as reading_machine
 from cli.frame.beginning import Watch, leave
-from cli.frame.options import FINDINGS, At, KnownAt
-from cli.frame.workspace import Reading, moment, reading, settings_of
+from cli.frame.options import FINDINGS, AsOf, Text, argument, option
+from cli.frame.workspace import Reading, reading, settings_of
 from cli.settings import Format
 from cli.terminal.table import TableColumn, present
 from eventstore.errors import EventStoreError
@@ -39,8 +39,8 @@ from service.reading.moment import Moment
 from service.sql import tables
 from service.sql.tables import SQL_PATIENCE
 
-OfStage = Annotated[str | None, typer.Option("--stage", help="Only of this stage.")]
-ToStatus = Annotated[str | None, typer.Option("--status", help="Only into this status.")]
+OfStage = Annotated[Text, option("--stage", "Only of this stage.")]
+ToStatus = Annotated[Text, option("--status", "Only into this status.")]
 Records = list[dict[str, Any]]
 
 
@@ -70,48 +70,34 @@ def _answered(
 
 
 def transitions(
-    context: typer.Context,
-    stage: OfStage = None,
-    status: ToStatus = None,
-    at: At = None,
-    known_at: KnownAt = None,
+    context: typer.Context, stage: OfStage = None, status: ToStatus = None, view: AsOf = None
 ) -> None:
     """Every change of a stage's status: when, from what, by whom and why."""
-    view = moment(at, known_at)
     _answered(context, tables.TRANSITIONS, _TRANSITIONS, view, stage=stage, status=status)
 
 
-def retries(
-    context: typer.Context, stage: OfStage = None, at: At = None, known_at: KnownAt = None
-) -> None:
+def retries(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
     """Every stage that ran again after it failed: the error, and what was done about it."""
-    _answered(context, tables.RETRIES, _RETRIES, moment(at, known_at), stage=stage)
+    _answered(context, tables.RETRIES, _RETRIES, view, stage=stage)
 
 
-def attempts(
-    context: typer.Context, stage: OfStage = None, at: At = None, known_at: KnownAt = None
-) -> None:
+def attempts(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
     """Every attempt with its verdict and the evidence for it."""
-    _answered(context, tables.ATTEMPTS, _ATTEMPTS, moment(at, known_at), stage=stage)
+    _answered(context, tables.ATTEMPTS, _ATTEMPTS, view, stage=stage)
 
 
-def queue(
-    context: typer.Context, stage: OfStage = None, at: At = None, known_at: KnownAt = None
-) -> None:
+def queue(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
     """How long the attempts of each stage waited, and how long they computed."""
-    _answered(context, tables.QUEUE, _QUEUE, moment(at, known_at), stage=stage)
+    _answered(context, tables.QUEUE, _QUEUE, view, stage=stage)
 
 
-def costs(context: typer.Context, at: At = None, known_at: KnownAt = None) -> None:
+def costs(context: typer.Context, view: AsOf = None) -> None:
     """What each session cost, and how it ended."""
-    _answered(context, tables.COSTS, _COSTS, moment(at, known_at))
+    _answered(context, tables.COSTS, _COSTS, view)
 
 
-def times(
-    context: typer.Context, stage: OfStage = None, at: At = None, known_at: KnownAt = None
-) -> None:
+def times(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
     """How long each stage was in each status; the present one until the moment asked for."""
-    view = moment(at, known_at)
     from service.questions.status_times import status_times
 
     with reading(context) as workflow:
@@ -180,21 +166,13 @@ _TIMES = (
 
 def amendments(
     context: typer.Context,
-    state: Annotated[
-        str | None, typer.Option(metavar="STATE", help="proposed, approved or rejected.")
-    ] = None,
-    stage: Annotated[str | None, typer.Option(metavar="STAGE", help="Only of this stage.")] = None,
-    field: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="Such as parameters or parameters.x.")
-    ] = None,
-    person: Annotated[
-        str | None, typer.Option("--by", metavar="WHO", help="Proposed, decided or signed by.")
-    ] = None,
-    at: At = None,
-    known_at: KnownAt = None,
+    state: Annotated[Text, option("STATE", "proposed, approved or rejected.")] = None,
+    stage: Annotated[Text, option("STAGE", "Only of this stage.")] = None,
+    field: Annotated[Text, option("FIELD", "Such as parameters or parameters.x.")] = None,
+    person: Annotated[Text, option("--by", "WHO", "Proposed, decided or signed by.")] = None,
+    view: AsOf = None,
 ) -> None:
     """Every amendment: what it changed, who proposed and who decided it."""
-    view = moment(at, known_at)
     with reading(context) as workflow:
         found = [
             record
@@ -229,9 +207,8 @@ _AMENDMENTS = (
 )
 
 
-def bypasses(context: typer.Context, at: At = None, known_at: KnownAt = None) -> None:
+def bypasses(context: typer.Context, view: AsOf = None) -> None:
     """Every attempt to get round consent, and why it came to nothing (exit 7 if any)."""
-    view = moment(at, known_at)
     with reading(context) as workflow:
         every = bypasses_in(workflow.root, workflow.log, view)
         every += [*_of_account(workflow, view), *_of_machines(workflow, view)]
@@ -257,11 +234,10 @@ def _of_account(workflow: Reading, view: Moment | None) -> list[Bypass]:
 
 def _of_machines(workflow: Reading, view: Moment | None) -> Iterator[Bypass]:
     from service.machines import log as place
-    from service.machines.log import MachineLog
 
     store = workflow.log.store
     for id_ in place.ids(workflow.root, store):
-        log = MachineLog(store, id_, workflow.root.path)
+        log = workflow.machine(id_)
         if view is None:
             yield from of_memory(workflow.root, store, log.stream)
         yield from of_machine(log.steps(upto=view), log.ineffective())
@@ -279,9 +255,8 @@ _DRIFT_NAMES = (
 )
 
 
-def drift(context: typer.Context, at: At = None, known_at: KnownAt = None) -> None:
+def drift(context: typer.Context, view: AsOf = None) -> None:
     """Every hand edit and what became of it, and what is wrong with the log (then exit 7)."""
-    view = moment(at, known_at)
     with reading(context) as workflow:
         _, rows = asked(workflow, tables.DRIFT, view)
         wrong = list(tampering_records(workflow.root, workflow.log)) if view is None else []
@@ -307,18 +282,13 @@ _REFUSED_NAMES = ("at", "actor", "command", "code", "message", "data")
 
 def refused(
     context: typer.Context,
-    command: Annotated[
-        str | None, typer.Option("--command", help="Only of this command, such as stage.retried.")
-    ] = None,
-    code: Annotated[str | None, typer.Option(help="Only for this reason.")] = None,
-    machine: Annotated[
-        str | None, typer.Option(metavar="ID", help="Those of a phase machine.")
-    ] = None,
-    at: At = None,
-    known_at: KnownAt = None,
+    command: Annotated[Text, option("Only of this command, such as stage.retried.")] = None,
+    code: Annotated[Text, option("Only for this reason.")] = None,
+    machine: Annotated[Text, option("ID", "Those of a phase machine.")] = None,
+    view: AsOf = None,
 ) -> None:
     """Every command that the rules refused, from their own table; --actor KIND:NAME narrows it."""
-    actor, view = settings_of(context).actor, moment(at, known_at)
+    actor = settings_of(context).actor
     with reading(context) as root:
         workflow = root if machine is None else reading_machine(root, machine)
         records = [
@@ -337,17 +307,13 @@ _REFUSED_COLUMNS = (
 )
 
 
-Sql = Annotated[str, typer.Argument(metavar="SQL", help="One statement that reads; - for stdin.")]
-
-
 def sql(
     context: typer.Context,
-    statement: Sql,
+    statement: Annotated[str, argument("SQL", "One statement that reads; - for stdin.")],
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.001, max=3600, help="What it may take.")
+        float, option("SECONDS", "What it may take.", min=0.001, max=3600)
     ] = SQL_PATIENCE,
-    at: At = None,
-    known_at: KnownAt = None,
+    view: AsOf = None,
 ) -> None:
     """Ask in SQL over v_events, v_transitions, v_attempts, v_amendments and v_sessions."""
     asked = sys.stdin.read() if statement == "-" else statement
@@ -355,7 +321,6 @@ def sql(
         raise InvalidOption("expected a statement, found nothing")
     from service.sql.inquiry import inquiry
 
-    view = moment(at, known_at)
     with (
         reading(context) as workflow,
         inquiry(workflow.root.address, workflow.log, view) as desk,

@@ -1,1 +1,0 @@
-"""``wfctl audit …``: questions to the history."""

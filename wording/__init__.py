@@ -1,0 +1,61 @@
+"""How an error of any room says what it knows: a stable code, a message, and its values."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, dataclass_transform
+
+
+class Coded(Exception):
+    """A stable ``code``, a ``message`` for people, and the values in ``data``."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, **data: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.data = data
+
+
+@dataclass_transform()
+class Worded(Coded):
+    """An error that is given its values, by position or name, and words its message by ``text``.
+
+    The annotations of a class are its values: each is an attribute, and in ``data`` unless it is
+    among the ``untold``. A path becomes a text, and a tuple a list. ``text`` names attributes, as
+    `str.format` does; the format of a list is what stands between its items: ``{problems:; }``.
+    """
+
+    text: ClassVar[str] = ""
+    untold: ClassVar[tuple[str, ...]] = ()
+    _names: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        cls._names = tuple(dict.fromkeys((*cls._names, *cls.__annotations__)))
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        given = dict(zip(self._names, values, strict=False)) | named
+        vars(self).update((name, _plain(value)) for name, value in given.items())
+        told = {name: getattr(self, name) for name in self._names if name not in self.untold}
+        super().__init__(self.text.format_map(_Parts(self)), **told)
+
+
+class _Parts:
+    """What a text may name."""
+
+    def __init__(self, error: Worded) -> None:
+        self._error = error
+
+    def __getitem__(self, name: str) -> Any:
+        value = getattr(self._error, name)
+        return _Joined(value) if isinstance(value, list) else value
+
+
+class _Joined(list[Any]):
+    def __format__(self, between: str) -> str:
+        return between.join(map(str, self)) if between else str(self)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    return value.__fspath__() if hasattr(value, "__fspath__") else value
