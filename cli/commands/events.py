@@ -360,9 +360,15 @@ def _findings(workflow: Reading, machine: str | None) -> list[dict[str, Any]]:
     if machine is None:
         listed = workflow.files.differences()
         found += [{"file": d.file, "kind": d.kind, "diff": _diff_of(d)} for d in listed]
-        if workflow.log.stored_differs():
-            found.append({"file": "events.db (stored fold)", "kind": "changed", "diff": ""})
     from cli.commands.machine import reads
+    from service.machines.log import ids
+
+    machines = ids(workflow.root, workflow.log.store) if machine is None else [machine]
+    logs = [*([workflow.log] if machine is None else []), *map(workflow.machine, machines)]
+    for log in logs:
+        if log.stored_differs():
+            place = f"events.db (stored fold of {log.stream})"
+            found.append({"file": place, "kind": "changed", "diff": ""})
 
     theirs = reads.differences_of(workflow.root, workflow.log.store, machine)
     return [*found, *({"file": d.file, "kind": d.kind, "diff": _diff_of(d)} for d in theirs)]

@@ -1,0 +1,92 @@
+"""A machine's state is kept beside its log as a workflow's is, and never stands in its way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lifecycle.machines.evolve import REDUCER
+from service.reading.sealing import Seal, own_seal
+from tests.adversary import raw
+from tests.machines.place import MachinePlace
+
+_STREAM = "machine-m-1"
+_THEIRS = Seal(b"t" * 32)
+
+
+@pytest.fixture
+def begun(place: MachinePlace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> MachinePlace:
+    """Give a machine of six events whose state is kept after every write."""
+    monkeypatch.setattr("service.reading.stream_log.FOLD_EVERY", 1)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state-of-mine"))
+    place.init("m-1")
+    for number in range(5):
+        place.done("update", "m-1", f"notes.n{number}={number}")
+    return place
+
+
+def _kept(place: MachinePlace) -> tuple[str, int, bytes]:
+    with raw.connected(place.path) as database:
+        ((name, version, state),) = database.execute(
+            "SELECT reducer, version, state FROM folds"
+        ).fetchall()
+    return name, version, state
+
+
+def _n4(place: MachinePlace) -> object:
+    return place.done("get", "m-1", "--query", "notes.n4")
+
+
+def _forged(place: MachinePlace, seal: Seal) -> bytes:
+    """Return the kept state with another value in it, sealed."""
+    mine = own_seal()
+    assert mine is not None
+    _, version, state = _kept(place)
+    purpose = f"machine {REDUCER} never-signed {version} {_STREAM}"
+    content = mine.opened(state, purpose)
+    assert content is not None
+    assert b'"n4":4' in content
+    return seal.sealed(content.replace(b'"n4":4', b'"n4":99'), purpose)
+
+
+def _put(place: MachinePlace, state: bytes) -> None:
+    with raw.connected(place.path) as database:
+        database.execute("UPDATE folds SET state = ?", (state,))
+
+
+def test_the_newest_state_is_kept_as_the_log_yields_it(begun: MachinePlace) -> None:
+    """Given it is used, then a write costs what it costs at the beginning."""
+    name, version, _ = _kept(begun)
+    assert (name.partition(" ")[0], version) == ("machine", 6)
+    assert begun.wfctl("replay", "--check").data["findings"] == []
+
+
+def test_a_state_under_my_seal_is_taken_and_the_check_finds_it(begun: MachinePlace) -> None:
+    """Or the next test would show nothing."""
+    mine = own_seal()
+    assert mine is not None
+    _put(begun, _forged(begun, mine))
+    assert _n4(begun) == 99
+    answer = begun.wfctl("replay", "--check")
+    assert answer.code != 0
+    assert f"stored fold of {_STREAM}" in answer.data["findings"][0]["file"]
+
+
+def test_a_state_of_another_login_is_not_mine(begun: MachinePlace) -> None:
+    """Given another's seal, or bytes that no seal is of, then the events alone count."""
+    for state in (_forged(begun, _THEIRS), b"\0" * 64):
+        _put(begun, state)
+        assert _n4(begun) == 4
+
+
+def test_a_cut_tail_is_seen_below_a_kept_state(begun: MachinePlace) -> None:
+    """Given the event that a kept state ends with is gone, then no read goes on from it."""
+    with raw.connected(begun.path) as database:
+        database.execute("DROP TRIGGER IF EXISTS events_no_delete")
+        for (name,) in database.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+        ).fetchall():
+            database.execute(f'DROP TRIGGER "{name}"')
+        database.execute("DELETE FROM events WHERE version = 6")
+    assert begun.call("get", "m-1").code != 0
