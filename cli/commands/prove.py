@@ -150,7 +150,7 @@ def serve(
     port: Annotated[int, option("N", "The port; 0: a free one.", min=0, max=65535)] = 0,
 ) -> None:
     """Answer over HTTP, by the protocol c2sp.org/tlog-witness, until it is stopped."""
-    from service.proofs.witness import WitnessServer
+    from service.proofs.witness_server import WitnessServer
 
     with WitnessServer(_witness(), host, port) as serving:
         say(f"wfctl: a witness at http://{host}:{serving.server_address[1]}")

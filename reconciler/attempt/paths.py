@@ -110,6 +110,8 @@ class AttemptPaths:
     barrier = _own("stopped")
     #: What the jobs wrote and has no other place yet.
     kept = _own("left")
+    #: Markers of other attempts that lay in its way.
+    stale = _own("stale")
     #: Every file that the attempt left, and where it is.
     left_list = _own("left.json")
     #: What it goes on from.

@@ -77,7 +77,7 @@ def put_back(attempt: AttemptPaths) -> None:
 
 def keep_aside(attempt: AttemptPaths, path: Path) -> None:
     """Move what is in the way of a file of the attempt below its folder ``stale``."""
-    aside = attempt.folder / "stale"
+    aside = attempt.stale
     aside.mkdir(parents=True, exist_ok=True)
     path.rename(aside / f"{path.name}.{len(list(aside.iterdir()))}")
 

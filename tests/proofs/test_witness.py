@@ -17,7 +17,8 @@ from eventstore.chain import EMPTY, Frontier, consistency_ranges, leaf_hash, nod
 from service.proofs.checkpoint import Checkpoint, read_checkpoint
 from service.proofs.note import Note, read_key, read_note, read_signatures, verified
 from service.proofs.signing import log_signer, witness_signer
-from service.proofs.witness import Reply, Witness, WitnessServer
+from service.proofs.witness import Reply, Witness
+from service.proofs.witness_server import WitnessServer
 from tests.cli.support import Place
 
 ORIGIN = "wfctl/workflow-melt/0123456789abcdef"

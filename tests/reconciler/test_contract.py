@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from pathlib import Path
 
 import pytest
 
 from reconciler.attempt import contract
 from reconciler.attempt.contract import OfJob, ScriptEnd
+from reconciler.attempt.paths import AttemptPaths
 
 RECONCILER = Path(contract.__file__).parents[1]
 SCRIPTS = [
@@ -20,7 +22,12 @@ SCRIPTS = [
 RECORDS = r'(?:\$wfctl_job|\$base|job-\*|\$\{job%\.started\}|"\$job")"?\.([a-z]+)'
 #: What DPDispatcher and mktemp give names to.
 OTHERS = frozenset({"sub"})
-NAMES = {value for name, value in vars(contract).items() if name.isupper()}
+_PATHS = AttemptPaths(Path("/"), "w", "s", "att-0001")
+NAMES = {value for name, value in vars(contract).items() if name.isupper()} | {
+    getattr(_PATHS, name).name
+    for name, found in vars(AttemptPaths).items()
+    if isinstance(found, cached_property)
+}
 
 
 def told(text: str) -> set[str]:

@@ -14,7 +14,7 @@ from eventstore.sqlite.writer import Writer
 
 #: Each look at the log or at a file, and each change to one, begins with a call of one of these.
 _CALLS: tuple[tuple[object, str], ...] = (
-    (SqliteStore, "_reading"),
+    (SqliteStore, "_fetch"),
     (Writer, "__enter__"),
     (io, "open"),
     (os, "open"),
