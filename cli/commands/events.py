@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from service.files.inspection import Difference
     from service.machines.inspection import FileDifference
     from service.reading.moment import Moment
+    from service.reading.stream_log import StreamLog
 
 
 #: So many findings say what is wrong; of a damaged log each row may be one.
@@ -364,12 +365,14 @@ def _findings(workflow: Reading, machine: str | None) -> list[dict[str, Any]]:
     from service.machines.log import ids
 
     machines = ids(workflow.root, workflow.log.store) if machine is None else [machine]
-    logs = [*([workflow.log] if machine is None else []), *map(workflow.machine, machines)]
+    logs: list[StreamLog[Any]] = [
+        *([workflow.log] if machine is None else []),
+        *map(workflow.machine, machines),
+    ]
     for log in logs:
         if log.stored_differs():
             place = f"events.db (stored fold of {log.stream})"
             found.append({"file": place, "kind": "changed", "diff": ""})
-
     theirs = reads.differences_of(workflow.root, workflow.log.store, machine)
     return [*found, *({"file": d.file, "kind": d.kind, "diff": _diff_of(d)} for d in theirs)]
 
