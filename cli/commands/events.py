@@ -113,10 +113,8 @@ def of_machine(root: Reading, machine: str) -> Reading:
 
 
 def _seen(workflow: Reading, view: Moment, machine: str | None) -> Iterator[RecordedEvent]:
-    if machine is None:
-        return workflow.log.events(view)
-    workflow.log.require(view.version)
-    return view.seen(workflow.log.store.read(workflow.log.stream, upto=view.version))
+    log = workflow.log if machine is None else workflow.machine(machine)
+    return log.events(view)
 
 
 def endless(others: dict[str, object]) -> None:

@@ -43,7 +43,8 @@ def _base(root: Root, log: MachineLog, state: Machine, path: str, left: Synced |
     """Return the file as it was left here: as the log had it then, or as an import found it."""
     if left is None:
         return rendered(state)[path]
-    then = log.state(left.version) if left.version else None
+    # A log that was cut short since then has it at its end at best.
+    then = log.state(min(left.version, state.head)) if left.version else None
     shown = rendered(then).get(path, b"") if then is not None else b""
     if digest(shown) == left.sha256:
         return shown

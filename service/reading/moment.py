@@ -42,15 +42,7 @@ class Moment:
         return ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
 
     def seen(self, events: Iterator[RecordedEvent]) -> Iterator[RecordedEvent]:
-        """Yield, in version order, those of a stream's events that the two times let through.
-
-        Raises `InvalidOption` for a session, which only `WorkflowLog.resolved` makes a version.
-        """
-        if self.session is not None:
-            raise InvalidOption(
-                "expected a version or a time: a session is a moment of the staged workflow only",
-                session=self.session,
-            )
+        """Yield, in version order, those of a stream's events that the two times let through."""
         if self.known_by is not None:
             events = what_was_known(events, self.known_by)
         return what_was_so(events, self.so_by) if self.so_by is not None else events

@@ -12,7 +12,7 @@ from eventstore.event import RecordedEvent
 from eventstore.store import EventStore, StoredFold
 from lifecycle.errors import LifecycleError
 from service.consent.approvals import Approvals, Judge, Judged, Judging
-from service.errors import NotFound, ServiceError
+from service.errors import InvalidOption, NotFound, ServiceError
 from service.reading.moment import Moment, session_end
 from service.reading.sealing import Seal, as_folded, known_seal, own_seal
 
@@ -132,12 +132,17 @@ class StreamLog(Generic[S]):
         Raises `InvalidOption` for a session where the stream has none.
         """
         moment = at if isinstance(at, Moment) else Moment(version=at)
-        if moment.session is not None and self.rules.has_sessions:
+        if moment.session is not None:
             moment = self._at_end_of(moment.session, moment)
         self.require(moment.version)
         return moment
 
     def _at_end_of(self, session: int, at: Moment) -> Moment:
+        if not self.rules.has_sessions:
+            raise InvalidOption(
+                "expected a version or a time: a session is a moment of the staged workflow only",
+                session=session,
+            )
         end = session_end(self.store.read(self.stream), session)
         if end is None:
             raise NotFound(
