@@ -197,7 +197,9 @@ class FilesLook:
         return Foreseen(ahead if taken else state, taken, news.left)
 
     def _shown(self, after: int) -> Shown:
-        shown = Shown()
+        shown, head = Shown(), self.log.store.head(self.log.stream)
+        if head is None or after >= head.version:
+            return shown  # nothing came since, or the log was cut short
         for event, state in self.log.steps(after):
             for path, content in rendered(state).items():
                 shown.written.setdefault(path, set()).add(digest(content))

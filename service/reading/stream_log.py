@@ -24,14 +24,14 @@ FOLD_EVERY = 500
 _HASH_LENGTH = 64
 
 
-class Folded(Judged, Protocol):
+class StreamState(Judged, Protocol):
     """The state of a stream as of version ``head``."""
 
     head: int
     set_aside: list[dict[str, object]]
 
 
-S = TypeVar("S", bound=Folded)
+S = TypeVar("S", bound=StreamState)
 
 
 class Rules(Judging[S], Protocol[S]):
