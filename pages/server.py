@@ -112,7 +112,10 @@ class Handler(BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionError, TimeoutError):
             self.close_connection = True
         except Exception as error:  # noqa: BLE001 - told to the person who asked
-            self._fail(_status_of(error), str(getattr(error, "message", error)))
+            self._fail(
+                next((number for kind, number in _STATUSES if isinstance(error, kind)), 500),
+                str(getattr(error, "message", error)),
+            )
 
     def _answer(self) -> None:
         if not entrance.is_host_known(self.headers.get("Host")):
@@ -234,8 +237,3 @@ def _share_memory() -> None:
 
     with suppress(OSError, AttributeError):
         CDLL(None).mallopt(-8, 1)
-
-
-def _status_of(error: Exception) -> int:
-    """Return the number with which an error is answered."""
-    return next((number for kind, number in _STATUSES if isinstance(error, kind)), 500)

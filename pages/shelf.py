@@ -160,10 +160,10 @@ def record(entry: ServedRoot, state: Workflow | None, note: str | None = None) -
         "waits": told,
         "failed": failed,
         "note": note,
-        "urgency": (not told, not failed, not _at_work(counts)),
+        "urgency": (
+            not told,
+            not failed,
+            not (counts["running"] + counts["preparing"] + counts["post_processing"]),
+        ),
         "updated": state.updated if state else "",
     }
-
-
-def _at_work(counts: Counter[str]) -> int:
-    return counts["running"] + counts["preparing"] + counts["post_processing"]

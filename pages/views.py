@@ -115,8 +115,10 @@ def workflow(look: PageLook) -> bytes:
         budget=budget_of(state),
         graph=_drawn(graph, state),
         timeline=_drawn(lambda one: timeline(state_spans(one)), state),
-        lines=_newest(look, state.head + 1, _LINES).events,
-        differences=[] if look.is_now else _differences(look)[:_DIFFERENCES],
+        lines=finding.newest(look.log, state.head + 1, _LINES, lambda _: True).events,
+        differences=[]
+        if look.is_now
+        else differences(document(look.then), document(look.now))[:_DIFFERENCES],
     )
 
 
@@ -144,11 +146,10 @@ def _next(look: PageLook) -> list[NextAction]:
     root = look.entry.root
     around = surroundings(Root(root), look.now, look.log, _seen(look)) if root else Surroundings()
     found = next_actions(look.now, around)
-    return [one._replace(command=_rooted(look.entry, one.command)) for one in found[:_STAGES]]
-
-
-def _rooted(entry: ServedRoot, command: str) -> str:
-    return f"{entry.command}{command.removeprefix('wfctl')}"
+    return [
+        one._replace(command=f"{look.entry.command}{one.command.removeprefix('wfctl')}")
+        for one in found[:_STAGES]
+    ]
 
 
 def _commands(entry: ServedRoot, wait: Item) -> list[str]:
@@ -169,14 +170,6 @@ def _commands(entry: ServedRoot, wait: Item) -> list[str]:
         case _:
             lines = ["reconcile"]
     return [f"{entry.command} {line}" for line in lines]
-
-
-def _newest(look: PageLook, before: int, most: int) -> finding.FoundEvents:
-    return finding.newest(look.log, before, most, lambda _: True)
-
-
-def _differences(look: PageLook) -> list[Any]:
-    return differences(document(look.then), document(look.now))
 
 
 def stage(look: PageLook) -> bytes:

@@ -22,10 +22,6 @@ Steps = Iterator[tuple[RecordedEvent, Workflow]]
 """Events in order, each with the state after it: one object, changed from step to step."""
 
 
-def _nothing(_: Mapping[str, Any]) -> bytes | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class ExportSource:
     """One stream up to a moment. Each call starts anew from the first event.
@@ -39,7 +35,7 @@ class ExportSource:
     raw: Callable[[], Iterator[Raw]]
     state: Callable[[], Workflow]
     license: str | None = None
-    content: Callable[[Mapping[str, Any]], bytes | None] = _nothing
+    content: Callable[[Mapping[str, Any]], bytes | None] = lambda _: None
 
 
 def touched(event: RecordedEvent, state: Workflow) -> list[str]:

@@ -8,11 +8,11 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
-from jinja2 import Environment, PackageLoader
+from jinja2 import PackageLoader
 from markupsafe import Markup
 
 from lifecycle.state.status import Status
-from lifecycle.state.workflow import Attempt, Stage, Workflow
+from lifecycle.state.workflow import Stage, Workflow
 from projections.drawing import svg
 from projections.exports.facts import WorkflowFacts
 from projections.exports.graph_svg import drawing as graph
@@ -47,7 +47,9 @@ def export(source: ExportSource) -> Iterator[str]:
             yield event, state
 
     told = sessions(steps())
-    template = _environment().get_template("report.html.j2")
+    template = environment(PackageLoader("projections", "exports/templates")).get_template(
+        "report.html.j2"
+    )
     state = source.state()
     summary = summarised(state, found)
     own = {"summary": summary, "figures": _figures(source, summary), "sessions": told}
@@ -71,10 +73,6 @@ def _figures(source: ExportSource, summary: Summary) -> dict[str, str]:
     return found
 
 
-def _environment() -> Environment:
-    return environment(PackageLoader("projections", "exports/templates"))
-
-
 def _context(state: Workflow, facts: WorkflowFacts, spans: Spans) -> dict[str, Any]:
     return {
         "state": state,
@@ -86,7 +84,9 @@ def _context(state: Workflow, facts: WorkflowFacts, spans: Spans) -> dict[str, A
         "graph": Markup(graph(state)),  # ours, escaped where it was made
         "timeline": Markup(timeline(spans)),  # ours, escaped where it was made
         "lasted": _lasted(spans.first, spans.last),
-        "took": _took,
+        "took": lambda attempt: (
+            _lasted(attempt.started_at, attempt.ended_at) if attempt.ended_at else "under way"
+        ),
         "between": _lasted,
         "fields": _fields,
         "judgement": facts.judgements.get,
@@ -113,10 +113,6 @@ def _fields(stage: Stage) -> list[tuple[str, str]]:
     }
     listed |= {str(key): flat(value) for key, value in stage.parameters.items()}
     return [(name, value) for name, value in listed.items() if value]
-
-
-def _took(attempt: Attempt) -> str:
-    return _lasted(attempt.started_at, attempt.ended_at) if attempt.ended_at else "under way"
 
 
 def _lasted(start: str, end: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from eventstore.event import RecordedEvent
 from lifecycle.fold.amendments import proposed_in
 from lifecycle.state.status import Status
-from lifecycle.state.workflow import Amendment, Stage, Workflow
+from lifecycle.state.workflow import Stage, Workflow
 from projections.exports.plain import Steps, touched
 from projections.history.checkpoint import jobs_seen
 from projections.words.amendments import told
@@ -160,7 +160,9 @@ def state_spans(state: Workflow) -> Spans:
         found.spans += _phases(stage, most)
         found.marks += _ends(stage, most)
     for amendment in list(state.amendments.values())[-_AMENDMENTS:]:
-        found.spans.append(_wait(amendment))
+        found.spans.append(
+            Span(amendment.stage, "person", amendment.proposed_at, amendment.decided_at)
+        )
     found.spans = [span for span in found.spans if _is_time(span.start) and _is_time(span.end)]
     found.marks = [mark for mark in found.marks if _is_time(mark.at)]
     times = [time for span in found.spans for time in (span.start, span.end) if time]
@@ -196,7 +198,3 @@ def _ends(stage: Stage, most: int) -> Iterator[SpanMark]:
             yield SpanMark(stage.id, "failed", attempt.ended_at, f"{attempt.id} failed")
     if stage.status is Status.COMPLETED and stage.completed_at:
         yield SpanMark(stage.id, "completed", stage.completed_at, "completed")
-
-
-def _wait(amendment: Amendment) -> Span:
-    return Span(amendment.stage, "person", amendment.proposed_at, amendment.decided_at)

@@ -58,16 +58,11 @@ def _rows(source: ExportSource) -> list[Row]:
             continue
         if event.type == "attempt.started":
             key = stage.id, str(event.data["attempt"])
-            found[key] = _parameters(stage)
+            found[key] = {f"parameters.{name}": value for name, value in stage.parameters.items()}
         _look_again(found, stage)
         if event.type == "stage.completed":
             _complete(found, stage, event)
     return [{name: row.get(name) for name in HEAD} | row for row in found.values()]
-
-
-def _parameters(stage: Stage) -> Row:
-    """Return what the attempt runs with; a later amendment changes nothing of it."""
-    return {f"parameters.{name}": value for name, value in stage.parameters.items()}
 
 
 def _look_again(found: dict[tuple[str, str], Row], stage: Stage) -> None:

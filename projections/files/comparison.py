@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from projections.files.results import Acted
 from projections.words.came_about import variables_of
 
 KINDS = ("parameter", "environment", "script", "measure", "output")
@@ -55,7 +55,7 @@ def side_of_state(name: str, state: Workflow) -> ComparedSide:
 
 
 def side_of_attempt(
-    name: str, steps: Iterable[tuple[Acted, Workflow]], stage: str, attempt: str
+    name: str, steps: Iterable[tuple[RecordedEvent, Workflow]], stage: str, attempt: str
 ) -> ComparedSide | None:
     """Return an attempt with the parameters that it ran with; None where there is no such one."""
     side = None
@@ -76,7 +76,7 @@ def side_of_attempt(
     return side
 
 
-def _of_newest(event: Acted, stage: Stage) -> str | None:
+def _of_newest(event: RecordedEvent, stage: Stage) -> str | None:
     newest = stage.source
     named: str | None = event.data.get("attempt")
     return named or (newest.id if newest is not None else None)

@@ -67,7 +67,7 @@ def spelled(text: str, source: Mapping[str, Any], spelling: Mapping[str, str]) -
     """
     mark = _unused(text)
     document = json.loads(text)
-    places = _stage_places(document)
+    places = {stage["id"]: str(place) for place, stage in enumerate(document["stages"])}
     for pointer, letters in spelling.items():
         keys = keys_of(pointer)
         value = _at(source, keys)
@@ -84,10 +84,6 @@ def _unused(text: str) -> str:
     while (mark := f"number-{number}:") in text:
         number += 1
     return mark
-
-
-def _stage_places(document: Mapping[str, Any]) -> dict[str, str]:
-    return {stage["id"]: str(place) for place, stage in enumerate(document["stages"])}
 
 
 def _moved(keys: list[str], source: Mapping[str, Any], places: Mapping[str, str]) -> list[str]:

@@ -5,34 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from eventstore.event import RecordedEvent
 from lifecycle.state.budget import budget_of
 from lifecycle.state.workflow import Stage, Workflow
-
-
-class Acted(Protocol):
-    """What a history needs of a recorded event."""
-
-    @property
-    def type(self) -> str:
-        """Stable name, such as ``session.started``."""
-        ...
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The payload, decoded."""
-        ...
-
-    @property
-    def occurred_at(self) -> str:
-        """When it was so (UTC)."""
-        ...
-
-    @property
-    def actor(self) -> Any:
-        """Who did it: ``kind`` and ``name``."""
-        ...
 
 
 @dataclass(slots=True)
@@ -58,7 +35,7 @@ class SessionRecord:
         return asdict(self)
 
 
-def sessions(steps: Iterable[tuple[Acted, Workflow]]) -> list[SessionRecord]:
+def sessions(steps: Iterable[tuple[RecordedEvent, Workflow]]) -> list[SessionRecord]:
     """Return every session of a history that wfctl kept, the oldest first."""
     found: list[SessionRecord] = []
     for event, state in steps:
@@ -71,7 +48,7 @@ def sessions(steps: Iterable[tuple[Acted, Workflow]]) -> list[SessionRecord]:
     return found
 
 
-def _started(event: Acted, state: Workflow) -> SessionRecord:
+def _started(event: RecordedEvent, state: Workflow) -> SessionRecord:
     return SessionRecord(
         number=event.data["number"],
         started_at=event.occurred_at,
@@ -82,7 +59,7 @@ def _started(event: Acted, state: Workflow) -> SessionRecord:
     )
 
 
-def _take_in(session: SessionRecord, event: Acted) -> None:
+def _take_in(session: SessionRecord, event: RecordedEvent) -> None:
     data = event.data
     match event.type:
         case "session.ended":
@@ -106,7 +83,7 @@ class StageResult:
     troubles: list[tuple[str, str, str]] = field(default_factory=list)
 
 
-def results(steps: Iterable[tuple[Acted, Workflow]]) -> dict[str, StageResult]:
+def results(steps: Iterable[tuple[RecordedEvent, Workflow]]) -> dict[str, StageResult]:
     """Return by stage its newest completion, and all that went wrong and was put right."""
     found: dict[str, StageResult] = {}
     for _ in gathered(steps, found):
@@ -114,7 +91,7 @@ def results(steps: Iterable[tuple[Acted, Workflow]]) -> dict[str, StageResult]:
     return found
 
 
-Step = TypeVar("Step", bound=tuple[Acted, Workflow])
+Step = TypeVar("Step", bound=tuple[RecordedEvent, Workflow])
 
 
 def gathered(steps: Iterable[Step], found: dict[str, StageResult]) -> Iterator[Step]:
@@ -127,7 +104,7 @@ def gathered(steps: Iterable[Step], found: dict[str, StageResult]) -> Iterator[S
         yield step
 
 
-def _results_take_in(result: StageResult, event: Acted) -> None:
+def _results_take_in(result: StageResult, event: RecordedEvent) -> None:
     data = event.data
     match event.type:
         case "stage.completed":

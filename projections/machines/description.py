@@ -42,7 +42,12 @@ def outlined(definition: Definition) -> dict[str, Any]:
     kept = ("id", "version", "title", "protocol", "initial", "phases", "loops", "approvals")
     ways = [{key: way[key] for key in ("from", "to", "says")} for way in whole["transitions"]]
     counted = zip(ways, definition.transitions, strict=True)
-    phases = {name: _told_phase(phase) for name, phase in whole["phases"].items()}
+    phases = {
+        name: {
+            key: value for key, value in phase.items() if key != "to" and value not in (False, "")
+        }
+        for name, phase in whole["phases"].items()
+    }
     return {
         **{key: whole[key] for key in kept},
         "phases": phases,
@@ -53,11 +58,6 @@ def outlined(definition: Definition) -> dict[str, Any]:
         "tasks": definition.tasks.statuses if definition.tasks is not None else None,
         "files": definition.files,
     }
-
-
-def _told_phase(phase: dict[str, Any]) -> dict[str, Any]:
-    """Return a phase without what is as it is everywhere, and without its ways."""
-    return {key: value for key, value in phase.items() if key != "to" and value not in (False, "")}
 
 
 def listed(definition: Definition) -> dict[str, Any]:

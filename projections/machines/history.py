@@ -21,14 +21,6 @@ def _because(data: Data) -> str:
     return f": {data['reason']}" if data.get("reason") else ""
 
 
-def _created(data: Data) -> str:
-    return f"{data['machine']} begins as {data['definition']['id']}"
-
-
-def _imported(data: Data) -> str:
-    return f"{data['machine']} taken over in {data['phase']}, {len(data['findings'])} findings"
-
-
 def _updated(data: Data) -> str:
     changes = data["changes"]
     written = [f"{change['path']} = {_short(change['value'])}" for change in changes[:_LISTED]]
@@ -77,10 +69,6 @@ def _released(data: Data) -> str:
     return f"{data['task']}: released{against}{_because(data)}"
 
 
-def _checkpointed(data: Data) -> str:
-    return f"hand-off: {data['summary']}"
-
-
 def _approved(data: Data) -> str:
     choice = f", choosing {data['choice']}" if data["choice"] else ""
     return f"{data['approval']} approved by {data['approved_by']}{choice}"
@@ -98,15 +86,17 @@ def _cancelled(data: Data) -> str:
 
 
 _SPELLED: dict[str, Callable[[Data], str]] = {
-    "machine.created": _created,
-    "machine.imported": _imported,
+    "machine.created": lambda data: f"{data['machine']} begins as {data['definition']['id']}",
+    "machine.imported": lambda data: (
+        f"{data['machine']} taken over in {data['phase']}, {len(data['findings'])} findings"
+    ),
     "machine.updated": _updated,
     "machine.transitioned": _transitioned,
     "machine.recorded": _recorded,
     "machine.task_changed": _task,
     "machine.task_claimed": _claimed,
     "machine.task_released": _released,
-    "machine.checkpointed": _checkpointed,
+    "machine.checkpointed": lambda data: f"hand-off: {data['summary']}",
     "machine.approved": _approved,
     "machine.withdrawn": lambda data: f"{data['approval']} withdrawn by {data['approved_by']}",
     "machine.limited": _limited,

@@ -66,7 +66,7 @@ def frame(
     """
     width, height = size
     head = [_header(state), _counts(state), Text()]
-    running, waiting = _running(state, now), _decisions(state)
+    running, waiting = _running(state, now), [Text(str(wait), "yellow") for wait in waits(state)]
     told = _section("running", running) + _section("waits for a person", waiting)
     logged = [Text(" ".join(line.split())) for line in log]
     bottom = 0
@@ -155,10 +155,6 @@ def _attempt(stage: Stage, now: datetime) -> Text:
     jobs = f", jobs {', '.join(attempt.job_ids)}" if attempt.job_ids else ""
     verdict = f", {attempt.verdict}" if attempt.verdict else ""
     return line.append(f"  {stage.status.value}, {attempt.mode}{jobs}{verdict}", "dim")
-
-
-def _decisions(state: Workflow) -> list[Text]:
-    return [Text(str(wait), "yellow") for wait in waits(state)]
 
 
 def elapsed(since: str, now: datetime) -> str:

@@ -76,13 +76,9 @@ def inert(text: str) -> str:
     """
     if not text or _NUMBER.fullmatch(text):
         return text
-    start = next((letter for letter in text if not _is_passed_over(letter)), "")
+    start = next((letter for letter in text if unicodedata.category(letter)[0] not in "ZC"), "")
     is_formula = unicodedata.normalize("NFKC", start)[:1] in _FORMULA if start else False
     return f"'{text}" if is_formula or text[0] in "\t\r\n" else text
-
-
-def _is_passed_over(letter: str) -> bool:
-    return unicodedata.category(letter)[0] in "ZC"
 
 
 #: Characters of a time in the log's form.
