@@ -11,7 +11,8 @@ from typing import Any
 from eventstore.event import RecordedEvent
 from eventstore.store import Raw
 from eventstore.transfer.archive import exported
-from lifecycle.state.workflow import Workflow
+from lifecycle.fold.amendments import proposed_in
+from lifecycle.state.workflow import Amendment, Workflow
 from projections.files import progress_log, state_document
 from projections.files.progress_log import LogPiece
 
@@ -44,6 +45,16 @@ def touched(event: RecordedEvent, state: Workflow) -> list[str]:
         return list(state.stages)
     named = event.data.get("stage")
     return [named] if named in state.stages else []
+
+
+def amended_by(event: RecordedEvent, state: Workflow) -> tuple[Amendment, bool] | None:
+    """Return the amendment that an event proposes (then it is true) or decides, None of others."""
+    proposed = proposed_in(event)
+    amendment = state.amendments.get(proposed or str(event.data.get("amendment")))
+    decides = event.type in ("amendment.approved", "amendment.rejected")
+    if amendment is None or not (proposed or (decides and event.type.endswith(amendment.status))):
+        return None
+    return amendment, proposed is not None
 
 
 def events(source: ExportSource) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -30,6 +29,7 @@ from projections.files.results import (
 )
 from projections.files.summary import FIGURES, Summary, is_figure, summarised
 from projections.screens.next_actions import next_actions
+from projections.words.text import seconds
 
 #: Bytes of one figure that a report holds, and of all of them.
 _FIGURE, _ALL_FIGURES = 2 << 20, 8 << 20
@@ -117,13 +117,13 @@ def _fields(stage: Stage) -> list[tuple[str, str]]:
 
 def _lasted(start: str, end: str) -> str:
     """Return the time between two of the log's, in its two largest units."""
-    try:
-        seconds = int((datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds())
-    except (TypeError, ValueError):
+    passed = seconds(start, end)
+    if passed is None:
         return "unknown"  # typed by hand in an imported file
+    rest = max(int(passed), 0)
     parts = []
     for size, unit in _UNITS:
-        number, seconds = divmod(max(seconds, 0), size)
+        number, rest = divmod(rest, size)
         if number:
             parts.append(f"{number} {unit}")
     return " ".join(parts[:2]) or "under 1 s"

@@ -205,7 +205,7 @@ class _Crate:
         yield {
             "@id": _agent_id(actor),
             "@type": "Person" if actor.kind == "user" else "SoftwareApplication",
-            "name": f"{actor.kind}:{actor.name}",
+            "name": str(actor),
         }
 
     def _whole(self) -> Iterator[Entity]:

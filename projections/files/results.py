@@ -52,7 +52,7 @@ def _started(event: RecordedEvent, state: Workflow) -> SessionRecord:
     return SessionRecord(
         number=event.data["number"],
         started_at=event.occurred_at,
-        started_by=f"{event.actor.kind}:{event.actor.name}",
+        started_by=str(event.actor),
         driven=event.data.get("driven", False),
         budget=budget_of(state),
         environment=event.data.get("environment"),
@@ -109,7 +109,7 @@ def _results_take_in(result: StageResult, event: RecordedEvent) -> None:
     match event.type:
         case "stage.completed":
             result.completed = data
-            result.completed_by = f"{event.actor.kind}:{event.actor.name}"
+            result.completed_by = str(event.actor)
         case "stage.failed":
             result.troubles.append((event.occurred_at, "failed", data["error"]))
         case "stage.retried":

@@ -131,42 +131,30 @@ def _data_of(type_: str) -> Document:
 
 def _state() -> Document:
     known = {
+        **dict.fromkeys(WORKFLOW_FIELDS, _OPTIONAL),
         "workflow_id": _TEXT,
         "version": _COUNT,
-        "workflow_status": _OPTIONAL,
-        "created": _OPTIONAL,
-        "updated": _OPTIONAL,
-        "experiment_design": _OPTIONAL,
-        "workflow_plan": _OPTIONAL,
         "amendments": {"type": "array", "items": _OBJECT},
         "session_config": _OBJECT,
         "default_backend": _TEXT,
         "backend_profiles": {"type": "object", "additionalProperties": _OBJECT},
         "stages": {"type": "array", "items": _stage()},
     }
-    properties = {name: known[name] for name in WORKFLOW_FIELDS}
-    return _named("state", "WorkflowState", _fields(properties, ["workflow_id", "stages"]))
+    return _named("state", "WorkflowState", _fields(known, ["workflow_id", "stages"]))
 
 
 def _stage() -> Document:
     known = {
-        "id": _TEXT,
-        "name": _TEXT,
+        **dict.fromkeys(STAGE_FIELDS, _OPTIONAL),
+        **dict.fromkeys(("id", "name", "success_criteria"), _TEXT),
+        **dict.fromkeys(("depends_on", "inputs", "outputs"), _TEXTS),
         "status": {"enum": [status.value for status in Status]},
-        "depends_on": _TEXTS,
-        "backend": _OPTIONAL,
-        "inputs": _TEXTS,
-        "outputs": _TEXTS,
         "parameters": _OBJECT,
-        "success_criteria": _TEXT,
-        "started_at": _OPTIONAL,
-        "completed_at": _OPTIONAL,
         "retry_count": _COUNT,
-        "last_error": _OPTIONAL,
         "running_process": {"type": ["object", "null"]},
         "checkpoint": True,
     }
-    return _fields({name: known[name] for name in STAGE_FIELDS}, ["id", "name", "status"])
+    return _fields(known, ["id", "name", "status"])
 
 
 def _plan() -> Document:

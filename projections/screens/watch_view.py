@@ -13,7 +13,7 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.drawing.terminal import SIGNS, Part, drawn
 from projections.words.account import waits
-from projections.words.text import marked
+from projections.words.text import marked, seconds
 
 STYLES = {
     Status.READY: "cyan",
@@ -159,12 +159,12 @@ def _attempt(stage: Stage, now: datetime) -> Text:
 
 def elapsed(since: str, now: datetime) -> str:
     """Return the time from one of the log's until now: ``4 s``, ``3 min 20 s``, ``5 h 12 min``."""
-    try:
-        seconds = max(int((now - datetime.fromisoformat(since)).total_seconds()), 0)
-    except (TypeError, ValueError):
+    found = seconds(since, now.isoformat())
+    if found is None:
         return "since an unknown time"  # typed by hand in an imported file
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 3600:
-        return f"{seconds // 60} min {seconds % 60} s"
-    return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+    passed = max(int(found), 0)
+    if passed < 60:
+        return f"{passed} s"
+    if passed < 3600:
+        return f"{passed // 60} min {passed % 60} s"
+    return f"{passed // 3600} h {passed % 3600 // 60} min"
