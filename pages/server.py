@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from socketserver import ThreadingMixIn
 from threading import BoundedSemaphore
@@ -160,18 +160,13 @@ class Handler(BaseHTTPRequestHandler):
             case ("w", key, "figure"):
                 self._figure(self.server.shelf.entry(key), request)
             case ("w", key, *_) if len(request.parts) > 2:
-                with self._opened(key) as (entry, log):
+                entry = self.server.shelf.entry(key)
+                with entry.open() as log:
                     look = views.looked(self.server.shelf, entry, log, request)
                     content = views.page_of(look)
                 self._send(200, _HTML, content)
             case _:
                 raise NotFound(f"no page {request.path!r:.200}; the list leads to all there are")
-
-    @contextmanager
-    def _opened(self, key: str) -> Iterator[tuple[ServedRoot, Any]]:
-        entry = self.server.shelf.entry(key)
-        with entry.open() as log:
-            yield entry, log
 
     def _figure(self, entry: ServedRoot, request: PageRequest) -> None:
         with entry.open() as log:

@@ -17,6 +17,7 @@ from pages.render import PageRequest, previews
 from pages.shelf import ServedRoot, Shelf, record
 from projections.exports.graph_svg import drawing as graph
 from projections.exports.markup import flat, shown
+from projections.exports.report import counts
 from projections.exports.spans import state_spans
 from projections.exports.timeline_svg import drawing as timeline
 from projections.files.document_diff import differences
@@ -102,7 +103,7 @@ def workflow(look: PageLook) -> bytes:
     return render.page(
         "workflow.html.j2",
         **look.common,
-        counts=_counts(state),
+        counts=counts(state),
         waits=[(one, _commands(look.entry, one)) for one in stands if one.person],
         others=[one for one in stands if not one.person],
         next=_next(look),
@@ -125,12 +126,6 @@ def workflow(look: PageLook) -> bytes:
 def _drawn(draw: Callable[[Workflow], str], state: Workflow) -> str:
     """Return a picture as markup of ours; of too many stages none."""
     return Markup(shown(draw(state))) if len(state.stages) <= _DRAWN else ""
-
-
-def _counts(state: Workflow) -> list[tuple[str, int]]:
-    from projections.exports.report import counts
-
-    return counts(state)
 
 
 def _seen(look: PageLook) -> Seen | None:

@@ -58,8 +58,7 @@ def export(steps: Iterable[Step]) -> Iterator[str]:
         told=told,
         stays=list(_stays(state)),
         loops=[
-            (one, state.counts.get(one, 0), state.limit_of(one))
-            for one in list(state.definition.loops)
+            (one, state.counts.get(one, 0), state.limit_of(one)) for one in state.definition.loops
         ],
         colors=Markup(svg.variables(":root")),  # ours, escaped where it was made
     )

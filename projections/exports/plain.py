@@ -72,18 +72,11 @@ def state(source: ExportSource) -> Iterator[str]:
 
 def log(source: ExportSource) -> Iterator[str]:
     """Yield ``progress.log`` piece by piece; bytes that are no UTF-8 as lone surrogates."""
-    fresh = True
-    for part in merge(_displaced(source), _in_order(source), key=attrgetter("place")):
-        yield part.due(fresh).decode("utf-8", "surrogateescape")
-        fresh = part.content.endswith(b"\n")
-
-
-def _in_order(source: ExportSource) -> Iterator[LogPiece]:
-    """Yield the pieces that stand where their event stands."""
-    for event, after in source.steps():
-        part = progress_log.piece(event, after)
-        if part is not None and part.version == event.version:
-            yield part
+    steps = (progress_log.piece(*step) for step in source.steps())
+    in_order = (part for part in steps if part is not None and part.version == part.recorded)
+    parts = merge(_displaced(source), in_order, key=attrgetter("place"))
+    for content in progress_log.written(parts):
+        yield content.decode("utf-8", "surrogateescape")
 
 
 def _displaced(source: ExportSource) -> list[LogPiece]:

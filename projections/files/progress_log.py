@@ -6,7 +6,7 @@ grep for it. Source of the time in brackets: ``recorded_at`` at the writer's loc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from eventstore.event import RecordedEvent
@@ -69,11 +69,14 @@ def piece(event: RecordedEvent, after: Workflow) -> LogPiece | None:
 
 def joined(pieces: Iterable[LogPiece], fresh: bool = True) -> bytes:
     """Return the bytes of pieces in order; ``fresh``: what stands before them ended a line."""
-    found = []
+    return b"".join(written(pieces, fresh))
+
+
+def written(pieces: Iterable[LogPiece], fresh: bool = True) -> Iterator[bytes]:
+    """Yield the bytes of `joined`, piece by piece."""
     for part in pieces:
-        found.append(part.due(fresh))
+        yield part.due(fresh)
         fresh = part.content.endswith(b"\n")
-    return b"".join(found)
 
 
 def _imported_bytes(data: dict[str, Any]) -> bytes:

@@ -99,48 +99,37 @@ def gathered(steps: Iterable[Step], found: dict[str, StageResult]) -> Iterator[S
     for step in steps:
         event = step[0]
         stage = event.data.get("stage")
-        if event.type in _TAKEN and isinstance(stage, str):
-            _results_take_in(found.setdefault(stage, StageResult()), event)
+        if isinstance(stage, str):
+            if event.type == "stage.completed":
+                result = found.setdefault(stage, StageResult())
+                result.completed, result.completed_by = event.data, str(event.actor)
+            elif event.type in _TROUBLES:
+                _take_in_trouble(found.setdefault(stage, StageResult()), event)
         yield step
 
 
-def _results_take_in(result: StageResult, event: RecordedEvent) -> None:
+#: Type of an event → the kind of the trouble, and what is said of it.
+_TROUBLES = {
+    "stage.failed": ("failed", "{error}"),
+    "stage.retried": ("put right", "retry {retry}: {fix}"),
+    "attempt.started": ("lost", "{recovers} was lost; {attempt} took its place"),
+    "results.adopted": ("adopted", "{paths}, changed by hand: {reason}"),
+    "outputs.reused": (
+        "reused", "outputs of {attempt}, which computed from the same; nothing was run"
+    ),
+    "stage.invalidated": ("invalidated", "{why}"),
+}  # fmt: skip
+
+
+def _take_in_trouble(result: StageResult, event: RecordedEvent) -> None:
     data = event.data
-    match event.type:
-        case "stage.completed":
-            result.completed = data
-            result.completed_by = str(event.actor)
-        case "stage.failed":
-            result.troubles.append((event.occurred_at, "failed", data["error"]))
-        case "stage.retried":
-            text = f"retry {data['retry']}: {data['fix']}"
-            result.troubles.append((event.occurred_at, "put right", text))
-        case "attempt.started" if data.get("recovers"):
-            text = f"{data['recovers']} was lost; {data['attempt']} took its place"
-            result.troubles.append((event.occurred_at, "lost", text))
-        case "results.adopted":
-            paths = ", ".join(one["path"] for one in data["outputs"])
-            text = f"{paths}, changed by hand: {data['reason']}"
-            result.troubles.append((event.occurred_at, "adopted", text))
-        case "outputs.reused":
-            text = f"outputs of {data['attempt']}, which computed from the same; nothing was run"
-            result.troubles.append((event.occurred_at, "reused", text))
-        case "stage.invalidated":
-            text = data.get("reason") or data["amendment"]
-            result.troubles.append((event.occurred_at, "invalidated", text))
-
-
-_TAKEN = frozenset(
-    {
-        "stage.completed",
-        "stage.failed",
-        "stage.retried",
-        "results.adopted",
-        "outputs.reused",
-        "stage.invalidated",
-        "attempt.started",
-    }
-)
+    if event.type == "attempt.started" and not data.get("recovers"):
+        return
+    kind, text = _TROUBLES[event.type]
+    paths = ", ".join(one["path"] for one in data.get("outputs") or [])
+    more = {"paths": paths, "why": data.get("reason") or data.get("amendment")}
+    said = text.format_map({**data, **more})
+    result.troubles.append((event.occurred_at, kind, said))
 
 
 #: Letters of a parameter, inputs of a stage, letters of a digest.

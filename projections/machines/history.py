@@ -14,7 +14,9 @@ _LISTED = 8
 def message(type_: str, data: Data) -> str:
     """Return an event as people read it."""
     spell = _SPELLED.get(type_)
-    return spell(data) if spell is not None else f"{type_} {data.get('file', '')}".rstrip()
+    if spell is None:
+        return f"{type_} {data.get('file', '')}".rstrip()
+    return spell.format_map(data) if isinstance(spell, str) else spell(data)
 
 
 def _because(data: Data) -> str:
@@ -85,8 +87,8 @@ def _cancelled(data: Data) -> str:
     return f"{end} in {data['left']}{_because(data)}"
 
 
-_SPELLED: dict[str, Callable[[Data], str]] = {
-    "machine.created": lambda data: f"{data['machine']} begins as {data['definition']['id']}",
+_SPELLED: dict[str, str | Callable[[Data], str]] = {
+    "machine.created": "{machine} begins as {definition[id]}",
     "machine.imported": lambda data: (
         f"{data['machine']} taken over in {data['phase']}, {len(data['findings'])} findings"
     ),
@@ -96,9 +98,9 @@ _SPELLED: dict[str, Callable[[Data], str]] = {
     "machine.task_changed": _task,
     "machine.task_claimed": _claimed,
     "machine.task_released": _released,
-    "machine.checkpointed": lambda data: f"hand-off: {data['summary']}",
+    "machine.checkpointed": "hand-off: {summary}",
     "machine.approved": _approved,
-    "machine.withdrawn": lambda data: f"{data['approval']} withdrawn by {data['approved_by']}",
+    "machine.withdrawn": "{approval} withdrawn by {approved_by}",
     "machine.limited": _limited,
     "machine.cancelled": _cancelled,
 }

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.drawing.terminal import SIGNS, Part, drawn
+from projections.drawing.terminal import SIGNS, drawn
 from projections.words.account import waits
 from projections.words.text import marked, seconds
 
@@ -47,7 +47,12 @@ def graph(state: Workflow, width: int) -> list[Text]:
     if len(state.stages) > _DRAWN:
         every = state.stages.values()
         return [Text(f"{SIGNS[s.status]} {s.id} {s.name}", STYLES[s.status]) for s in every]
-    return [_graph_line(parts) for parts in drawn(state, width)]
+    return [
+        Text.assemble(
+            *((part.text, STYLES[part.status] if part.status else "dim") for part in line)
+        )
+        for line in drawn(state, width)
+    ]
 
 
 def frame(
@@ -65,8 +70,12 @@ def frame(
     what is at work. Equal frames look the same.
     """
     width, height = size
-    head = [_header(state), _counts(state), Text()]
-    running, waiting = _running(state, now), [Text(str(wait), "yellow") for wait in waits(state)]
+    status = f"  {state.workflow_status or 'active'}, plan version {state.version}, "
+    title = Text(state.id, style="bold").append(f"{status}log version {state.head}", "dim")
+    head = [title, _counts(state), Text()]
+    stages_ = state.stages.values()
+    running = [_attempt(stage, now) for stage in stages_ if stage.open_attempt is not None]
+    waiting = [Text(str(wait), "yellow") for wait in waits(state)]
     told = _section("running", running) + _section("waits for a person", waiting)
     logged = [Text(" ".join(line.split())) for line in log]
     bottom = 0
@@ -125,27 +134,9 @@ def _counts(state: Workflow) -> Text:
     return text
 
 
-def _header(state: Workflow) -> Text:
-    status = state.workflow_status or "active"
-    text = Text(state.id, style="bold")
-    return text.append(f"  {status}, plan version {state.version}, log version {state.head}", "dim")
-
-
-def _graph_line(parts: Sequence[Part]) -> Text:
-    line = Text()
-    for part in parts:
-        line.append(part.text, STYLES[part.status] if part.status is not None else "dim")
-    return line
-
-
 def _section(title: str, lines: Sequence[Text]) -> list[Text]:
     """Return lines under a heading, nothing where there are none."""
     return [Text(), Text(title, style="bold"), *lines] if lines else []
-
-
-def _running(state: Workflow, now: datetime) -> list[Text]:
-    stages = [stage for stage in state.stages.values() if stage.open_attempt is not None]
-    return [_attempt(stage, now) for stage in stages]
 
 
 def _attempt(stage: Stage, now: datetime) -> Text:
