@@ -286,19 +286,16 @@ def _bound(look: PageLook, name: str) -> Any:
 
 def amendments(look: PageLook) -> bytes:
     """Return the amendments: what changes, the impact of what is pending, consent of the rest."""
-    pending = {one.id: _impact(look, one) for one in look.then.pending_amendments}
+    pending: dict[str, list[str]] = {one.id: [] for one in look.then.pending_amendments}
+    if look.entry.root is not None and look.is_now:
+        for one in look.then.pending_amendments:
+            pending[one.id] = look.shelf.sight.impact(look.entry.root, look.now, one)
     every = list(look.then.amendments.values())[::-1]
     return render.page(
         "amendments.html.j2", **look.common, amendments=every, impact=pending,
         decisions=_decisions(look), commands=_commands,
         waits={w.subject: w for w in waits(look.then) if w.kind == "amendment"},
     )  # fmt: skip
-
-
-def _impact(look: PageLook, amendment: Any) -> list[str]:
-    if look.entry.root is None or not look.is_now:
-        return []
-    return look.shelf.sight.impact(look.entry.root, look.now, amendment)
 
 
 def _decisions(look: PageLook) -> dict[str, dict[str, Any]]:

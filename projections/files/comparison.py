@@ -70,16 +70,12 @@ def side_of_attempt(
         if side is None:
             continue
         _put(side, "measure", _ended(state.stages[stage], attempt))
-        if event.type == "stage.completed" and _of_newest(event, state.stages[stage]) == attempt:
+        newest = state.stages[stage].source
+        ended = event.data.get("attempt") or (newest.id if newest is not None else None)
+        if event.type == "stage.completed" and ended == attempt:
             outputs = event.data.get("outputs", [])
             _put(side, "output", {one["path"]: one["sha256"] for one in outputs})
     return side
-
-
-def _of_newest(event: RecordedEvent, stage: Stage) -> str | None:
-    newest = stage.source
-    named: str | None = event.data.get("attempt")
-    return named or (newest.id if newest is not None else None)
 
 
 def _put(side: ComparedSide, kind: str, found: Mapping[str, Any], prefix: str = "") -> None:

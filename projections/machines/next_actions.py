@@ -127,7 +127,7 @@ def blockers(
         return []
     facts = machine.facts(files)
     found = [
-        _told(blocker.says + _reason(blocker.when, machine), _named(blocker.when, machine))
+        _told(machine, blocker.says, blocker.when)
         for blocker in machine.definition.blockers
         if not unmet(blocker.when, facts)
     ]
@@ -148,24 +148,16 @@ def _of_time(machine: Machine, now: str | None) -> list[dict[str, Any]]:
     return [{"says": f"{text}, expected within {expected}", "items": []}]
 
 
-def _told(says: str, names: list[str]) -> dict[str, Any]:
+def _told(machine: Machine, says: str, when: Guard) -> dict[str, Any]:
+    """Say it with the items that were found, or with what was said when the phase came to it."""
+    names: list[str] = []
+    if isinstance(when, g.Some):
+        found = items(machine.facts({}).value(when.some))
+        names = [name for name, status in found if status in when.status]
+    elif isinstance(when, g.StatusIs):
+        said = machine.visit.data.get("notes") or machine.visit.data.get("error")
+        says += f": {said}" if isinstance(said, str) else ""
     return {"says": f"{says}: {', '.join(names)}" if names else says, "items": names}
-
-
-def _named(guard: Guard, machine: Machine) -> list[str]:
-    """Return the items that an item condition found."""
-    if not isinstance(guard, g.Some):
-        return []
-    value = machine.facts({}).value(guard.some)
-    return [name for name, status in items(value) if status in guard.status]
-
-
-def _reason(guard: Guard, machine: Machine) -> str:
-    """Return what was said when the phase came to stand as it does."""
-    if not isinstance(guard, g.StatusIs):
-        return ""
-    said = machine.visit.data.get("notes") or machine.visit.data.get("error")
-    return f": {said}" if isinstance(said, str) else ""
 
 
 def _of_definition(machine: Machine) -> list[dict[str, Any]]:
