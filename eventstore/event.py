@@ -149,6 +149,9 @@ class Actor(NamedTuple):
     kind: str
     name: str
 
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
 
 class NewEvent(NamedTuple):
     """An event to append. `occurred_at` is UTC: `YYYY-MM-DDTHH:MM:SS.ffffffZ`."""

@@ -6,9 +6,11 @@ import csv
 import io
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
@@ -111,51 +113,38 @@ _ROWS, _COLUMNS, _CELL = 30, 12, 80
 _FEW = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """A file on record, and what can be shown of it.
+def previews(root: Path | None, files: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a preview of each file on record; of more than a few only what is on record.
 
-    ``kind``: figure, table, text, or none. ``found`` says how the file is to its record.
+    ``path``, ``size``, ``sha256`` are on record; ``found`` says how the file is to that. ``kind``:
+    figure, table, text, or none; ``rows`` or ``text`` is what is shown, ``is_cut`` not all of it.
     """
-
-    path: str
-    size: int | None
-    sha256: str | None
-    kind: str = "none"
-    found: str = ""
-    text: str = ""
-    rows: list[list[str]] = field(default_factory=list)
-    is_cut: bool = False
+    return [_preview(root if number < _FEW else None, one) for number, one in enumerate(files)]
 
 
-def previews(root: Path | None, files: Iterable[dict[str, Any]]) -> list[Preview]:
-    """Return a preview of each file on record; of more than a few only what is on record."""
-    listed = list(files)
-    return [_preview(root if number < _FEW else None, one) for number, one in enumerate(listed)]
-
-
-def _preview(root: Path | None, one: dict[str, Any]) -> Preview:
-    path, size, digest = str(one.get("path")), one.get("size"), one.get("sha256")
+def _preview(root: Path | None, one: dict[str, Any]) -> dict[str, Any]:
+    path, digest = str(one.get("path")), one.get("sha256")
+    found = {"path": path, "size": one.get("size"), "sha256": digest}
+    found |= {"kind": "none", "found": "", "is_cut": False}
     if root is None:
-        return Preview(path, size, digest)
+        return found
     try:
         with os.fdopen(open_within(root, path), "rb") as file:
             content = file.read(_DIGESTED + 1)
     except (OSError, OutsideRoot) as error:
         reason = "is not here" if isinstance(error, FileNotFoundError) else str(error)
-        return Preview(path, size, digest, found=reason)
-    found = _compared(content, digest)
+        return found | {"found": reason}
+    found["found"] = _compared(content, digest)
     suffix = Path(path).suffix.lower()
     if suffix in FIGURES:
-        return Preview(path, size, digest, "figure", found)
+        return found | {"kind": "figure"}
     text = _text(content[:_TEXT])
+    found["is_cut"] = text is not None and len(content) > _TEXT
     if text is None:
-        return Preview(path, size, digest, found=found)
-    is_cut = len(content) > _TEXT
+        return found
     if suffix in _TABLES:
-        rows = _rows(text, _TABLES[suffix])
-        return Preview(path, size, digest, "table", found, rows=rows, is_cut=is_cut)
-    return Preview(path, size, digest, "text", found, text=text, is_cut=is_cut)
+        return found | {"kind": "table", "rows": _rows(text, _TABLES[suffix])}
+    return found | {"kind": "text", "text": text}
 
 
 def _compared(content: bytes, digest: str | None) -> str:
@@ -174,15 +163,10 @@ def _text(content: bytes) -> str | None:
 
 
 def _rows(text: str, delimiter: str) -> list[list[str]]:
-    found = csv.reader(io.StringIO(text), delimiter=delimiter)
-    rows = []
-    try:
-        for row in found:
-            rows.append([cell[:_CELL] for cell in row[:_COLUMNS]])
-            if len(rows) > _ROWS:
-                break
-    except csv.Error:
-        return rows
+    rows: list[list[str]] = []
+    found = islice(csv.reader(io.StringIO(text), delimiter=delimiter), _ROWS + 1)
+    with suppress(csv.Error):
+        rows.extend([cell[:_CELL] for cell in row[:_COLUMNS]] for row in found)
     return rows
 
 

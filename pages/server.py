@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from socketserver import ThreadingMixIn
 from threading import BoundedSemaphore
@@ -112,7 +112,10 @@ class Handler(BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionError, TimeoutError):
             self.close_connection = True
         except Exception as error:  # noqa: BLE001 - told to the person who asked
-            self._fail(_status_of(error), str(getattr(error, "message", error)))
+            self._fail(
+                next((number for kind, number in _STATUSES if isinstance(error, kind)), 500),
+                str(getattr(error, "message", error)),
+            )
 
     def _answer(self) -> None:
         if not entrance.is_host_known(self.headers.get("Host")):
@@ -157,18 +160,13 @@ class Handler(BaseHTTPRequestHandler):
             case ("w", key, "figure"):
                 self._figure(self.server.shelf.entry(key), request)
             case ("w", key, *_) if len(request.parts) > 2:
-                with self._opened(key) as (entry, log):
+                entry = self.server.shelf.entry(key)
+                with entry.open() as log:
                     look = views.looked(self.server.shelf, entry, log, request)
                     content = views.page_of(look)
                 self._send(200, _HTML, content)
             case _:
                 raise NotFound(f"no page {request.path!r:.200}; the list leads to all there are")
-
-    @contextmanager
-    def _opened(self, key: str) -> Iterator[tuple[ServedRoot, Any]]:
-        entry = self.server.shelf.entry(key)
-        with entry.open() as log:
-            yield entry, log
 
     def _figure(self, entry: ServedRoot, request: PageRequest) -> None:
         with entry.open() as log:
@@ -234,8 +232,3 @@ def _share_memory() -> None:
 
     with suppress(OSError, AttributeError):
         CDLL(None).mallopt(-8, 1)
-
-
-def _status_of(error: Exception) -> int:
-    """Return the number with which an error is answered."""
-    return next((number for kind, number in _STATUSES if isinstance(error, kind)), 500)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
@@ -65,15 +65,13 @@ def keyed(entries: Sequence[ServedRoot]) -> list[ServedRoot]:
     """Return the entries with a key each: the id, and where several share it a digest behind it."""
     counts = Counter(entry.name for entry in entries)
     return [
-        ServedRoot(one.name, one.root, one.open, one.where, _key(one, counts[one.name] > 1))
+        replace(one, key=one.name if counts[one.name] == 1 else f"{one.name}~{_digest(one.where)}")
         for one in entries
     ]
 
 
-def _key(entry: ServedRoot, is_shared: bool) -> str:
-    if not is_shared:
-        return entry.name
-    return f"{entry.name}~{sha256(entry.where.encode()).hexdigest()[:8]}"
+def _digest(where: str) -> str:
+    return sha256(where.encode()).hexdigest()[:8]
 
 
 @dataclass(slots=True)
@@ -160,10 +158,10 @@ def record(entry: ServedRoot, state: Workflow | None, note: str | None = None) -
         "waits": told,
         "failed": failed,
         "note": note,
-        "urgency": (not told, not failed, not _at_work(counts)),
+        "urgency": (
+            not told,
+            not failed,
+            not (counts["running"] + counts["preparing"] + counts["post_processing"]),
+        ),
         "updated": state.updated if state else "",
     }
-
-
-def _at_work(counts: Counter[str]) -> int:
-    return counts["running"] + counts["preparing"] + counts["post_processing"]

@@ -17,6 +17,7 @@ from pages.render import PageRequest, previews
 from pages.shelf import ServedRoot, Shelf, record
 from projections.exports.graph_svg import drawing as graph
 from projections.exports.markup import flat, shown
+from projections.exports.report import counts
 from projections.exports.spans import state_spans
 from projections.exports.timeline_svg import drawing as timeline
 from projections.files.document_diff import differences
@@ -102,7 +103,7 @@ def workflow(look: PageLook) -> bytes:
     return render.page(
         "workflow.html.j2",
         **look.common,
-        counts=_counts(state),
+        counts=counts(state),
         waits=[(one, _commands(look.entry, one)) for one in stands if one.person],
         others=[one for one in stands if not one.person],
         next=_next(look),
@@ -115,20 +116,16 @@ def workflow(look: PageLook) -> bytes:
         budget=budget_of(state),
         graph=_drawn(graph, state),
         timeline=_drawn(lambda one: timeline(state_spans(one)), state),
-        lines=_newest(look, state.head + 1, _LINES).events,
-        differences=[] if look.is_now else _differences(look)[:_DIFFERENCES],
+        lines=finding.newest(look.log, state.head + 1, _LINES, lambda _: True).events,
+        differences=[]
+        if look.is_now
+        else differences(document(look.then), document(look.now))[:_DIFFERENCES],
     )
 
 
 def _drawn(draw: Callable[[Workflow], str], state: Workflow) -> str:
     """Return a picture as markup of ours; of too many stages none."""
     return Markup(shown(draw(state))) if len(state.stages) <= _DRAWN else ""
-
-
-def _counts(state: Workflow) -> list[tuple[str, int]]:
-    from projections.exports.report import counts
-
-    return counts(state)
 
 
 def _seen(look: PageLook) -> Seen | None:
@@ -144,11 +141,10 @@ def _next(look: PageLook) -> list[NextAction]:
     root = look.entry.root
     around = surroundings(Root(root), look.now, look.log, _seen(look)) if root else Surroundings()
     found = next_actions(look.now, around)
-    return [one._replace(command=_rooted(look.entry, one.command)) for one in found[:_STAGES]]
-
-
-def _rooted(entry: ServedRoot, command: str) -> str:
-    return f"{entry.command}{command.removeprefix('wfctl')}"
+    return [
+        one._replace(command=f"{look.entry.command}{one.command.removeprefix('wfctl')}")
+        for one in found[:_STAGES]
+    ]
 
 
 def _commands(entry: ServedRoot, wait: Item) -> list[str]:
@@ -169,14 +165,6 @@ def _commands(entry: ServedRoot, wait: Item) -> list[str]:
         case _:
             lines = ["reconcile"]
     return [f"{entry.command} {line}" for line in lines]
-
-
-def _newest(look: PageLook, before: int, most: int) -> finding.FoundEvents:
-    return finding.newest(look.log, before, most, lambda _: True)
-
-
-def _differences(look: PageLook) -> list[Any]:
-    return differences(document(look.then), document(look.now))
 
 
 def stage(look: PageLook) -> bytes:
@@ -298,19 +286,16 @@ def _bound(look: PageLook, name: str) -> Any:
 
 def amendments(look: PageLook) -> bytes:
     """Return the amendments: what changes, the impact of what is pending, consent of the rest."""
-    pending = {one.id: _impact(look, one) for one in look.then.pending_amendments}
+    pending: dict[str, list[str]] = {one.id: [] for one in look.then.pending_amendments}
+    if look.entry.root is not None and look.is_now:
+        for one in look.then.pending_amendments:
+            pending[one.id] = look.shelf.sight.impact(look.entry.root, look.now, one)
     every = list(look.then.amendments.values())[::-1]
     return render.page(
         "amendments.html.j2", **look.common, amendments=every, impact=pending,
         decisions=_decisions(look), commands=_commands,
         waits={w.subject: w for w in waits(look.then) if w.kind == "amendment"},
     )  # fmt: skip
-
-
-def _impact(look: PageLook, amendment: Any) -> list[str]:
-    if look.entry.root is None or not look.is_now:
-        return []
-    return look.shelf.sight.impact(look.entry.root, look.now, amendment)
 
 
 def _decisions(look: PageLook) -> dict[str, dict[str, Any]]:

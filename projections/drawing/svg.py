@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from unicodedata import east_asian_width
@@ -65,6 +65,26 @@ def wrapped(value: str, width: int) -> list[str]:
         first = f"{first} {words.pop(0)}".strip()
     rest = " ".join(words)
     return [line for line in (first, shortened(rest, width)) if line]
+
+
+def picture(name: str, style: str, size: tuple[int, int], of: str, parts: Iterable[str]) -> str:
+    """Return the ``svg`` element of a class, on a ground of ``size``, titled with what it is of."""
+    width, height = size
+    inner = [
+        title(of),
+        element("style", variables(f".{name}") + style),
+        element("rect", width=width, height=height, class_="ground"),
+        *parts,
+    ]
+    return element(
+        "svg", "\n".join(["", *inner, ""]), xmlns="http://www.w3.org/2000/svg", class_=name,
+        role="img", width=width, height=height, viewBox=f"0 0 {width} {height}",
+    )  # fmt: skip
+
+
+def file_of(drawing: str) -> Iterator[str]:
+    """Yield the file of a picture alone."""
+    yield from ('<?xml version="1.0" encoding="UTF-8"?>\n', drawing, "\n")
 
 
 _LIGHT = {

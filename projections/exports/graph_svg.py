@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.drawing import svg
-from projections.drawing.svg import Layout, Point, element, layout, shortened, text, title, wrapped
+from projections.drawing.svg import Point, element, layout, shortened, text, title, wrapped
 from projections.exports.plain import ExportSource
 
 _WIDTH, _HEIGHT = 224, 78
@@ -36,9 +36,7 @@ _STYLE = (
 
 def export(source: ExportSource) -> Iterator[str]:
     """Yield the picture of the state at the source's end."""
-    yield '<?xml version="1.0" encoding="UTF-8"?>\n'
-    yield drawing(source.state())
-    yield "\n"
+    return svg.file_of(drawing(source.state()))
 
 
 def drawing(state: Workflow) -> str:
@@ -53,29 +51,13 @@ def drawing(state: Workflow) -> str:
     )
     width = places.width * (_WIDTH + _ACROSS) - _ACROSS + 2 * _MARGIN
     height = places.height * (_HEIGHT + _DOWN) - _DOWN + 2 * _MARGIN
-    counts = f"{len(state.stages)} stages of {state.id}"
-    parts = [
-        title(f"{counts}, coloured by status"),
-        element("style", svg.variables(".wf-graph") + _STYLE),
-        element("rect", width=width, height=height, class_="ground"),
-        *(_edge(points) for points in places.edges.values()),
-        *(_drawn(fan, _corner(places, fan[0])) for fan in fans),
-    ]
-    return element(
-        "svg",
-        "\n".join(["", *parts, ""]),
-        xmlns="http://www.w3.org/2000/svg",
-        class_="wf-graph",
-        role="img",
-        width=width,
-        height=height,
-        viewBox=f"0 0 {width} {height}",
-    )
-
-
-def _corner(places: Layout, stage: Stage) -> Point:
-    x, y = places.nodes[stage.id]
-    return _MARGIN + x * (_WIDTH + _ACROSS), _MARGIN + y * (_HEIGHT + _DOWN)
+    parts = [_edge(points) for points in places.edges.values()]
+    for fan in fans:
+        x, y = places.nodes[fan[0].id]
+        corner = _MARGIN + x * (_WIDTH + _ACROSS), _MARGIN + y * (_HEIGHT + _DOWN)
+        parts.append(_card(fan[0], corner) if len(fan) == 1 else _folded(fan, corner))
+    of = f"{len(state.stages)} stages of {state.id}, coloured by status"
+    return svg.picture("wf-graph", _STYLE, (width, height), of, parts)
 
 
 def _fans(state: Workflow) -> list[list[Stage]]:
@@ -93,10 +75,6 @@ def _fans(state: Workflow) -> list[list[Stage]]:
         found += [group] if len(group) > _MOST else [[stage] for stage in group]
     order = {id_: place for place, id_ in enumerate(state.stages)}
     return sorted(found, key=lambda fan: order[fan[0].id])
-
-
-def _drawn(fan: list[Stage], corner: Point) -> str:
-    return _card(fan[0], corner) if len(fan) == 1 else _folded(fan, corner)
 
 
 def _folded(fan: list[Stage], corner: Point) -> str:

@@ -57,13 +57,11 @@ def export(steps: Iterable[Step]) -> Iterator[str]:
         state=state,
         told=told,
         stays=list(_stays(state)),
-        loops=[(one, state.counts.get(one, 0), state.limit_of(one)) for one in _loops(state)],
+        loops=[
+            (one, state.counts.get(one, 0), state.limit_of(one)) for one in state.definition.loops
+        ],
         colors=Markup(svg.variables(":root")),  # ours, escaped where it was made
     )
-
-
-def _loops(state: Machine) -> list[str]:
-    return list(state.definition.loops)
 
 
 def _stays(state: Machine) -> Iterator[dict[str, Any]]:

@@ -15,10 +15,9 @@ from hashlib import sha256
 from typing import Any
 
 from eventstore.event import RecordedEvent
-from lifecycle.fold.amendments import proposed_in
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Workflow
-from projections.exports.plain import ExportSource, touched
+from projections.exports.plain import ExportSource, amended_by, touched
 
 _TRACE, _SPAN = 32, 16
 _INTERNAL = 1
@@ -77,15 +76,14 @@ class _Tracer:
             self._begin("session", "workflow", f"session {event.data['number']}", event)
 
     def _amendments(self, event: RecordedEvent, state: Workflow) -> Iterator[dict[str, Any]]:
-        proposed = proposed_in(event)
-        amendment = state.amendments.get(proposed or str(event.data.get("amendment")))
-        if amendment is None or not (proposed or event.type.startswith("amendment.")):
+        amendment, is_new = amended_by(event, state) or (None, False)
+        if amendment is None:
             return
         key = f"amendment {amendment.id}"
-        if proposed is not None and key not in self._open:
+        if is_new and key not in self._open:
             self._begin(key, "workflow", f"{amendment.id} {amendment.kind}", event)
-        elif event.type.endswith(amendment.status):
-            decided = {"wfctl.decision": amendment.status, "wfctl.decided_by": _who(event)}
+        elif not is_new:
+            decided = {"wfctl.decision": amendment.status, "wfctl.decided_by": str(event.actor)}
             yield from self._end(key, event.occurred_at, decided)
 
     def _stages(self, event: RecordedEvent, state: Workflow) -> Iterator[dict[str, Any]]:
@@ -104,9 +102,8 @@ class _Tracer:
                 self._begin(id_, "workflow", f"{id_} {stage.name}", event, {"wfctl.stage": id_})
             return
         yield from self._attempt_end(event, state, id_)
-        error = stage.error
         told = {"wfctl.status": stage.status.value}
-        yield from self._end(id_, event.occurred_at, told, error)
+        yield from self._end(id_, event.occurred_at, told, stage.error)
 
     def _attempt(self, event: RecordedEvent, state: Workflow, id_: str) -> Iterator[dict[str, Any]]:
         key = f"{id_} attempt"
@@ -127,8 +124,7 @@ class _Tracer:
         told: dict[str, Any] = {}
         if attempt is not None:
             told = {"wfctl.outcome": attempt.outcome, "wfctl.exit_code": attempt.exit_code}
-        error = stage.error
-        yield from self._end(f"{id_} attempt", event.occurred_at, told, error)
+        yield from self._end(f"{id_} attempt", event.occurred_at, told, stage.error)
 
     def _begin(
         self,
@@ -141,7 +137,7 @@ class _Tracer:
         above = self._open.get(parent)
         # One event may begin the spans of several stages.
         id_ = sha256(f"{event.hash} {key}".encode()).hexdigest()[:_SPAN]
-        told = {"wfctl.actor": _who(event), "wfctl.version": event.version, **(more or {})}
+        told = {"wfctl.actor": str(event.actor), "wfctl.version": event.version, **(more or {})}
         self._open[key] = _Span(id_, above.id if above else "", name, event.occurred_at, told)
 
     def _end(
@@ -192,10 +188,6 @@ class _Tracer:
         scope = {"scope": {"name": "wfctl"}, "spans": [span]}
         request = {"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]}
         return json.dumps(request, ensure_ascii=False, separators=(",", ":")) + "\n"
-
-
-def _who(event: RecordedEvent) -> str:
-    return f"{event.actor.kind}:{event.actor.name}"
 
 
 def _nanoseconds(moment: str) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 from eventstore.event import RecordedEvent
 from eventstore.store import Raw
 from eventstore.transfer.archive import exported
-from lifecycle.state.workflow import Workflow
+from lifecycle.fold.amendments import proposed_in
+from lifecycle.state.workflow import Amendment, Workflow
 from projections.files import progress_log, state_document
 from projections.files.progress_log import LogPiece
 
@@ -20,10 +21,6 @@ _OF_ALL = frozenset({"workflow.created", "workflow.imported", "state.imported"})
 
 Steps = Iterator[tuple[RecordedEvent, Workflow]]
 """Events in order, each with the state after it: one object, changed from step to step."""
-
-
-def _nothing(_: Mapping[str, Any]) -> bytes | None:
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +36,7 @@ class ExportSource:
     raw: Callable[[], Iterator[Raw]]
     state: Callable[[], Workflow]
     license: str | None = None
-    content: Callable[[Mapping[str, Any]], bytes | None] = _nothing
+    content: Callable[[Mapping[str, Any]], bytes | None] = lambda _: None
 
 
 def touched(event: RecordedEvent, state: Workflow) -> list[str]:
@@ -48,6 +45,16 @@ def touched(event: RecordedEvent, state: Workflow) -> list[str]:
         return list(state.stages)
     named = event.data.get("stage")
     return [named] if named in state.stages else []
+
+
+def amended_by(event: RecordedEvent, state: Workflow) -> tuple[Amendment, bool] | None:
+    """Return the amendment that an event proposes (then it is true) or decides, None of others."""
+    proposed = proposed_in(event)
+    amendment = state.amendments.get(proposed or str(event.data.get("amendment")))
+    decides = event.type in ("amendment.approved", "amendment.rejected")
+    if amendment is None or not (proposed or (decides and event.type.endswith(amendment.status))):
+        return None
+    return amendment, proposed is not None
 
 
 def events(source: ExportSource) -> Iterator[str]:
@@ -65,18 +72,11 @@ def state(source: ExportSource) -> Iterator[str]:
 
 def log(source: ExportSource) -> Iterator[str]:
     """Yield ``progress.log`` piece by piece; bytes that are no UTF-8 as lone surrogates."""
-    fresh = True
-    for part in merge(_displaced(source), _in_order(source), key=attrgetter("place")):
-        yield part.due(fresh).decode("utf-8", "surrogateescape")
-        fresh = part.content.endswith(b"\n")
-
-
-def _in_order(source: ExportSource) -> Iterator[LogPiece]:
-    """Yield the pieces that stand where their event stands."""
-    for event, after in source.steps():
-        part = progress_log.piece(event, after)
-        if part is not None and part.version == event.version:
-            yield part
+    steps = (progress_log.piece(*step) for step in source.steps())
+    in_order = (part for part in steps if part is not None and part.version == part.recorded)
+    parts = merge(_displaced(source), in_order, key=attrgetter("place"))
+    for content in progress_log.written(parts):
+        yield content.decode("utf-8", "surrogateescape")
 
 
 def _displaced(source: ExportSource) -> list[LogPiece]:

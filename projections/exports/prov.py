@@ -123,7 +123,7 @@ class _Writer:
 
     def _agent(self, actor: Actor) -> str:
         kind = _name(_TYPES.get(actor.kind, "prov:SoftwareAgent"))
-        about = {"prov:type": kind, "prov:label": f"{actor.kind}:{actor.name}"}
+        about = {"prov:type": kind, "prov:label": str(actor)}
         return self._thing("agent", f"wf:{quoted(actor.kind)}.{quoted(actor.name)}", about)
 
     def _thing(self, section: str, id_: str, about: dict[str, Any]) -> str:

@@ -11,10 +11,9 @@ from datetime import datetime
 from typing import Any
 
 from eventstore.event import Actor, RecordedEvent
-from lifecycle.fold.amendments import proposed_in
 from lifecycle.state.status import Status
-from lifecycle.state.workflow import Stage, Workflow
-from projections.exports.plain import Steps
+from lifecycle.state.workflow import Amendment, Stage, Workflow
+from projections.exports.plain import Steps, amended_by
 from projections.words.amendments import told
 
 
@@ -68,7 +67,6 @@ class PlanChange:
     decided_at: str | None = None
     decider: Actor | None = None
     version: int | None = None
-    affected: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +109,8 @@ class _Provenance:
                 yield from self._close(event.data["stage"], event.occurred_at, None)
             case "stage.failed":
                 yield from self._close(event.data["stage"], event.occurred_at, event.data["error"])
-            case "amendment.proposed" | "amendment.approved" | "amendment.rejected":
-                yield from self._change(event, state)
-            case _ if proposed_in(event) is not None:
-                yield from self._change(event, state)
+            case _ if amended := amended_by(event, state):
+                yield from self._change(event, *amended)
 
     def _close(self, stage: str, at: str, error: str | None) -> Iterator[Run]:
         run = self._runs.pop(stage, None)
@@ -123,28 +119,17 @@ class _Provenance:
             run.completed, run.error = error is None, error
             yield run
 
-    def _change(self, event: RecordedEvent, state: Workflow) -> Iterator[PlanChange]:
-        proposed = proposed_in(event)
-        amendment = state.amendments.get(proposed or str(event.data.get("amendment")))
-        if amendment is None:
-            return
-        if proposed is not None:
-            self._changes.setdefault(
-                amendment.id,
-                PlanChange(
-                    amendment.id,
-                    amendment.kind,
-                    amendment.stage,
-                    told(amendment),
-                    event.occurred_at,
-                    event.actor,
-                ),
-            )
-        elif event.type.endswith(amendment.status) and amendment.id in self._changes:
-            change = self._changes.pop(amendment.id)
-            change.status, change.version = amendment.status, amendment.version
-            change.decided_at, change.decider = event.occurred_at, event.actor
-            change.affected = amendment.invalidated_stages
+    def _change(
+        self, event: RecordedEvent, amendment: Amendment, is_new: bool
+    ) -> Iterator[PlanChange]:
+        at, actor, of = event.occurred_at, event.actor, amendment
+        if is_new:
+            change = PlanChange(of.id, of.kind, of.stage, told(of), at, actor)
+            self._changes.setdefault(of.id, change)
+        elif of.id in self._changes:
+            change = self._changes.pop(of.id)
+            change.status, change.version = of.status, of.version
+            change.decided_at, change.decider = at, actor
             yield change
 
     def rest(self, state: Workflow) -> Iterator[Told]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
-from jinja2 import Environment, PackageLoader
+from jinja2 import PackageLoader
 from markupsafe import Markup
 
 from lifecycle.state.status import Status
-from lifecycle.state.workflow import Attempt, Stage, Workflow
+from lifecycle.state.workflow import Stage, Workflow
 from projections.drawing import svg
 from projections.exports.facts import WorkflowFacts
 from projections.exports.graph_svg import drawing as graph
@@ -30,6 +29,7 @@ from projections.files.results import (
 )
 from projections.files.summary import FIGURES, Summary, is_figure, summarised
 from projections.screens.next_actions import next_actions
+from projections.words.text import seconds
 
 #: Bytes of one figure that a report holds, and of all of them.
 _FIGURE, _ALL_FIGURES = 2 << 20, 8 << 20
@@ -47,7 +47,9 @@ def export(source: ExportSource) -> Iterator[str]:
             yield event, state
 
     told = sessions(steps())
-    template = _environment().get_template("report.html.j2")
+    template = environment(PackageLoader("projections", "exports/templates")).get_template(
+        "report.html.j2"
+    )
     state = source.state()
     summary = summarised(state, found)
     own = {"summary": summary, "figures": _figures(source, summary), "sessions": told}
@@ -71,10 +73,6 @@ def _figures(source: ExportSource, summary: Summary) -> dict[str, str]:
     return found
 
 
-def _environment() -> Environment:
-    return environment(PackageLoader("projections", "exports/templates"))
-
-
 def _context(state: Workflow, facts: WorkflowFacts, spans: Spans) -> dict[str, Any]:
     return {
         "state": state,
@@ -86,7 +84,9 @@ def _context(state: Workflow, facts: WorkflowFacts, spans: Spans) -> dict[str, A
         "graph": Markup(graph(state)),  # ours, escaped where it was made
         "timeline": Markup(timeline(spans)),  # ours, escaped where it was made
         "lasted": _lasted(spans.first, spans.last),
-        "took": _took,
+        "took": lambda attempt: (
+            _lasted(attempt.started_at, attempt.ended_at) if attempt.ended_at else "under way"
+        ),
         "between": _lasted,
         "fields": _fields,
         "judgement": facts.judgements.get,
@@ -115,19 +115,15 @@ def _fields(stage: Stage) -> list[tuple[str, str]]:
     return [(name, value) for name, value in listed.items() if value]
 
 
-def _took(attempt: Attempt) -> str:
-    return _lasted(attempt.started_at, attempt.ended_at) if attempt.ended_at else "under way"
-
-
 def _lasted(start: str, end: str) -> str:
     """Return the time between two of the log's, in its two largest units."""
-    try:
-        seconds = int((datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds())
-    except (TypeError, ValueError):
+    passed = seconds(start, end)
+    if passed is None:
         return "unknown"  # typed by hand in an imported file
+    rest = max(int(passed), 0)
     parts = []
     for size, unit in _UNITS:
-        number, seconds = divmod(max(seconds, 0), size)
+        number, rest = divmod(rest, size)
         if number:
             parts.append(f"{number} {unit}")
     return " ".join(parts[:2]) or "under 1 s"

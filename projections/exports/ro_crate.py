@@ -124,7 +124,7 @@ class _Crate:
             "endTime": _time(run.end),
             "object": [*map(_content, run.inputs), *(_ref(p["@id"]) for p in parameters)],
             "result": [_content(file) for file in run.outputs],
-            "actionStatus": _status(run),
+            "actionStatus": {None: None, True: _COMPLETED, False: _FAILED}[run.completed],
             "error": run.error,
             **_by(run.actor),
         }
@@ -205,7 +205,7 @@ class _Crate:
         yield {
             "@id": _agent_id(actor),
             "@type": "Person" if actor.kind == "user" else "SoftwareApplication",
-            "name": f"{actor.kind}:{actor.name}",
+            "name": str(actor),
         }
 
     def _whole(self) -> Iterator[Entity]:
@@ -226,7 +226,8 @@ class _Crate:
             "step": list(map(_ref, self._steps)),
         }
         yield from self._orchestration()
-        yield from self._license()
+        stated = self._source.license or _NO_LICENSE
+        yield {"@id": self._license_id(), "@type": "CreativeWork", "name": stated}
         for id_, name in _PROFILES.items():
             version = id_.rpartition("/")[2]
             yield {"@id": id_, "@type": "CreativeWork", "name": name, "version": version}
@@ -273,10 +274,6 @@ class _Crate:
         stated = self._source.license
         return stated if stated is not None and "://" in stated else "#license"
 
-    def _license(self) -> Iterator[Entity]:
-        stated = self._source.license or _NO_LICENSE
-        yield {"@id": self._license_id(), "@type": "CreativeWork", "name": stated}
-
 
 def _descriptor() -> Entity:
     conforms = ["https://w3id.org/ro/crate/1.1", list(_PROFILES)[-1]]
@@ -309,12 +306,6 @@ def _by(actor: Actor | None) -> Entity:
     if actor is None:
         return {}
     return {"agent" if actor.kind == "user" else "participant": _ref(_agent_id(actor))}
-
-
-def _status(run: Run) -> str | None:
-    if run.completed is None:
-        return None
-    return _COMPLETED if run.completed else _FAILED
 
 
 def _time(moment: str | None) -> str | None:

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from eventstore.event import RecordedEvent
-from lifecycle.fold.amendments import proposed_in
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Stage, Workflow
-from projections.exports.plain import Steps, touched
+from projections.exports.plain import Steps, amended_by, touched
 from projections.history.checkpoint import jobs_seen
 from projections.words.amendments import told
 
@@ -26,7 +25,6 @@ PHASES = {
 }
 #: Events after which stages may be there, or be called, as they were not before.
 _DEFINING = ("workflow.", "state.", "amendment.")
-_DECIDED = ("amendment.approved", "amendment.rejected")
 
 
 @dataclass(slots=True)
@@ -86,8 +84,8 @@ class SpanFold:
             self._stage(id_, state, at)
         if event.type == "attempt.observed":
             self._observed(event, at)
-        if event.type.startswith("amendment.") or proposed_in(event) is not None:
-            self._amendment(event, state, at)
+        if amended := amended_by(event, state):
+            self._amendment(*amended, at)
         if event.type.startswith(_DEFINING):
             found.names = {stage.id: stage.name for stage in state.stages.values()}
 
@@ -126,22 +124,17 @@ class SpanFold:
             started = any(job["started"] for job in jobs)
             self._change(event.data["stage"], "compute" if started else "queue", at)
 
-    def _amendment(self, event: RecordedEvent, state: Workflow, at: str) -> None:
-        proposed = proposed_in(event)
-        id_ = proposed or str(event.data.get("amendment"))
-        amendment = state.amendments.get(id_)
-        if amendment is None:
-            return
-        if proposed is not None and id_ not in self._pending:
+    def _amendment(self, amendment: Amendment, is_new: bool, at: str) -> None:
+        id_ = amendment.id
+        waited = self._pending.get(id_)
+        if is_new and waited is None:
             self._pending[id_] = Span(amendment.stage, "person", at)
             self.found.spans.append(self._pending[id_])
             self._mark(amendment.stage, "proposed", at, f"{id_} proposed: {told(amendment)}")
-        elif event.type in _DECIDED and event.type.endswith(amendment.status):
-            waited = self._pending.get(id_)
-            if waited is not None and waited.end is None:
-                waited.end = max(waited.start, at)
-                label = f"{id_} {amendment.status}: {told(amendment)}"
-                self._mark(amendment.stage, amendment.status, at, label)
+        elif not is_new and waited is not None and waited.end is None:
+            waited.end = max(waited.start, at)
+            label = f"{id_} {amendment.status}: {told(amendment)}"
+            self._mark(amendment.stage, amendment.status, at, label)
 
     def _mark(self, stage: str | None, kind: str, at: str, label: str) -> None:
         self.found.marks.append(SpanMark(stage, kind, at, " ".join(label.split())[:200]))
@@ -160,7 +153,9 @@ def state_spans(state: Workflow) -> Spans:
         found.spans += _phases(stage, most)
         found.marks += _ends(stage, most)
     for amendment in list(state.amendments.values())[-_AMENDMENTS:]:
-        found.spans.append(_wait(amendment))
+        found.spans.append(
+            Span(amendment.stage, "person", amendment.proposed_at, amendment.decided_at)
+        )
     found.spans = [span for span in found.spans if _is_time(span.start) and _is_time(span.end)]
     found.marks = [mark for mark in found.marks if _is_time(mark.at)]
     times = [time for span in found.spans for time in (span.start, span.end) if time]
@@ -196,7 +191,3 @@ def _ends(stage: Stage, most: int) -> Iterator[SpanMark]:
             yield SpanMark(stage.id, "failed", attempt.ended_at, f"{attempt.id} failed")
     if stage.status is Status.COMPLETED and stage.completed_at:
         yield SpanMark(stage.id, "completed", stage.completed_at, "completed")
-
-
-def _wait(amendment: Amendment) -> Span:
-    return Span(amendment.stage, "person", amendment.proposed_at, amendment.decided_at)

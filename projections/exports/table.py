@@ -15,22 +15,13 @@ from typing import Any
 from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Stage
 from projections.exports.plain import ExportSource
-from projections.history.rows import seconds
-from projections.words.text import inert, shown
+from projections.words.text import inert, seconds, shown
 
+_OF_ATTEMPT = ("outcome", "exit_code", "host", "started_at", "ended_at")
 HEAD = (
-    "stage",
-    "name",
-    "attempt",
-    "outcome",
-    "exit_code",
-    "verified",
-    "host",
-    "started_at",
-    "ended_at",
-    "seconds",
-    "outputs",
-)
+    "stage", "name", "attempt", "outcome", "exit_code", "verified", "host", "started_at",
+    "ended_at", "seconds", "outputs",
+)  # fmt: skip
 Row = dict[str, Any]
 
 
@@ -58,34 +49,20 @@ def _rows(source: ExportSource) -> list[Row]:
             continue
         if event.type == "attempt.started":
             key = stage.id, str(event.data["attempt"])
-            found[key] = _parameters(stage)
+            found[key] = {f"parameters.{name}": value for name, value in stage.parameters.items()}
         _look_again(found, stage)
         if event.type == "stage.completed":
             _complete(found, stage, event)
     return [{name: row.get(name) for name in HEAD} | row for row in found.values()]
 
 
-def _parameters(stage: Stage) -> Row:
-    """Return what the attempt runs with; a later amendment changes nothing of it."""
-    return {f"parameters.{name}": value for name, value in stage.parameters.items()}
-
-
 def _look_again(found: dict[tuple[str, str], Row], stage: Stage) -> None:
     for attempt in stage.attempts:
         row = found.setdefault((stage.id, attempt.id), {})
-        took = seconds(attempt.started_at, attempt.ended_at) if attempt.ended_at else None
-        row |= {
-            "stage": stage.id,
-            "name": stage.name,
-            "attempt": attempt.id,
-            "outcome": attempt.outcome,
-            "exit_code": attempt.exit_code,
-            "verified": row.get("verified", False),
-            "host": attempt.host,
-            "started_at": attempt.started_at,
-            "ended_at": attempt.ended_at,
-            "seconds": took,
-        }
+        row |= {name: getattr(attempt, name) for name in _OF_ATTEMPT}
+        row |= {"stage": stage.id, "name": stage.name, "attempt": attempt.id}
+        row["seconds"] = seconds(attempt.started_at, attempt.ended_at)
+        row.setdefault("verified", False)
 
 
 def _complete(found: dict[tuple[str, str], Row], stage: Stage, event: RecordedEvent) -> None:

@@ -45,9 +45,7 @@ _STYLE = (
 
 def export(source: ExportSource) -> Iterator[str]:
     """Yield the chart of everything up to the source's end."""
-    yield '<?xml version="1.0" encoding="UTF-8"?>\n'
-    yield drawing(spans(source.steps()))
-    yield "\n"
+    return svg.file_of(drawing(spans(source.steps())))
 
 
 def drawing(found: Spans) -> str:
@@ -55,25 +53,14 @@ def drawing(found: Spans) -> str:
     chart = _Chart(found)
     height = _TOP + len(chart.rows) * _ROW + _FOOT
     parts = [
-        title("The time of each stage: queue, computing, verification, waiting for a person"),
-        element("style", svg.variables(".wf-timeline") + _STYLE),
-        element("rect", width=_WIDTH, height=height, class_="ground"),
         *chart.axis(),
         *chart.labels(),
         *(chart.bar(span) for span in _drawn(found.spans, chart)),
         *(chart.mark(mark) for mark in found.marks[-_MOST * 4 :]),
         _legend(height - 14),
     ]
-    return element(
-        "svg",
-        "\n".join(["", *parts, ""]),
-        xmlns="http://www.w3.org/2000/svg",
-        class_="wf-timeline",
-        role="img",
-        width=_WIDTH,
-        height=height,
-        viewBox=f"0 0 {_WIDTH} {height}",
-    )
+    of = "The time of each stage: queue, computing, verification, waiting for a person"
+    return svg.picture("wf-timeline", _STYLE, (_WIDTH, height), of, parts)
 
 
 def _drawn(all_: list[Span], chart: _Chart) -> Iterator[Span]:
@@ -158,21 +145,15 @@ class _Chart:
 def _legend(y: int) -> str:
     parts, x = [], 8
     for color, meaning in _PHASES.values():
-        parts.append(
-            element("rect", x=x, y=y - 9, width=14, height=10, rx=2, fill=f"var(--{color})")
-        )
+        fill = f"var(--{color})"
+        parts.append(element("rect", x=x, y=y - 9, width=14, height=10, rx=2, fill=fill))
         parts.append(text(meaning, x=x + 20, y=y, class_="soft"))
         x += 40 + 7 * len(meaning)
-    for kind, meaning in (
-        ("failed", "failed"),
-        ("completed", "completed"),
-        ("proposed", "amendment"),
-    ):
+    shown = {"failed": "failed", "completed": "completed", "proposed": "amendment"}
+    for kind, meaning in shown.items():
         color, path = _MARKS[kind]
-        sign = f"translate({x + 6} {y - 4})"
-        parts.append(
-            element("path", d=path, class_="mark", stroke=f"var(--{color})", transform=sign)
-        )
+        at, stroke = f"translate({x + 6} {y - 4})", f"var(--{color})"
+        parts.append(element("path", d=path, class_="mark", stroke=stroke, transform=at))
         parts.append(text(meaning, x=x + 18, y=y, class_="soft"))
         x += 36 + 7 * len(meaning)
     return element("g", "".join(parts))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
+from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from projections.files.results import Acted
 from projections.words.came_about import variables_of
+from projections.words.text import seconds
 
 KINDS = ("parameter", "environment", "script", "measure", "output")
 
@@ -55,7 +55,7 @@ def side_of_state(name: str, state: Workflow) -> ComparedSide:
 
 
 def side_of_attempt(
-    name: str, steps: Iterable[tuple[Acted, Workflow]], stage: str, attempt: str
+    name: str, steps: Iterable[tuple[RecordedEvent, Workflow]], stage: str, attempt: str
 ) -> ComparedSide | None:
     """Return an attempt with the parameters that it ran with; None where there is no such one."""
     side = None
@@ -70,16 +70,12 @@ def side_of_attempt(
         if side is None:
             continue
         _put(side, "measure", _ended(state.stages[stage], attempt))
-        if event.type == "stage.completed" and _of_newest(event, state.stages[stage]) == attempt:
+        newest = state.stages[stage].source
+        ended = event.data.get("attempt") or (newest.id if newest is not None else None)
+        if event.type == "stage.completed" and ended == attempt:
             outputs = event.data.get("outputs", [])
             _put(side, "output", {one["path"]: one["sha256"] for one in outputs})
     return side
-
-
-def _of_newest(event: Acted, stage: Stage) -> str | None:
-    newest = stage.source
-    named: str | None = event.data.get("attempt")
-    return named or (newest.id if newest is not None else None)
 
 
 def _put(side: ComparedSide, kind: str, found: Mapping[str, Any], prefix: str = "") -> None:
@@ -95,7 +91,7 @@ def _environment(found: Mapping[str, Any] | None) -> dict[str, str]:
 def _measures(stage: Stage) -> dict[str, Any]:
     newest = stage.attempt
     told = {"status": stage.status.value, "attempts": len(stage.attempts)}
-    return {**told, "seconds": _seconds(newest)} if newest is not None else told
+    return {**told, "seconds": _took(newest)} if newest is not None else told
 
 
 def _ended(stage: Stage, attempt: str) -> dict[str, Any]:
@@ -103,14 +99,10 @@ def _ended(stage: Stage, attempt: str) -> dict[str, Any]:
     if found is None:
         return {}
     told = {"outcome": found.outcome or "under way", "exit code": found.exit_code,
-            "host": found.host, "seconds": _seconds(found)}  # fmt: skip
+            "host": found.host, "seconds": _took(found)}  # fmt: skip
     return {name: value for name, value in told.items() if value is not None}
 
 
-def _seconds(attempt: Attempt) -> float | None:
-    """Return how long an attempt took; None while it is under way, or where a time is none."""
-    try:
-        began = datetime.fromisoformat(attempt.started_at)
-        return round((datetime.fromisoformat(attempt.ended_at or "") - began).total_seconds(), 1)
-    except (TypeError, ValueError):
-        return None
+def _took(attempt: Attempt) -> float | None:
+    found = seconds(attempt.started_at, attempt.ended_at)
+    return None if found is None else round(found, 1)

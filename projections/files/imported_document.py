@@ -23,13 +23,9 @@ def as_it_came(now: Fields, then: Fields, source: Fields) -> Fields:
         shown["stages"] = _stages(now["stages"], then["stages"], source["stages"])
     config = source.get("session_config")
     if isinstance(config, dict):
-        shown["session_config"] = _fields(_config(now), _config(then), config)
+        name = "session_config"
+        shown[name] = _fields(now.get(name, {}), then.get(name, {}), config)
     return shown
-
-
-def _config(document: Fields) -> Fields:
-    found: Fields = document.get("session_config", {})
-    return found
 
 
 def _stages(now: list[Fields], then: list[Fields], source: list[Fields]) -> list[Fields]:
@@ -67,13 +63,17 @@ def spelled(text: str, source: Mapping[str, Any], spelling: Mapping[str, str]) -
     """
     mark = _unused(text)
     document = json.loads(text)
-    places = _stage_places(document)
+    places = {stage["id"]: str(place) for place, stage in enumerate(document["stages"])}
     for pointer, letters in spelling.items():
         keys = keys_of(pointer)
         value = _at(source, keys)
         keys = _moved(keys, source, places)
         holder: Any = _at(document, keys[:-1]) if keys else None
-        if _is_same(json.loads(letters), value) and _has(holder, keys[-1:], value):
+        if (
+            keys
+            and _is_same(json.loads(letters), value)
+            and _is_same(_at(holder, keys[-1:]), value)
+        ):
             holder[_key(holder, keys[-1])] = f"{mark}{letters}"
     shown = json.dumps(document, indent=2, ensure_ascii=False)
     return re.sub(f'"{mark}([^"]*)"', r"\1", shown)
@@ -86,20 +86,12 @@ def _unused(text: str) -> str:
     return mark
 
 
-def _stage_places(document: Mapping[str, Any]) -> dict[str, str]:
-    return {stage["id"]: str(place) for place, stage in enumerate(document["stages"])}
-
-
 def _moved(keys: list[str], source: Mapping[str, Any], places: Mapping[str, str]) -> list[str]:
     """Return where a number stands now: a stage keeps its id, but not its place."""
     if len(keys) < 2 or keys[0] != "stages":
         return keys
     place = places.get(source["stages"][int(keys[1])]["id"])
     return [] if place is None else ["stages", place, *keys[2:]]
-
-
-def _has(holder: Any, last: list[str], value: Any) -> bool:
-    return bool(last) and _is_same(_at(holder, last), value)
 
 
 def _is_same(one: Any, other: Any) -> bool:

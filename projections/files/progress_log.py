@@ -6,9 +6,10 @@ grep for it. Source of the time in brackets: ``recorded_at`` at the writer's loc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
+from eventstore.event import RecordedEvent
 from lifecycle.fold.foldable import SET_ASIDE
 from lifecycle.fold.imported import TYPES
 from lifecycle.state.budget import budget_of
@@ -19,40 +20,6 @@ from projections.words.text import local_seconds
 FILE_NAME = "progress.log"
 #: Files that a line names.
 _NAMES = 10
-
-
-class LoggedEvent(Protocol):
-    """What a line needs of a recorded event."""
-
-    @property
-    def type(self) -> str:
-        """Stable name, such as ``stage.completed``."""
-        ...
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The payload, decoded."""
-        ...
-
-    @property
-    def version(self) -> int:
-        """Its place in its stream: 1, 2, …"""
-        ...
-
-    @property
-    def prev_hash(self) -> str:
-        """The hash of the version before it."""
-        ...
-
-    @property
-    def recorded_at(self) -> str:
-        """When the log learned it: ``YYYY-MM-DDTHH:MM:SS.ffffffZ``."""
-        ...
-
-    @property
-    def utc_offset(self) -> str:
-        """The writer's offset then, such as ``+02:00``."""
-        ...
 
 
 class LogPiece(NamedTuple):
@@ -83,7 +50,7 @@ class LogPiece(NamedTuple):
         return self.content if fresh or self.external else b"\n" + self.content
 
 
-def piece(event: LoggedEvent, after: Workflow) -> LogPiece | None:
+def piece(event: RecordedEvent, after: Workflow) -> LogPiece | None:
     """Return what the event adds to the file, None where that is nothing.
 
     ``after`` is the state once the event was folded in.
@@ -91,7 +58,7 @@ def piece(event: LoggedEvent, after: Workflow) -> LogPiece | None:
     data = event.data
     if event.type == "line.imported":
         place = (event.version, 0, event.version)
-        return LogPiece(place, imported_bytes(data), True) if data["kept"] else None
+        return LogPiece(place, _imported_bytes(data), True) if data["kept"] else None
     if event.type == "note.logged" and data.get("kind") == "external":
         behind = data.get("after")
         version = event.version if behind is None else behind
@@ -102,15 +69,17 @@ def piece(event: LoggedEvent, after: Workflow) -> LogPiece | None:
 
 def joined(pieces: Iterable[LogPiece], fresh: bool = True) -> bytes:
     """Return the bytes of pieces in order; ``fresh``: what stands before them ended a line."""
-    found = []
+    return b"".join(written(pieces, fresh))
+
+
+def written(pieces: Iterable[LogPiece], fresh: bool = True) -> Iterator[bytes]:
+    """Yield the bytes of `joined`, piece by piece."""
     for part in pieces:
-        found.append(part.due(fresh))
+        yield part.due(fresh)
         fresh = part.content.endswith(b"\n")
-    return b"".join(found)
 
 
-def imported_bytes(data: dict[str, Any]) -> bytes:
-    """Return the bytes that a ``line.imported`` holds."""
+def _imported_bytes(data: dict[str, Any]) -> bytes:
     from base64 import b64decode
 
     raw: list[str] = data["raw"]
@@ -120,15 +89,13 @@ def imported_bytes(data: dict[str, Any]) -> bytes:
 
 def external_bytes(data: dict[str, Any]) -> bytes:
     """Return the bytes of an external note."""
-    raw = data.get("raw")
-    if raw is None:
-        return f"{data['text']}\n".encode()
     from base64 import b64decode
 
-    return b64decode(raw)
+    raw = data.get("raw")
+    return f"{data['text']}\n".encode() if raw is None else b64decode(raw)
 
 
-def line(event: LoggedEvent, after: Workflow) -> str | None:
+def line(event: RecordedEvent, after: Workflow) -> str | None:
     """Return the event's line with its newline, None where it has none.
 
     ``after`` is the state once the event was folded in.
@@ -140,10 +107,16 @@ def line(event: LoggedEvent, after: Workflow) -> str | None:
     return f"[{local_seconds(event.recorded_at, event.utc_offset)}] {one_line}\n"
 
 
-def message(event: LoggedEvent, after: Workflow) -> str | None:
-    """Return the line without its time."""
+def message(event: RecordedEvent, after: Workflow) -> str | None:
+    """Return the line without its time.
+
+    A session begins and ends with the head of the log before the event, outside the chain and where
+    people look: what it was cannot be cut off in silence.
+    """
     text = _text(event.type, event.data, after)
-    return f"{text} {_anchor(event)}" if event.type in _BOUNDARIES else text
+    if event.type not in ("session.started", "session.ended"):
+        return text
+    return f"{text} [log at version {event.version - 1}: {event.prev_hash}]"
 
 
 def shows(type_: str, data: dict[str, Any], after: Workflow) -> bool:
@@ -152,17 +125,13 @@ def shows(type_: str, data: dict[str, Any], after: Workflow) -> bool:
 
 
 def _text(type_: str, data: dict[str, Any], after: Workflow) -> str | None:
-    render = _MESSAGES.get(type_)
-    return render(data, after) if render is not None else None
+    made = _MESSAGES.get(type_)
+    return made.format_map(data) if isinstance(made, str) else made and made(data, after)
 
 
-def _anchor(event: LoggedEvent) -> str:
-    """Name the head of the log before the event: what it was cannot be cut off in silence."""
-    return f"[log at version {event.version - 1}: {event.prev_hash}]"
-
-
-#: A session begins and ends with the head of the log, outside the chain and where people look.
-_BOUNDARIES = frozenset({"session.started", "session.ended"})
+def _listed(names: list[str], more: int = 0) -> str:
+    more += max(0, len(names) - _NAMES)
+    return ", ".join(names[:_NAMES]) + (f" and {more} more" if more else "")
 
 
 def _created(data: dict[str, Any], state: Workflow) -> str:
@@ -186,22 +155,15 @@ def _workflow_completed(data: dict[str, Any], state: Workflow) -> str:
     return f"Workflow completed. All {data['stages']} stages verified.{report}"
 
 
-def _reopened(data: dict[str, Any], state: Workflow) -> str:
-    return f"Workflow reopened: {data['reason']}"
+def _status(status: str, *reasons: str) -> Message:
+    """Tell of a stage's new status, with the first of the fields that hold a reason."""
 
+    def render(data: dict[str, Any], state: Workflow) -> str:
+        detail = next((data[name] for name in reasons if data.get(name)), None)
+        tail = f" ({detail})" if detail else ""
+        return f"{data['stage']} ({state.stages[data['stage']].name}): status -> {status}{tail}"
 
-def _status(data: dict[str, Any], state: Workflow, status: str, detail: str | None) -> str:
-    name = state.stages[data["stage"]].name
-    tail = f" ({detail})" if detail else ""
-    return f"{data['stage']} ({name}): status -> {status}{tail}"
-
-
-def _readied(data: dict[str, Any], state: Workflow) -> str:
-    return _status(data, state, "ready", data.get("reason"))
-
-
-def _prepared(data: dict[str, Any], state: Workflow) -> str:
-    return _status(data, state, "preparing", data.get("detail"))
+    return render
 
 
 def _attempt_started(data: dict[str, Any], state: Workflow) -> str | None:
@@ -212,9 +174,7 @@ def _attempt_started(data: dict[str, Any], state: Workflow) -> str | None:
             "(not counted as a retry)"
         )
     if data.get("carried"):
-        paths = [one["path"] for one in data["carried"]]
-        more = f" and {len(paths) - _NAMES} more" if len(paths) > _NAMES else ""
-        names = ", ".join(paths[:_NAMES]) + more
+        names = _listed([one["path"] for one in data["carried"]])
         said.append(f"{data['attempt']} goes on from what {data['carried_from']} left: {names}")
     return f"{data['stage']}: {'; '.join(said)}" if said else None
 
@@ -227,46 +187,15 @@ def _launched(data: dict[str, Any], state: Workflow) -> str:
     return f"{data['stage']}: status -> running ({where})"
 
 
-def _computed(data: dict[str, Any], state: Workflow) -> str:
+def _computed(data: dict[str, Any], state: Workflow) -> str | None:
     detail = data.get("detail") or f"{data['attempt']}, exit {data['exit_code']}"
-    return _status(data, state, "post_processing", detail)
+    return _status("post_processing", "detail")({**data, "detail": detail}, state)
 
 
-def _completed(data: dict[str, Any], state: Workflow) -> str:
-    return _status(data, state, "completed", data.get("detail") or data.get("evidence"))
-
-
-def _failed(data: dict[str, Any], state: Workflow) -> str:
+def _failed(data: dict[str, Any], state: Workflow) -> str | None:
     category = data.get("category")
     told = f"; category: {category.replace('_', ' ')}" if category else ""
-    return _status(data, state, "failed", f"{data['error']}{told}")
-
-
-def _retried(data: dict[str, Any], state: Workflow) -> str:
-    return f"{data['stage']}: retry #{data['retry']} after fix: {data['fix']}"
-
-
-def _invalidated(data: dict[str, Any], state: Workflow) -> str:
-    return _status(data, state, "invalidated", data.get("reason") or data["amendment"])
-
-
-def _skipped(data: dict[str, Any], state: Workflow) -> str:
-    return _status(data, state, "skipped", data.get("reason") or data["amendment"])
-
-
-def _blocked(data: dict[str, Any], state: Workflow) -> str:
-    return (
-        f"WARNING: {data['stage']} blocked: dependency {data['dependency']} "
-        f"is {data['dependency_status']}"
-    )
-
-
-def _observed(data: dict[str, Any], state: Workflow) -> str:
-    return f"{data['stage']}: {data['attempt']} found {data['verdict']}: {data['reason']}"
-
-
-def _relaunched(data: dict[str, Any], state: Workflow) -> str:
-    return f"Recovering {data['stage']}: re-launching DPDispatcher"
+    return _status("failed", "error")({**data, "error": f"{data['error']}{told}"}, state)
 
 
 def _stopped(data: dict[str, Any], state: Workflow) -> str:
@@ -276,13 +205,11 @@ def _stopped(data: dict[str, Any], state: Workflow) -> str:
 
 def _left(data: dict[str, Any], state: Workflow) -> str:
     files = data["files"]
-    names = ", ".join(one["path"] for one in files[:_NAMES])
-    more = data.get("more", 0) + max(0, len(files) - _NAMES)
-    count = f" and {more} more" if more else ""
+    names = _listed([one["path"] for one in files], data.get("more", 0))
     elsewhere = [one["at"] for one in files if one.get("at") is not None]
     host = f"{data['host']}:" if data.get("host") else ""
     where = f"; {len(elsewhere)} kept elsewhere, as {host}{elsewhere[0]}" if elsewhere else ""
-    return f"{data['stage']}: {data['attempt']} left {names}{count}{where}"
+    return f"{data['stage']}: {data['attempt']} left {names}{where}"
 
 
 def _tasks(data: dict[str, Any], state: Workflow) -> str | None:
@@ -294,10 +221,6 @@ def _tasks(data: dict[str, Any], state: Workflow) -> str | None:
     said = [f"{number:,} {name}" for name, number in counts.items() if number and name != "done"]
     told = ", ".join([f"{counts['done']:,} of {data['total']:,} tasks done", *said])
     return f"{data['stage']}: {data['attempt']}: {told}"
-
-
-def _outputs(data: dict[str, Any], state: Workflow) -> str:
-    return f"{data['stage']}: outputs: {', '.join(data['outputs']) or 'none'}"
 
 
 def _adopted(data: dict[str, Any], state: Workflow) -> str:
@@ -318,36 +241,17 @@ def _freed(data: dict[str, Any], state: Workflow) -> str:
     )
 
 
-def _overruled(data: dict[str, Any], state: Workflow) -> str:
-    return (
-        f"WARNING: {data['stage']}: {data['approved_by']} overruled the evidence on "
-        f"{data['attempt']} ({data['verdict']}) and calls it {data['claim']}: {data['reason']}"
-    )
-
-
 def _reused(data: dict[str, Any], state: Workflow) -> str:
     paths = ", ".join(one["path"] for one in data["outputs"][:_NAMES])
-    return (
-        f"{data['stage']}: outputs of {data['attempt']} reused, which computed from the same: "
-        f"{paths}"
-    )
+    of = f"{data['stage']}: outputs of {data['attempt']}"
+    return f"{of} reused, which computed from the same: {paths}"
 
 
 def _changed(data: dict[str, Any], state: Workflow) -> str:
-    files = data["files"]
-    if not files:
+    if not data["files"]:
         return f"{data['stage']}: its results are as recorded again"
-    names = ", ".join(f"{one['path']} ({one['kind']})" for one in files[:_NAMES])
-    more = f" and {len(files) - _NAMES} more" if len(files) > _NAMES else ""
-    return f"WARNING: {data['stage']}: results are not as recorded: {names}{more}"
-
-
-def _archived(data: dict[str, Any], state: Workflow) -> str:
-    return f"{data['stage']}: outputs will be kept as {data['kept_as']} before it runs again"
-
-
-def _checkpoint(data: dict[str, Any], state: Workflow) -> str:
-    return f"{data['stage']}: checkpoint recorded"
+    names = _listed([f"{one['path']} ({one['kind']})" for one in data["files"]])
+    return f"WARNING: {data['stage']}: results are not as recorded: {names}"
 
 
 def _note(data: dict[str, Any], state: Workflow) -> str:
@@ -355,7 +259,7 @@ def _note(data: dict[str, Any], state: Workflow) -> str:
     return f"{stage}: {data['text']}" if stage else str(data["text"])
 
 
-def _amendment(verb: str) -> Callable[[dict[str, Any], Workflow], str]:
+def _amendment(verb: str) -> Message:
     def render(data: dict[str, Any], state: Workflow) -> str:
         amendment = state.amendments.get(data["amendment"])
         if amendment is None:
@@ -368,7 +272,7 @@ def _amendment(verb: str) -> Callable[[dict[str, Any], Workflow], str]:
     return render
 
 
-def _approved(data: dict[str, Any], state: Workflow) -> str:
+def _approved(data: dict[str, Any], state: Workflow) -> str | None:
     amendment = state.amendments.get(data["amendment"])
     decided = (amendment.status, amendment.version) if amendment is not None else None
     if decided == ("approved", data.get("version")):
@@ -379,19 +283,9 @@ def _approved(data: dict[str, Any], state: Workflow) -> str:
     )
 
 
-def _session_started(data: dict[str, Any], state: Workflow) -> str:
-    return f"Session {data['number']} started. Workflow: {state.id}"
-
-
-def _session_ended(data: dict[str, Any], state: Workflow) -> str:
-    return f"Session {state.session.count} ended. Next: {data.get('next') or data['reason']}"
-
-
 def _charged(data: dict[str, Any], state: Workflow) -> str:
-    budget = budget_of(state)
-    total = f"total={state.session.cost:g}/{budget:g}"
-    kind = f"({data['work_class']})"
-    return f"{data['stage']}: session_cost += {data['weight']:g} {kind}, {total}"
+    total = f"total={state.session.cost:g}/{budget_of(state):g}"
+    return f"{data['stage']}: session_cost += {data['weight']:g} ({data['work_class']}), {total}"
 
 
 _HAPPENED = {
@@ -407,48 +301,55 @@ def _drift(data: dict[str, Any], state: Workflow) -> str:
     return f"WARNING: {data['file']} {_HAPPENED[data['kind']]}{kept}"
 
 
-def _set_aside(data: dict[str, Any], state: Workflow) -> str:
-    return f"WARNING: an event counts for nothing: {data['type']!r:.80}, {data['why']}"
-
-
-_MESSAGES: dict[str, Callable[[dict[str, Any], Workflow], str | None]] = {
+Message = Callable[[dict[str, Any], Workflow], str | None]
+#: Event type → its line: a text in which the names of fields stand, or what makes it.
+_MESSAGES: dict[str, str | Message] = {
     "workflow.created": _created,
     "line.imported": _line_imported,
     "state.imported": _state_imported,
     "workflow.completed": _workflow_completed,
-    "workflow.reopened": _reopened,
-    "stage.readied": _readied,
-    "stage.prepared": _prepared,
+    "workflow.reopened": "Workflow reopened: {reason}",
+    "stage.readied": _status("ready", "reason"),
+    "stage.prepared": _status("preparing", "detail"),
     "attempt.started": _attempt_started,
     "stage.launched": _launched,
     "stage.computed": _computed,
-    "stage.completed": _completed,
+    "stage.completed": _status("completed", "detail", "evidence"),
     "stage.failed": _failed,
-    "stage.retried": _retried,
-    "stage.invalidated": _invalidated,
-    "stage.skipped": _skipped,
-    "stage.blocked": _blocked,
-    "attempt.observed": _observed,
-    "attempt.relaunched": _relaunched,
+    "stage.retried": "{stage}: retry #{retry} after fix: {fix}",
+    "stage.invalidated": _status("invalidated", "reason", "amendment"),
+    "stage.skipped": _status("skipped", "reason", "amendment"),
+    "stage.blocked": "WARNING: {stage} blocked: dependency {dependency} is {dependency_status}",
+    "attempt.observed": "{stage}: {attempt} found {verdict}: {reason}",
+    "attempt.relaunched": "Recovering {stage}: re-launching DPDispatcher",
     "attempt.stopped": _stopped,
     "attempt.left": _left,
     "tasks.observed": _tasks,
-    "outputs.recorded": _outputs,
+    "outputs.recorded": lambda data, _: (
+        f"{data['stage']}: outputs: {', '.join(data['outputs']) or 'none'}"
+    ),
     "results.adopted": _adopted,
-    "claim.overruled": _overruled,
+    "claim.overruled": (
+        "WARNING: {stage}: {approved_by} overruled the evidence on {attempt} ({verdict}) and calls "
+        "it {claim}: {reason}"
+    ),
     "files.recorded": _files,
     "leftovers.freed": _freed,
     "results.changed": _changed,
     "outputs.reused": _reused,
-    "outputs.archived": _archived,
-    "checkpoint.recorded": _checkpoint,
+    "outputs.archived": "{stage}: outputs will be kept as {kept_as} before it runs again",
+    "checkpoint.recorded": "{stage}: checkpoint recorded",
     "note.logged": _note,
     "amendment.proposed": _amendment("proposed"),
     "amendment.approved": _approved,
     "amendment.rejected": _amendment("rejected"),
-    "session.started": _session_started,
-    "session.ended": _session_ended,
+    "session.started": lambda data, state: (
+        f"Session {data['number']} started. Workflow: {state.id}"
+    ),
+    "session.ended": lambda data, state: (
+        f"Session {state.session.count} ended. Next: {data.get('next') or data['reason']}"
+    ),
     "cost.charged": _charged,
     "drift.detected": _drift,
-    SET_ASIDE: _set_aside,
+    SET_ASIDE: "WARNING: an event counts for nothing: {type!r:.80}, {why}",
 }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -23,7 +22,7 @@ from projections.files.results import (
 )
 from projections.files.summary import StageSummary, Summary, is_figure, summarised
 from projections.words.account import Seen
-from projections.words.text import utc_seconds
+from projections.words.text import seconds, utc_seconds
 
 #: What begins a tag, an entity, a link, an image or code.
 _ESCAPES = {ord("<"): "&lt;", ord("&"): "&amp;", **{ord(c): f"\\{c}" for c in "\\`[]"}}
@@ -228,13 +227,10 @@ def _source(told: Told) -> Iterator[str]:
 
 def _duration(start: str | None, end: str | None) -> str:
     """Return the time between two moments as ``1 h 02 min 03 s``, a dash where one is unknown."""
-    try:
-        began, ended = datetime.fromisoformat(start or ""), datetime.fromisoformat(end or "")
-        seconds = (ended - began).total_seconds()
-    except (ValueError, TypeError):
-        # An imported history holds times as somebody typed them, with and without an offset.
+    passed = seconds(start, end)
+    if passed is None:
         return "-"
-    minutes, rest = divmod(seconds, 60)
+    minutes, rest = divmod(passed, 60)
     hours, minutes = divmod(int(minutes), 60)
     if hours:
         return f"{hours} h {minutes:02} min {int(rest):02} s"

@@ -5,34 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from eventstore.event import RecordedEvent
 from lifecycle.state.budget import budget_of
 from lifecycle.state.workflow import Stage, Workflow
-
-
-class Acted(Protocol):
-    """What a history needs of a recorded event."""
-
-    @property
-    def type(self) -> str:
-        """Stable name, such as ``session.started``."""
-        ...
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The payload, decoded."""
-        ...
-
-    @property
-    def occurred_at(self) -> str:
-        """When it was so (UTC)."""
-        ...
-
-    @property
-    def actor(self) -> Any:
-        """Who did it: ``kind`` and ``name``."""
-        ...
 
 
 @dataclass(slots=True)
@@ -58,7 +35,7 @@ class SessionRecord:
         return asdict(self)
 
 
-def sessions(steps: Iterable[tuple[Acted, Workflow]]) -> list[SessionRecord]:
+def sessions(steps: Iterable[tuple[RecordedEvent, Workflow]]) -> list[SessionRecord]:
     """Return every session of a history that wfctl kept, the oldest first."""
     found: list[SessionRecord] = []
     for event, state in steps:
@@ -71,18 +48,18 @@ def sessions(steps: Iterable[tuple[Acted, Workflow]]) -> list[SessionRecord]:
     return found
 
 
-def _started(event: Acted, state: Workflow) -> SessionRecord:
+def _started(event: RecordedEvent, state: Workflow) -> SessionRecord:
     return SessionRecord(
         number=event.data["number"],
         started_at=event.occurred_at,
-        started_by=f"{event.actor.kind}:{event.actor.name}",
+        started_by=str(event.actor),
         driven=event.data.get("driven", False),
         budget=budget_of(state),
         environment=event.data.get("environment"),
     )
 
 
-def _take_in(session: SessionRecord, event: Acted) -> None:
+def _take_in(session: SessionRecord, event: RecordedEvent) -> None:
     data = event.data
     match event.type:
         case "session.ended":
@@ -106,7 +83,7 @@ class StageResult:
     troubles: list[tuple[str, str, str]] = field(default_factory=list)
 
 
-def results(steps: Iterable[tuple[Acted, Workflow]]) -> dict[str, StageResult]:
+def results(steps: Iterable[tuple[RecordedEvent, Workflow]]) -> dict[str, StageResult]:
     """Return by stage its newest completion, and all that went wrong and was put right."""
     found: dict[str, StageResult] = {}
     for _ in gathered(steps, found):
@@ -114,7 +91,7 @@ def results(steps: Iterable[tuple[Acted, Workflow]]) -> dict[str, StageResult]:
     return found
 
 
-Step = TypeVar("Step", bound=tuple[Acted, Workflow])
+Step = TypeVar("Step", bound=tuple[RecordedEvent, Workflow])
 
 
 def gathered(steps: Iterable[Step], found: dict[str, StageResult]) -> Iterator[Step]:
@@ -122,48 +99,37 @@ def gathered(steps: Iterable[Step], found: dict[str, StageResult]) -> Iterator[S
     for step in steps:
         event = step[0]
         stage = event.data.get("stage")
-        if event.type in _TAKEN and isinstance(stage, str):
-            _results_take_in(found.setdefault(stage, StageResult()), event)
+        if isinstance(stage, str):
+            if event.type == "stage.completed":
+                result = found.setdefault(stage, StageResult())
+                result.completed, result.completed_by = event.data, str(event.actor)
+            elif event.type in _TROUBLES:
+                _take_in_trouble(found.setdefault(stage, StageResult()), event)
         yield step
 
 
-def _results_take_in(result: StageResult, event: Acted) -> None:
+#: Type of an event → the kind of the trouble, and what is said of it.
+_TROUBLES = {
+    "stage.failed": ("failed", "{error}"),
+    "stage.retried": ("put right", "retry {retry}: {fix}"),
+    "attempt.started": ("lost", "{recovers} was lost; {attempt} took its place"),
+    "results.adopted": ("adopted", "{paths}, changed by hand: {reason}"),
+    "outputs.reused": (
+        "reused", "outputs of {attempt}, which computed from the same; nothing was run"
+    ),
+    "stage.invalidated": ("invalidated", "{why}"),
+}  # fmt: skip
+
+
+def _take_in_trouble(result: StageResult, event: RecordedEvent) -> None:
     data = event.data
-    match event.type:
-        case "stage.completed":
-            result.completed = data
-            result.completed_by = f"{event.actor.kind}:{event.actor.name}"
-        case "stage.failed":
-            result.troubles.append((event.occurred_at, "failed", data["error"]))
-        case "stage.retried":
-            text = f"retry {data['retry']}: {data['fix']}"
-            result.troubles.append((event.occurred_at, "put right", text))
-        case "attempt.started" if data.get("recovers"):
-            text = f"{data['recovers']} was lost; {data['attempt']} took its place"
-            result.troubles.append((event.occurred_at, "lost", text))
-        case "results.adopted":
-            paths = ", ".join(one["path"] for one in data["outputs"])
-            text = f"{paths}, changed by hand: {data['reason']}"
-            result.troubles.append((event.occurred_at, "adopted", text))
-        case "outputs.reused":
-            text = f"outputs of {data['attempt']}, which computed from the same; nothing was run"
-            result.troubles.append((event.occurred_at, "reused", text))
-        case "stage.invalidated":
-            text = data.get("reason") or data["amendment"]
-            result.troubles.append((event.occurred_at, "invalidated", text))
-
-
-_TAKEN = frozenset(
-    {
-        "stage.completed",
-        "stage.failed",
-        "stage.retried",
-        "results.adopted",
-        "outputs.reused",
-        "stage.invalidated",
-        "attempt.started",
-    }
-)
+    if event.type == "attempt.started" and not data.get("recovers"):
+        return
+    kind, text = _TROUBLES[event.type]
+    paths = ", ".join(one["path"] for one in data.get("outputs") or [])
+    more = {"paths": paths, "why": data.get("reason") or data.get("amendment")}
+    said = text.format_map({**data, **more})
+    result.troubles.append((event.occurred_at, kind, said))
 
 
 #: Letters of a parameter, inputs of a stage, letters of a digest.

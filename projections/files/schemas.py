@@ -30,62 +30,34 @@ _MOMENT: Document = {
     "type": "string",
     "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z$",
 }
-#: What those are for that do not say it themselves.
-_ABOUT = {
-    "event": "a recorded event, as `wfctl events` prints it",
-    "state": "the state, as workflow-state.json holds it",
-    "answer": "the answer of a command with -o json",
-    "plan": "what `wfctl init` takes",
-    "definition": "what `wfctl machine init --definition` takes",
-}
 
 
 def schemas() -> dict[str, Document]:
     """Return every schema by its name: event types, ``event``, ``state``, ``answer``, ``plan`` …"""
-    every = {name: schema(name) for name in (*VERSIONS, *_wholes())}
+    every = {name: schema(name) for name in (*VERSIONS, *_WHOLES)}
     return {name: found for name, found in every.items() if found is not None}
 
 
 def schema(name: str) -> Document | None:
     """Return one of them, None where there is none of that name."""
     if name in VERSIONS:
-        return _of_type(name)
-    make = _wholes().get(name)
-    return make() if make is not None else None
-
-
-def _wholes() -> dict[str, Callable[[], Document]]:
-    return {
-        "event": _event,
-        "state": _state,
-        "answer": _answer,
-        "plan": _plan,
-        "definition": _definition,
-    }
+        body = model_of(name).model_json_schema()
+        return _named(name, body.pop("title"), body)
+    return _WHOLES[name][0]() if name in _WHOLES else None
 
 
 def about(name: str, schema: Document) -> str:
     """Return in a line of what a schema is."""
-    told = _ABOUT.get(name) or schema.get("description")
+    told = _WHOLES[name][1] if name in _WHOLES else schema.get("description")
     if told is None:
         of, _, what = name.partition(".")
         told = f"the state of a {of}" if what == "state" else f"the data of {what} of a {of}"
     return str(told).split(". ")[0].split("\n")[0].rstrip(".").replace("``", "`")
 
 
-def _version(name: str) -> int:
-    return VERSIONS.get(name, 1)
-
-
 def _named(name: str, title: str, body: Document) -> Document:
-    head = {"$schema": DIALECT, "$id": schema_uri(name, _version(name)), "title": title}
+    head = {"$schema": DIALECT, "$id": schema_uri(name, VERSIONS.get(name, 1)), "title": title}
     return {**head, **body}
-
-
-def _of_type(type_: str) -> Document:
-    """Return the schema of an event type's data."""
-    body = model_of(type_).model_json_schema()
-    return _named(type_, body.pop("title"), body)
 
 
 def _fields(properties: Document, required: list[str] | None = None) -> Document:
@@ -121,7 +93,7 @@ def _event() -> Document:
 
 def _data_of(type_: str) -> Document:
     """Return what says that an event of a type, in its newest version, has that type's data."""
-    version = _version(type_)
+    version = VERSIONS[type_]
     kind = {"type": {"const": type_}, "schema_version": {"const": version}}
     return {
         "if": {"properties": kind},
@@ -131,42 +103,30 @@ def _data_of(type_: str) -> Document:
 
 def _state() -> Document:
     known = {
+        **dict.fromkeys(WORKFLOW_FIELDS, _OPTIONAL),
         "workflow_id": _TEXT,
         "version": _COUNT,
-        "workflow_status": _OPTIONAL,
-        "created": _OPTIONAL,
-        "updated": _OPTIONAL,
-        "experiment_design": _OPTIONAL,
-        "workflow_plan": _OPTIONAL,
         "amendments": {"type": "array", "items": _OBJECT},
         "session_config": _OBJECT,
         "default_backend": _TEXT,
         "backend_profiles": {"type": "object", "additionalProperties": _OBJECT},
         "stages": {"type": "array", "items": _stage()},
     }
-    properties = {name: known[name] for name in WORKFLOW_FIELDS}
-    return _named("state", "WorkflowState", _fields(properties, ["workflow_id", "stages"]))
+    return _named("state", "WorkflowState", _fields(known, ["workflow_id", "stages"]))
 
 
 def _stage() -> Document:
     known = {
-        "id": _TEXT,
-        "name": _TEXT,
+        **dict.fromkeys(STAGE_FIELDS, _OPTIONAL),
+        **dict.fromkeys(("id", "name", "success_criteria"), _TEXT),
+        **dict.fromkeys(("depends_on", "inputs", "outputs"), _TEXTS),
         "status": {"enum": [status.value for status in Status]},
-        "depends_on": _TEXTS,
-        "backend": _OPTIONAL,
-        "inputs": _TEXTS,
-        "outputs": _TEXTS,
         "parameters": _OBJECT,
-        "success_criteria": _TEXT,
-        "started_at": _OPTIONAL,
-        "completed_at": _OPTIONAL,
         "retry_count": _COUNT,
-        "last_error": _OPTIONAL,
         "running_process": {"type": ["object", "null"]},
         "checkpoint": True,
     }
-    return _fields({name: known[name] for name in STAGE_FIELDS}, ["id", "name", "status"])
+    return _fields(known, ["id", "name", "status"])
 
 
 def _plan() -> Document:
@@ -218,3 +178,13 @@ def _answer() -> Document:
         {"success": {"const": False}, "error": error, "next_actions": actions}, ["success", "error"]
     )
     return _named("answer", "Answer", {"oneOf": [good, bad]})
+
+
+#: What is no event's data: what makes it, and what it is for.
+_WHOLES: dict[str, tuple[Callable[[], Document], str]] = {
+    "event": (_event, "a recorded event, as `wfctl events` prints it"),
+    "state": (_state, "the state, as workflow-state.json holds it"),
+    "answer": (_answer, "the answer of a command with -o json"),
+    "plan": (_plan, "what `wfctl init` takes"),
+    "definition": (_definition, "what `wfctl machine init --definition` takes"),
+}

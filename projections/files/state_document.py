@@ -11,7 +11,8 @@ from typing import Any
 from lifecycle.fold.amendments import rewired_fields
 from lifecycle.fold.imported import workflow_of
 from lifecycle.state.workflow import Amendment, Stage, Workflow
-from projections.files.imported_document import as_it_came
+from lifecycle.words.document import STAGE_FIELDS
+from projections.files.imported_document import as_it_came, spelled
 from projections.words.text import utc_seconds
 
 FILE_NAME = "workflow-state.json"
@@ -21,8 +22,6 @@ def render(state: Workflow) -> bytes:
     """Return the file's bytes: UTF-8 JSON, 2-space indent, a newline at the end."""
     text = json.dumps(document(state), indent=2, ensure_ascii=False)
     if state.source is not None and state.spelling:
-        from projections.files.imported_document import spelled
-
         text = spelled(text, state.source, state.spelling)
     return f"{text}\n".encode()
 
@@ -55,6 +54,9 @@ def _document(state: Workflow) -> dict[str, Any]:
 
 
 def _fields(state: Workflow) -> dict[str, Any]:
+    # The published file has no place for the plan's own approval.
+    every = state.amendments.values()
+    changes = [one for one in every if one.status == "approved" and not one.is_plan]
     fields = {
         "workflow_id": state.id,
         "version": state.version,
@@ -63,7 +65,7 @@ def _fields(state: Workflow) -> dict[str, Any]:
         "updated": utc_seconds(state.updated),
         "experiment_design": state.experiment_design,
         "workflow_plan": state.workflow_plan,
-        "amendments": [_amendment(a) for a in _changes(state)],
+        "amendments": [_amendment(a) for a in changes],
         "session_config": _session_config(state),
         "default_backend": state.default_backend,
         "backend_profiles": state.backend_profiles,
@@ -73,12 +75,6 @@ def _fields(state: Workflow) -> dict[str, Any]:
     if not state.session_config and state.session.count == 0:
         del fields["session_config"]
     return fields
-
-
-def _changes(state: Workflow) -> list[Amendment]:
-    """Return the changes that were approved: the published file has no place for the plan's own."""
-    every = state.amendments.values()
-    return [one for one in every if one.status == "approved" and not one.is_plan]
 
 
 def _session_config(state: Workflow) -> dict[str, Any]:
@@ -93,32 +89,16 @@ def _session_config(state: Workflow) -> dict[str, Any]:
 
 
 def _stage(stage: Stage) -> dict[str, Any]:
-    fields = {
-        "id": stage.id,
-        "name": stage.name,
-        "status": stage.status.value,
-        "depends_on": stage.depends_on,
-        "backend": stage.backend,
-        "inputs": stage.inputs,
-        "outputs": stage.outputs,
-        "parameters": stage.parameters,
-        "success_criteria": stage.success_criteria,
-        "started_at": utc_seconds(stage.started_at),
-        "completed_at": utc_seconds(stage.completed_at),
-        "retry_count": stage.retry_count,
-        "last_error": stage.last_error,
-        "running_process": _running_process(stage),
-    }
-    if stage.checkpoint is not None:
-        fields["checkpoint"] = stage.checkpoint
-    return {**fields, **stage.extra}
-
-
-def _running_process(stage: Stage) -> dict[str, Any] | None:
+    fields = {name: getattr(stage, name) for name in STAGE_FIELDS}
+    fields["status"] = stage.status.value
+    fields["started_at"] = utc_seconds(stage.started_at)
+    fields["completed_at"] = utc_seconds(stage.completed_at)
     process = stage.running_process
-    if process is None or "launched_at" not in process:
-        return process
-    return {**process, "launched_at": utc_seconds(process["launched_at"])}
+    if process is not None and "launched_at" in process:
+        fields["running_process"] = {**process, "launched_at": utc_seconds(process["launched_at"])}
+    if stage.checkpoint is None:
+        del fields["checkpoint"]
+    return {**fields, **stage.extra}
 
 
 def _amendment(amendment: Amendment) -> dict[str, Any]:

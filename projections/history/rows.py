@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
 from typing import Any
 
 from eventstore.event import RecordedEvent
@@ -20,6 +19,7 @@ from projections.files.progress_log import message
 from projections.files.state_document import changes_of
 from projections.history import tables
 from projections.history.checkpoint import jobs_seen
+from projections.words.text import seconds
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
@@ -99,17 +99,14 @@ class HistoryRows:
         """Return what is carried of an attempt, brought up to the event."""
         key = f"{stage.id}/{attempt.id}"
         if key not in self.carried.attempts:
-            self._forget_old(stage)
+            for old in stage.attempts[:-2]:
+                self.carried.attempts.pop(f"{stage.id}/{old.id}", None)
             since = attempt.started_at if attempt.mode == "sync" else attempt.launched_at
             self.carried.attempts[key] = {"version": event.version, "from": since, "new": True}
         known = self.carried.attempts[key]
         if event.data.get("stage") == stage.id and event.data.get("attempt") == attempt.id:
             known["from"] = _computing_from(event, known["from"])
         return known
-
-    def _forget_old(self, stage: Stage) -> None:
-        for attempt in stage.attempts[:-2]:
-            self.carried.attempts.pop(f"{stage.id}/{attempt.id}", None)
 
     def _amendments(self, event: RecordedEvent, state: Workflow) -> None:
         named = event.data.get("amendment")
@@ -122,7 +119,7 @@ class HistoryRows:
     def _parts(self, event: RecordedEvent, amendment: Amendment) -> Row:
         """Return who had which part in an amendment, as far as the history has come."""
         parts = self.carried.amendments.setdefault(amendment.id, {})
-        who = f"{event.actor.kind}:{event.actor.name}"
+        who = str(event.actor)
         if proposed_in(event) == amendment.id and not parts:
             parts |= {"proposed_version": event.version, "proposed_by": who}
         decided = event.type == f"amendment.{amendment.status}" and "decided_by" not in parts
@@ -133,7 +130,8 @@ class HistoryRows:
         return parts
 
     def _sessions(self, event: RecordedEvent, state: Workflow) -> None:
-        begins = _begins_session(event)
+        is_line = event.type == "line.imported" and event.data.get("session") is not None
+        begins = is_line or event.type == "session.started"
         row = self._begun(event, state.session) if begins else self.carried.session
         if row is None or not (begins or row["ended"] == "open" or event.session == row["session"]):
             return
@@ -157,7 +155,7 @@ class HistoryRows:
             "first_version": event.version,
             "last_version": event.version,
             "started_at": event.occurred_at,
-            "started_by": f"{event.actor.kind}:{event.actor.name}",
+            "started_by": str(event.actor),
             "ended_at": None,
             "ended": "unknown" if event.type in imported.TYPES else "open",
             "cost": 0.0,
@@ -184,44 +182,38 @@ _QUIET = frozenset(
 )  # fmt: skip
 
 
-def _begins_session(event: RecordedEvent) -> bool:
-    is_line = event.type == "line.imported" and event.data.get("session") is not None
-    return is_line or event.type == "session.started"
+def _of_event(event: RecordedEvent) -> Row:
+    return {
+        "version": event.version,
+        "attempt": event.data.get("attempt"),
+        "amendment": event.data.get("amendment") or event.data.get("superseded_by"),
+        "actor": str(event.actor),
+        "session": event.session,
+        "occurred_at": event.occurred_at,
+    }
 
 
 def _event(event: RecordedEvent, state: Workflow) -> Row:
-    data = event.data
-    return {
-        "version": event.version,
-        "stage": data.get("stage"),
-        "attempt": data.get("attempt"),
-        "amendment": data.get("amendment") or data.get("superseded_by"),
-        "actor": f"{event.actor.kind}:{event.actor.name}",
-        "session": event.session,
+    return _of_event(event) | {
+        "stage": event.data.get("stage"),
         "command_id": event.command_id,
         "causation_id": event.causation_id,
-        "occurred_at": event.occurred_at,
         "message": message(event, state),
     }
 
 
 def _transition(event: RecordedEvent, stage: Stage, before: list[str] | None) -> Row:
     data = event.data
-    return {
-        "version": event.version,
+    status, since = before or (None, None)
+    return _of_event(event) | {
         "stage": stage.id,
-        "from_status": before[0] if before is not None else None,
+        "from_status": status,
         "to_status": stage.status.value,
         "type": event.type,
         "reason": next((str(data[key]) for key in _REASONS if data.get(key)), None),
-        "attempt": data.get("attempt"),
-        "amendment": data.get("amendment") or data.get("superseded_by"),
-        "actor": f"{event.actor.kind}:{event.actor.name}",
-        "session": event.session,
-        "occurred_at": event.occurred_at,
         "recorded_at": event.recorded_at,
-        "since": before[1] if before is not None else None,
-        "seconds": seconds(before[1], event.occurred_at) if before is not None else None,
+        "since": since,
+        "seconds": seconds(since, event.occurred_at),
     }
 
 
@@ -240,66 +232,50 @@ def _computing_from(event: RecordedEvent, since: str | None) -> str | None:
     return None if any(job.get("queued") for job in jobs) else since
 
 
+#: What a row holds of an attempt and of an amendment as it is, and of who had a part in that.
+_OF_ATTEMPT = (
+    "mode", "host", "started_at", "launched_at", "ended_at", "outcome", "exit_code", "verdict",
+    "action", "reason", "relaunches", "recovers", "submission_sha256",
+)  # fmt: skip
+_OF_AMENDMENT = ("stage", "description", "reason", "proposed_at", "decided_at")
+_PARTS = (
+    "proposed_version", "proposed_by", "decided_version", "decided_by", "policy", "signer"
+)  # fmt: skip
+
+
 def _attempt(stage: Stage, attempt: Attempt, known: Row) -> Row:
-    since, end = known["from"], attempt.ended_at
-    return {
+    since = known["from"]
+    return {name: getattr(attempt, name) for name in _OF_ATTEMPT} | {
         "stage": stage.id,
         "attempt": attempt.id,
         "version": known["version"],
-        "mode": attempt.mode,
-        "host": attempt.host,
-        "started_at": attempt.started_at,
-        "launched_at": attempt.launched_at,
         "computing_from": since,
-        "ended_at": end,
-        "queue_seconds": seconds(attempt.started_at, since) if since else None,
-        "compute_seconds": seconds(since, end) if since and end else None,
-        "outcome": attempt.outcome,
-        "exit_code": attempt.exit_code,
-        "verdict": attempt.verdict,
+        "queue_seconds": seconds(attempt.started_at, since),
+        "compute_seconds": seconds(since, attempt.ended_at),
         "verdict_row": attempt.row,
-        "action": attempt.action,
-        "reason": attempt.reason,
         "evidence": as_json(attempt.evidence) if attempt.evidence is not None else None,
-        "relaunches": attempt.relaunches,
-        "recovers": attempt.recovers,
         "diagnostic": int(attempt.diagnostic),
         "job_ids": as_json(attempt.job_ids),
-        "submission_sha256": attempt.submission_sha256,
     }
 
 
 def _amendment(amendment: Amendment, parts: Row) -> Row:
-    return {
-        "amendment": amendment.id,
-        "type": amendment.kind,
-        "stage": amendment.stage,
-        "state": amendment.status,
-        "description": amendment.description,
-        "reason": amendment.reason,
-        "changes": as_json(changes_of(amendment)),
-        "affected": as_json(amendment.invalidated_stages),
-        "workflow_version": amendment.version,
-        "proposed_version": parts.get("proposed_version"),
-        "proposed_at": amendment.proposed_at,
-        "proposed_by": parts.get("proposed_by"),
-        "decided_version": parts.get("decided_version"),
-        "decided_at": amendment.decided_at,
-        "decided_by": parts.get("decided_by"),
-        "policy": parts.get("policy"),
-        "signer": parts.get("signer"),
-    }
+    as_it_is = {name: getattr(amendment, name) for name in _OF_AMENDMENT}
+    return (
+        as_it_is
+        | dict.fromkeys(_PARTS)
+        | parts
+        | {
+            "amendment": amendment.id,
+            "type": amendment.kind,
+            "state": amendment.status,
+            "changes": as_json(changes_of(amendment)),
+            "affected": as_json(amendment.invalidated_stages),
+            "workflow_version": amendment.version,
+        }
+    )
 
 
 def as_json(value: Any) -> str:
     """Return JSON on one line."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def seconds(start: str, end: str) -> float | None:
-    """Return the seconds between two times, None where one is not a time with an offset."""
-    try:
-        first, last = datetime.fromisoformat(start), datetime.fromisoformat(end)
-        return round((last - first).total_seconds(), 6)
-    except (ValueError, TypeError):
-        return None

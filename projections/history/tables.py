@@ -6,118 +6,63 @@ reducer `checkpoint.NAME`. What a migration builds and what these build is the s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
 from sqlalchemy import DDL, BigInteger, Column, Double, MetaData, Table, Text, event
+from sqlalchemy.types import TypeEngine
 
 #: Names in the order of their bytes on every engine, as in the tables of the log.
 _NAME = Text().with_variant(Text(collation="C"), "postgresql")
 
+#: What ends the name of a column → its type; text where nothing does.
+_KINDS: dict[str, TypeEngine[Any]] = {"stream": _NAME, "#": BigInteger(), ".": Double()}
+
 history = MetaData()
 
-events = Table(
+
+def _table(name: str, columns: str) -> Table:
+    """Return a table of columns that are named in a text, in order, each with marks behind it.
+
+    ``#`` is a whole number and ``.`` a real one, else it is text; ``*`` is a part of the key, which
+    begins with the stream; ``!`` is never null.
+    """
+    return Table(name, history, *map(_column, ["stream*", *columns.split()]))
+
+
+def _column(text: str) -> Column[Any]:
+    name = text.rstrip("#.*!")
+    kind: TypeEngine[Any] = next((of for mark, of in _KINDS.items() if mark in text), Text())
+    if "*" in text:
+        return Column(name, kind, primary_key=True, autoincrement=False)
+    return Column(name, kind, nullable="!" not in text)
+
+
+events = _table(
     "history_events",
-    history,
-    Column("stream", _NAME, primary_key=True),
-    Column("version", BigInteger, primary_key=True, autoincrement=False),
-    Column("stage", Text),
-    Column("attempt", Text),
-    Column("amendment", Text),
-    Column("actor", Text, nullable=False),
-    Column("session", BigInteger),
-    Column("command_id", Text, nullable=False),
-    Column("causation_id", Text),
-    Column("occurred_at", Text, nullable=False),
-    Column("message", Text),
+    "version#* stage attempt amendment actor! session# command_id! causation_id occurred_at! "
+    "message",
 )
-
-transitions = Table(
+transitions = _table(
     "history_transitions",
-    history,
-    Column("stream", _NAME, primary_key=True),
-    Column("version", BigInteger, primary_key=True, autoincrement=False),
-    Column("stage", Text, primary_key=True),
-    Column("from_status", Text),
-    Column("to_status", Text, nullable=False),
-    Column("type", Text, nullable=False),
-    Column("reason", Text),
-    Column("attempt", Text),
-    Column("amendment", Text),
-    Column("actor", Text, nullable=False),
-    Column("session", BigInteger),
-    Column("occurred_at", Text, nullable=False),
-    Column("recorded_at", Text, nullable=False),
-    Column("since", Text),
-    Column("seconds", Double),
+    "version#* stage* from_status to_status! type! reason attempt amendment actor! session# "
+    "occurred_at! recorded_at! since seconds.",
 )
-
-attempts = Table(
+attempts = _table(
     "history_attempts",
-    history,
-    Column("stream", _NAME, primary_key=True),
-    Column("stage", Text, primary_key=True),
-    Column("attempt", Text, primary_key=True),
-    Column("version", BigInteger, nullable=False),
-    Column("mode", Text, nullable=False),
-    Column("host", Text),
-    Column("started_at", Text, nullable=False),
-    Column("launched_at", Text),
-    Column("computing_from", Text),
-    Column("ended_at", Text),
-    Column("queue_seconds", Double),
-    Column("compute_seconds", Double),
-    Column("outcome", Text),
-    Column("exit_code", BigInteger),
-    Column("verdict", Text),
-    Column("verdict_row", BigInteger),
-    Column("action", Text),
-    Column("reason", Text),
-    Column("evidence", Text),
-    Column("relaunches", BigInteger, nullable=False),
-    Column("recovers", Text),
-    Column("diagnostic", BigInteger, nullable=False),
-    Column("job_ids", Text, nullable=False),
-    Column("submission_sha256", Text, nullable=False),
+    "stage* attempt* version#! mode! host started_at! launched_at computing_from ended_at "
+    "queue_seconds. compute_seconds. outcome exit_code# verdict verdict_row# action reason "
+    "evidence relaunches#! recovers diagnostic#! job_ids! submission_sha256!",
 )
-
-amendments = Table(
+amendments = _table(
     "history_amendments",
-    history,
-    Column("stream", _NAME, primary_key=True),
-    Column("amendment", Text, primary_key=True),
-    Column("type", Text, nullable=False),
-    Column("stage", Text),
-    Column("state", Text, nullable=False),
-    Column("description", Text, nullable=False),
-    Column("reason", Text),
-    Column("changes", Text, nullable=False),
-    Column("affected", Text, nullable=False),
-    Column("workflow_version", BigInteger),
-    Column("proposed_version", BigInteger),
-    Column("proposed_at", Text, nullable=False),
-    Column("proposed_by", Text),
-    Column("decided_version", BigInteger),
-    Column("decided_at", Text),
-    Column("decided_by", Text),
-    Column("policy", Text),
-    Column("signer", Text),
+    "amendment* type! stage state! description! reason changes! affected! workflow_version# "
+    "proposed_version# proposed_at! proposed_by decided_version# decided_at decided_by policy "
+    "signer",
 )
-
-sessions = Table(
+sessions = _table(
     "history_sessions",
-    history,
-    Column("stream", _NAME, primary_key=True),
-    Column("session", BigInteger, primary_key=True, autoincrement=False),
-    Column("first_version", BigInteger, nullable=False),
-    Column("last_version", BigInteger, nullable=False),
-    Column("started_at", Text, nullable=False),
-    Column("started_by", Text, nullable=False),
-    Column("ended_at", Text),
-    Column("ended", Text, nullable=False),
-    Column("cost", Double, nullable=False),
-    Column("charges", BigInteger, nullable=False),
-    Column("completed", BigInteger, nullable=False),
-    Column("failed", BigInteger, nullable=False),
+    "session#* first_version#! last_version#! started_at! started_by! ended_at ended! cost.! "
+    "charges#! completed#! failed#!",
 )
 
 #: The view over each table. ``v_events`` has what the log's own table holds of an event as well.
@@ -154,12 +99,7 @@ def view(name: str, dialect: str) -> str:
     )
 
 
-def _statements(dialect: str) -> Iterator[str]:
-    for name in VIEWS:
-        yield f"CREATE VIEW {name} AS {view(name, dialect)}"
-
-
 for _dialect in _DATA:
-    for _statement in _statements(_dialect):
-        _made = DDL(_statement)  # type: ignore[no-untyped-call]
+    for _name in VIEWS:
+        _made = DDL(f"CREATE VIEW {_name} AS {view(_name, _dialect)}")  # type: ignore[no-untyped-call]
         event.listen(history, "after_create", _made.execute_if(dialect=_dialect))

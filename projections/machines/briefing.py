@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lifecycle.machines.guard import FileFact, unmet
-from lifecycle.machines.machine import Given, Machine
+from lifecycle.machines.machine import Machine
 from projections.machines.next_actions import blockers, machine_actions
 from projections.words.text import utc_seconds
 
@@ -118,20 +118,17 @@ def _decisions(machine: Machine) -> list[Document]:
         for note in machine.notes
         if note["name"] == "decision.recorded"
     ]
-    found += [{"at": given.at, "what": _approval(given), "by": given.by} for given in machine.given]
+    for given in machine.given:
+        what = f"the imported file says: {given.phase} approved"
+        if given.approval is not None:
+            what = f"approved: {given.approval}"
+        found.append({"at": given.at, "what": what, "by": given.by})
     found += [
         {"at": move.at, "what": f"{move.source} -> {move.to}", "why": move.reason}
         for move in machine.moves
         if move.reason is not None or move.is_diverted
     ]
     return sorted(found, key=lambda one: str(one["at"]), reverse=True)
-
-
-def _approval(given: Given) -> str:
-    """Say that a person approved, or that only an imported file says so."""
-    if given.approval is None:
-        return f"the imported file says: {given.phase} approved"
-    return f"approved: {given.approval}"
 
 
 def _handoff(machine: Machine) -> Document | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lifecycle.machines.decide_fields import ELSEWHERE
-from lifecycle.machines.definition import CANCELLED, Definition, Phase, Transition
+from lifecycle.machines.definition import CANCELLED, Definition, Transition
 from lifecycle.machines.guard import text_of
 from lifecycle.machines.machine import Machine
 from lifecycle.machines.shape import schema_of
@@ -21,7 +21,11 @@ def described(definition: Definition) -> dict[str, Any]:
         "protocol": definition.protocol,
         "initial": definition.initial,
         "phases": {
-            **{name: _phase(definition, name) for name in definition.phases},
+            **{
+                name: phase.model_dump(exclude_none=True)
+                | {"to": [way.to for way in definition.ways(name)]}
+                for name, phase in definition.phases.items()
+            },
             CANCELLED: {"final": True, "asks": "", "to": []},
         },
         "transitions": [_way(definition, way) for way in definition.transitions],
@@ -42,7 +46,12 @@ def outlined(definition: Definition) -> dict[str, Any]:
     kept = ("id", "version", "title", "protocol", "initial", "phases", "loops", "approvals")
     ways = [{key: way[key] for key in ("from", "to", "says")} for way in whole["transitions"]]
     counted = zip(ways, definition.transitions, strict=True)
-    phases = {name: _told_phase(phase) for name, phase in whole["phases"].items()}
+    phases = {
+        name: {
+            key: value for key, value in phase.items() if key != "to" and value not in (False, "")
+        }
+        for name, phase in whole["phases"].items()
+    }
     return {
         **{key: whole[key] for key in kept},
         "phases": phases,
@@ -53,11 +62,6 @@ def outlined(definition: Definition) -> dict[str, Any]:
         "tasks": definition.tasks.statuses if definition.tasks is not None else None,
         "files": definition.files,
     }
-
-
-def _told_phase(phase: dict[str, Any]) -> dict[str, Any]:
-    """Return a phase without what is as it is everywhere, and without its ways."""
-    return {key: value for key, value in phase.items() if key != "to" and value not in (False, "")}
 
 
 def listed(definition: Definition) -> dict[str, Any]:
@@ -74,11 +78,6 @@ def schemas(definition: Definition) -> dict[str, Any]:
         if "schema" in one
     }
     return {f"{definition.id}.state": state_schema(definition), **events}
-
-
-def _phase(definition: Definition, name: str) -> dict[str, Any]:
-    phase = definition.phases[name].model_dump(exclude_none=True)
-    return {**phase, "to": [way.to for way in definition.ways(name)]}
 
 
 def _way(definition: Definition, way: Transition) -> dict[str, Any]:
@@ -208,19 +207,14 @@ def _ways_table(definition: Definition) -> list[str]:
 def _phases_table(definition: Definition) -> list[str]:
     rows = ["| phase | what it asks for |", "|---|---|"]
     for name, phase in definition.phases.items():
-        marks = [*(["final"] if phase.final else []), *_person(phase)]
+        marks = ["final"] if phase.final else []
+        if phase.person:
+            marks.append("a person" if phase.person is True else f"a person {phase.person}")
         if phase.track is not None:
             marks.append(f"track {phase.track}")
         said = f" ({', '.join(marks)})" if marks else ""
         rows.append(f"| `{name}`{said} | {phase.asks or '-'} |")
     return rows
-
-
-def _person(phase: Phase) -> list[str]:
-    """Say whether a person is expected, and what for."""
-    if not phase.person:
-        return []
-    return ["a person" if phase.person is True else f"a person {phase.person}"]
 
 
 def _lists(definition: Definition) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from lifecycle.machines.machine import Given, Handoff, Machine, Visit
+from lifecycle.machines.machine import Given, Machine, Visit
 from lifecycle.machines.path import merged
 from projections.words.text import utc_seconds
 
@@ -50,23 +50,19 @@ def _reason(machine: Machine, visit: Visit) -> str:
 def _loop_state(machine: Machine, found: dict[str, Any]) -> dict[str, Any]:
     step = machine.working_phase
     visit = machine.visits[step]
+    status = machine.status if machine.status is not None else visit.status
+    if machine.cancelled_at is not None:
+        status = "BLOCKED"  # nobody goes on with a step that was cancelled
     started = visit.started_at or visit.entered_at
     return {
         **found,
         "current_step": step,
-        "step_status": _status(machine, visit),
+        "step_status": status,
         "step_started_at": utc_seconds(started),
         "fix_cycle_count": machine.counts.get(LOOP, 0),
         "max_fix_cycles": machine.limit_of(LOOP) if LOOP in machine.definition.loops else None,
         "checkpoints": _checkpoints(machine, _objects(found.get("checkpoints"))),
     }
-
-
-def _status(machine: Machine, visit: Visit) -> str | None:
-    """Return how the step stands; nobody goes on with one that was cancelled."""
-    if machine.cancelled_at is not None:
-        return "BLOCKED"
-    return machine.status if machine.status is not None else visit.status
 
 
 def _objects(value: Any) -> dict[str, Any]:
@@ -96,7 +92,13 @@ def _checkpoint(machine: Machine, visit: Visit, found: dict[str, Any]) -> dict[s
         "last_updated": utc_seconds(visit.updated_at or visit.entered_at),
     }
     if visit.went:
-        own["history"] = [_past(one) for one in visit.went[-_PAST:]]
+        own["history"] = [
+            _with_error(
+                stay["status"],
+                {**stay, **{n: utc_seconds(stay[n]) for n in ("started_at", "completed_at")}},
+            )
+            for stay in visit.went[-_PAST:]
+        ]
     known = {name for kind in machine.definition.events.values() for name in kind.data}
     theirs = {key: value for key, value in found.items() if key in own or key not in known}
     return {**theirs, **own}
@@ -109,12 +111,6 @@ def _with_error(status: str | None, data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "notes": f"ERROR: {notes}"}
 
 
-def _past(stay: dict[str, Any]) -> dict[str, Any]:
-    """Return what a checkpoint went through before its step began anew."""
-    times = {name: utc_seconds(stay[name]) for name in ("started_at", "completed_at")}
-    return _with_error(stay["status"], {**stay, **times})
-
-
 #: A field of a machine's document that is no field of ``phase.json``.
 _OTHERS = frozenset({"tasks", "execution"})
 
@@ -125,13 +121,14 @@ def phase(machine: Machine) -> dict[str, Any]:
     ``interruption_safe`` is true: the file is renamed into place whole, or not there.
     """
     current = _current(machine)
+    status = "complete" if machine.is_final else current.status
     extra = {key: value for key, value in machine.document.items() if key not in _OTHERS}
     found = {
         "workflow_id": machine.id,
         "started_at": utc_seconds(machine.created),
         "last_updated": utc_seconds(machine.updated),
         "current_phase": current.phase,
-        "phase_status": _dotagent_status(machine, current),
+        "phase_status": "failed" if machine.cancelled_at is not None else status,
         "completed_phases": [_completed(machine, v) for v in _done(machine)],
         "user_checkpoints": [
             {"phase": one.phase, "approved_at": utc_seconds(one.at)} for one in _approved(machine)
@@ -176,12 +173,6 @@ def _current(machine: Machine) -> Visit:
     if not machine.is_final:
         return machine.visit
     return machine.visits[machine.moves[-1].source] if machine.moves else machine.visit
-
-
-def _dotagent_status(machine: Machine, current: Visit) -> str | None:
-    if machine.cancelled_at is not None:
-        return "failed"
-    return "complete" if machine.is_final else current.status
 
 
 def _done(machine: Machine) -> list[Visit]:
@@ -230,17 +221,13 @@ def state(machine: Machine) -> dict[str, Any]:
         "_loops": dict(machine.counts),
     }
     if machine.handoff is not None:
-        found["_checkpoint"] = _exarchos_checkpoint(machine.handoff)
+        found["_checkpoint"] = {
+            "timestamp": utc_seconds(machine.handoff.at),
+            "phase": machine.handoff.phase,
+            "summary": machine.handoff.summary,
+            "nextSteps": machine.handoff.next,
+        }
     return found
-
-
-def _exarchos_checkpoint(handoff: Handoff) -> dict[str, Any]:
-    return {
-        "timestamp": utc_seconds(handoff.at),
-        "phase": handoff.phase,
-        "summary": handoff.summary,
-        "nextSteps": handoff.next,
-    }
 
 
 Document = dict[str, Any]

@@ -14,19 +14,13 @@ _LISTED = 8
 def message(type_: str, data: Data) -> str:
     """Return an event as people read it."""
     spell = _SPELLED.get(type_)
-    return spell(data) if spell is not None else f"{type_} {data.get('file', '')}".rstrip()
+    if spell is None:
+        return f"{type_} {data.get('file', '')}".rstrip()
+    return spell.format_map(data) if isinstance(spell, str) else spell(data)
 
 
 def _because(data: Data) -> str:
     return f": {data['reason']}" if data.get("reason") else ""
-
-
-def _created(data: Data) -> str:
-    return f"{data['machine']} begins as {data['definition']['id']}"
-
-
-def _imported(data: Data) -> str:
-    return f"{data['machine']} taken over in {data['phase']}, {len(data['findings'])} findings"
 
 
 def _updated(data: Data) -> str:
@@ -77,10 +71,6 @@ def _released(data: Data) -> str:
     return f"{data['task']}: released{against}{_because(data)}"
 
 
-def _checkpointed(data: Data) -> str:
-    return f"hand-off: {data['summary']}"
-
-
 def _approved(data: Data) -> str:
     choice = f", choosing {data['choice']}" if data["choice"] else ""
     return f"{data['approval']} approved by {data['approved_by']}{choice}"
@@ -97,18 +87,20 @@ def _cancelled(data: Data) -> str:
     return f"{end} in {data['left']}{_because(data)}"
 
 
-_SPELLED: dict[str, Callable[[Data], str]] = {
-    "machine.created": _created,
-    "machine.imported": _imported,
+_SPELLED: dict[str, str | Callable[[Data], str]] = {
+    "machine.created": "{machine} begins as {definition[id]}",
+    "machine.imported": lambda data: (
+        f"{data['machine']} taken over in {data['phase']}, {len(data['findings'])} findings"
+    ),
     "machine.updated": _updated,
     "machine.transitioned": _transitioned,
     "machine.recorded": _recorded,
     "machine.task_changed": _task,
     "machine.task_claimed": _claimed,
     "machine.task_released": _released,
-    "machine.checkpointed": _checkpointed,
+    "machine.checkpointed": "hand-off: {summary}",
     "machine.approved": _approved,
-    "machine.withdrawn": lambda data: f"{data['approval']} withdrawn by {data['approved_by']}",
+    "machine.withdrawn": "{approval} withdrawn by {approved_by}",
     "machine.limited": _limited,
     "machine.cancelled": _cancelled,
 }

@@ -21,7 +21,13 @@ def machine_actions(
 
     ``changed`` are the files of the machine that others changed, where nobody recorded it yet.
     """
-    found = [*_drifts(machine), *(_changed(machine, file) for file in changed)]
+    edited = [(drift.file, "by hand") for drift in machine.drifts]
+    edited += [(file, "by somebody else") for file in changed]
+    look = f"wfctl machine drift {machine.id}"
+    found = [
+        _action(look, f"{file} was changed {how}", "drift", file, person=True)
+        for file, how in edited
+    ]
     if machine.is_final:
         reason = f"{machine.phase} is final; this shows what came of it"
         shown = _action(f"wfctl machine get {machine.id}", reason, "get", machine.id)
@@ -31,7 +37,11 @@ def machine_actions(
     shut = {way.to: unmet(way.guard, facts) for way in ways}
     found += [_open(machine, way) for way in ways if not shut[way.to]]
     found += _approvals(machine, facts) + _events(machine)
-    return [*found, *(_shut(machine, way, shut[way.to]) for way in ways if shut[way.to])]
+    for to, missing in shut.items():
+        needs = [one["condition"] for one in missing]
+        command = f"wfctl machine transition {machine.id} {to}"
+        found += [_action(command, f"leads to {to}", "work", to, needs)] if needs else []
+    return found
 
 
 def _action(
@@ -46,19 +56,6 @@ def _action(
     return NextAction(command, reason, tuple(needs), person, verb, target)
 
 
-def _drifts(machine: Machine) -> list[NextAction]:
-    command = f"wfctl machine drift {machine.id}"
-    return [
-        _action(command, f"{drift.file} was changed by hand", "drift", drift.file, person=True)
-        for drift in machine.drifts
-    ]
-
-
-def _changed(machine: Machine, file: str) -> NextAction:
-    command = f"wfctl machine drift {machine.id}"
-    return _action(command, f"{file} was changed by somebody else", "drift", file, person=True)
-
-
 def _open(machine: Machine, way: Transition) -> NextAction:
     command = f"wfctl machine transition {machine.id} {way.to}"
     loop = ""
@@ -69,12 +66,6 @@ def _open(machine: Machine, way: Transition) -> NextAction:
         if count >= limit:
             loop += f", so it leads to {machine.definition.loops[way.loop].on_limit}"
     return _action(command, f"open: {text_of(way.guard)}{loop}", "transition", way.to)
-
-
-def _shut(machine: Machine, way: Transition, missing: list[dict[str, Any]]) -> NextAction:
-    command = f"wfctl machine transition {machine.id} {way.to}"
-    conditions = [one["condition"] for one in missing]
-    return _action(command, f"leads to {way.to}", "work", way.to, conditions)
 
 
 def _approvals(machine: Machine, facts: Facts) -> list[NextAction]:
@@ -136,7 +127,7 @@ def blockers(
         return []
     facts = machine.facts(files)
     found = [
-        _told(blocker.says + _reason(blocker.when, machine), _named(blocker.when, machine))
+        _told(machine, blocker.says, blocker.when)
         for blocker in machine.definition.blockers
         if not unmet(blocker.when, facts)
     ]
@@ -157,24 +148,16 @@ def _of_time(machine: Machine, now: str | None) -> list[dict[str, Any]]:
     return [{"says": f"{text}, expected within {expected}", "items": []}]
 
 
-def _told(says: str, names: list[str]) -> dict[str, Any]:
+def _told(machine: Machine, says: str, when: Guard) -> dict[str, Any]:
+    """Say it with the items that were found, or with what was said when the phase came to it."""
+    names: list[str] = []
+    if isinstance(when, g.Some):
+        found = items(machine.facts({}).value(when.some))
+        names = [name for name, status in found if status in when.status]
+    elif isinstance(when, g.StatusIs):
+        said = machine.visit.data.get("notes") or machine.visit.data.get("error")
+        says += f": {said}" if isinstance(said, str) else ""
     return {"says": f"{says}: {', '.join(names)}" if names else says, "items": names}
-
-
-def _named(guard: Guard, machine: Machine) -> list[str]:
-    """Return the items that an item condition found."""
-    if not isinstance(guard, g.Some):
-        return []
-    value = machine.facts({}).value(guard.some)
-    return [name for name, status in items(value) if status in guard.status]
-
-
-def _reason(guard: Guard, machine: Machine) -> str:
-    """Return what was said when the phase came to stand as it does."""
-    if not isinstance(guard, g.StatusIs):
-        return ""
-    said = machine.visit.data.get("notes") or machine.visit.data.get("error")
-    return f": {said}" if isinstance(said, str) else ""
 
 
 def _of_definition(machine: Machine) -> list[dict[str, Any]]:

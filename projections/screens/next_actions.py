@@ -6,14 +6,14 @@ somebody has to give first, or that a person decides. Nothing here destroys.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 
 from lifecycle.state.dependencies import reusable
 from lifecycle.state.hindrance import hindrance_of
 from lifecycle.state.status import Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
-from projections.screens.starting import Bar, Surroundings, bar, edited_before, is_due, session_bar
+from projections.screens.starting import Surroundings, bar, edited_before, is_due, session_bar
 from projections.words.account import waits
 from projections.words.came_about import Item
 from projections.words.next_action import NextAction
@@ -112,13 +112,13 @@ def _unblocked(state: Workflow, stage: Stage) -> list[NextAction]:
     """Return what ends the hindrance of a stage, unless it is proposed already."""
     found = hindrance_of(state, stage)
     under_way = found is None or stage.open_attempt is not None
-    if found is None or under_way or _is_proposed(state, stage):
+    if (
+        found is None
+        or under_way
+        or any(amendment.stage == stage.id for amendment in state.pending_amendments)
+    ):
         return []
     return [NextAction(found.command, f"{stage.id}: {found.why}", found.needs)]
-
-
-def _is_proposed(state: Workflow, stage: Stage) -> bool:
-    return any(amendment.stage == stage.id for amendment in state.pending_amendments)
 
 
 def _verified(state: Workflow, stage: Stage) -> NextAction:
@@ -168,12 +168,12 @@ def _begun(state: Workflow, around: Surroundings) -> Iterator[NextAction]:
             " …" if len(able) > _NAMED else ""
         )
         yield NextAction(GO_ON, f"{len(able)} stages may begin: {names}")
-    yield from (found.action for found in _few(barred.values()))
-
-
-def _few(bars: Iterable[Bar]) -> Iterator[Bar]:
-    """Return the first bars, each that another command leads on from."""
-    return islice({found.action.command: found for found in bars}.values(), _NAMED)
+    yield from (
+        found.action
+        for found in islice(
+            {found.action.command: found for found in barred.values()}.values(), _NAMED
+        )
+    )
 
 
 def _or_reused(state: Workflow, stage: Stage) -> str:

@@ -86,7 +86,9 @@ def _bars(state: Workflow, stage: Stage, around: Surroundings) -> Iterator[Bar]:
         yield Bar(why, NextAction(agree, f"{why}; {way}", ("TEXT",), person=True))
     if is_beyond(state, stage) and stage.status is Status.READY:
         yield too_dear(state, stage)
-    lacking = _lacks(stage, around)
+    lacking = around.lacking.get(stage.id)
+    if not (lacking or stage.parameters.get("command") or stage.id in around.prepared):
+        lacking = f"{stage.id}/submission.json, or parameters.command by an amendment"
     if lacking is not None:
         reason = f"{stage.id} is {stage.status}"
         action = NextAction(f"wfctl dispatch {stage.id}", reason, (lacking,))
@@ -152,14 +154,6 @@ def too_dear(state: Workflow, stage: Stage) -> Bar:
     )
     change = f"--set session_config.session_budget={least:g}"
     return Bar(why, NextAction(f"wfctl amend propose {change} --reason TEXT", why, ("TEXT",)))
-
-
-def _lacks(stage: Stage, around: Surroundings) -> str | None:
-    if stage.id in around.lacking:
-        return around.lacking[stage.id]
-    if stage.parameters.get("command") or stage.id in around.prepared:
-        return None
-    return f"{stage.id}/submission.json, or parameters.command by an amendment"
 
 
 def session_bar(state: Workflow, around: Surroundings) -> Bar | None:

@@ -57,20 +57,14 @@ def of_machine(machine: Machine) -> list[Unfinished]:
 
     Nothing is unfinished where a person is to approve.
     """
-    if machine.is_final or _waits(machine) or _handed_off(machine):
+    approval = machine.definition.approval_in(machine.phase)
+    waits = approval is not None and approval not in machine.approvals
+    handed_off = machine.handoff is not None and machine.handoff.at >= machine.updated
+    if machine.is_final or waits or handed_off:
         return []
     text = ", ".join(_in_hand(machine))
     command = f'wfctl machine checkpoint {machine.id} --summary "…" --next "…"'
     return [Unfinished(machine.id, text, command)] if text else []
-
-
-def _waits(machine: Machine) -> bool:
-    approval = machine.definition.approval_in(machine.phase)
-    return approval is not None and approval not in machine.approvals
-
-
-def _handed_off(machine: Machine) -> bool:
-    return machine.handoff is not None and machine.handoff.at >= machine.updated
 
 
 def _in_hand(machine: Machine) -> Iterator[str]:

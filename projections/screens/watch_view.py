@@ -11,9 +11,9 @@ from rich.text import Text
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.drawing.terminal import SIGNS, Part, drawn
+from projections.drawing.terminal import SIGNS, drawn
 from projections.words.account import waits
-from projections.words.text import marked
+from projections.words.text import marked, seconds
 
 STYLES = {
     Status.READY: "cyan",
@@ -47,7 +47,12 @@ def graph(state: Workflow, width: int) -> list[Text]:
     if len(state.stages) > _DRAWN:
         every = state.stages.values()
         return [Text(f"{SIGNS[s.status]} {s.id} {s.name}", STYLES[s.status]) for s in every]
-    return [_graph_line(parts) for parts in drawn(state, width)]
+    return [
+        Text.assemble(
+            *((part.text, STYLES[part.status] if part.status else "dim") for part in line)
+        )
+        for line in drawn(state, width)
+    ]
 
 
 def frame(
@@ -65,8 +70,12 @@ def frame(
     what is at work. Equal frames look the same.
     """
     width, height = size
-    head = [_header(state), _counts(state), Text()]
-    running, waiting = _running(state, now), _decisions(state)
+    status = f"  {state.workflow_status or 'active'}, plan version {state.version}, "
+    title = Text(state.id, style="bold").append(f"{status}log version {state.head}", "dim")
+    head = [title, _counts(state), Text()]
+    stages_ = state.stages.values()
+    running = [_attempt(stage, now) for stage in stages_ if stage.open_attempt is not None]
+    waiting = [Text(str(wait), "yellow") for wait in waits(state)]
     told = _section("running", running) + _section("waits for a person", waiting)
     logged = [Text(" ".join(line.split())) for line in log]
     bottom = 0
@@ -125,27 +134,9 @@ def _counts(state: Workflow) -> Text:
     return text
 
 
-def _header(state: Workflow) -> Text:
-    status = state.workflow_status or "active"
-    text = Text(state.id, style="bold")
-    return text.append(f"  {status}, plan version {state.version}, log version {state.head}", "dim")
-
-
-def _graph_line(parts: Sequence[Part]) -> Text:
-    line = Text()
-    for part in parts:
-        line.append(part.text, STYLES[part.status] if part.status is not None else "dim")
-    return line
-
-
 def _section(title: str, lines: Sequence[Text]) -> list[Text]:
     """Return lines under a heading, nothing where there are none."""
     return [Text(), Text(title, style="bold"), *lines] if lines else []
-
-
-def _running(state: Workflow, now: datetime) -> list[Text]:
-    stages = [stage for stage in state.stages.values() if stage.open_attempt is not None]
-    return [_attempt(stage, now) for stage in stages]
 
 
 def _attempt(stage: Stage, now: datetime) -> Text:
@@ -157,18 +148,14 @@ def _attempt(stage: Stage, now: datetime) -> Text:
     return line.append(f"  {stage.status.value}, {attempt.mode}{jobs}{verdict}", "dim")
 
 
-def _decisions(state: Workflow) -> list[Text]:
-    return [Text(str(wait), "yellow") for wait in waits(state)]
-
-
 def elapsed(since: str, now: datetime) -> str:
     """Return the time from one of the log's until now: ``4 s``, ``3 min 20 s``, ``5 h 12 min``."""
-    try:
-        seconds = max(int((now - datetime.fromisoformat(since)).total_seconds()), 0)
-    except (TypeError, ValueError):
+    found = seconds(since, now.isoformat())
+    if found is None:
         return "since an unknown time"  # typed by hand in an imported file
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 3600:
-        return f"{seconds // 60} min {seconds % 60} s"
-    return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+    passed = max(int(found), 0)
+    if passed < 60:
+        return f"{passed} s"
+    if passed < 3600:
+        return f"{passed // 60} min {passed % 60} s"
+    return f"{passed // 3600} h {passed % 3600 // 60} min"

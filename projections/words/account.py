@@ -54,13 +54,11 @@ class Deviation:
     def said(self) -> str:
         """What happened, without the stage that it happened to."""
         how = f"{self.stage} left it" if self.what == "result" else f"{self.attempt} read it"
-        return f"{self.path} {self._happened} {how} ({utc_seconds(self.since)})"
-
-    @property
-    def _happened(self) -> str:
-        if self.after is None or self.kind == "missing":
-            return f"{_PAST[self.kind]} since"
-        return f"{self.kind if self.kind == 'changed' else 'was touched'} {_span(self.after)} after"
+        what = f"{_PAST[self.kind]} since"
+        if self.after is not None and self.kind != "missing":
+            kind = self.kind if self.kind == "changed" else "was touched"
+            what = f"{kind} {_span(self.after)} after"
+        return f"{self.path} {what} {how} ({utc_seconds(self.since)})"
 
 
 def _span(seconds: float) -> str:
@@ -107,7 +105,11 @@ def account(state: Workflow, seen: Seen | None = None) -> list[Item]:
     return [
         *seen.log,
         *_decisions(state, seen.edited),
-        *_changed(found),
+        *(
+            Item(f"{one.kind} result", one.path, one.said, one.stage, one.kind != "touched")
+            for one in found
+            if one.what == "result"
+        ),
         *_stale(state, found),
         *(Item("verdict", id_, why, id_) for id_, why in seen.verdicts.items()),
         *_of_stages(state),
@@ -141,13 +143,6 @@ def _decisions(state: Workflow, edited: Iterable[str]) -> Iterator[Item]:
         yield Item("drift", file, "changed; adopt or revert it")
 
 
-def _changed(found: Iterable[Deviation]) -> Iterator[Item]:
-    for one in found:
-        if one.what == "result":
-            is_open = one.kind != "touched"
-            yield Item(f"{one.kind} result", one.path, one.said, one.stage, is_open)
-
-
 def _stale(state: Workflow, found: Iterable[Deviation]) -> Iterator[Item]:
     for id_, why in stale(state, found).items():
         yield Item("stale", id_, ", ".join(why), id_)
@@ -159,25 +154,17 @@ def _stale(state: Workflow, found: Iterable[Deviation]) -> Iterator[Item]:
 def _of_stages(state: Workflow) -> Iterator[Item]:
     stages = state.stages.values()
     for stage in stages:
-        if _is_to_judge(stage):
+        # Only somebody's word can end it: its criteria are prose, and nothing checks them.
+        prose = bool(stage.success_criteria) and not stage.parameters.get("verify")
+        if stage.status is Status.POST_PROCESSING and prose:
             yield Item("judgement", stage.id, stage.success_criteria, stage.id)
     for stage in stages:
         if stage.attempts and stage.attempts[-1].is_to_stop:
             text = f"{stage.attempts[-1].id} is over and not seen to be stopped"
             yield Item("stop", stage.id, text, stage.id)
-    yield from (_failure(state, stage) for stage in stages if stage.status is Status.FAILED)
-
-
-def _failure(state: Workflow, stage: Stage) -> Item:
-    limit = retry_limit(state.backend_type(stage))
-    text = f"{reason(stage)[:_REASON]} ({stage.retry_count} of {limit} retries used)"
-    return Item("failure", stage.id, text, stage.id)
-
-
-def _is_to_judge(stage: Stage) -> bool:
-    """Whether only somebody's word can end it: its criteria are prose, and nothing checks them."""
-    checked = bool(stage.parameters.get("verify"))
-    return stage.status is Status.POST_PROCESSING and bool(stage.success_criteria) and not checked
+    for stage in (one for one in stages if one.status is Status.FAILED):
+        used = f"{stage.retry_count} of {retry_limit(state.backend_type(stage))} retries used"
+        yield Item("failure", stage.id, f"{reason(stage)[:_REASON]} ({used})", stage.id)
 
 
 def stale(state: Workflow, found: Iterable[Deviation]) -> dict[str, list[str]]:

@@ -67,19 +67,20 @@ def _changes(amendment: Amendment) -> Iterator[Parts]:
     if amendment.is_plan:
         yield ("the plan",)
         return
-    found = [*_values(amendment), *_stages(amendment)]
+    found = [*_of_fields(amendment.changes, ""), *_stages(amendment)]
     yield from found or [(f"{amendment.kind.removeprefix('stage_')} {where(amendment)}",)]
-
-
-def _values(amendment: Amendment) -> Iterator[Parts]:
-    yield from _of_fields(amendment.changes, "")
 
 
 def _of_fields(changes: dict[str, Any], of: str) -> Iterator[Parts]:
     for field, change in changes.items():
         leaves = change if field in KEYED and isinstance(change, dict) else {"": change}
         for key, leaf in leaves.items():
-            yield _change(f"{of}{field}.{key}" if key else f"{of}{field}", leaf)
+            place = f"{of}{field}.{key}" if key else f"{of}{field}"
+            if not isinstance(leaf, dict) or not set(leaf) <= {"old", "new"}:
+                yield (place, _json(leaf))  # of a record that was imported, which holds anything
+                continue
+            both = (_json(leaf[one]) if one in leaf else "(nothing)" for one in ("old", "new"))
+            yield (place, *both)
 
 
 def _stages(amendment: Amendment) -> Iterator[Parts]:
@@ -92,16 +93,6 @@ def _stages(amendment: Amendment) -> Iterator[Parts]:
         yield from _of_fields(rewired_fields(change), f"{stage}.")
 
 
-def _change(place: str, leaf: Any) -> Parts:
-    if not isinstance(leaf, dict) or not set(leaf) <= {"old", "new"}:
-        return (place, _json(leaf))  # of a record that was imported, which holds anything
-    return (place, _value(leaf, "old"), _value(leaf, "new"))
-
-
-def _value(leaf: dict[str, Any], key: str) -> str:
-    return _json(leaf[key]) if key in leaf else "(nothing)"
-
-
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
@@ -112,26 +103,19 @@ _LONG = 2000
 
 def plan_lines(state: Workflow) -> list[str]:
     """Return the plan in full, a line each: stages, back ends, who may agree, what it may cost."""
+    counted = ("session_count", "session_id", "session_cost", "exit_reason")
+    steering = {name: one for name, one in state.session_config.items() if name not in counted}
+    signers = f", of {'; '.join(state.signers)}" if state.signers else ""
     return [
         f"Plan: {state.id}, for {state.purpose or 'a purpose that nobody gave'}",
-        *_given("experiment design", state.experiment_design),
-        *_given("workflow plan", state.workflow_plan),
+        *([f"Experiment design: {design}"] if (design := state.experiment_design) else []),
+        *([f"Workflow plan: {plan}"] if (plan := state.workflow_plan) else []),
         *(line for stage in state.stages.values() for line in _stage(state, stage)),
         *(f"Back end {name}: {_plan_json(one)}" for name, one in state.backend_profiles.items()),
-        f"Sessions: {_plan_json(_steering(state))}",
-        f"Who may agree to later changes: by {state.consent}{_signers(state)}",
+        f"Sessions: {_plan_json(steering)}",
+        f"Who may agree to later changes: by {state.consent}{signers}",
         f"May cost: {_cost(state)}",
     ]
-
-
-def _given(name: str, text: str | None) -> list[str]:
-    return [f"{name[0].upper()}{name[1:]}: {text}"] if text else []
-
-
-def _steering(state: Workflow) -> dict[str, Any]:
-    """Return what of the sessions' configuration is said beforehand, and not counted later."""
-    counted = ("session_count", "session_id", "session_cost", "exit_reason")
-    return {name: one for name, one in state.session_config.items() if name not in counted}
 
 
 def _stage(state: Workflow, stage: Stage) -> Iterator[str]:
@@ -143,10 +127,6 @@ def _stage(state: Workflow, stage: Stage) -> Iterator[str]:
             yield f"  {name}: {value if isinstance(value, str) else _plan_json(value)}"
     if stage.success_criteria:
         yield f"  success criteria: {stage.success_criteria}"
-
-
-def _signers(state: Workflow) -> str:
-    return f", of {'; '.join(state.signers)}" if state.signers else ""
 
 
 def _cost(state: Workflow) -> str:

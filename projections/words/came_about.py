@@ -77,7 +77,7 @@ def _of_result(
         yield f"{path} was written {written - end:.0f} s after its job ended"
 
 
-def edited_journals(stage: Stage) -> Iterator[str]:
+def _edited_journals(stage: Stage) -> Iterator[str]:
     """Yield which files, by which the tasks of a sweep tell their ends, others have changed."""
     for attempt in stage.attempts:
         for path in (attempt.tasks or {}).get("edited", []):
@@ -149,10 +149,13 @@ def came_about(
             text = f"{', '.join(one['paths'])}: changed by hand and taken as it is, {how}"
             yield _item("adopted", stage, text)
         if stage.source is None:
-            yield _item("taken over", stage, _taken_over(gone.get(stage.id)))
+            text = "completed by an imported record; nothing verified it"
+            if paths := gone.get(stage.id):
+                text = f"{missing(paths)}; an imported record alone calls it completed"
+            yield _item("taken over", stage, text)
             continue
         yield from (_item("rewritten", stage, text) for text in rewritten(stage, times))
-        yield from (_item("journal", stage, text) for text in edited_journals(stage))
+        yield from (_item("journal", stage, text) for text in _edited_journals(stage))
         yield from (_item("module", stage, text) for text in _shadowing(stage.source))
         for failed in _failed_before(stage):
             yield from _since(state, stage, failed, stage.source)
@@ -171,12 +174,6 @@ def decided_edits(edits: Iterable[Mapping[str, Any]]) -> Iterator[Item]:
 def is_taken_over(stage: Stage) -> bool:
     """Whether a stage is completed by the word of an imported record alone: it has no attempt."""
     return stage.status is Status.COMPLETED and stage.source is None
-
-
-def _taken_over(gone: Sequence[str] | None) -> str:
-    if gone:
-        return f"{missing(gone)}; an imported record alone calls it completed"
-    return "completed by an imported record; nothing verified it"
 
 
 def missing(gone: Sequence[str]) -> str:

@@ -76,13 +76,9 @@ def inert(text: str) -> str:
     """
     if not text or _NUMBER.fullmatch(text):
         return text
-    start = next((letter for letter in text if not _is_passed_over(letter)), "")
+    start = next((letter for letter in text if unicodedata.category(letter)[0] not in "ZC"), "")
     is_formula = unicodedata.normalize("NFKC", start)[:1] in _FORMULA if start else False
     return f"'{text}" if is_formula or text[0] in "\t\r\n" else text
-
-
-def _is_passed_over(letter: str) -> bool:
-    return unicodedata.category(letter)[0] in "ZC"
 
 
 #: Characters of a time in the log's form.
@@ -117,24 +113,28 @@ def local_seconds(moment: str, offset: str) -> str:
 
 def ago(moment: str, now: str) -> str:
     """Return how long before ``now`` a UTC time of the log was: ``2 hours ago``, ``just now``."""
-    seconds = int((parsed(now) - parsed(moment)).total_seconds())
+    before = int((datetime.fromisoformat(now) - datetime.fromisoformat(moment)).total_seconds())
     for unit, length in _UNITS:
-        number = abs(seconds) // length
+        number = abs(before) // length
         if number:
             words = f"{number} {unit}{'s' if number > 1 else ''}"
-            return f"{words} ago" if seconds > 0 else f"in {words}"
+            return f"{words} ago" if before > 0 else f"in {words}"
     return "just now"
-
-
-def parsed(moment: str) -> datetime:
-    """Return a time of the log as an aware one."""
-    return datetime.fromisoformat(moment)
 
 
 def age(moment: str, now: str) -> int:
     """Return the whole seconds from one UTC time (``…Z``) to another, at least 0."""
     passed = datetime.fromisoformat(now) - datetime.fromisoformat(moment)
     return max(int(passed.total_seconds()), 0)
+
+
+def seconds(start: str | None, end: str | None) -> float | None:
+    """Return the seconds between two times, None where one is unknown or typed another way."""
+    try:
+        found = datetime.fromisoformat(end or "") - datetime.fromisoformat(start or "")
+    except (TypeError, ValueError):
+        return None
+    return round(found.total_seconds(), 6)
 
 
 def passed(moment: str, now: str) -> float | None:
@@ -146,7 +146,7 @@ def passed(moment: str, now: str) -> float | None:
         then = datetime.fromisoformat(moment).astimezone()
     except (ValueError, OverflowError):
         return None
-    return (parsed(now) - then).total_seconds()
+    return (datetime.fromisoformat(now) - then).total_seconds()
 
 
 def workflow_uri(workflow: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lifecycle.state.status import Status
-from projections.history.rows import seconds
+from projections.words.text import seconds
 from service.reading.log import WorkflowLog
 from service.reading.moment import Moment
 from service.root.disk import system_clock, utc_text

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from eventstore.event import RecordedEvent
 from lifecycle.fold.evolve import evolve, steps
 from lifecycle.payload.models import Payload
 from lifecycle.plan.document import create
@@ -16,17 +17,21 @@ from projections.files import progress_log
 ACCEPTED = "accepted"
 
 
-class Recorded(NamedTuple):
+class Recorded(RecordedEvent):
     """An event as the fold and the projections see it."""
 
-    type: str
-    data: dict[str, Any]
-    version: int
-    occurred_at: str
-    recorded_at: str
-    utc_offset: str = "+02:00"
-    hash: str = ACCEPTED
-    prev_hash: str = "0" * 64
+    def __init__(
+        self,
+        type_: str,
+        data: dict[str, Any],
+        version: int,
+        occurred_at: str,
+        recorded_at: str,
+        utc_offset: str = "+02:00",
+    ) -> None:
+        body = {"type": type_, "data": data, "version": version, "occurred_at": occurred_at}
+        body |= {"recorded_at": recorded_at, "utc_offset": utc_offset, "prev_hash": "0" * 64}
+        super().__init__(version, ACCEPTED, body)
 
 
 PLAN: dict[str, Any] = {
