@@ -102,7 +102,6 @@ def _files(
 
 
 def _refuse_strangers(root: Root, sources: Sources) -> None:
-    """Refuse to put the files over others of the same names."""
     if root.path.resolve() == sources.folder.resolve():
         return
     if not root.config_file.exists() and any((root.path / n).exists() for n in (STATE, LOG)):

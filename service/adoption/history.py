@@ -88,7 +88,6 @@ def _versions(sources: Sources, now: str) -> Iterator[tuple[Payload, str]]:
 
 
 def _new_and_kept(versions: Sequence[Version]) -> list[tuple[Version, int, int]]:
-    """Return each version with where its new entries begin, and how many the last one keeps."""
     shared = [common_start(before.entries, now.entries) for before, now in pairwise(versions)]
     kept = [len(versions[-1].entries)]
     for common in reversed(shared):

@@ -86,7 +86,6 @@ def _entry(number: int, line: bytes, zone: tzinfo | None, known: Mapping[str, st
 
 
 def _said(entry: LogEntry, known: Mapping[str, str]) -> LogEntry:
-    """Return the entry with what its text says."""
     session = _SESSION.match(entry.text)
     if session:
         return replace(entry, session=int(session[1]))

@@ -241,7 +241,6 @@ class StateFindings:
                 yield self._at("future_time", pointer, evidence, stage)
 
     def _typed(self) -> Iterator[tuple[str, Any, str | None]]:
-        """Yield every time of the document: its place, its value, its stage."""
         document = self.state.document
         found: list[tuple[str, Any, str | None]] = [
             ("/created", document.get("created"), None),

@@ -157,7 +157,6 @@ def survey(sources: Sources) -> list[ImportFinding]:
 
 
 def _foreign(versions: Sequence[Version]) -> Iterator[ImportFinding]:
-    """Yield one finding for each workflow whose versions stand in the same place."""
     for name in dict.fromkeys(version.workflow for version in versions):
         own = [version for version in versions if version.workflow == name]
         line = own[0].state.line("/workflow_id")

@@ -141,7 +141,7 @@ def read_sources(folder: Path, *, now: str, git: bool, zone: tzinfo | None) -> S
     Raises `NotFound`, `UnreadablePlan`, `UnimportableState`.
     """
     state = read_state(STATE, _content(folder, STATE))
-    log = _content_if_there(folder, LOG)
+    log = content_within(folder, LOG)
     zone = zone or _zone(state, log or b"")
     last = _version(state, log, zone, now, None)
     versions: list[Version] = []
@@ -172,10 +172,6 @@ def _content(folder: Path, name: str) -> bytes:
             file=name,
         )
     return content
-
-
-def _content_if_there(folder: Path, name: str) -> bytes | None:
-    return content_within(folder, name)
 
 
 def _version(
@@ -218,17 +214,16 @@ def _commits(folder: Path) -> list[_Commit]:
         hash_, _, seconds = line.partition(" ")
         state, log = (_blob(folder, hash_, name) for name in (STATE, LOG))
         if state is not None:
-            found.append(_Commit(hash_, _moment(seconds), state, log, gone))
+            found.append(
+                _Commit(
+                    hash_, utc_text(datetime.fromtimestamp(int(seconds), UTC)), state, log, gone
+                )
+            )
         gone = state is None
     return found
 
 
-def _moment(seconds: str) -> str:
-    return utc_text(datetime.fromtimestamp(int(seconds), UTC))
-
-
 def _blob(folder: Path, commit: str, name: str) -> bytes | None:
-    """Return a file as of a commit, None where it was not there."""
     place = f"{commit}:./{name}"
     if not _git(folder, "ls-tree", "--name-only", commit, f"./{name}").strip():
         return None

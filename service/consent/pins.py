@@ -137,7 +137,6 @@ def _older_stream(path: Path) -> str:
 
 
 def _forget_older(root: Path, place: str) -> None:
-    """Drop the pins of the earlier form that a new one stands for."""
     for path in sorted(_folder().glob("*.json")):
         entries = _entries(path)
         same = place_of(_older_stream(path)) == place

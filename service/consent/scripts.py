@@ -74,7 +74,6 @@ def beside(root: Path, state: Workflow, stage: Stage) -> dict[str, str]:
 
 
 def _modules(root: Path, folder: str) -> Iterator[str]:
-    """Yield the modules and packages that lie in a folder, each by its file."""
     try:
         entries = list(os.scandir(root / folder))
     except OSError:
@@ -174,7 +173,6 @@ def _paths(stage: Stage, name: str, folder: str) -> Iterator[str]:
 
 
 def _spelled_out(stage: Stage, command: object, folder: str) -> str:
-    """Return a command with the paths in place of the variables that name root and inputs."""
     if not isinstance(command, str) or "WFCTL_" not in command:
         return command if isinstance(command, str) else ""
     up = os.path.relpath(".", folder or ".")

@@ -99,10 +99,6 @@ def _files(**contents: bytes) -> Iterator[Path]:
         yield Path(name)
 
 
-def _program() -> str | None:
-    return shutil.which("ssh-keygen", path=_PLACES) or shutil.which("ssh-keygen")
-
-
 def run_keygen(*arguments: str, statement: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """Run ssh-keygen to its end and return what it said.
 
@@ -135,7 +131,7 @@ def started_keygen(*arguments: str, stdout: IO[str]) -> int:
 
 
 def _found() -> str:
-    program = _program()
+    program = shutil.which("ssh-keygen", path=_PLACES) or shutil.which("ssh-keygen")
     if program is None:
         raise SignatureFailed(
             "consent by signature needs ssh-keygen, which was not found; install OpenSSH's client "

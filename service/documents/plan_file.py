@@ -145,7 +145,6 @@ def _plain(value: Any) -> Any:
 
 
 def _unportable(value: Any, place: str) -> Iterator[str]:
-    """Say of each value below ``place`` that does not read back as it was written."""
     if isinstance(value, dict):
         for key, child in value.items():
             yield from _unportable(key, f"{place}: a key")

@@ -53,12 +53,10 @@ def is_half_mended(
     if found is None:
         return False
     same = common_start(found, expected)
-    return any(_kept(root, name, sha)[same:].startswith(found[same:]) for sha in known)
-
-
-def _kept(root: Root, name: str, sha: str | None) -> bytes:
-    """Return a foreign version, nothing where it had no bytes of its own to keep."""
-    return content_of(_place(root, name, sha or "")) or b""
+    return any(
+        (content_of(_place(root, name, sha or "")) or b"")[same:].startswith(found[same:])
+        for sha in known
+    )
 
 
 def of_state(root: Root, base: Workflow, found: bytes | None) -> p.DriftDetected:
@@ -111,7 +109,10 @@ def of_log(root: Root, base: int, expected: bytes, found: bytes | None) -> p.Dri
         base=base,
         kept_as=keep(root, name, found),
         found_sha256=digest(found),
-        differences=[_short(entry) for entry in listed[:LISTED]],
+        differences=[
+            {**entry, "old": _storable(entry["old"]), "new": _storable(entry["new"])}
+            for entry in listed[:LISTED]
+        ],
         more=max(len(listed) - LISTED, 0),
     )
 
@@ -138,10 +139,6 @@ def _runs(before: list[str], after: list[str]) -> list[tuple[str, int, int, int,
     runs = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
     # Bytes that do not show in the text, such as the end of a line, differ all the same.
     return [run for run in runs if run[0] != "equal"] or [("bytes", 0, 0, 0, 0)]
-
-
-def _short(entry: dict[str, Any]) -> dict[str, Any]:
-    return {**entry, "old": _storable(entry["old"]), "new": _storable(entry["new"])}
 
 
 def recordable(difference: FieldDifference) -> dict[str, Any]:

@@ -45,7 +45,6 @@ _NO_TRACE = (
 
 
 def _nothing(stage: Stage) -> list[tuple[Payload, str]]:
-    """Find no trace."""
     return []
 
 

@@ -145,14 +145,11 @@ class ForeignChanges:
                 file=change.file,
             )
         if change.file == LOG:
-            lines = self._lines(change)
+            runs = line_differences(self._log_at(change.base), change.found or b"")
+            texts = [line for run in runs for line in run["new"] if line.strip()]
+            lines: list[Payload] = [p.NoteLogged(text=text[:20_000]) for text in texts]
             return Adoption(commands=lines, at=[None] * len(lines))
         return self._state_adoption(change, only, evidence, launched)
-
-    def _lines(self, change: Foreign) -> list[Payload]:
-        runs = line_differences(self._log_at(change.base), change.found or b"")
-        texts = [line for run in runs for line in run["new"] if line.strip()]
-        return [p.NoteLogged(text=text[:20_000]) for text in texts]
 
     def _state_adoption(
         self, change: Foreign, only: list[str], evidence: str | None, launched: Launched
@@ -288,7 +285,6 @@ def _is_definitional(difference: FieldDifference) -> bool:
 
 
 def _is_so(now: dict[str, Any], difference: FieldDifference) -> bool:
-    """Whether the log has come to say the same since."""
     value: Any = now
     if difference.stage is not None:
         entries = (entry for entry in now["stages"] if entry["id"] == difference.stage)

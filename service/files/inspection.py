@@ -162,7 +162,6 @@ def kept(drift: Drift) -> str:
 
 
 def _told(look: Callable[[], str | None]) -> str | None:
-    """Return what a look at a file told, or why there could be none."""
     try:
         return look()
     except OutsideRoot as error:

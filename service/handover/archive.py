@@ -46,12 +46,7 @@ Shown = Mapping[str, Callable[[], Iterable[bytes]]]
 
 
 def write_archive(
-    path: Path,
-    root: Root,
-    log: WorkflowLog,
-    shown: Shown,
-    upto: int,
-    taken: Choice | None = None,
+    path: Path, root: Root, log: WorkflowLog, shown: Shown, upto: int, taken: Choice | None = None
 ) -> Manifest:
     """Write the archive of a root whole to ``path`` and return its manifest.
 
@@ -97,7 +92,6 @@ def _workflow(log: WorkflowLog, upto: int) -> Iterator[Stream]:
 
 
 def _machines(root: Root, store: EventStore) -> Iterator[Stream]:
-    """Yield the streams of a root's machines as they stand."""
     for machine in ids(root, store):
         head = store.head(f"{PREFIX}{machine}")
         if head is not None:
@@ -114,7 +108,6 @@ def _raws(store: EventStore, end: Stream) -> Iterator[Raw]:
 
 
 def _newest(store: EventStore, ends: Iterable[Stream]) -> str:
-    """Return when the newest event was recorded."""
     last = [
         next(iter(store.raw(end.name, after=end.version - 1, upto=end.version))) for end in ends
     ]

@@ -95,7 +95,6 @@ def _limit(choice: Choice, sizes: dict[str, int], most: int | None) -> None:
 def _named(
     root: Path, state: Workflow | None, machines: Iterable[Machine], kinds: frozenset[str]
 ) -> dict[str, str | None]:
-    """Return the files and folders that the log names, each with the digest that it should have."""
     found: dict[str, str | None] = {}
     if OUTPUTS in kinds:
         for machine in machines:
@@ -139,7 +138,6 @@ def _results(stage: Stage, kinds: frozenset[str]) -> dict[str, str | None]:
 
 
 def _below(root: Path, path: str) -> Iterator[str]:
-    """Yield the file, or the files of the folder, that a path names."""
     place = root / path
     if not place.is_dir():
         yield path

@@ -80,7 +80,6 @@ def undecided(state: Machine, file: str, found: Sequence[Json]) -> list[Json]:
 
 
 def _kept(service: MachineService, state: Machine, drift: Drift) -> Document:
-    """Return the version that was kept; raises `InvalidInput` where there is none to read."""
     found = decoded(content_within(service.root.path, drift.kept_as))
     if found is None:
         raise InvalidInput(
@@ -92,7 +91,6 @@ def _kept(service: MachineService, state: Machine, drift: Drift) -> Document:
 
 
 def _chosen(edits: dict[str, FieldDifference], only: Sequence[str]) -> list[FieldDifference]:
-    """Return the edits of the fields that are named, and of those below; all where none is."""
     for name in only:
         if not any(_is_below(path, name) for path in edits):
             raise InvalidInput(
@@ -115,7 +113,8 @@ def _updates(role: str, known: Amounts, found: Document) -> list[Payload]:
         refusal = known.refusal(one)
         if refusal is not None:
             raise refusal
-        path = _reach(one)
+        whole = path_of(one)
+        path = tuple(takewhile(is_field, whole)) or whole[:1]
         if one.kind == "removed" and path == path_of(one):
             removed.append(_named(role, path))
         else:
@@ -125,12 +124,6 @@ def _updates(role: str, known: Amounts, found: Document) -> list[Payload]:
     listed = [change_of(path, value) for path, value in changes.items()]
     layout = layout_of([change.model_dump(mode="json") for change in listed])
     return [MachineUpdated(changes=listed, layout=layout, removed=removed)]
-
-
-def _reach(difference: FieldDifference) -> tuple[str, ...]:
-    """Return the path of a field that differs, as far as dot paths lead."""
-    whole = path_of(difference)
-    return tuple(takewhile(is_field, whole)) or whole[:1]
 
 
 def _name(role: str, difference: FieldDifference) -> str:

@@ -75,7 +75,6 @@ def _last_activity(state: Machine) -> str:
 def _validated(
     root: Path, state: Machine, now: str, on_disk: bytes | None
 ) -> Iterator[dict[str, Any]]:
-    """Say what is wrong: outputs, times, the order of phases, a file that is not whole."""
     for done in phase_document(state)["completed_phases"]:
         pattern = str(done["output"] or "").removeprefix(f"{root}/")
         if pattern and not look(root, [pattern])[pattern].found:
@@ -86,7 +85,6 @@ def _validated(
 
 
 def _file(on_disk: bytes | None) -> Iterator[dict[str, Any]]:
-    """Say what is wrong with ``phase.json``: half a file, or one that says so of itself."""
     if on_disk is None:
         return
     document = decoded(on_disk)
@@ -154,7 +152,6 @@ def _by_phase(root: Path, state: Machine, files: Mapping[str, FileFact], found: 
 
 
 def _has_begun(state: Machine) -> bool:
-    """Whether anything was recorded of the phase since it was entered."""
     statuses = state.definition.statuses
     is_initial = statuses is None or state.status == statuses.initial
     at_work = any(task.get("started_at") for task in state.tasks)
@@ -163,14 +160,12 @@ def _has_begun(state: Machine) -> bool:
 
 
 def _is_of_tasks(state: Machine) -> bool:
-    """Whether the phase is left by its tasks."""
     path = state.definition.tasks.path if state.definition.tasks is not None else None
     ways = state.definition.ways(state.phase)
     return any(path_of(part) == path for way in ways for part in parts(way.guard))
 
 
 def _lack_of(state: Machine, files: Mapping[str, FileFact], output: str) -> str | None:
-    """Say what is wrong with the phase's output, None where nothing is."""
     fact = files.get(output, FileFact())
     new = fact.since(state.visit.earlier)
     if new.valid:

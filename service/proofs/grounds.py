@@ -138,7 +138,6 @@ def _texts(
 def _content(
     log: WorkflowLog, state: Workflow, result: _Result, claim: dict[str, str]
 ) -> Iterator[bytes]:
-    """Yield the content of the file that a value is claimed in, if it is as it was recorded."""
     named = _file_named(state, result, claim)
     root = log.approvals.root
     if named is None or root is None:
@@ -166,7 +165,6 @@ def text_at(store: EventStore, stream: str, version: int) -> bytes:
 
 
 def _statement(log: WorkflowLog, version: int) -> bytes:
-    """Return what a person agreed to by the approval at a version."""
     from service.consent.proof import agreed_to
 
     before = log.state(version - 1)
@@ -177,7 +175,6 @@ def _statement(log: WorkflowLog, version: int) -> bytes:
 
 
 def _named(seen: _Seen, what: str) -> tuple[_Result, dict[str, str]]:
-    """Return the result that holds what is named, and what the proof claims of it."""
     if what in seen.results:
         return seen.results[what][0], {}
     asked = _PART.fullmatch(what)

@@ -131,7 +131,6 @@ def _sorted_out(stream: str, every: Iterable[KeptNote], keys: Sequence[VerifierK
 
 
 def _doubt(note: Note, checkpoint: Checkpoint, keys: Sequence[VerifierKey]) -> str | None:
-    """Return why no known key stands behind a checkpoint, None where one does."""
     own = known_log_key(checkpoint.origin)
     try:
         verified(note, [*keys, *([own] if own is not None else [])])
@@ -141,7 +140,6 @@ def _doubt(note: Note, checkpoint: Checkpoint, keys: Sequence[VerifierKey]) -> s
 
 
 def _roots(store: EventStore, stream: str, sizes: set[int]) -> dict[int, bytes]:
-    """Return the root of the log at each size that it has."""
     roots, tree = {0: EMPTY}, Frontier()
     for leaf in leaves(store, stream, max(sizes, default=0)) if sizes else ():
         tree.add(leaf)
@@ -151,7 +149,6 @@ def _roots(store: EventStore, stream: str, sizes: set[int]) -> dict[int, bytes]:
 
 
 def _agreed(found: Iterable[FoundCheckpoint], roots: dict[int, bytes]) -> int:
-    """Return the largest size at which a checkpoint agrees with the log."""
     said = (one.checkpoint for one in found if one.doubt is None)
     return max((one.size for one in said if roots.get(one.size) == one.root), default=0)
 
@@ -273,7 +270,6 @@ def _of_file(
 
 
 def _require(claim: dict[str, Any], path: Path) -> None:
-    """Raise `ProofRejected` where a file is not the one that the proof claims."""
     digest = sha256()
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):

@@ -129,7 +129,6 @@ def _hash(text: str) -> bytes:
 
 
 def _unpacked(packed: bytes) -> tuple[dict[str, Any], list[bytes]]:
-    """Return the line of JSON and the texts; raises `UnreadableNote`."""
     unpacking = zlib.decompressobj(zdict=WORDS)
     try:
         content = unpacking.decompress(packed, _MOST_EXTRA)
@@ -199,7 +198,6 @@ def prove(
 def _leaf(
     store: EventStore, stream: str, version: int, checkpoint: Checkpoint
 ) -> tuple[bytes, tuple[bytes, ...]]:
-    """Return the text of an event, and its way to the root of the checkpoint."""
     size, whole = checkpoint.size, (0, checkpoint.size)
     if version > size:
         raise InvalidOption(

@@ -97,7 +97,6 @@ def _agreed(approvals: Mapping[str, str], texts: Texts) -> Iterator[dict[str, An
 
 
 def _consent(event: Mapping[str, Any], texts: Texts) -> dict[str, Any]:
-    """Return who agreed to what: by the approval, its statement, and its signature."""
     data = event["data"]
     proof = data.get("proof") if isinstance(data.get("proof"), dict) else {}
     id_ = data.get("amendment")
@@ -180,7 +179,6 @@ def name_of(leaf: Mapping[str, Any], claim: Mapping[str, str]) -> str:
 
 
 def _event(text: bytes | None, type_: str) -> dict[str, Any] | None:
-    """Return the event that a text is; raises `ProofRejected` for one of another type."""
     if text is None:
         return None
     event = _object(text)

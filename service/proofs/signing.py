@@ -175,12 +175,14 @@ def _grown_on(store: EventStore, stream: str, before: _Grown) -> _Grown:
             found=end,
         )
     if link.version:
-        _require_link(store, stream, link)
+        found = next(iter(store.raw(stream, after=link.version - 1, upto=link.version)), None)
+        if found is None or found.hash != link.hash:
+            reason = f"expected the hash {link.hash}, of which this login signed a checkpoint"
+            raise UnsoundLog(stream, link.version, "anchor", reason)
     return _extended(store, stream, before, end)
 
 
 def _extended(store: EventStore, stream: str, before: _Grown, end: int) -> _Grown:
-    """Return the tree with the events that follow, each held to its place."""
     tree, link = before.tree, before.link
     read = store.read(stream, after=link, upto=end)
     for event, raw in zip(read, store.raw(stream, after=link.version, upto=end), strict=True):
@@ -190,13 +192,6 @@ def _extended(store: EventStore, stream: str, before: _Grown, end: int) -> _Grow
         tree.add(leaf_hash(text))
         link = Link(event.version, event.hash)
     return _Grown(tree, link)
-
-
-def _require_link(store: EventStore, stream: str, link: Link) -> None:
-    found = next(iter(store.raw(stream, after=link.version - 1, upto=link.version)), None)
-    if found is None or found.hash != link.hash:
-        reason = f"expected the hash {link.hash}, of which this login signed a checkpoint"
-        raise UnsoundLog(stream, link.version, "anchor", reason)
 
 
 def _memory(origin: str) -> Path:

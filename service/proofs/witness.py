@@ -154,7 +154,6 @@ class Witness:
 
 
 def _require_growth(request: CosignRequest, known: Checkpoint | None) -> None:
-    """Raise the protocol's refusal where the checkpoint does not follow from the known one."""
     old, new = known or Checkpoint(request.checkpoint.origin, 0, EMPTY), request.checkpoint
     if request.old > new.size:
         raise _Refused(400, "the old size is larger than that of the checkpoint\n")

@@ -62,7 +62,6 @@ def cosignature(
 
 
 def _with_cosignature(note: Note, lines: str, key: VerifierKey) -> Note:
-    """Return the note with the lines of the known key; raises `UnverifiedNote`."""
     theirs = tuple(one for one in read_signatures(lines) if key.made(one))
     verified(Note(note.text, theirs), [key])
     return Note(note.text, (*note.signatures, *theirs))

@@ -164,7 +164,11 @@ def bypasses(root: Root, log: WorkflowLog, at: At = None) -> list[Bypass]:
 
     As of a moment those that are recorded: how files and chain looked then, nobody knows.
     """
-    refused = (_of_refusal(r) for r in refusals_by(log, at) if _concerns(r))
+    refused = (
+        Bypass("refused", r.at, r.actor, r.command, r.message)
+        for r in refusals_by(log, at)
+        if _concerns(r)
+    )
     if at is not None:
         return [*refused, *_of_log(log, at)]
     of_root = [*_of_pin(log), *of_memory(root, log.store, log.stream), *_of_chain(root, log)]
@@ -197,10 +201,6 @@ def _concerns(refusal: Refusal) -> bool:
     if refusal.code == "amendment_decided":
         return False  # a person who agrees twice gets round nothing
     return refusal.code in _BY_CONSENT or "amendment.approved" in refusal.command.split(",")
-
-
-def _of_refusal(refusal: Refusal) -> Bypass:
-    return Bypass("refused", refusal.at, refusal.actor, refusal.command, refusal.message)
 
 
 def _of_log(log: WorkflowLog, at: At = None) -> Iterator[Bypass]:
@@ -243,7 +243,6 @@ def of_account(items: Iterable[Item]) -> list[Bypass]:
 
 
 def _by_agent(event: RecordedEvent) -> Iterator[Bypass]:
-    """Yield what an agent decided by its own word, where a person would be asked."""
     verb = _DECIDED.get(event.type)
     data = event.data
     signed = (data.get("proof") or {}).get("policy") == "signature"
@@ -255,7 +254,6 @@ def _by_agent(event: RecordedEvent) -> Iterator[Bypass]:
 
 
 def _subject(data: Mapping[str, Any]) -> str:
-    """Return what a decision is about, by its name."""
     named = (data.get(name) for name in ("file", "stage", "approval", "loop"))
     return next((str(one) for one in named if one), "")
 
@@ -269,7 +267,6 @@ def _sound_steps(log: WorkflowLog, at: At) -> Iterator[tuple[RecordedEvent, Work
 def _ineffective(
     log: WorkflowLog, event: RecordedEvent, state: Workflow, known: set[str]
 ) -> str | None:
-    """Return why an event changed nothing, None for one that did or need not."""
     if event.type == SET_ASIDE:
         return str(event.data["why"])
     if event.type == "amendment.approved":
@@ -286,7 +283,6 @@ def _ineffective(
 
 
 def _of_decision(event: RecordedEvent, state: Workflow | Machine) -> Iterator[Bypass]:
-    """Yield a decision that no valid proof stands behind, and each one against the evidence."""
     from service.consent.doubts import objection
 
     data, against = event.data, objection(state, event.type, event)

@@ -105,7 +105,6 @@ class CauseGrounds:
         return [stage, f"{stage}/{attempt}", data.get("amendment")]
 
     def _ground(self, event: RecordedEvent) -> int | None:
-        """Return the newest event that this one follows from by what it says."""
         data = event.data
         named = data.get("superseded_by") or data.get("amendment")
         if named is not None and event.type.startswith("stage."):
@@ -199,7 +198,6 @@ def _link(event: RecordedEvent, state: Workflow) -> CauseLink:
 
 
 def _told(event: RecordedEvent) -> str:
-    """Say of an event that has no line in the log what it was."""
     data = event.data
     if event.type == "attempt.started":
         return f"{data['stage']}: {data['attempt']} started ({data['mode']})"

@@ -106,7 +106,6 @@ def drift_records(rows: Iterable[Record]) -> Iterator[Record]:
 
 
 def _of_results(row: Record) -> Iterator[Record]:
-    """Yield a record for each result that was seen changed, or was adopted."""
     data = row["data"]
     is_adopted = row["type"] == "results.adopted"
     for one in data["outputs"] if is_adopted else data["files"]:

@@ -37,7 +37,6 @@ class Happened:
 def _newest(
     log: WorkflowLog, upto: int, fits: Callable[[RecordedEvent], bool], most: int
 ) -> RecordedEvent | None:
-    """Return the newest event up to a version that fits, of so many events at most."""
     first = max(0, upto - most)
     for end in range(upto, first, -_PAGE):
         page = log.store.read(log.stream, after=max(first, end - _PAGE), upto=end)

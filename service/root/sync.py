@@ -119,7 +119,7 @@ def caught_up(path: Path, names: Iterable[str], newest: RecordedEvent | None) ->
     """
     shown = list(names)
     sync = read_sync(path)
-    if newest is None or not _is_fresh(newest):
+    if newest is None or not (system_clock() - datetime.fromisoformat(newest.recorded_at) < _LATE):
         return sync
     for pause in _PAUSES:
         if all(sync.version(name) >= newest.version for name in shown):
@@ -127,10 +127,6 @@ def caught_up(path: Path, names: Iterable[str], newest: RecordedEvent | None) ->
         time.sleep(pause)
         sync = read_sync(path)
     return sync
-
-
-def _is_fresh(event: RecordedEvent) -> bool:
-    return system_clock() - datetime.fromisoformat(event.recorded_at) < _LATE
 
 
 def write_sync(path: Path, sync: Sync) -> None:

@@ -93,7 +93,6 @@ def _name(url: str | None, root: Path) -> str | None:
 
 
 def _trusted() -> list[str]:
-    """Return the servers that were agreed to."""
     return _kept().get("databases", [])
 
 

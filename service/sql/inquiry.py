@@ -43,7 +43,6 @@ def _desk(address: Path | str) -> Desk:
 
 
 def _show(desk: Desk, tables: HistoryTables, at: At) -> None:
-    """Make the tables, of the desk alone and by the names of the stored ones, and the views."""
     seen = _head(desk, tables.log.stream) if at is None else at
     for table in VIEWS.values():
         desk.make(f"CREATE TEMPORARY TABLE {table.name} ({', '.join(_declared(table))})")

@@ -208,14 +208,12 @@ _EXARCHOS_OWN = frozenset(
 )
 
 
-def _usual(type_: Any) -> str:
-    return type_ if type_ in TYPES else TYPES[0]
-
-
 def take_over_exarchos(source: Document, id_: str, said: Sayings) -> Takeover:
     """Return the machine of a state file; unknown fields are kept and reported."""
     type_ = source.get("workflowType")
-    known = said.definition or shipped(said.meant.get(str(type_), _usual(type_)))
+    known = said.definition or shipped(
+        said.meant.get(str(type_), type_ if type_ in TYPES else TYPES[0])
+    )
     found = Takeover(str(source.get("featureId") or id_), known, known.initial, said)
     if said.definition is None:
         found.name("workflowType", type_, TYPES, TYPES[0])

@@ -67,7 +67,6 @@ def path_of(one: FieldDifference) -> Path_:
 
 
 def _meets(one: Path_, other: Path_) -> bool:
-    """Whether one path leads to, or is below, the other."""
     return one[: len(other)] == other[: len(one)]
 
 
@@ -166,7 +165,6 @@ def _phases(value: Any) -> list[Any]:
 
 
 def _rule(walk: Walk, one: FieldDifference) -> str:
-    """Return in words why a change was not taken over."""
     path = path_of(one)
     own = [refusal for at, refusal in walk.refused.items() if _meets(at, path)]
     if own:
