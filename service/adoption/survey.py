@@ -10,11 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from lifecycle.words.document import DEFINITIONAL
-from service.adoption.log_entries import common_start
-from service.adoption.log_findings import log_findings, time_findings
+from service.adoption.findings import StateFindings, log_findings, shown, time_findings
 from service.adoption.state_file import StateFile
-from service.adoption.state_findings import StateFindings, shown
-from service.adoption.versions import KINDS, LOG, STATE, ImportFinding, Sources, Version
+from service.adoption.versions import (
+    KINDS,
+    LOG,
+    STATE,
+    ImportFinding,
+    Sources,
+    Version,
+    common_start,
+)
 from service.root.safe_open import seen_from
 
 _OF_WORKFLOW = ("version", "experiment_design", "workflow_plan", "default_backend")

@@ -16,9 +16,8 @@ from projections.files import state_document
 from projections.files.document_diff import FieldDifference, applied
 from projections.files.progress_log import joined
 from service.errors import NotFound
-from service.files.drift import line_differences, recordable, state_differences
+from service.files.drift import line_differences, notes, recordable, state_differences, whole
 from service.files.drift_commands import Adoption, Launched, adoption
-from service.files.external_lines import notes, whole
 from service.files.inspection import FilesInspection
 from service.files.workflow_files import LOG, STATE
 from service.reading.log import WorkflowLog

@@ -11,7 +11,7 @@ from lifecycle.state.workflow import Drift, Workflow
 from projections.files import progress_log, state_document
 from projections.files.progress_log import LogPiece, joined
 from projections.words.account import EDITED
-from service.files.external_lines import ForeignBytes, align, look, trail, was_written, whole
+from service.files.drift import ForeignBytes, align, look, trail, was_written, whole
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import newest
 from service.root.root import Root

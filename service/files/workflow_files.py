@@ -22,7 +22,7 @@ from projections.files import progress_log, state_document
 from projections.files.progress_log import joined
 from service.errors import FilesBehind, LogBehind, RootBusy
 from service.files import drift
-from service.files.external_lines import (
+from service.files.drift import (
     LogView,
     Trail,
     align,

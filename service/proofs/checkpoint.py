@@ -13,8 +13,7 @@ from eventstore.chain import leaf_hash
 from eventstore.private import read_regular
 from eventstore.store import EventStore
 from service.errors import NotFound
-from service.proofs.errors import UnreadableNote
-from service.proofs.note import Note, decoded, read_note
+from service.proofs.note import Note, UnreadableNote, decoded, read_note
 from service.root.disk import write_whole
 from service.root.git import git
 from service.root.root import Root

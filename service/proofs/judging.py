@@ -24,8 +24,18 @@ from service.proofs.checkpoint import (
     origin_of,
     read_checkpoint,
 )
-from service.proofs.errors import CheckpointDenied, ProofRejected, UnreadableNote, UnverifiedNote
-from service.proofs.note import LOG, WITNESS, Note, VerifierKey, read_note, verified
+from service.proofs.note import (
+    LOG,
+    WITNESS,
+    CheckpointDenied,
+    Note,
+    ProofRejected,
+    UnreadableNote,
+    UnverifiedNote,
+    VerifierKey,
+    read_note,
+    verified,
+)
 from service.proofs.proof import Proof
 from service.proofs.signing import known_log_key, last_signed
 from service.root.root import Root

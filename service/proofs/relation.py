@@ -13,7 +13,7 @@ from typing import Any
 
 from lifecycle.words.document import value_at
 from service.consent.signature import fingerprint
-from service.proofs.errors import ProofRejected
+from service.proofs.note import ProofRejected
 
 ADOPTED = "results.adopted"
 RESULTS = ("stage.completed", ADOPTED)

@@ -21,8 +21,15 @@ from eventstore.errors import UnsoundLog
 from eventstore.store import EventStore
 from service.consent.pins import pinned_at
 from service.proofs.checkpoint import Checkpoint, first_hash, origin_of
-from service.proofs.errors import CheckpointDenied
-from service.proofs.note import LOG, WITNESS, Note, Signature, VerifierKey, cosigned
+from service.proofs.note import (
+    LOG,
+    WITNESS,
+    CheckpointDenied,
+    Note,
+    Signature,
+    VerifierKey,
+    cosigned,
+)
 from service.reading.sealing import key_file, known_secret, own_secret
 from service.root.disk import locked, write_whole
 

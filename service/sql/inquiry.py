@@ -34,7 +34,7 @@ def inquiry(address: Path | str, log: WorkflowLog, at: At = None) -> Iterator[De
 
 def _desk(address: Path | str) -> Desk:
     if isinstance(address, Path):
-        from service.sql.sqlite import SqliteDesk
+        from service.sql.desk import SqliteDesk
 
         return SqliteDesk(address)
     from service.sql.postgres import PostgresDesk

@@ -18,7 +18,7 @@ from service.errors import NotFound
 from service.machines.errors import UnimportableMachine
 from service.machines.files import metadata_lock
 from service.machines.takeover import protocols
-from service.machines.takeover.found import Sayings, Takeover
+from service.machines.takeover.protocols import Sayings, Takeover
 
 _PHASE, _EXECUTION, _METADATA = "phase.json", "execution.json", "metadata.json"
 _STATE = ".state.json"
