@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
@@ -258,15 +258,6 @@ class Sources:
         return self.versions[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Commit:
-    hash: str
-    at: str
-    state: bytes
-    log: bytes | None
-    after_gap: bool
-
-
 def read_sources(folder: Path, *, now: str, git: bool, zone: tzinfo | None) -> Sources:
     """Read the files in ``folder``, with ``git`` also every version of them in its history.
 
@@ -280,14 +271,14 @@ def read_sources(folder: Path, *, now: str, git: bool, zone: tzinfo | None) -> S
     last = _version(state, log, zone, now, None)
     versions: list[Version] = []
     unreadable: list[ImportFinding] = []
-    for commit in _commits(folder) if git else []:
+    for commit, at, earlier, log_then, after_gap in _commits(folder) if git else ():
         try:
-            earlier = read_state(STATE, commit.state)
+            version = _version(read_state(STATE, earlier), log_then, zone, at, commit)
         except ServiceError as error:
-            unreadable.append(_unreadable(commit, error))
+            line, why = error.data.get("line") or 1, error.message
+            unreadable.append(ImportFinding("unreadable_version", STATE, line, why, commit=commit))
         else:
-            version = _version(earlier, commit.log, zone, commit.at, commit.hash)
-            versions.append(replace(version, after_gap=commit.after_gap))
+            versions.append(replace(version, after_gap=after_gap))
     if versions and (versions[-1].state.content, versions[-1].log) == (state.content, log or b""):
         same = versions.pop()
         last = replace(last, known_at=same.known_at, after_gap=same.after_gap)
@@ -324,37 +315,19 @@ def _zone(state: StateFile, log: bytes) -> tzinfo | None:
     return created.offset
 
 
-def _unreadable(commit: _Commit, error: ServiceError) -> ImportFinding:
-    line = error.data.get("line") or 1
-    return ImportFinding("unreadable_version", STATE, line, error.message, commit=commit.hash)
+def _commits(folder: Path) -> Iterator[tuple[str, str, bytes, bytes | None, bool]]:
+    """Yield the commits that touched the files, oldest first: hash, time, state and log, after gap.
 
-
-def _commits(folder: Path) -> list[_Commit]:
-    """Return the commits that touched the files, oldest first, with both as of each."""
-    listed = _git(
-        folder,
-        "log",
-        "--no-ext-diff",
-        "--no-textconv",
-        "--reverse",
-        "--format=%H %ct",
-        "--",
-        STATE,
-        LOG,
-    )
-    found: list[_Commit] = []
+    A commit without a state is a gap.
+    """
+    how = ("--no-ext-diff", "--no-textconv", "--reverse", "--format=%H %ct")
     gone = False
-    for line in listed.decode().splitlines():
+    for line in _git(folder, "log", *how, "--", STATE, LOG).decode().splitlines():
         hash_, _, seconds = line.partition(" ")
         state, log = (_blob(folder, hash_, name) for name in (STATE, LOG))
         if state is not None:
-            found.append(
-                _Commit(
-                    hash_, utc_text(datetime.fromtimestamp(int(seconds), UTC)), state, log, gone
-                )
-            )
+            yield hash_, utc_text(datetime.fromtimestamp(int(seconds), UTC)), state, log, gone
         gone = state is None
-    return found
 
 
 def _blob(folder: Path, commit: str, name: str) -> bytes | None:

@@ -151,12 +151,6 @@ _NAME = re.compile(r"[^\s,*?!\"]+")
 _DEVICE = "sk-"
 
 
-def folder() -> Path:
-    """Return where the key and the signers' file of this login are."""
-    base = os.environ.get("XDG_CONFIG_HOME") or str(Path(os.environ.get("HOME", "~")) / ".config")
-    return Path(base).expanduser() / "wfctl"
-
-
 def make_key(path: Path, name: str, *, hardware: bool) -> None:
     """Let ssh-keygen make a key, which asks for the passphrase itself; raises `SignatureFailed`."""
     make_own_folder(path.parent)

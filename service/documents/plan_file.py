@@ -153,13 +153,9 @@ def _unportable(value: Any, place: str) -> Iterator[str]:
         for index, child in enumerate(value):
             yield from _unportable(child, f"{place}[{index}]")
     elif isinstance(value, str) and not value.isprintable():
-        yield from _no_text(value, place)
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            yield f"{place}: not text that UTF-8 can carry (a surrogate at character {error.start})"
     elif isinstance(value, int) and not -(2**63) <= value < 2**64:
         yield f"{place}: the number {value!r:.40} has more than 64 bits; write it as text"
-
-
-def _no_text(value: str, place: str) -> Iterator[str]:
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        yield f"{place}: not text that UTF-8 can carry (a surrogate at character {error.start})"

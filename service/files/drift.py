@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -69,22 +69,49 @@ def is_half_mended(
 
 def of_state(root: Root, base: Workflow, found: bytes | None) -> p.DriftDetected:
     """Keep a foreign ``workflow-state.json`` and say what differs from the one at ``base``."""
-    name = state_document.FILE_NAME
+
+    def listed(found: bytes) -> list[dict[str, Any]] | None:
+        differences = state_differences(base, found)
+        return [recordable(one) for one in differences] if differences is not None else None
+
+    expected = state_document.render(base)
+    return _detected(root, state_document.FILE_NAME, base.head, expected, found, listed)
+
+
+def of_log(root: Root, base: int, expected: bytes, found: bytes | None) -> p.DriftDetected:
+    """Keep a ``progress.log`` in which something else than the end was changed."""
+
+    def listed(found: bytes) -> list[dict[str, Any]]:
+        return [
+            {**entry, "old": _storable(entry["old"]), "new": _storable(entry["new"])}
+            for entry in line_differences(expected, found)
+        ]
+
+    return _detected(root, progress_log.FILE_NAME, base, expected, found, listed)
+
+
+def _detected(
+    root: Root,
+    name: str,
+    base: int,
+    expected: bytes,
+    found: bytes | None,
+    listed: Callable[[bytes], list[dict[str, Any]] | None],
+) -> p.DriftDetected:
+    """Say what was done to a file; ``listed`` returns the differences, None for unreadable."""
     if found is None:
-        return p.DriftDetected(file=name, kind="missing", base=base.head)
-    if state_document.render(base).startswith(found):
-        return p.DriftDetected(
-            file=name, kind="truncated", base=base.head, found_sha256=digest(found)
-        )
-    listed = state_differences(base, found)
+        return p.DriftDetected(file=name, kind="missing", base=base)
+    if expected.startswith(found):
+        return p.DriftDetected(file=name, kind="truncated", base=base, found_sha256=digest(found))
+    every = listed(found)
     return p.DriftDetected(
         file=name,
-        kind="unreadable" if listed is None else "changed",
-        base=base.head,
+        kind="unreadable" if every is None else "changed",
+        base=base,
         kept_as=keep(root, name, found),
         found_sha256=digest(found),
-        differences=[recordable(difference) for difference in (listed or [])[:LISTED]],
-        more=max(len(listed or []) - LISTED, 0),
+        differences=(every or [])[:LISTED],
+        more=max(len(every or []) - LISTED, 0),
     )
 
 
@@ -101,28 +128,6 @@ def state_differences(base: Workflow, found: bytes) -> list[FieldDifference] | N
         return differences(state_document.document(base), document)
     except (UnicodeDecodeError, UnreadablePlan, RecursionError):
         return None
-
-
-def of_log(root: Root, base: int, expected: bytes, found: bytes | None) -> p.DriftDetected:
-    """Keep a ``progress.log`` in which something else than the end was changed."""
-    name = progress_log.FILE_NAME
-    if found is None:
-        return p.DriftDetected(file=name, kind="missing", base=base)
-    if expected.startswith(found):
-        return p.DriftDetected(file=name, kind="truncated", base=base, found_sha256=digest(found))
-    listed = line_differences(expected, found)
-    return p.DriftDetected(
-        file=name,
-        kind="changed",
-        base=base,
-        kept_as=keep(root, name, found),
-        found_sha256=digest(found),
-        differences=[
-            {**entry, "old": _storable(entry["old"]), "new": _storable(entry["new"])}
-            for entry in listed[:LISTED]
-        ],
-        more=max(len(listed) - LISTED, 0),
-    )
 
 
 def line_differences(expected: bytes, found: bytes) -> list[dict[str, Any]]:
@@ -359,11 +364,7 @@ def trail(log: WorkflowLog, after: int, start: Workflow | None, shown: int) -> T
     """
     if start is None and after:
         start = log.state(after)
-    found = Trail(state=start)
-    for event, state in log.steps(after, start):
-        found.add(event, state, shown)
-    found.pieces.sort(key=_place_of)
-    return found
+    return whole(log.steps(after, start), start, shown)
 
 
 def was_written(log: WorkflowLog, after: int, found: bytes) -> bool:
@@ -377,14 +378,12 @@ def was_written(log: WorkflowLog, after: int, found: bytes) -> bool:
     )
 
 
-def whole(steps: Iterable[tuple[RecordedEvent, Workflow]]) -> Trail:
-    """Return the whole log's trail."""
-    found = Trail()
+def whole(
+    steps: Iterable[tuple[RecordedEvent, Workflow]], start: Workflow | None = None, shown: int = 0
+) -> Trail:
+    """Return the trail of all steps, from the state ``start``."""
+    found = Trail(state=start)
     for event, state in steps:
-        found.add(event, state, 0)
-    found.pieces.sort(key=_place_of)
+        found.add(event, state, shown)
+    found.pieces.sort(key=lambda part: part.place)
     return found
-
-
-def _place_of(part: LogPiece) -> tuple[int, int, int]:
-    return part.place

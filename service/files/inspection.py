@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from eventstore.private import NotRegular, TooLarge
 from lifecycle.state.workflow import Drift, Workflow
@@ -17,10 +16,6 @@ from service.reading.stream_log import newest
 from service.root.root import Root
 from service.root.safe_open import OutsideRoot, content_within
 from service.root.sync import Sync, Synced, caught_up, digest
-
-if TYPE_CHECKING:
-    pass
-
 
 STATE = state_document.FILE_NAME
 LOG = progress_log.FILE_NAME

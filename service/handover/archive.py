@@ -55,9 +55,11 @@ def write_archive(
     and files give the same bytes. Raises `NoWorkflow` where there is no machine either,
     `UnsoundLog` where a stream was altered.
     """
-    ends = [*_workflow(log, upto), *_machines(root, log.store)]
+    ends = [_end(log.store, log.stream, upto)] if upto else []
+    ends += _machines(root, log.store)
     for end in ends:
-        _require_sound(log.store, end)
+        for _ in log.store.read(end.name, upto=end.version):
+            pass  # a stream that is not what was recorded raises `UnsoundLog`
     workflow = log.current(upto).id if upto or not ends else None
     manifest = Manifest(workflow, _newest(log.store, ends), streams=ends)
     taken = taken or Choice()
@@ -80,17 +82,6 @@ def write_archive(
     return manifest
 
 
-def _require_sound(store: EventStore, end: Stream) -> None:
-    """Raise `UnsoundLog` for a stream that is not what was recorded."""
-    for _ in store.read(end.name, upto=end.version):
-        pass
-
-
-def _workflow(log: WorkflowLog, upto: int) -> Iterator[Stream]:
-    if upto:
-        yield _end(log.store, log.stream, upto)
-
-
 def _machines(root: Root, store: EventStore) -> Iterator[Stream]:
     for machine in ids(root, store):
         head = store.head(f"{PREFIX}{machine}")
@@ -99,8 +90,12 @@ def _machines(root: Root, store: EventStore) -> Iterator[Stream]:
 
 
 def _end(store: EventStore, stream: str, version: int) -> Stream:
-    last = next(iter(store.raw(stream, after=version - 1, upto=version)))
-    return Stream(stream, f"events/{quote(stream, safe='-._')}.jsonl", version, last.hash)
+    file = f"events/{quote(stream, safe='-._')}.jsonl"
+    return Stream(stream, file, version, _last(store, stream, version).hash)
+
+
+def _last(store: EventStore, stream: str, version: int) -> Raw:
+    return next(iter(store.raw(stream, after=version - 1, upto=version)))
 
 
 def _raws(store: EventStore, end: Stream) -> Iterator[Raw]:
@@ -108,9 +103,7 @@ def _raws(store: EventStore, end: Stream) -> Iterator[Raw]:
 
 
 def _newest(store: EventStore, ends: Iterable[Stream]) -> str:
-    last = [
-        next(iter(store.raw(end.name, after=end.version - 1, upto=end.version))) for end in ends
-    ]
+    last = [_last(store, end.name, end.version) for end in ends]
     return max(str(json.loads(raw.text)["recorded_at"]) for raw in last)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path, PurePosixPath
 from stat import S_ISLNK
 from typing import Any
@@ -246,13 +246,11 @@ def put_in_place(root: Path, archive: Path, manifest: Manifest) -> list[str]:
 
 
 def _is_there(root: Path, path: str, digest: str) -> bool:
-    found = sha256()
     try:
-        for chunk in content(root, path):
-            found.update(chunk)
+        with os.fdopen(open_within(root, path), "rb") as file:
+            return file_digest(file, "sha256").hexdigest() == digest
     except (OSError, OutsideRoot, NotRegular):
         return False
-    return found.hexdigest() == digest
 
 
 def _checked(archive: Path, file: ZipFile, manifest: Manifest, path: str) -> Iterator[bytes]:

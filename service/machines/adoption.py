@@ -60,7 +60,7 @@ def adoption(
         # A field that was taken over before is an edit no longer.
         if look(current, path_of(leaf)) != look(found, path_of(leaf))
     ]
-    chosen = _chosen({_name(role, one): one for one in edits}, only)
+    chosen = _chosen({_named(role, path_of(one)): one for one in edits}, only)
     wanted = applied(base, found, chosen)
     now = utc_text(service.clock())
     known = amounts(service.root.path, state, drift.file, base, wanted, now)
@@ -124,10 +124,6 @@ def _updates(role: str, known: Amounts, found: Document) -> list[Payload]:
     listed = [change_of(path, value) for path, value in changes.items()]
     layout = layout_of([change.model_dump(mode="json") for change in listed])
     return [MachineUpdated(changes=listed, layout=layout, removed=removed)]
-
-
-def _name(role: str, difference: FieldDifference) -> str:
-    return _named(role, path_of(difference))
 
 
 def _named(role: str, path: tuple[str, ...]) -> str:

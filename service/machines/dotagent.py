@@ -80,7 +80,11 @@ def _validated(
         if pattern and not look(root, [pattern])[pattern].found:
             yield _finding("output_missing", f"{done['phase']}: {done['output']} is not there")
     yield from _times(state, now)
-    yield from _order(state)
+    order = list(state.definition.phases)
+    visited = [order.index(name) for name in state.visits if name in order]
+    if visited != sorted(visited) or visited != list(range(len(visited))):
+        names = ", ".join(order[index] for index in visited)
+        yield _finding("phase_order", f"the phases were not taken in their order: {names}")
     yield from _file(on_disk)
 
 
@@ -111,14 +115,6 @@ def _times(state: Machine, now: str) -> Iterator[dict[str, Any]]:
             f"the workflow began {days} days ago and may be out of date; go on with caution, or "
             f"`wfctl machine rehydrate {state.id} --start-fresh` archives it and begins anew",
         )
-
-
-def _order(state: Machine) -> Iterator[dict[str, Any]]:
-    order = list(state.definition.phases)
-    visited = [order.index(name) for name in state.visits if name in order]
-    if visited != sorted(visited) or visited != list(range(len(visited))):
-        names = ", ".join(order[index] for index in visited)
-        yield _finding("phase_order", f"the phases were not taken in their order: {names}")
 
 
 def _by_phase(root: Path, state: Machine, files: Mapping[str, FileFact], found: Resumption) -> None:

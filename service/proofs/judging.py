@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
@@ -280,14 +280,11 @@ def _of_file(
 
 
 def _require(claim: dict[str, Any], path: Path) -> None:
-    digest = sha256()
     with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    if digest.hexdigest() != claim["sha256"]:
+        found = file_digest(file, "sha256").hexdigest()
+    if found != claim["sha256"]:
         raise ProofRejected(
-            f"expected the SHA-256 {claim['sha256']} of {claim['path']}, found "
-            f"{digest.hexdigest()} of {path}",
+            f"expected the SHA-256 {claim['sha256']} of {claim['path']}, found {found} of {path}",
             expected=claim["sha256"],
-            found=digest.hexdigest(),
+            found=found,
         )

@@ -238,11 +238,7 @@ def cosignature(
             url=url,
             status=reply.status,
         )
-    return _with_cosignature(note, reply.body, key)
-
-
-def _with_cosignature(note: Note, lines: str, key: VerifierKey) -> Note:
-    theirs = tuple(one for one in read_signatures(lines) if key.made(one))
+    theirs = tuple(one for one in read_signatures(reply.body) if key.made(one))
     verified(Note(note.text, theirs), [key])
     return Note(note.text, (*note.signatures, *theirs))
 
@@ -294,14 +290,10 @@ def _size(body: str, url: str) -> int:
 
 def keys_named(texts: Sequence[str]) -> list[VerifierKey]:
     """Return the public keys that texts are, or that the files they name hold."""
-    from service.proofs.note import read_key
-
     return [read_key(text if "+" in text else _content(text)) for text in texts]
 
 
 def _content(path: str) -> str:
-    from pathlib import Path
-
     try:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

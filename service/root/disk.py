@@ -150,6 +150,12 @@ def _write(descriptor: int, content: bytes) -> None:
     os.fsync(descriptor)
 
 
+def config_folder() -> Path:
+    """Return where this login keeps what it agreed to, outside every root."""
+    base = os.environ.get("XDG_CONFIG_HOME") or str(Path(os.environ.get("HOME", "~")) / ".config")
+    return Path(base).expanduser() / "wfctl"
+
+
 def sync_folder(folder: Path) -> None:
     """Make renames and new names in ``folder`` durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -99,6 +99,15 @@ class Takeover:
             alias = aliases.get(found) if isinstance(found, str) else None
             self.phase = alias or self.name(where, found, known, self.phase)
 
+    def status_at(self, place: str, status: Any) -> str:
+        """Return the status that is named, the first one where none is."""
+        known = self.definition.statuses
+        initial = known.initial if known is not None else "pending"
+        if status is None:
+            self.say("missing", place, status, f"taken for {initial}")
+            return initial
+        return self.name(place, status, known.values if known is not None else [], initial)
+
     def time(self, place: str, value: Any) -> str | None:
         """Return a time as it was written; what is none, or is yet to come, is reported."""
         if value is not None and not isinstance(value, str):
@@ -217,19 +226,11 @@ def take_over_conductor(
     found.created = found.time("created_at", source.get("created_at") or source.get("created"))
     if loop or said.at is not None:
         found.place(f"{OWN}.current_step", loop.get("current_step"), _ALIASES)
-    found.status = _status(found, f"{OWN}.step_status", loop.get("step_status"))
+    found.status = found.status_at(f"{OWN}.step_status", loop.get("step_status"))
     _count(found, loop)
     _visits(found, loop)
     _look_at_fields(found, source)
     return found
-
-
-def _status(found: Takeover, place: str, status: Any) -> str:
-    known = found.definition.statuses
-    if status is None:
-        found.say("missing", place, status, "taken for NOT_STARTED")
-        return "NOT_STARTED"
-    return found.name(place, status, known.values if known is not None else [], "NOT_STARTED")
 
 
 def _count(found: Takeover, loop: Document) -> None:
@@ -273,7 +274,7 @@ def _visit(
     return visit(
         step,
         times["started_at"] or begun or found.created or "",
-        _status(found, f"{place}.status", checkpoint.get("status")),
+        found.status_at(f"{place}.status", checkpoint.get("status")),
         started_at=times["started_at"],
         completed_at=times["completed_at"],
         updated_at=times["last_updated"],
@@ -309,7 +310,7 @@ def take_over_dotagent(source: Document, execution: Document, id_: str, said: Sa
     known = said.definition or shipped("dotagent")
     found = Takeover(str(source.get("workflow_id") or id_), known, known.initial, said)
     found.place("current_phase", source.get("current_phase"), {})
-    found.status = _dotagent_status(found, source.get("phase_status"))
+    found.status = found.status_at("phase_status", source.get("phase_status"))
     if source.get("interruption_safe") is not True:
         value = source.get("interruption_safe")
         found.say("not_whole", "interruption_safe", value, "the file says that it was not whole")
@@ -318,15 +319,6 @@ def take_over_dotagent(source: Document, execution: Document, id_: str, said: Sa
     found.see_fields({"execution"})
     _dotagent_visits(found, source)
     return found
-
-
-def _dotagent_status(found: Takeover, status: Any) -> str:
-    known = found.definition.statuses
-    initial = known.initial if known is not None else "pending"
-    if status is None:
-        found.say("missing", "phase_status", status, f"taken for {initial}")
-        return initial
-    return found.name("phase_status", status, known.values if known is not None else [], initial)
 
 
 def _document(source: Document, execution: Document) -> Document:

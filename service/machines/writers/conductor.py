@@ -42,7 +42,12 @@ def take_in(walk: Walk) -> None:
             break
         if walk.refused or not _goes_on(walk, target):
             break
-    _other_checkpoints(walk)
+    changes: dict[Path_, Any] = {}
+    for step, checkpoint in _listed(walk).items():
+        kept = _kept(walk, step, checkpoint if isinstance(checkpoint, dict) else {})
+        changes |= {(OWN, CHECKPOINTS, step, key): value for key, value in kept.items()}
+    present = shown.metadata(walk.state)
+    walk.fields({path: v for path, v in changes.items() if look(present, path) != v})
 
 
 def aliased(step: Any) -> Any:
@@ -182,15 +187,6 @@ def _goes_on(walk: Walk, target: Any) -> bool:
 def _asks_for_sync(walk: Walk) -> bool:
     said = _checkpoint(walk, "EVALUATE_EXECUTION").get("business_sync_required")
     return said is True and walk.state.document.get("business_sync_required") is None
-
-
-def _other_checkpoints(walk: Walk) -> None:
-    changes: dict[Path_, Any] = {}
-    for step, checkpoint in _listed(walk).items():
-        kept = _kept(walk, step, checkpoint if isinstance(checkpoint, dict) else {})
-        changes |= {(OWN, CHECKPOINTS, step, key): value for key, value in kept.items()}
-    present = shown.metadata(walk.state)
-    walk.fields({path: v for path, v in changes.items() if look(present, path) != v})
 
 
 def _kept(walk: Walk, step: str, checkpoint: Document) -> Document:
