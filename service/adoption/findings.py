@@ -231,24 +231,12 @@ def _disorder(entries: Sequence[LogEntry]) -> Iterator[ImportFinding]:
 
 
 _PROCESS_FIELDS = (
-    "tmux_session",
-    "submission_json",
-    "wrapper_script",
-    "done_marker",
-    "exit_code_file",
-    "recovery_attempted",
-    "launched_at",
+    *("tmux_session", "submission_json", "wrapper_script", "done_marker", "exit_code_file"),
+    *("recovery_attempted", "launched_at"),
 )
 _AMENDMENT_FIELDS = (
-    "id",
-    "version",
-    "timestamp",
-    "type",
-    "stage_id",
-    "description",
-    "changes",
-    "invalidated_stages",
-    "approved_by",
+    *("id", "version", "timestamp", "type", "stage_id", "description", "changes"),
+    *("invalidated_stages", "approved_by"),
 )
 _RUN_AGAIN = frozenset({Status.READY, Status.PREPARING, Status.RUNNING})
 Fields = dict[str, Any]
@@ -391,20 +379,14 @@ class StateFindings:
 
     def _identical(self, place: str, stage: Fields) -> Iterator[ImportFinding]:
         launched = (stage.get("running_process") or {}).get("launched_at")
-        pairs = [
-            ("completed_at", stage.get("completed_at"), "it was started", stage.get("started_at"))
-        ]
+        started, completed = stage.get("started_at"), stage.get("completed_at")
+        pairs = [("completed_at", completed, "it was started", started)]
         for need in self._needs(stage):
-            done = need.get("completed_at")
+            id_, done = need["id"], need.get("completed_at")
             pairs += [
-                (
-                    "started_at",
-                    stage.get("started_at"),
-                    f"{need['id']} was",
-                    need.get("started_at"),
-                ),
-                ("completed_at", stage.get("completed_at"), f"{need['id']} was", done),
-                ("running_process/launched_at", launched, f"{need['id']} was completed", done),
+                ("started_at", started, f"{id_} was", need.get("started_at")),
+                ("completed_at", completed, f"{id_} was", done),
+                ("running_process/launched_at", launched, f"{id_} was completed", done),
             ]
         for name, value, what, other in pairs:
             one, two = self._time(value), self._time(other)

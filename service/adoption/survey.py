@@ -146,10 +146,7 @@ _ORDER = {kind: place for place, kind in enumerate(KINDS)}
 
 
 def survey(sources: Sources) -> list[ImportFinding]:
-    """Return every finding: those that matter most first, of a kind the oldest version's, by place.
-
-    The log of a version that the next one only appended to is judged with that one.
-    """
+    """Return every finding, those that matter most first, then by version and place."""
     versions = sources.versions
     found = [*sources.unreadable, *_foreign(sources.foreign)]
     for number, version in enumerate(versions):
@@ -190,10 +187,7 @@ def _since(before: Version | None, now: Version) -> list[ImportFinding]:
 
 
 def _is_begun_anew(before: Version, now: Version) -> bool:
-    """Whether it is another life of the workflow: nothing of the log is left, or was for a while.
-
-    Its definitions were made anew, and none of them was changed.
-    """
+    """Whether it is another life: nothing of the log is left, or nothing was for a while."""
     created = [version.state.document.get("created") for version in (before, now)]
     if created[0] == created[1]:
         return False

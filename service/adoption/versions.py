@@ -12,6 +12,7 @@ from typing import Any
 from lifecycle.state.status import Status
 from service.adoption.state_file import StateFile, TypedTime, parse_time, read_state
 from service.errors import NotFound, ServiceError
+from service.root.disk import common_start as start_of
 from service.root.disk import utc_text
 from service.root.git import git
 from service.root.safe_open import content_within
@@ -127,25 +128,17 @@ def runs(entries: Sequence[LogEntry]) -> list[list[LogEntry]]:
     """Return the entries with neighbours joined that say the same of a poll."""
     found: list[list[LogEntry]] = []
     for entry in entries:
-        if found and entry.is_polling and _alike(found[-1][-1], entry):
+        last = found[-1][-1] if found else None
+        if last and entry.is_polling and (last.stage, last.text) == (entry.stage, entry.text):
             found[-1].append(entry)
         else:
             found.append([entry])
     return found
 
 
-def _alike(before: LogEntry, entry: LogEntry) -> bool:
-    return (before.stage, before.text) == (entry.stage, entry.text)
-
-
 def common_start(before: Sequence[LogEntry], now: Sequence[LogEntry]) -> int:
     """Return how many entries two versions of a log have in common from the first on."""
-    count = 0
-    for one, other in zip(before, now, strict=False):
-        if one.raw != other.raw:
-            break
-        count += 1
-    return count
+    return start_of([one.raw for one in before], [one.raw for one in now])
 
 
 #: Kind → what it means, in the order in which findings are shown: what says that a result may be

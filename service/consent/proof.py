@@ -257,9 +257,6 @@ def by_policy(
 
 
 def _names(signers: Sequence[str]) -> set[str]:
-    """Return the names that the signers' lines give, each as a whole and one by one.
-
-    A pattern allows many names; none of those is one that a key has.
-    """
+    """Return the names that the signers' lines give, each as a whole and one by one."""
     fields = [line.split()[0] for line in signers if line.strip()]
     return {*fields, *(name for field in fields for name in field.split(","))}

@@ -74,10 +74,7 @@ def objection(
 
 
 def fingerprint(statement: bytes, signature: str) -> str | None:
-    """Return the fingerprint of the key that signed a statement; None if it signed another.
-
-    Whose key it is, and whether it was allowed, is another question.
-    """
+    """Return the fingerprint of the key that signed a statement; None if it signed another."""
     with _files(signature=signature.encode()) as folder:
         done = run_keygen(
             *("-Y", "check-novalidate", "-n", NAMESPACE, "-s", f"{folder}/signature"),

@@ -10,10 +10,7 @@ LARGEST, DEEPEST, MOST = 8 << 20, 100, 500_000
 
 
 def excess(value: Any) -> str | None:
-    """Return what of a decoded document is more than it may be; None where all is well.
-
-    A value that stands in several places, as an alias of YAML lets it, counts in each of them.
-    """
+    """Return what of a decoded document is more than it may be; None where all is well."""
     level, count = [iter((value,))], 0
     while level:
         child = next(level[-1], _END)

@@ -59,10 +59,7 @@ def _text(source: str) -> str:
 
 
 def _bytes(source: str) -> bytes:
-    """Return what the plan holds, no more of it than tells that it is too long.
-
-    A descriptor that the caller's shell opened may be a pipe, whose other end is the caller's.
-    """
+    """Return what the plan holds, no more of it than tells that it is too long."""
     if source == "-":
         piped: bytes = sys.stdin.buffer.read(LARGEST + 1)
         return piped

@@ -54,10 +54,7 @@ def _place(root: Root, name: str, sha: str) -> Path:
 def is_half_mended(
     root: Root, name: str, found: bytes | None, expected: bytes, known: Iterable[str | None]
 ) -> bool:
-    """Whether a file begins as it should and goes on as a foreign version that is kept, if at all.
-
-    So a crash leaves it while it is mended. ``known``: the digests of what was detected.
-    """
+    """Whether a file begins as it should and goes on as a foreign version that is kept."""
     if found is None:
         return False
     same = common_start(found, expected)
@@ -368,10 +365,7 @@ def trail(log: WorkflowLog, after: int, start: Workflow | None, shown: int) -> T
 
 
 def was_written(log: WorkflowLog, after: int, found: bytes) -> bool:
-    """Whether ``workflow-state.json`` shows a version after ``after``, if not yet remembered so.
-
-    It is written before that is noted: a crash may have come in between, or this look.
-    """
+    """Whether ``workflow-state.json`` shows a version after ``after``, if not yet remembered so."""
     return any(
         state.updated[:19].encode() in found and state_document.render(state) == found
         for _, state in log.steps(after)

@@ -1,8 +1,4 @@
-"""What a foreign version of ``workflow-state.json`` would be as commands.
-
-Operational fields change by their own events, through the rules; definitional ones are proposed
-as amendments; fields that nobody specified are taken over as they are.
-"""
+"""What a foreign version of ``workflow-state.json`` would be as commands."""
 
 from __future__ import annotations
 
@@ -166,10 +162,7 @@ class _Fields:
         self._amendments(amended)
 
     def _is_amended(self, name: str, state: Workflow) -> bool:
-        """Whether only an amendment may change the field as it was changed.
-
-        To ask a stage for less is one; a list of outputs that keeps all of them is none.
-        """
+        """Whether only an amendment may change the field as it was changed."""
         if self.stage is None:
             return name in AMENDABLE_OF_WORKFLOW
         listed = self.found.get(name)

@@ -116,10 +116,7 @@ class ForeignChanges:
         return [_explained(difference) for difference in self.differences(change)]
 
     def differences(self, change: Foreign) -> list[FieldDifference]:
-        """Return what differs between a foreign state and the one that the file had shown.
-
-        What was decided of it already is left out.
-        """
+        """Return what differs between a foreign state and the one that the file had shown."""
         listed = state_differences(self.log.current(change.base), change.found or b"") or []
         if change.rest is None:
             return listed

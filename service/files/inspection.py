@@ -39,11 +39,7 @@ class FilesInspection:
         self.log = log
 
     def differences(self) -> list[Difference]:
-        """Compare the files with the log, whole, folded from its first event.
-
-        Others may write meanwhile. Each file is held to a version between the log's head before it
-        was read and the one after: the log is read last, so it has all that the file can show.
-        """
+        """Compare the files with the log, whole, folded from its first event."""
         sync, since = self._caught_up()
         found = {name: content_within(self.root.path, name) for name in (STATE, LOG)}
         all_ = whole(self.log.steps())

@@ -176,10 +176,7 @@ def require_stream(source: CopySource, only: str | None) -> None:
 
 
 def require_in_place(store: EventStore, only: str | None) -> None:
-    """Raise `UnsoundLog` where a log, or one stream of it, is not what was recorded.
-
-    So whoever copies a log that was altered is told the same as whoever reads it.
-    """
+    """Raise `UnsoundLog` where a log, or one stream of it, is not what was recorded."""
     for stream in [only] if only is not None else list(store.streams()):
         # What a newer program recorded is copied as it is, and its chain is checked on the way.
         with suppress(SchemaError):

@@ -1,7 +1,4 @@
-"""Resuming a conductor track: after the last task; ``plan.md`` compared with the log.
-
-Source: the checkpoint protocol of conductor; its markers are ``[ ]``, ``[~]`` and ``[x]``.
-"""
+"""Resuming a conductor track: after the last task; ``plan.md`` compared with the log."""
 
 from __future__ import annotations
 

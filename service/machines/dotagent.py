@@ -1,7 +1,4 @@
-"""Resuming phased development: what is validated first, and what each phase then asks for.
-
-Source: the dotagent checkpoint protocol, its validation list, its resume table, its scenarios.
-"""
+"""Resuming phased development: what is validated first, and what each phase then asks for."""
 
 from __future__ import annotations
 

@@ -93,10 +93,7 @@ class KeptNote:
 
 
 def keep(root: Root, checkpoint: Checkpoint, note: Note) -> tuple[Path, Note]:
-    """Keep a checkpoint in the root; return its file, and the note with all signatures it has.
-
-    Those that were kept of the same checkpoint before stay.
-    """
+    """Keep a checkpoint in the root; return its file, and the note with all signatures it has."""
     path = root.below(f".wfctl/checkpoints/{_name(checkpoint)}{_END}")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     whole = _with_earlier(path, note)
@@ -130,10 +127,7 @@ def _content(path: Path) -> bytes:
 
 
 def tag(root: Root, checkpoint: Checkpoint, note: Note) -> str:
-    """Keep a checkpoint as an annotated tag and return its name; raises `NotFound` without git.
-
-    A tag that is there already stays as it is.
-    """
+    """Keep a checkpoint as an annotated tag and return its name; raises `NotFound` without git."""
     name = f"{_TAGS}/{_name(checkpoint)}"
     if name not in {one.place.removeprefix("tag ") for one in kept_tags(root)}:
         done = git(root.path, "tag", "-a", "--cleanup=verbatim", "-F", "-", name, text=str(note))

@@ -1,8 +1,4 @@
-"""What a proof shows: derived from its leaf, and from texts that the leaf leads to by digest.
-
-A text is believed because its SHA-256 stands in the leaf, or in a text that the leaf leads to. So
-nobody can put the attempt, the definition or the approval of another result beside it.
-"""
+"""What a proof shows: derived from its leaf, and from texts that the leaf leads to by digest."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Signing checkpoints: what this login signed of a log last, and the next one that follows from it.
-
-What was signed is kept in the login's state folder with the tree as it stood, so that the next one
-reads only the events since. A log that did not grow from there is never signed: neither one that
-was cut or written anew, nor an old copy that was put back.
-"""
+"""Signing checkpoints: what this login signed of a log last, and the next that follows."""
 
 from __future__ import annotations
 

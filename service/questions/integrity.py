@@ -49,11 +49,7 @@ def _of_tables(root: Root, log: WorkflowLog) -> Iterator[Finding]:
 
 
 def with_unfoldable(found: list[Finding], folding: Iterable[Finding]) -> list[Finding]:
-    """Return what is wrong with a stream, with what the fold of it says; in order of version.
-
-    An event that is sound in its place may mean nothing in the state there, whether or not its
-    command is claimed. Where the rows are not sound, there is nothing to fold.
-    """
+    """Return what is wrong with a stream, with what the fold of it says; in order of version."""
     if any(one.kind not in _SOUND for one in found):
         return found
     known = {one.version for one in found if one.kind == "set_aside"}

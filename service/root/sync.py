@@ -1,7 +1,4 @@
-"""``sync.json``: up to where each file shows the log, and its digest as it was written.
-
-It is also the anchor outside the chain: the version and hash of the log's head.
-"""
+"""``sync.json``: up to where each file shows the log, and its digest as it was written."""
 
 from __future__ import annotations
 
@@ -112,11 +109,7 @@ def _head(head: dict[str, Any]) -> dict[str, Any]:
 
 
 def caught_up(path: Path, names: Iterable[str], newest: RecordedEvent | None) -> Sync:
-    """Return what ``sync.json`` holds, if it can be once the files show the newest event.
-
-    Whoever appended it writes them a moment later, and notes that last. So it is waited for, but
-    not for long, and not where it was appended long ago.
-    """
+    """Return what ``sync.json`` holds, if it can be once the files show the newest event."""
     shown = list(names)
     sync = read_sync(path)
     if newest is None or not (system_clock() - datetime.fromisoformat(newest.recorded_at) < _LATE):

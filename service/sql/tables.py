@@ -81,10 +81,7 @@ class HistoryTables:
         return found if head is not None and found.version <= head.version else _nothing()
 
     def folded(self, at: At = None) -> Iterator[Rows]:
-        """Yield the rows that the log makes, now or as of a moment; the tables are not read.
-
-        They come in parts, as the log is folded from its first event; no row comes twice.
-        """
+        """Yield the rows that the log makes, now or as of a moment; the tables are not read."""
         rows = HistoryRows(self.log.stream)
         for number, (event, state) in enumerate(self.log.steps(upto=at), 1):
             rows.add(event, state)

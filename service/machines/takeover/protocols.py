@@ -293,14 +293,8 @@ def _look_at_fields(found: Takeover, source: Document) -> None:
 
 _OWN = frozenset(
     {
-        "workflow_id",
-        "started_at",
-        "last_updated",
-        "current_phase",
-        "phase_status",
-        "completed_phases",
-        "user_checkpoints",
-        "interruption_safe",
+        *("workflow_id", "started_at", "last_updated", "current_phase", "phase_status"),
+        *("completed_phases", "user_checkpoints", "interruption_safe"),
     }
 )
 

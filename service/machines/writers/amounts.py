@@ -41,10 +41,7 @@ class Amounts:
 def amounts(
     root: Path, state: Machine, file: str, base: Document, found: Document, now: str
 ) -> Amounts:
-    """Return what the change from ``base`` to ``found`` amounts to; ``now`` is UTC.
-
-    Only two of the protocols have writers beside the engine: of another's file all is left.
-    """
+    """Return what the change from ``base`` to ``found`` amounts to; ``now`` is UTC."""
     role = next(role for role, path in paths(state).items() if path == file)
     walk = Walk(root, state, file, base, found, now, documents(state)[role], state.updated)
     changed = [one for one in differences(base, found) if one.kind != "order"]

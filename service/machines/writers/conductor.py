@@ -1,8 +1,4 @@
-"""A track's ``metadata.json`` as its agents write it: steps that began, went on and passed.
-
-Source: the checkpoint protocol of conductor, and what its agents are told to write at the start,
-in the course and at the end of a step.
-"""
+"""A track's ``metadata.json`` as its agents write it: steps that began, went on and passed."""
 
 from __future__ import annotations
 
