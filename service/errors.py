@@ -25,7 +25,12 @@ ServiceError
 ├── UnreadablePins     pins that cannot be read (consent/pins.py)
 ├── SignatureFailed    ssh-keygen made no signature (consent/signature.py)
 ├── UnusableArchive    an archive that is not what its manifest says (handover/manifest.py)
-└── those of machines and of proofs, in machines/errors.py and proofs/errors.py
+├── those of machines, in machines/errors.py; of proofs, in proofs/note.py, these:
+├── UnreadableNote     not a signed note
+├── UnverifiedNote     no signature of a key that is known
+├── CheckpointDenied   a log that is not the one that was signed
+├── ProofRejected      a proof that does not hold
+└── NotWitnessed       no cosignature of a witness
 
 NeedsConsent, of the rules
 ├── AnotherLog         a log that is not the pinned one of its root (consent/pins.py)

@@ -98,7 +98,7 @@ def costs(context: typer.Context, view: AsOf = None) -> None:
 
 def times(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
     """How long each stage was in each status; the present one until the moment asked for."""
-    from service.questions.status_times import status_times
+    from service.questions.meanwhile import status_times
 
     with reading(context) as workflow:
         _, rows = asked(workflow, tables.TIMES, view, stage=stage)

@@ -19,6 +19,7 @@ from lifecycle.errors import NeedsConsent
 from lifecycle.state.workflow import Workflow
 from service.consent import signature
 from service.errors import NoRoot
+from service.root.disk import config_folder
 from service.writing.amendments import check_person
 from service.writing.workflow_service import Service
 
@@ -72,8 +73,8 @@ def setup(
 
 def _prepared(name: str, key: Path | None, *, hardware: bool, dry_run: bool) -> Prepared:
     """Find or make the key, and allow it."""
-    path = key or signature.folder() / "signing-key"
-    signers = signature.folder() / "signers"
+    path = key or config_folder() / "signing-key"
+    signers = config_folder() / "signers"
     made = key is None and not path.exists()
     signature.signer_line(
         name, ""

@@ -224,7 +224,7 @@ def _shown(workflow: Reading, head: int, license_: str | None) -> Shown:
 def _checkpoint(workflow: Reading, head: int) -> Shown:
     """Return the checkpoint that goes with an archive; none where this login can sign none."""
     from cli.frame.checkpoints import signed_now
-    from service.proofs.errors import CheckpointDenied
+    from service.proofs.note import CheckpointDenied
 
     try:
         note = signed_now(workflow, workflow.log.stream, head).note

@@ -93,7 +93,7 @@ def _check(context: typer.Context, path: Path, of: Path | None, named: list[str]
 
 
 def _keys(named: list[str]) -> list[VerifierKey]:
-    from service.proofs.witness_client import keys_named
+    from service.proofs.witness import keys_named
 
     if not named:
         raise InvalidOption(
@@ -137,7 +137,7 @@ def watch(
     keys: Annotated[list[str], argument("KEY...", "Public keys of logs, or files that hold one.")],
 ) -> None:
     """Take in logs by their public keys; the first checkpoint of each is cosigned as it comes."""
-    from service.proofs.witness_client import keys_named
+    from service.proofs.witness import keys_named
 
     witness = _witness()
     found = [_told(witness.watch(key)) for key in keys_named(keys)]
@@ -162,7 +162,7 @@ def cosign(
     file: Annotated[Path, argument("FILE", "A request add-checkpoint, as it was sent.")],
 ) -> None:
     """Answer one request from a file, with no network (exit 7: not cosigned)."""
-    from service.proofs.errors import NotWitnessed
+    from service.proofs.note import NotWitnessed
 
     reply = _witness().answer(file.read_bytes())
     if reply.status != _DONE:
@@ -324,7 +324,7 @@ def stream_of(workflow: Reading, machine: str | None) -> str:
 
 
 def _cosigned(workflow: Reading, stream: str, signed: SignedCheckpoint, url: str, key: str) -> Note:
-    from service.proofs.witness_client import cosignature, keys_named
+    from service.proofs.witness import cosignature, keys_named
 
     return cosignature(
         workflow.log.store,

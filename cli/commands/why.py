@@ -21,8 +21,7 @@ from projections.words.text import utc_seconds
 from service.errors import InvalidOption
 from service.questions.blame import Blame
 from service.questions.blame import blame as blamed
-from service.questions.causes import causes_of
-from service.questions.grounds import CauseLink
+from service.questions.causes import CauseLink, causes_of
 from service.reading.moment import Moment
 
 OfStage = Annotated[Text, argument("[STAGE]", "Id of the stage; else the workflow.")]

@@ -43,7 +43,7 @@ def judged(
     """
     from service.machines.log import PREFIX
     from service.proofs.judging import JudgedNotes, judge
-    from service.proofs.witness_client import keys_named
+    from service.proofs.witness import keys_named
 
     streams = [workflow.log.stream] if workflow.config.workflow is not None else []
     known, total = keys_named(keys), JudgedNotes(0, (), ())
@@ -78,7 +78,7 @@ def _named(files: Sequence[Path]) -> Iterator[KeptNote]:
 def _kept(workflow: Reading, stream: str, witnesses: Sequence[str]) -> Iterator[KeptNote]:
     from service.proofs.checkpoint import first_hash, origin_of
     from service.proofs.judging import found_in
-    from service.proofs.witness_client import last_seen
+    from service.proofs.witness import last_seen
 
     origin = origin_of(stream, first_hash(workflow.log.store, stream) or "")
     yield from found_in(workflow.root, origin)

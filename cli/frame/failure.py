@@ -30,7 +30,7 @@ from lifecycle.machines import errors as machines
 from reconciler import errors as jobs
 from service import errors as use
 from service.machines import errors as use_machines
-from service.proofs import errors as proofs
+from service.proofs import note as proofs
 from service.root.trust import UntrustedDatabase
 
 if TYPE_CHECKING:

@@ -31,7 +31,6 @@ def lines_of(text: str) -> dict[str, int]:
 
 
 def _walk(text: str) -> Iterator[tuple[str, int]]:
-    """Yield each value's pointer and where it begins (members: where their key does)."""
     yield from _value(text, _skip(text, 0), "")[1]
 
 

@@ -10,11 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from lifecycle.words.document import DEFINITIONAL
-from service.adoption.log_entries import common_start
-from service.adoption.log_findings import log_findings, time_findings
+from service.adoption.findings import StateFindings, log_findings, shown, time_findings
 from service.adoption.state_file import StateFile
-from service.adoption.state_findings import StateFindings, shown
-from service.adoption.versions import KINDS, LOG, STATE, ImportFinding, Sources, Version
+from service.adoption.versions import (
+    KINDS,
+    LOG,
+    STATE,
+    ImportFinding,
+    Sources,
+    Version,
+    common_start,
+)
 from service.root.safe_open import seen_from
 
 _OF_WORKFLOW = ("version", "experiment_design", "workflow_plan", "default_backend")
@@ -140,10 +146,7 @@ _ORDER = {kind: place for place, kind in enumerate(KINDS)}
 
 
 def survey(sources: Sources) -> list[ImportFinding]:
-    """Return every finding: those that matter most first, of a kind the oldest version's, by place.
-
-    The log of a version that the next one only appended to is judged with that one.
-    """
+    """Return every finding, those that matter most first, then by version and place."""
     versions = sources.versions
     found = [*sources.unreadable, *_foreign(sources.foreign)]
     for number, version in enumerate(versions):
@@ -157,7 +160,6 @@ def survey(sources: Sources) -> list[ImportFinding]:
 
 
 def _foreign(versions: Sequence[Version]) -> Iterator[ImportFinding]:
-    """Yield one finding for each workflow whose versions stand in the same place."""
     for name in dict.fromkeys(version.workflow for version in versions):
         own = [version for version in versions if version.workflow == name]
         line = own[0].state.line("/workflow_id")
@@ -185,10 +187,7 @@ def _since(before: Version | None, now: Version) -> list[ImportFinding]:
 
 
 def _is_begun_anew(before: Version, now: Version) -> bool:
-    """Whether it is another life of the workflow: nothing of the log is left, or was for a while.
-
-    Its definitions were made anew, and none of them was changed.
-    """
+    """Whether it is another life: nothing of the log is left, or nothing was for a while."""
     created = [version.state.document.get("created") for version in (before, now)]
     if created[0] == created[1]:
         return False

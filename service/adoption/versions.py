@@ -1,18 +1,145 @@
-"""Versions of a document that an import finds, and its findings."""
+"""Versions of a document that an import finds: the entries of its log, and its findings."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
-from service.adoption.log_entries import LogEntry, read_entries
-from service.adoption.state_file import StateFile, parse_time, read_state
+from lifecycle.state.status import Status
+from service.adoption.state_file import StateFile, TypedTime, parse_time, read_state
 from service.errors import NotFound, ServiceError
+from service.root.disk import common_start as start_of
 from service.root.disk import utc_text
 from service.root.git import git
 from service.root.safe_open import content_within
+
+_BRACKET = re.compile(r"\[([^\]]*)\] ?(.*)", re.DOTALL)
+_STAGE = re.compile(r"(stage-[1-9][0-9]*)\b(?: \(.*?\))?:?(.*)", re.ASCII | re.DOTALL)
+#: What stands behind the name of a stage: without it the line only begins with the same words.
+_BEHIND = re.compile(r"(?: \(.*?\))?(?::|(?= retry #))(.*)", re.ASCII | re.DOTALL)
+_STATUS = re.compile(r"\bstatus\s*(?:->|→|=>)\s*([A-Za-z_]+)")
+_RETRY = re.compile(r" retry #(\d{1,4})\b", re.ASCII)
+_SESSION = re.compile(r"Session (\d{1,6}) started\b", re.ASCII)
+_WORDS = frozenset(Status)
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One entry: where it stands, its bytes, its time, and what it says.
+
+    ``line`` counts from 1. ``raw`` are the lines without their newlines: a blank line belongs to
+    the entry before it. ``unknown`` are words that stand where a status should.
+    """
+
+    line: int
+    raw: tuple[bytes, ...]
+    text: str
+    time: TypedTime | None = None
+    stage: str | None = None
+    statuses: tuple[Status, ...] = ()
+    unknown: tuple[str, ...] = ()
+    retry: int | None = None
+    session: int | None = None
+    workflow_completed: bool = False
+    ended: bool = True
+
+    @property
+    def is_polling(self) -> bool:
+        """Whether it only says that somebody looked."""
+        return self.stage is not None and re.search(r": polling\b", self.text) is not None
+
+
+def read_entries(
+    content: bytes, zone: tzinfo | None, stages: Sequence[dict[str, Any]] = ()
+) -> list[LogEntry]:
+    """Return the entries of a log; ``zone`` holds for times without offset (None: local).
+
+    ``stages`` are those of the state: a line may begin with the id of one, or with its name.
+    """
+    known = _known(stages)
+    lines = content.split(b"\n")
+    torn = lines.pop() if lines else b""
+    entries: list[LogEntry] = []
+    for number, line in enumerate([*lines, *([torn] if torn else [])], 1):
+        if entries and not line.strip():
+            entries[-1] = replace(entries[-1], raw=(*entries[-1].raw, line))
+        else:
+            entries.append(_entry(number, line, zone, known))
+    if torn:
+        entries[-1] = replace(entries[-1], ended=False)
+    return entries
+
+
+def _known(stages: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Return by what a line may call a stage its id, longest first: ids, and names of one alone."""
+    names = [str(stage.get("name") or "") for stage in stages]
+    alone = {n: str(s["id"]) for n, s in zip(names, stages, strict=True) if names.count(n) == 1}
+    known = alone | {str(stage["id"]): str(stage["id"]) for stage in stages}
+    return {word: known[word] for word in sorted(known, key=len, reverse=True) if word}
+
+
+def _entry(number: int, line: bytes, zone: tzinfo | None, known: Mapping[str, str]) -> LogEntry:
+    text = line.decode("utf-8", "backslashreplace").strip()
+    bracket = _BRACKET.fullmatch(text)
+    time = parse_time(bracket[1], zone) if bracket else None
+    if bracket and time is not None:
+        text = bracket[2]
+    return _said(LogEntry(number, (line,), text, time), known)
+
+
+def _said(entry: LogEntry, known: Mapping[str, str]) -> LogEntry:
+    session = _SESSION.match(entry.text)
+    if session:
+        return replace(entry, session=int(session[1]))
+    if entry.text.startswith("Workflow completed"):
+        return replace(entry, workflow_completed=True)
+    found = _of_stage(entry.text, known)
+    if found is None:
+        return entry
+    stage, said = found
+    words = _STATUS.findall(said)
+    retry = _RETRY.match(said)
+    return replace(
+        entry,
+        stage=stage,
+        statuses=tuple(Status(word) for word in words if word in _WORDS),
+        unknown=tuple(word for word in words if word not in _WORDS),
+        retry=int(retry[1]) if retry else None,
+    )
+
+
+def _of_stage(text: str, known: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the stage that a line is about, and what the line says of it; None for no stage."""
+    numbered = _STAGE.match(text)
+    if numbered is not None and (numbered[1] in known or not known):
+        return numbered[1], numbered[2]
+    for word, stage in known.items():
+        said = _BEHIND.match(text, len(word)) if text.startswith(word) else None
+        if said is not None:
+            return stage, said[1]
+    return (numbered[1], numbered[2]) if numbered is not None else None
+
+
+def runs(entries: Sequence[LogEntry]) -> list[list[LogEntry]]:
+    """Return the entries with neighbours joined that say the same of a poll."""
+    found: list[list[LogEntry]] = []
+    for entry in entries:
+        last = found[-1][-1] if found else None
+        if last and entry.is_polling and (last.stage, last.text) == (entry.stage, entry.text):
+            found[-1].append(entry)
+        else:
+            found.append([entry])
+    return found
+
+
+def common_start(before: Sequence[LogEntry], now: Sequence[LogEntry]) -> int:
+    """Return how many entries two versions of a log have in common from the first on."""
+    return start_of([one.raw for one in before], [one.raw for one in now])
+
 
 #: Kind → what it means, in the order in which findings are shown: what says that a result may be
 #: wrong comes first, what says that somebody wrote little comes last.
@@ -124,15 +251,6 @@ class Sources:
         return self.versions[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Commit:
-    hash: str
-    at: str
-    state: bytes
-    log: bytes | None
-    after_gap: bool
-
-
 def read_sources(folder: Path, *, now: str, git: bool, zone: tzinfo | None) -> Sources:
     """Read the files in ``folder``, with ``git`` also every version of them in its history.
 
@@ -141,19 +259,19 @@ def read_sources(folder: Path, *, now: str, git: bool, zone: tzinfo | None) -> S
     Raises `NotFound`, `UnreadablePlan`, `UnimportableState`.
     """
     state = read_state(STATE, _content(folder, STATE))
-    log = _content_if_there(folder, LOG)
+    log = content_within(folder, LOG)
     zone = zone or _zone(state, log or b"")
     last = _version(state, log, zone, now, None)
     versions: list[Version] = []
     unreadable: list[ImportFinding] = []
-    for commit in _commits(folder) if git else []:
+    for commit, at, earlier, log_then, after_gap in _commits(folder) if git else ():
         try:
-            earlier = read_state(STATE, commit.state)
+            version = _version(read_state(STATE, earlier), log_then, zone, at, commit)
         except ServiceError as error:
-            unreadable.append(_unreadable(commit, error))
+            line, why = error.data.get("line") or 1, error.message
+            unreadable.append(ImportFinding("unreadable_version", STATE, line, why, commit=commit))
         else:
-            version = _version(earlier, commit.log, zone, commit.at, commit.hash)
-            versions.append(replace(version, after_gap=commit.after_gap))
+            versions.append(replace(version, after_gap=after_gap))
     if versions and (versions[-1].state.content, versions[-1].log) == (state.content, log or b""):
         same = versions.pop()
         last = replace(last, known_at=same.known_at, after_gap=same.after_gap)
@@ -174,10 +292,6 @@ def _content(folder: Path, name: str) -> bytes:
     return content
 
 
-def _content_if_there(folder: Path, name: str) -> bytes | None:
-    return content_within(folder, name)
-
-
 def _version(
     state: StateFile, log: bytes | None, zone: tzinfo | None, known_at: str, commit: str | None
 ) -> Version:
@@ -194,41 +308,22 @@ def _zone(state: StateFile, log: bytes) -> tzinfo | None:
     return created.offset
 
 
-def _unreadable(commit: _Commit, error: ServiceError) -> ImportFinding:
-    line = error.data.get("line") or 1
-    return ImportFinding("unreadable_version", STATE, line, error.message, commit=commit.hash)
+def _commits(folder: Path) -> Iterator[tuple[str, str, bytes, bytes | None, bool]]:
+    """Yield the commits that touched the files, oldest first: hash, time, state and log, after gap.
 
-
-def _commits(folder: Path) -> list[_Commit]:
-    """Return the commits that touched the files, oldest first, with both as of each."""
-    listed = _git(
-        folder,
-        "log",
-        "--no-ext-diff",
-        "--no-textconv",
-        "--reverse",
-        "--format=%H %ct",
-        "--",
-        STATE,
-        LOG,
-    )
-    found: list[_Commit] = []
+    A commit without a state is a gap.
+    """
+    how = ("--no-ext-diff", "--no-textconv", "--reverse", "--format=%H %ct")
     gone = False
-    for line in listed.decode().splitlines():
+    for line in _git(folder, "log", *how, "--", STATE, LOG).decode().splitlines():
         hash_, _, seconds = line.partition(" ")
         state, log = (_blob(folder, hash_, name) for name in (STATE, LOG))
         if state is not None:
-            found.append(_Commit(hash_, _moment(seconds), state, log, gone))
+            yield hash_, utc_text(datetime.fromtimestamp(int(seconds), UTC)), state, log, gone
         gone = state is None
-    return found
-
-
-def _moment(seconds: str) -> str:
-    return utc_text(datetime.fromtimestamp(int(seconds), UTC))
 
 
 def _blob(folder: Path, commit: str, name: str) -> bytes | None:
-    """Return a file as of a commit, None where it was not there."""
     place = f"{commit}:./{name}"
     if not _git(folder, "ls-tree", "--name-only", commit, f"./{name}").strip():
         return None

@@ -168,10 +168,6 @@ class Approvals:
         """
         if _SIGNATURE in (state.consent, *(pin.policy for pin in self.pinned_here())):
             return True
-        return self._was_by_signature(after)
-
-    def _was_by_signature(self, after: int) -> bool:
-        """Whether a text behind a version says so, or this login pinned the log so elsewhere."""
         if any(map(_speaks_of_signature, self.store.raw(self.stream, after=after))):
             return True
         first = self.first_hash()
@@ -179,5 +175,4 @@ class Approvals:
 
 
 def _speaks_of_signature(row: Raw) -> bool:
-    """Whether an event begins with the policy ``signature``, or proposes it."""
     return '"consent":"signature"' in row.text or '"consent":{"new":"signature"' in row.text

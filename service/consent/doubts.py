@@ -22,7 +22,6 @@ def doubts_of(approvals: Approvals, state: Workflow) -> list[str]:
 
 
 def _of_scripts(approvals: Approvals, state: Workflow) -> Iterator[str]:
-    """Say which files that the definition runs are others than those that were recorded."""
     root = approvals.root
     # An approval holds them all anew; before the first one they are those of the beginning.
     approved = any(one.version and one.record is None for one in state.amendments.values())

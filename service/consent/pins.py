@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 from eventstore.private import make_own_folder
 from lifecycle.errors import NeedsConsent
 from service.errors import ServiceError
-from service.root.disk import write_whole
+from service.root.disk import config_folder, write_whole
 from wording import Worded
 
 _WORKFLOW = "workflow-"
@@ -93,10 +93,8 @@ def keep_pin(root: Path, pin: Pin) -> None:
     _forget_older(root, pin.place)
 
 
-def _folder(environ: Mapping[str, str] | None = None) -> Path:
-    values = os.environ if environ is None else environ
-    base = values.get("XDG_CONFIG_HOME") or str(Path(values.get("HOME", "~")) / ".config")
-    return Path(base).expanduser() / "wfctl" / "pins"
+def _folder() -> Path:
+    return config_folder() / "pins"
 
 
 def _file_of(root: Path) -> Path:
@@ -137,7 +135,6 @@ def _older_stream(path: Path) -> str:
 
 
 def _forget_older(root: Path, place: str) -> None:
-    """Drop the pins of the earlier form that a new one stands for."""
     for path in sorted(_folder().glob("*.json")):
         entries = _entries(path)
         same = place_of(_older_stream(path)) == place

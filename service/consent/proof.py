@@ -118,11 +118,7 @@ def content_of(amendment: Amendment) -> dict[str, Any]:
 
 def plan_of(state: Workflow) -> dict[str, Any]:
     """Return what a person agrees to with the plan: the definition, and who may agree later."""
-    return {
-        **definition_of(state),
-        "purpose": state.purpose,
-        "signers": state.signers,
-    }
+    return {**definition_of(state), "purpose": state.purpose, "signers": state.signers}
 
 
 def _proposal(amendment: Amendment) -> dict[str, Any]:
@@ -132,11 +128,7 @@ def _proposal(amendment: Amendment) -> dict[str, Any]:
 
 
 def statement_of(
-    state: Workflow,
-    amendment: Amendment,
-    impact: Impact,
-    head: str,
-    scripts: Mapping[str, str],
+    state: Workflow, amendment: Amendment, impact: Impact, head: str, scripts: Mapping[str, str]
 ) -> bytes:
     """Return what is signed: canonical JSON of all that a proof is bound to.
 
@@ -170,7 +162,6 @@ def shown_digest(
 def _as_before(
     state: Workflow, amendment: Amendment, approval: RecordedApproval, form: Any
 ) -> bytes:
-    """Return a statement of an older form."""
     from lifecycle.rules.impact import binding_before
 
     kept = approval.data.get("kept")
@@ -266,9 +257,6 @@ def by_policy(
 
 
 def _names(signers: Sequence[str]) -> set[str]:
-    """Return the names that the signers' lines give, each as a whole and one by one.
-
-    A pattern allows many names; none of those is one that a key has.
-    """
+    """Return the names that the signers' lines give, each as a whole and one by one."""
     fields = [line.split()[0] for line in signers if line.strip()]
     return {*fields, *(name for field in fields for name in field.split(","))}

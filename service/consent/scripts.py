@@ -74,7 +74,6 @@ def beside(root: Path, state: Workflow, stage: Stage) -> dict[str, str]:
 
 
 def _modules(root: Path, folder: str) -> Iterator[str]:
-    """Yield the modules and packages that lie in a folder, each by its file."""
     try:
         entries = list(os.scandir(root / folder))
     except OSError:
@@ -123,10 +122,7 @@ def left_by_jobs(state: Workflow) -> set[tuple[str, str]]:
 
 
 def data_left(root: Path, state: Workflow) -> set[str]:
-    """Return the paths of what jobs wrote and left as it is; a script of theirs is none of it.
-
-    A check reads such files, such as a log. What it runs is agreed to, whoever wrote it.
-    """
+    """Return the paths of what jobs wrote and left as it is; a script of theirs is none of it."""
     known = {(path, one) for path, one in left_by_jobs(state) if not _is_script(path)}
     return {path for path, one in known if digest_of(root, path) == one}
 
@@ -163,10 +159,7 @@ def _is_script(path: str) -> bool:
 
 
 def _paths(stage: Stage, name: str, folder: str) -> Iterator[str]:
-    """Yield the words of a command that may be files below the root, which it names from a folder.
-
-    A job's command runs in a copy of its stage's folder.
-    """
+    """Yield the words of a command, as it runs in a folder, that may be files below the root."""
     command = stage.parameters.get(name)
     for word in _WORDS.findall(_spelled_out(stage, command, folder)):
         if "/" in word or "." in word:
@@ -174,7 +167,6 @@ def _paths(stage: Stage, name: str, folder: str) -> Iterator[str]:
 
 
 def _spelled_out(stage: Stage, command: object, folder: str) -> str:
-    """Return a command with the paths in place of the variables that name root and inputs."""
     if not isinstance(command, str) or "WFCTL_" not in command:
         return command if isinstance(command, str) else ""
     up = os.path.relpath(".", folder or ".")

@@ -74,10 +74,7 @@ def objection(
 
 
 def fingerprint(statement: bytes, signature: str) -> str | None:
-    """Return the fingerprint of the key that signed a statement; None if it signed another.
-
-    Whose key it is, and whether it was allowed, is another question.
-    """
+    """Return the fingerprint of the key that signed a statement; None if it signed another."""
     with _files(signature=signature.encode()) as folder:
         done = run_keygen(
             *("-Y", "check-novalidate", "-n", NAMESPACE, "-s", f"{folder}/signature"),
@@ -97,10 +94,6 @@ def _files(**contents: bytes) -> Iterator[Path]:
         for file, content in contents.items():
             (Path(name) / file).write_bytes(content)
         yield Path(name)
-
-
-def _program() -> str | None:
-    return shutil.which("ssh-keygen", path=_PLACES) or shutil.which("ssh-keygen")
 
 
 def run_keygen(*arguments: str, statement: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -135,7 +128,7 @@ def started_keygen(*arguments: str, stdout: IO[str]) -> int:
 
 
 def _found() -> str:
-    program = _program()
+    program = shutil.which("ssh-keygen", path=_PLACES) or shutil.which("ssh-keygen")
     if program is None:
         raise SignatureFailed(
             "consent by signature needs ssh-keygen, which was not found; install OpenSSH's client "
@@ -153,12 +146,6 @@ def _said(done: subprocess.CompletedProcess[bytes]) -> str:
 _NAME = re.compile(r"[^\s,*?!\"]+")
 #: Kinds of keys that a device keeps, which wants a touch for each signature.
 _DEVICE = "sk-"
-
-
-def folder() -> Path:
-    """Return where the key and the signers' file of this login are."""
-    base = os.environ.get("XDG_CONFIG_HOME") or str(Path(os.environ.get("HOME", "~")) / ".config")
-    return Path(base).expanduser() / "wfctl"
 
 
 def make_key(path: Path, name: str, *, hardware: bool) -> None:

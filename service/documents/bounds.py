@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 #: Bytes of a file, levels of a document, and values in it, keys not counted.
@@ -10,10 +10,7 @@ LARGEST, DEEPEST, MOST = 8 << 20, 100, 500_000
 
 
 def excess(value: Any) -> str | None:
-    """Return what of a decoded document is more than it may be; None where all is well.
-
-    A value that stands in several places, as an alias of YAML lets it, counts in each of them.
-    """
+    """Return what of a decoded document is more than it may be; None where all is well."""
     level, count = [iter((value,))], 0
     while level:
         child = next(level[-1], _END)
@@ -24,17 +21,13 @@ def excess(value: Any) -> str | None:
         if count > MOST:
             return f"expected {MOST:,} values at most, found more"
         if isinstance(child, dict | list):
-            level.append(iter(_children(child)))
+            level.append(iter(child.values() if isinstance(child, dict) else child))
         if len(level) > DEEPEST + 1:
             return f"expected {DEEPEST} levels at most, found more"
     return None
 
 
 _END: Any = object()
-
-
-def _children(value: dict[Any, Any] | list[Any]) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value
 
 
 def bounded_lines(file: Any, longest: int) -> Iterator[bytes]:

@@ -59,10 +59,7 @@ def _text(source: str) -> str:
 
 
 def _bytes(source: str) -> bytes:
-    """Return what the plan holds, no more of it than tells that it is too long.
-
-    A descriptor that the caller's shell opened may be a pipe, whose other end is the caller's.
-    """
+    """Return what the plan holds, no more of it than tells that it is too long."""
     if source == "-":
         piped: bytes = sys.stdin.buffer.read(LARGEST + 1)
         return piped
@@ -145,7 +142,6 @@ def _plain(value: Any) -> Any:
 
 
 def _unportable(value: Any, place: str) -> Iterator[str]:
-    """Say of each value below ``place`` that does not read back as it was written."""
     if isinstance(value, dict):
         for key, child in value.items():
             yield from _unportable(key, f"{place}: a key")
@@ -154,13 +150,9 @@ def _unportable(value: Any, place: str) -> Iterator[str]:
         for index, child in enumerate(value):
             yield from _unportable(child, f"{place}[{index}]")
     elif isinstance(value, str) and not value.isprintable():
-        yield from _no_text(value, place)
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            yield f"{place}: not text that UTF-8 can carry (a surrogate at character {error.start})"
     elif isinstance(value, int) and not -(2**63) <= value < 2**64:
         yield f"{place}: the number {value!r:.40} has more than 64 bits; write it as text"
-
-
-def _no_text(value: str, place: str) -> Iterator[str]:
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        yield f"{place}: not text that UTF-8 can carry (a surrogate at character {error.start})"

@@ -1,20 +1,28 @@
-"""What somebody else did to a file that wfctl writes, as it is recorded."""
+"""What somebody else did to the files that wfctl writes: told from our own, and recorded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from eventstore.event import RecordedEvent
+from eventstore.private import require_bearable
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Workflow
 from projections.files import progress_log, state_document
-from service.root.disk import common_start, content_of, write_whole
+from projections.files.progress_log import LogPiece, joined, piece
+from service.reading.log import WorkflowLog
+from service.root.disk import Mark, common_start, content_of, mark_of, write_whole
 from service.root.root import Root
-from service.root.sync import digest
+from service.root.safe_open import content_within, open_within
+from service.root.sync import NEWER_PART, Synced, digest
 
 if TYPE_CHECKING:
     from projections.files.document_diff import FieldDifference
+
 
 #: A drift lists so many differences; all of them can be had from the version that is kept.
 LISTED = 200
@@ -46,39 +54,61 @@ def _place(root: Root, name: str, sha: str) -> Path:
 def is_half_mended(
     root: Root, name: str, found: bytes | None, expected: bytes, known: Iterable[str | None]
 ) -> bool:
-    """Whether a file begins as it should and goes on as a foreign version that is kept, if at all.
-
-    So a crash leaves it while it is mended. ``known``: the digests of what was detected.
-    """
+    """Whether a file begins as it should and goes on as a foreign version that is kept."""
     if found is None:
         return False
     same = common_start(found, expected)
-    return any(_kept(root, name, sha)[same:].startswith(found[same:]) for sha in known)
-
-
-def _kept(root: Root, name: str, sha: str | None) -> bytes:
-    """Return a foreign version, nothing where it had no bytes of its own to keep."""
-    return content_of(_place(root, name, sha or "")) or b""
+    return any(
+        (content_of(_place(root, name, sha or "")) or b"")[same:].startswith(found[same:])
+        for sha in known
+    )
 
 
 def of_state(root: Root, base: Workflow, found: bytes | None) -> p.DriftDetected:
     """Keep a foreign ``workflow-state.json`` and say what differs from the one at ``base``."""
-    name = state_document.FILE_NAME
+
+    def listed(found: bytes) -> list[dict[str, Any]] | None:
+        differences = state_differences(base, found)
+        return [recordable(one) for one in differences] if differences is not None else None
+
+    expected = state_document.render(base)
+    return _detected(root, state_document.FILE_NAME, base.head, expected, found, listed)
+
+
+def of_log(root: Root, base: int, expected: bytes, found: bytes | None) -> p.DriftDetected:
+    """Keep a ``progress.log`` in which something else than the end was changed."""
+
+    def listed(found: bytes) -> list[dict[str, Any]]:
+        return [
+            {**entry, "old": _storable(entry["old"]), "new": _storable(entry["new"])}
+            for entry in line_differences(expected, found)
+        ]
+
+    return _detected(root, progress_log.FILE_NAME, base, expected, found, listed)
+
+
+def _detected(
+    root: Root,
+    name: str,
+    base: int,
+    expected: bytes,
+    found: bytes | None,
+    listed: Callable[[bytes], list[dict[str, Any]] | None],
+) -> p.DriftDetected:
+    """Say what was done to a file; ``listed`` returns the differences, None for unreadable."""
     if found is None:
-        return p.DriftDetected(file=name, kind="missing", base=base.head)
-    if state_document.render(base).startswith(found):
-        return p.DriftDetected(
-            file=name, kind="truncated", base=base.head, found_sha256=digest(found)
-        )
-    listed = state_differences(base, found)
+        return p.DriftDetected(file=name, kind="missing", base=base)
+    if expected.startswith(found):
+        return p.DriftDetected(file=name, kind="truncated", base=base, found_sha256=digest(found))
+    every = listed(found)
     return p.DriftDetected(
         file=name,
-        kind="unreadable" if listed is None else "changed",
-        base=base.head,
+        kind="unreadable" if every is None else "changed",
+        base=base,
         kept_as=keep(root, name, found),
         found_sha256=digest(found),
-        differences=[recordable(difference) for difference in (listed or [])[:LISTED]],
-        more=max(len(listed or []) - LISTED, 0),
+        differences=(every or [])[:LISTED],
+        more=max(len(every or []) - LISTED, 0),
     )
 
 
@@ -95,25 +125,6 @@ def state_differences(base: Workflow, found: bytes) -> list[FieldDifference] | N
         return differences(state_document.document(base), document)
     except (UnicodeDecodeError, UnreadablePlan, RecursionError):
         return None
-
-
-def of_log(root: Root, base: int, expected: bytes, found: bytes | None) -> p.DriftDetected:
-    """Keep a ``progress.log`` in which something else than the end was changed."""
-    name = progress_log.FILE_NAME
-    if found is None:
-        return p.DriftDetected(file=name, kind="missing", base=base)
-    if expected.startswith(found):
-        return p.DriftDetected(file=name, kind="truncated", base=base, found_sha256=digest(found))
-    listed = line_differences(expected, found)
-    return p.DriftDetected(
-        file=name,
-        kind="changed",
-        base=base,
-        kept_as=keep(root, name, found),
-        found_sha256=digest(found),
-        differences=[_short(entry) for entry in listed[:LISTED]],
-        more=max(len(listed) - LISTED, 0),
-    )
 
 
 def line_differences(expected: bytes, found: bytes) -> list[dict[str, Any]]:
@@ -138,10 +149,6 @@ def _runs(before: list[str], after: list[str]) -> list[tuple[str, int, int, int,
     runs = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
     # Bytes that do not show in the text, such as the end of a line, differ all the same.
     return [run for run in runs if run[0] != "equal"] or [("bytes", 0, 0, 0, 0)]
-
-
-def _short(entry: dict[str, Any]) -> dict[str, Any]:
-    return {**entry, "old": _storable(entry["old"]), "new": _storable(entry["new"])}
 
 
 def recordable(difference: FieldDifference) -> dict[str, Any]:
@@ -169,3 +176,208 @@ def _storable(value: Any) -> Any:
     except InvalidData:
         return {"json": text}
     return value
+
+
+#: A longer line of somebody else's is recorded in parts of so many bytes.
+_PART = 12_000
+
+
+class ForeignBytes(NamedTuple):
+    """Bytes of somebody else's, behind the lines of the versions up to ``after``."""
+
+    after: int
+    content: bytes
+
+
+class Alignment(NamedTuple):
+    """What a part of the file holds, beside what it should.
+
+    ``missing`` is to be appended. ``lost``: something that was there before is gone.
+    """
+
+    foreign: list[ForeignBytes]
+    missing: bytes
+    lost: bool
+
+
+def align(found: bytes, fresh: bool, pieces: Sequence[LogPiece], shown: int) -> Alignment:
+    """Lay ``pieces``, in order, beside the bytes ``found``.
+
+    ``fresh``: what stands before ``found`` ends a line; it shows the versions up to ``shown``.
+    The last of our lines may be torn: a crash came while it was written.
+    """
+    foreign: list[ForeignBytes] = []
+    ours = {piece.content: n for n, piece in enumerate(pieces) if not piece.external}
+    position = number = 0
+    lost = False
+    while position < len(found):
+        due = pieces[number].due(fresh) if number < len(pieces) else None
+        if due is not None and found.startswith(due, position):
+            shown = max(shown, pieces[number].version)
+            number += 1
+            end = position + len(due)
+        elif due is not None and _is_torn(found, position, due, pieces[number]):
+            break
+        else:
+            end = found.find(b"\n", position) + 1 or len(found)
+            foreign.append(ForeignBytes(shown, found[position:end]))
+            # A line of ours that comes too early: one before it is gone.
+            lost = lost or ours.get(found[position:end], -1) >= number
+        fresh = found[end - 1 : end] == b"\n"
+        position = end
+    rest = pieces[number:]
+    missing = joined(rest, fresh)[len(found) - position :]
+    return Alignment(foreign, missing, lost or any(piece.external for piece in rest))
+
+
+def _is_torn(found: bytes, position: int, due: bytes, piece: LogPiece) -> bool:
+    left = len(found) - position
+    return not piece.external and left < len(due) and found.startswith(due[:left], position)
+
+
+def notes(foreign: Sequence[ForeignBytes]) -> list[p.NoteLogged]:
+    """Return the notes that record somebody else's bytes, exactly and in order."""
+    return [_note(after, part) for after, content in foreign for part in _parts(content)]
+
+
+def _parts(content: bytes) -> Iterator[bytes]:
+    for start in range(0, len(content), _PART):
+        yield content[start : start + _PART]
+
+
+def _note(after: int, content: bytes) -> p.NoteLogged:
+    text = content.decode(errors="replace").rstrip("\r\n")
+    shown = "".join(
+        c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in text
+    )
+    shown = shown or "(an empty line)"
+    exact = f"{shown}\n".encode() == content
+    raw = None if exact else _in_base64(content)
+    return p.NoteLogged(text=shown, kind="external", after=after, raw=raw)
+
+
+def _in_base64(content: bytes) -> str:
+    from base64 import b64encode  # few lines need it
+
+    return b64encode(content).decode()
+
+
+class LogView(NamedTuple):
+    """The file as it was read.
+
+    ``intact``: it begins with every byte that was left. ``newer`` are the last of those,
+    ``tail`` what follows them. ``mark`` is None where the file is missing.
+    """
+
+    intact: bool
+    newer: bytes
+    tail: bytes
+    mark: Mark | None
+
+
+def look(root: Path, name: str, left: Synced | None, *, thorough: bool = False) -> LogView:
+    """Read the file of this name in the root beside what was left of it; raises `OutsideRoot`.
+
+    A file that nobody touched is trusted but for its newer part; ``thorough`` reads it whole.
+    """
+    try:
+        descriptor = open_within(root, name)
+    except FileNotFoundError:
+        return LogView(left is None or left.size == 0, b"", b"", None)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor has no path
+        require_bearable(descriptor, root / name)
+        mark = mark_of(os.fstat(descriptor))
+        if left is None:
+            return LogView(True, b"", file.read(), mark)
+        if mark == left.mark and not thorough:
+            file.seek(left.base)
+            return _trusted(file.read(), left, mark)
+        return _verified(file.read(), left, mark)
+
+
+def _trusted(newer: bytes, left: Synced, mark: Mark) -> LogView:
+    length = left.size - left.base
+    intact = digest(newer[:length]) == left.sha256
+    return LogView(intact, newer[:length], newer[length:], mark)
+
+
+def _verified(content: bytes, left: Synced, mark: Mark) -> LogView:
+    newer, tail = content[left.base : left.size], content[left.size :]
+    return LogView(left.shows(content), newer, tail, mark)
+
+
+def left_now(before: Synced, view: LogView, added: bytes, version: int, mark: Mark) -> Synced:
+    """Return what to remember of the file once it was looked at and ``added`` was appended."""
+    part = view.newer + view.tail + added
+    fresh = part.endswith(b"\n") if part else before.fresh
+    return replace(
+        before,
+        version=version,
+        size=before.base + len(part),
+        sha256=digest(part),
+        mark=mark,
+        fresh=fresh,
+    )
+
+
+def joined_up(root: Path, name: str, left: Synced) -> Synced:
+    """Return ``left`` with its newer part joined to the older one, once it is long enough."""
+    if left.size - left.base <= NEWER_PART:
+        return left
+    content = (content_within(root, name) or b"")[: left.size]
+    if not left.shows(content):
+        # Somebody changed the older part unseen: without a mark, the next look is thorough.
+        return replace(left, mark=[])
+    return replace(left, base=left.size, base_sha256=digest(content), sha256=digest(b""))
+
+
+@dataclass(slots=True)
+class Trail:
+    """What came after a version: the pieces of ``progress.log``, what was already detected.
+
+    ``state`` is the newest, None where there is no workflow. ``detected`` holds, for each file,
+    the digests of the foreign versions that were recorded, None for a missing one.
+    """
+
+    pieces: list[LogPiece] = field(default_factory=list)
+    detected: dict[str, list[str | None]] = field(default_factory=dict)
+    state: Workflow | None = None
+
+    def add(self, event: RecordedEvent, state: Workflow, shown: int) -> None:
+        """Take in an event; the lines up to version ``shown`` are in the file already."""
+        part = piece(event, state) if event.version > shown else None
+        if part is not None:
+            self.pieces.append(part)
+        if event.type == "drift.detected":
+            self.detected.setdefault(event.data["file"], []).append(event.data["found_sha256"])
+        self.state = state
+
+
+def trail(log: WorkflowLog, after: int, start: Workflow | None, shown: int) -> Trail:
+    """Return what came after version ``after``; ``start``: the state there, where it is known.
+
+    The state is the one that the pieces lead to. Asked for once they are read, it could be a newer
+    one, as others append meanwhile, and a file that lacks their lines would count as showing them.
+    """
+    if start is None and after:
+        start = log.state(after)
+    return whole(log.steps(after, start), start, shown)
+
+
+def was_written(log: WorkflowLog, after: int, found: bytes) -> bool:
+    """Whether ``workflow-state.json`` shows a version after ``after``, if not yet remembered so."""
+    return any(
+        state.updated[:19].encode() in found and state_document.render(state) == found
+        for _, state in log.steps(after)
+    )
+
+
+def whole(
+    steps: Iterable[tuple[RecordedEvent, Workflow]], start: Workflow | None = None, shown: int = 0
+) -> Trail:
+    """Return the trail of all steps, from the state ``start``."""
+    found = Trail(state=start)
+    for event, state in steps:
+        found.add(event, state, shown)
+    found.pieces.sort(key=lambda part: part.place)
+    return found

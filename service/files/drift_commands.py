@@ -1,8 +1,4 @@
-"""What a foreign version of ``workflow-state.json`` would be as commands.
-
-Operational fields change by their own events, through the rules; definitional ones are proposed
-as amendments; fields that nobody specified are taken over as they are.
-"""
+"""What a foreign version of ``workflow-state.json`` would be as commands."""
 
 from __future__ import annotations
 
@@ -45,7 +41,6 @@ _NO_TRACE = (
 
 
 def _nothing(stage: Stage) -> list[tuple[Payload, str]]:
-    """Find no trace."""
     return []
 
 
@@ -167,10 +162,7 @@ class _Fields:
         self._amendments(amended)
 
     def _is_amended(self, name: str, state: Workflow) -> bool:
-        """Whether only an amendment may change the field as it was changed.
-
-        To ask a stage for less is one; a list of outputs that keeps all of them is none.
-        """
+        """Whether only an amendment may change the field as it was changed."""
         if self.stage is None:
             return name in AMENDABLE_OF_WORKFLOW
         listed = self.found.get(name)
@@ -183,10 +175,18 @@ class _Fields:
         known = STAGE_FIELDS if self.stage is not None else WORKFLOW_FIELDS
         if name not in known:
             self._unknown(name)
-        elif self.stage is not None and isinstance(self.found.get(name), _RECORDABLE.get(name, ())):
-            self._recorded(name)
+        elif self.stage is not None and isinstance(
+            self.found.get(name), _RECORDED.get(name, ((),))[0]
+        ):
+            try:
+                command = _RECORDED[name][1](str(self.stage), self.found.get(name))
+            except ValueError as error:
+                self._impossible(name, f"{error}".splitlines()[0])
+            else:
+                self.result.add(command)
         else:
-            self._impossible(name, _why_not(name))
+            why = "it follows from the events of the log"
+            self._impossible(name, _REASONS.get(name, why))
 
     def _unknown(self, name: str) -> None:
         value = self.found.get(name)
@@ -199,14 +199,6 @@ class _Fields:
                 removed=name not in self.found,
             )
         )
-
-    def _recorded(self, name: str) -> None:
-        try:
-            command = _RECORDED[name](str(self.stage), self.found.get(name))
-        except ValueError as error:
-            self._impossible(name, f"{error}".splitlines()[0])
-        else:
-            self.result.add(command)
 
     def _impossible(self, name: str, why: str) -> None:
         place = name if self.stage is None else f"{self.stage}.{name}"
@@ -233,12 +225,10 @@ class _Fields:
             self.result.add(command, at)
         if target in makers:
             self.result.add(makers[target]())
-        elif target in (Status.RUNNING, Status.POST_PROCESSING) and not proven:
-            self._impossible("status", _NO_TRACE.format(stage=stage.id))
-        elif target in (Status.RUNNING, Status.POST_PROCESSING):
-            return
-        else:
+        elif target not in _UNDER_WAY:
             self._impossible("status", f"{target!r:.60} is no status")
+        elif not proven:
+            self._impossible("status", _NO_TRACE.format(stage=stage.id))
 
     def _asks(self, kind: Any) -> Payload:
         status = self.found["status"]
@@ -255,12 +245,8 @@ class _Fields:
                 self.result.add(self._proposal(kind, changes))
 
     def _proposal(self, kind: Any, changes: Document) -> Payload:
-        return p.AmendmentProposed(
-            kind=kind,
-            stage=self.stage,
-            description=f"{', '.join(changes)} {_BY_HAND}",
-            changes=changes,
-        )
+        said = f"{', '.join(changes)} {_BY_HAND}"
+        return p.AmendmentProposed(kind=kind, stage=self.stage, description=said, changes=changes)
 
     def _change(self, name: str) -> Document | None:
         if name not in KEYED:
@@ -294,29 +280,19 @@ def _readied(stage: Stage) -> Payload:
     return p.StageReadied(stage=stage.id)
 
 
-def _outputs(stage: str, value: Any) -> Payload:
-    return p.OutputsRecorded(stage=stage, outputs=value)
-
-
-def _checkpoint(stage: str, value: Any) -> Payload:
-    return p.CheckpointRecorded(stage=stage, checkpoint=value)
-
-
-#: Operational fields that an event of their own records, each with what it can be.
-_RECORDABLE: dict[str, tuple[type, ...]] = {"outputs": (list,), "checkpoint": (object,)}
-_RECORDED: dict[str, Callable[[str, Any], Payload]] = {
-    "outputs": _outputs,
-    "checkpoint": _checkpoint,
+#: Operational fields that an event of their own records: what each can be, and the event.
+_RECORDED: dict[str, tuple[type, Callable[[str, Any], Payload]]] = {
+    "outputs": (list, lambda stage, value: p.OutputsRecorded(stage=stage, outputs=value)),
+    "checkpoint": (
+        object,
+        lambda stage, value: p.CheckpointRecorded(stage=stage, checkpoint=value),
+    ),
 }
-
-
-def _why_not(name: str) -> str:
-    reasons = {
-        "amendments": "an amendment counts by a person's consent: `wfctl amend propose`",
-        "version": "it is counted from the approved amendments",
-        "workflow_status": "it follows from the stages",
-        "stages": "their order cannot be amended",
-        "id": "a stage keeps its id",
-        "workflow_id": "a workflow keeps its id",
-    }
-    return reasons.get(name, "it follows from the events of the log")
+_REASONS = {
+    "amendments": "an amendment counts by a person's consent: `wfctl amend propose`",
+    "version": "it is counted from the approved amendments",
+    "workflow_status": "it follows from the stages",
+    "stages": "their order cannot be amended",
+    "id": "a stage keeps its id",
+    "workflow_id": "a workflow keeps its id",
+}

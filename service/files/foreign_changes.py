@@ -16,9 +16,8 @@ from projections.files import state_document
 from projections.files.document_diff import FieldDifference, applied
 from projections.files.progress_log import joined
 from service.errors import NotFound
-from service.files.drift import line_differences, recordable, state_differences
+from service.files.drift import line_differences, notes, recordable, state_differences, whole
 from service.files.drift_commands import Adoption, Launched, adoption
-from service.files.external_lines import notes, whole
 from service.files.inspection import FilesInspection
 from service.files.workflow_files import LOG, STATE
 from service.reading.log import WorkflowLog
@@ -117,10 +116,7 @@ class ForeignChanges:
         return [_explained(difference) for difference in self.differences(change)]
 
     def differences(self, change: Foreign) -> list[FieldDifference]:
-        """Return what differs between a foreign state and the one that the file had shown.
-
-        What was decided of it already is left out.
-        """
+        """Return what differs between a foreign state and the one that the file had shown."""
         listed = state_differences(self.log.current(change.base), change.found or b"") or []
         if change.rest is None:
             return listed
@@ -145,14 +141,11 @@ class ForeignChanges:
                 file=change.file,
             )
         if change.file == LOG:
-            lines = self._lines(change)
+            runs = line_differences(self._log_at(change.base), change.found or b"")
+            texts = [line for run in runs for line in run["new"] if line.strip()]
+            lines: list[Payload] = [p.NoteLogged(text=text[:20_000]) for text in texts]
             return Adoption(commands=lines, at=[None] * len(lines))
         return self._state_adoption(change, only, evidence, launched)
-
-    def _lines(self, change: Foreign) -> list[Payload]:
-        runs = line_differences(self._log_at(change.base), change.found or b"")
-        texts = [line for run in runs for line in run["new"] if line.strip()]
-        return [p.NoteLogged(text=text[:20_000]) for text in texts]
 
     def _state_adoption(
         self, change: Foreign, only: list[str], evidence: str | None, launched: Launched
@@ -288,7 +281,6 @@ def _is_definitional(difference: FieldDifference) -> bool:
 
 
 def _is_so(now: dict[str, Any], difference: FieldDifference) -> bool:
-    """Whether the log has come to say the same since."""
     value: Any = now
     if difference.stage is not None:
         entries = (entry for entry in now["stages"] if entry["id"] == difference.stage)

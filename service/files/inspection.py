@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from eventstore.private import NotRegular, TooLarge
 from lifecycle.state.workflow import Drift, Workflow
 from projections.files import progress_log, state_document
 from projections.files.progress_log import LogPiece, joined
 from projections.words.account import EDITED
-from service.files.external_lines import ForeignBytes, align, look, trail, was_written, whole
+from service.files.drift import ForeignBytes, align, look, trail, was_written, whole
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import newest
 from service.root.root import Root
 from service.root.safe_open import OutsideRoot, content_within
 from service.root.sync import Sync, Synced, caught_up, digest
-
-if TYPE_CHECKING:
-    pass
-
 
 STATE = state_document.FILE_NAME
 LOG = progress_log.FILE_NAME
@@ -44,11 +39,7 @@ class FilesInspection:
         self.log = log
 
     def differences(self) -> list[Difference]:
-        """Compare the files with the log, whole, folded from its first event.
-
-        Others may write meanwhile. Each file is held to a version between the log's head before it
-        was read and the one after: the log is read last, so it has all that the file can show.
-        """
+        """Compare the files with the log, whole, folded from its first event."""
         sync, since = self._caught_up()
         found = {name: content_within(self.root.path, name) for name in (STATE, LOG)}
         all_ = whole(self.log.steps())
@@ -162,7 +153,6 @@ def kept(drift: Drift) -> str:
 
 
 def _told(look: Callable[[], str | None]) -> str | None:
-    """Return what a look at a file told, or why there could be none."""
     try:
         return look()
     except OutsideRoot as error:

@@ -79,7 +79,6 @@ def edits(
 
 
 def _refused(root: Root, state: Workflow) -> str | None:
-    """Say why no session could begin, where ``init.sh`` failed and nobody changed it since."""
     name = f"{state.session.count + 1}.{INIT.removesuffix('.sh')}"
     kept = max((root.folder / SESSIONS).glob(f"{name}*.log"), default=None, key=_written)
     script = root.path / INIT
@@ -96,7 +95,6 @@ def _written(path: Path) -> float:
 
 
 def _is_held(lock: Path) -> bool:
-    """Whether somebody holds a lock, as the system tells it; False where it does not tell."""
     try:
         status = lock.stat()
         held = Path("/proc/locks").read_text("ascii")

@@ -22,7 +22,7 @@ from projections.files import progress_log, state_document
 from projections.files.progress_log import joined
 from service.errors import FilesBehind, LogBehind, RootBusy
 from service.files import drift
-from service.files.external_lines import (
+from service.files.drift import (
     LogView,
     Trail,
     align,
@@ -98,7 +98,6 @@ class WorkflowFiles:
         return self.bring_up_to_date()
 
     def _check_log(self, sync: Sync) -> None:
-        """Raise `LogBehind` where the files were written from a version that the log lacks."""
         shown = max(sync.version(LOG), sync.version(STATE))
         head = self.log.store.head(self.log.stream) if shown else None
         if head is not None and shown > head.version:
@@ -170,7 +169,6 @@ class WorkflowFiles:
     def _damage(
         self, sync: Sync, known: Sequence[str | None], expected: bytes
     ) -> list[p.DriftDetected]:
-        """Return what to record of a ``progress.log`` that was changed before its end."""
         found = content_within(self.root.path, LOG)
         if _name(found) in known or self._is_half_mended(expected, known):
             return []
@@ -183,7 +181,6 @@ class WorkflowFiles:
     def _foreign_state(
         self, sync: Sync, shown: Trail, state: Workflow, found: bytes | None
     ) -> list[p.DriftDetected]:
-        """Return what to record of a ``workflow-state.json`` that somebody else changed."""
         entry = sync.files.get(STATE)
         if _name(found) in shown.detected.get(STATE, []) or self._is_ours(entry, state, found):
             return []
@@ -203,7 +200,9 @@ class WorkflowFiles:
         """Write what is missing; False where others wrote in between."""
         log = self._write_log(sync, state, found)
         content = state_document.render(state)
-        if log is None or not self._write_state(content, found.state):
+        if log is None or not (
+            found.state == content or write_over(self.state_path, content, found.state)
+        ):
             return False
         entry = Synced(self.log.stream, state.head, len(content), digest(content))
         new = sync.having(LOG, log).having(STATE, entry)
@@ -223,9 +222,6 @@ class WorkflowFiles:
         if mark is None:
             return None
         return joined_up(self.root.path, LOG, left_now(before, view, added, state.head, mark))
-
-    def _write_state(self, content: bytes, found: bytes | None) -> bool:
-        return found == content or write_over(self.state_path, content, found)
 
     def rebuild(self) -> list[str]:
         """Make every file what the log says, from its first event; return those that changed.
@@ -265,7 +261,6 @@ class WorkflowFiles:
 
 
 def _stood(state: Workflow) -> str:
-    """Say how the stages stood, those that nothing was done of yet left out."""
     begun = (one for one in state.stages.values() if one.status is not Status.PENDING)
     return ", ".join(f"{one.id} {one.status}" for one in begun) or "no stage begun"
 

@@ -46,12 +46,7 @@ Shown = Mapping[str, Callable[[], Iterable[bytes]]]
 
 
 def write_archive(
-    path: Path,
-    root: Root,
-    log: WorkflowLog,
-    shown: Shown,
-    upto: int,
-    taken: Choice | None = None,
+    path: Path, root: Root, log: WorkflowLog, shown: Shown, upto: int, taken: Choice | None = None
 ) -> Manifest:
     """Write the archive of a root whole to ``path`` and return its manifest.
 
@@ -60,9 +55,11 @@ def write_archive(
     and files give the same bytes. Raises `NoWorkflow` where there is no machine either,
     `UnsoundLog` where a stream was altered.
     """
-    ends = [*_workflow(log, upto), *_machines(root, log.store)]
+    ends = [_end(log.store, log.stream, upto)] if upto else []
+    ends += _machines(root, log.store)
     for end in ends:
-        _require_sound(log.store, end)
+        for _ in log.store.read(end.name, upto=end.version):
+            pass  # a stream that is not what was recorded raises `UnsoundLog`
     workflow = log.current(upto).id if upto or not ends else None
     manifest = Manifest(workflow, _newest(log.store, ends), streams=ends)
     taken = taken or Choice()
@@ -85,19 +82,7 @@ def write_archive(
     return manifest
 
 
-def _require_sound(store: EventStore, end: Stream) -> None:
-    """Raise `UnsoundLog` for a stream that is not what was recorded."""
-    for _ in store.read(end.name, upto=end.version):
-        pass
-
-
-def _workflow(log: WorkflowLog, upto: int) -> Iterator[Stream]:
-    if upto:
-        yield _end(log.store, log.stream, upto)
-
-
 def _machines(root: Root, store: EventStore) -> Iterator[Stream]:
-    """Yield the streams of a root's machines as they stand."""
     for machine in ids(root, store):
         head = store.head(f"{PREFIX}{machine}")
         if head is not None:
@@ -105,8 +90,12 @@ def _machines(root: Root, store: EventStore) -> Iterator[Stream]:
 
 
 def _end(store: EventStore, stream: str, version: int) -> Stream:
-    last = next(iter(store.raw(stream, after=version - 1, upto=version)))
-    return Stream(stream, f"events/{quote(stream, safe='-._')}.jsonl", version, last.hash)
+    file = f"events/{quote(stream, safe='-._')}.jsonl"
+    return Stream(stream, file, version, _last(store, stream, version).hash)
+
+
+def _last(store: EventStore, stream: str, version: int) -> Raw:
+    return next(iter(store.raw(stream, after=version - 1, upto=version)))
 
 
 def _raws(store: EventStore, end: Stream) -> Iterator[Raw]:
@@ -114,10 +103,7 @@ def _raws(store: EventStore, end: Stream) -> Iterator[Raw]:
 
 
 def _newest(store: EventStore, ends: Iterable[Stream]) -> str:
-    """Return when the newest event was recorded."""
-    last = [
-        next(iter(store.raw(end.name, after=end.version - 1, upto=end.version))) for end in ends
-    ]
+    last = [_last(store, end.name, end.version) for end in ends]
     return max(str(json.loads(raw.text)["recorded_at"]) for raw in last)
 
 
@@ -190,10 +176,7 @@ def require_stream(source: CopySource, only: str | None) -> None:
 
 
 def require_in_place(store: EventStore, only: str | None) -> None:
-    """Raise `UnsoundLog` where a log, or one stream of it, is not what was recorded.
-
-    So whoever copies a log that was altered is told the same as whoever reads it.
-    """
+    """Raise `UnsoundLog` where a log, or one stream of it, is not what was recorded."""
     for stream in [only] if only is not None else list(store.streams()):
         # What a newer program recorded is copied as it is, and its chain is checked on the way.
         with suppress(SchemaError):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path, PurePosixPath
 from stat import S_ISLNK
 from typing import Any
@@ -95,7 +95,6 @@ def _limit(choice: Choice, sizes: dict[str, int], most: int | None) -> None:
 def _named(
     root: Path, state: Workflow | None, machines: Iterable[Machine], kinds: frozenset[str]
 ) -> dict[str, str | None]:
-    """Return the files and folders that the log names, each with the digest that it should have."""
     found: dict[str, str | None] = {}
     if OUTPUTS in kinds:
         for machine in machines:
@@ -139,7 +138,6 @@ def _results(stage: Stage, kinds: frozenset[str]) -> dict[str, str | None]:
 
 
 def _below(root: Path, path: str) -> Iterator[str]:
-    """Yield the file, or the files of the folder, that a path names."""
     place = root / path
     if not place.is_dir():
         yield path
@@ -248,13 +246,11 @@ def put_in_place(root: Path, archive: Path, manifest: Manifest) -> list[str]:
 
 
 def _is_there(root: Path, path: str, digest: str) -> bool:
-    found = sha256()
     try:
-        for chunk in content(root, path):
-            found.update(chunk)
+        with os.fdopen(open_within(root, path), "rb") as file:
+            return file_digest(file, "sha256").hexdigest() == digest
     except (OSError, OutsideRoot, NotRegular):
         return False
-    return found.hexdigest() == digest
 
 
 def _checked(archive: Path, file: ZipFile, manifest: Manifest, path: str) -> Iterator[bytes]:

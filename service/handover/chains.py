@@ -94,10 +94,7 @@ def _is_claim(line: Any) -> bool:
 
 
 class _Chain:
-    """The events of a stream, followed from the first; ``claims`` and ``ids`` are of all streams.
-
-    What a command recorded stands together and has one time, for it is appended at once.
-    """
+    """The events of a stream, followed from the first; ids and claims are of all streams."""
 
     def __init__(self, path: Path, stream: Stream, claims: set[str], ids: set[str]) -> None:
         self._stream, self._claims, self._ids = stream, claims, ids

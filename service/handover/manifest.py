@@ -142,7 +142,6 @@ def unacceptable(text: bytes) -> str | None:
 
 
 def _of_envelope(body: dict[str, Any]) -> str | None:
-    """Return which field of the envelope is not what a log writes there."""
     if set(body) != _FIELDS:
         return f"expected the fields of an event alone, found {sorted(set(body) ^ _FIELDS)!s:.80}"
     if not isinstance(body["actor"], dict) or set(body["actor"]) != {"kind", "name"}:

@@ -6,12 +6,12 @@ hash that comes out different ends it. What an interrupted import left is taken 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from zipfile import ZipFile
 
 import orjson
@@ -70,7 +70,9 @@ def restore(root: Root, archive: Archive, connect: Connect) -> None:
     """
     manifest = archive.manifest
     if root.config_file.exists():
-        _require_same(root, manifest.workflow)
+        here = read_config(root).workflow
+        if here != manifest.workflow:
+            raise RootExists(root.path, here)
     prepare_folder(root)
     then = Then()
     store = connect(root, Verbatim({}), then)
@@ -86,12 +88,6 @@ def restore(root: Root, archive: Archive, connect: Connect) -> None:
     configure(root, manifest.workflow)
 
 
-def _require_same(root: Root, workflow: str | None) -> None:
-    here = read_config(root).workflow
-    if here != workflow:
-        raise RootExists(root.path, here)
-
-
 def _append_all(
     archive: Archive,
     file: ZipFile,
@@ -102,7 +98,9 @@ def _append_all(
 ) -> None:
     hash_ = ""
     with file.open(stream.file) as lines:
-        for command, group in groupby(_events(lines), lambda body: str(body["command_id"])):
+        for command, group in groupby(
+            (orjson.loads(line) for line in lines), lambda body: str(body["command_id"])
+        ):
             bodies = list(group)
             then.turn(bodies[0])
             appended = store.append(
@@ -119,10 +117,6 @@ def _append_all(
         raise UnusableArchive(
             str(archive.path), stream.file, "it does not end as the manifest says"
         )
-
-
-def _events(lines: IO[bytes]) -> Iterator[dict[str, Any]]:
-    return (orjson.loads(line) for line in lines)
 
 
 def new_event(body: dict[str, Any]) -> NewEvent:

@@ -60,7 +60,7 @@ def adoption(
         # A field that was taken over before is an edit no longer.
         if look(current, path_of(leaf)) != look(found, path_of(leaf))
     ]
-    chosen = _chosen({_name(role, one): one for one in edits}, only)
+    chosen = _chosen({_named(role, path_of(one)): one for one in edits}, only)
     wanted = applied(base, found, chosen)
     now = utc_text(service.clock())
     known = amounts(service.root.path, state, drift.file, base, wanted, now)
@@ -80,7 +80,6 @@ def undecided(state: Machine, file: str, found: Sequence[Json]) -> list[Json]:
 
 
 def _kept(service: MachineService, state: Machine, drift: Drift) -> Document:
-    """Return the version that was kept; raises `InvalidInput` where there is none to read."""
     found = decoded(content_within(service.root.path, drift.kept_as))
     if found is None:
         raise InvalidInput(
@@ -92,7 +91,6 @@ def _kept(service: MachineService, state: Machine, drift: Drift) -> Document:
 
 
 def _chosen(edits: dict[str, FieldDifference], only: Sequence[str]) -> list[FieldDifference]:
-    """Return the edits of the fields that are named, and of those below; all where none is."""
     for name in only:
         if not any(_is_below(path, name) for path in edits):
             raise InvalidInput(
@@ -115,7 +113,8 @@ def _updates(role: str, known: Amounts, found: Document) -> list[Payload]:
         refusal = known.refusal(one)
         if refusal is not None:
             raise refusal
-        path = _reach(one)
+        whole = path_of(one)
+        path = tuple(takewhile(is_field, whole)) or whole[:1]
         if one.kind == "removed" and path == path_of(one):
             removed.append(_named(role, path))
         else:
@@ -125,16 +124,6 @@ def _updates(role: str, known: Amounts, found: Document) -> list[Payload]:
     listed = [change_of(path, value) for path, value in changes.items()]
     layout = layout_of([change.model_dump(mode="json") for change in listed])
     return [MachineUpdated(changes=listed, layout=layout, removed=removed)]
-
-
-def _reach(difference: FieldDifference) -> tuple[str, ...]:
-    """Return the path of a field that differs, as far as dot paths lead."""
-    whole = path_of(difference)
-    return tuple(takewhile(is_field, whole)) or whole[:1]
-
-
-def _name(role: str, difference: FieldDifference) -> str:
-    return _named(role, path_of(difference))
 
 
 def _named(role: str, path: tuple[str, ...]) -> str:

@@ -1,7 +1,4 @@
-"""Resuming a conductor track: after the last task; ``plan.md`` compared with the log.
-
-Source: the checkpoint protocol of conductor; its markers are ``[ ]``, ``[~]`` and ``[x]``.
-"""
+"""Resuming a conductor track: after the last task; ``plan.md`` compared with the log."""
 
 from __future__ import annotations
 
@@ -41,7 +38,6 @@ def tasks_of(plan: Path) -> list[PlannedTask]:
 
 
 def _of_lists(lines: list[str]) -> list[PlannedTask]:
-    """Return the tasks that are items: ``- [x] 1.1 Write it``."""
     found: list[PlannedTask] = []
     for number, line in enumerate(lines, 1):
         marker = _MARKER.match(line)
@@ -51,7 +47,6 @@ def _of_lists(lines: list[str]) -> list[PlannedTask]:
 
 
 def _of_headings(lines: list[str]) -> list[PlannedTask]:
-    """Return the tasks that are headings: ``### [x] Task 1``, or with ``**Status:** [x]`` below."""
     found: list[PlannedTask] = []
     waiting: str | None = None
     for number, line in enumerate(lines, 1):
@@ -105,7 +100,6 @@ def resumption(state: Machine, plan: Path, resume_from: str | None, now: str) ->
 
 
 def _check_task(tasks: list[PlannedTask], named: str | None) -> None:
-    """Raise `InvalidInput` for a task that the plan does not have."""
     known = [task.id for task in tasks]
     if named is not None and known and not any(same(named, id_) for id_ in known):
         raise InvalidInput(
@@ -134,7 +128,6 @@ def _point(
 
 
 def _differences(tasks: list[PlannedTask], last: str | None) -> list[dict[str, Any]]:
-    """Return where the markers of the plan are not what the log says."""
     place = next(
         (n for n, task in enumerate(tasks) if last is not None and same(task.id, last)), -1
     )
@@ -152,7 +145,6 @@ def _differences(tasks: list[PlannedTask], last: str | None) -> list[dict[str, A
 
 
 def _stale(state: Machine, now: str) -> str | None:
-    """Say that progress is late, where the step has a time for it."""
     due = state.definition.phases[state.phase].due_seconds if not state.is_final else None
     if due is None or state.status != "IN_PROGRESS":
         return None

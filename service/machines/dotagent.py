@@ -1,7 +1,4 @@
-"""Resuming phased development: what is validated first, and what each phase then asks for.
-
-Source: the dotagent checkpoint protocol, its validation list, its resume table, its scenarios.
-"""
+"""Resuming phased development: what is validated first, and what each phase then asks for."""
 
 from __future__ import annotations
 
@@ -75,18 +72,20 @@ def _last_activity(state: Machine) -> str:
 def _validated(
     root: Path, state: Machine, now: str, on_disk: bytes | None
 ) -> Iterator[dict[str, Any]]:
-    """Say what is wrong: outputs, times, the order of phases, a file that is not whole."""
     for done in phase_document(state)["completed_phases"]:
         pattern = str(done["output"] or "").removeprefix(f"{root}/")
         if pattern and not look(root, [pattern])[pattern].found:
             yield _finding("output_missing", f"{done['phase']}: {done['output']} is not there")
     yield from _times(state, now)
-    yield from _order(state)
+    order = list(state.definition.phases)
+    visited = [order.index(name) for name in state.visits if name in order]
+    if visited != sorted(visited) or visited != list(range(len(visited))):
+        names = ", ".join(order[index] for index in visited)
+        yield _finding("phase_order", f"the phases were not taken in their order: {names}")
     yield from _file(on_disk)
 
 
 def _file(on_disk: bytes | None) -> Iterator[dict[str, Any]]:
-    """Say what is wrong with ``phase.json``: half a file, or one that says so of itself."""
     if on_disk is None:
         return
     document = decoded(on_disk)
@@ -113,14 +112,6 @@ def _times(state: Machine, now: str) -> Iterator[dict[str, Any]]:
             f"the workflow began {days} days ago and may be out of date; go on with caution, or "
             f"`wfctl machine rehydrate {state.id} --start-fresh` archives it and begins anew",
         )
-
-
-def _order(state: Machine) -> Iterator[dict[str, Any]]:
-    order = list(state.definition.phases)
-    visited = [order.index(name) for name in state.visits if name in order]
-    if visited != sorted(visited) or visited != list(range(len(visited))):
-        names = ", ".join(order[index] for index in visited)
-        yield _finding("phase_order", f"the phases were not taken in their order: {names}")
 
 
 def _by_phase(root: Path, state: Machine, files: Mapping[str, FileFact], found: Resumption) -> None:
@@ -154,7 +145,6 @@ def _by_phase(root: Path, state: Machine, files: Mapping[str, FileFact], found: 
 
 
 def _has_begun(state: Machine) -> bool:
-    """Whether anything was recorded of the phase since it was entered."""
     statuses = state.definition.statuses
     is_initial = statuses is None or state.status == statuses.initial
     at_work = any(task.get("started_at") for task in state.tasks)
@@ -163,14 +153,12 @@ def _has_begun(state: Machine) -> bool:
 
 
 def _is_of_tasks(state: Machine) -> bool:
-    """Whether the phase is left by its tasks."""
     path = state.definition.tasks.path if state.definition.tasks is not None else None
     ways = state.definition.ways(state.phase)
     return any(path_of(part) == path for way in ways for part in parts(way.guard))
 
 
 def _lack_of(state: Machine, files: Mapping[str, FileFact], output: str) -> str | None:
-    """Say what is wrong with the phase's output, None where nothing is."""
     fact = files.get(output, FileFact())
     new = fact.since(state.visit.earlier)
     if new.valid:

@@ -13,8 +13,7 @@ from eventstore.chain import leaf_hash
 from eventstore.private import read_regular
 from eventstore.store import EventStore
 from service.errors import NotFound
-from service.proofs.errors import UnreadableNote
-from service.proofs.note import Note, decoded, read_note
+from service.proofs.note import Note, UnreadableNote, decoded, read_note
 from service.root.disk import write_whole
 from service.root.git import git
 from service.root.root import Root
@@ -94,10 +93,7 @@ class KeptNote:
 
 
 def keep(root: Root, checkpoint: Checkpoint, note: Note) -> tuple[Path, Note]:
-    """Keep a checkpoint in the root; return its file, and the note with all signatures it has.
-
-    Those that were kept of the same checkpoint before stay.
-    """
+    """Keep a checkpoint in the root; return its file, and the note with all signatures it has."""
     path = root.below(f".wfctl/checkpoints/{_name(checkpoint)}{_END}")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     whole = _with_earlier(path, note)
@@ -131,10 +127,7 @@ def _content(path: Path) -> bytes:
 
 
 def tag(root: Root, checkpoint: Checkpoint, note: Note) -> str:
-    """Keep a checkpoint as an annotated tag and return its name; raises `NotFound` without git.
-
-    A tag that is there already stays as it is.
-    """
+    """Keep a checkpoint as an annotated tag and return its name; raises `NotFound` without git."""
     name = f"{_TAGS}/{_name(checkpoint)}"
     if name not in {one.place.removeprefix("tag ") for one in kept_tags(root)}:
         done = git(root.path, "tag", "-a", "--cleanup=verbatim", "-F", "-", name, text=str(note))

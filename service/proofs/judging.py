@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,18 @@ from service.proofs.checkpoint import (
     origin_of,
     read_checkpoint,
 )
-from service.proofs.errors import CheckpointDenied, ProofRejected, UnreadableNote, UnverifiedNote
-from service.proofs.note import LOG, WITNESS, Note, VerifierKey, read_note, verified
+from service.proofs.note import (
+    LOG,
+    WITNESS,
+    CheckpointDenied,
+    Note,
+    ProofRejected,
+    UnreadableNote,
+    UnverifiedNote,
+    VerifierKey,
+    read_note,
+    verified,
+)
 from service.proofs.proof import Proof
 from service.proofs.signing import known_log_key, last_signed
 from service.root.root import Root
@@ -131,7 +141,6 @@ def _sorted_out(stream: str, every: Iterable[KeptNote], keys: Sequence[VerifierK
 
 
 def _doubt(note: Note, checkpoint: Checkpoint, keys: Sequence[VerifierKey]) -> str | None:
-    """Return why no known key stands behind a checkpoint, None where one does."""
     own = known_log_key(checkpoint.origin)
     try:
         verified(note, [*keys, *([own] if own is not None else [])])
@@ -141,7 +150,6 @@ def _doubt(note: Note, checkpoint: Checkpoint, keys: Sequence[VerifierKey]) -> s
 
 
 def _roots(store: EventStore, stream: str, sizes: set[int]) -> dict[int, bytes]:
-    """Return the root of the log at each size that it has."""
     roots, tree = {0: EMPTY}, Frontier()
     for leaf in leaves(store, stream, max(sizes, default=0)) if sizes else ():
         tree.add(leaf)
@@ -151,7 +159,6 @@ def _roots(store: EventStore, stream: str, sizes: set[int]) -> dict[int, bytes]:
 
 
 def _agreed(found: Iterable[FoundCheckpoint], roots: dict[int, bytes]) -> int:
-    """Return the largest size at which a checkpoint agrees with the log."""
     said = (one.checkpoint for one in found if one.doubt is None)
     return max((one.size for one in said if roots.get(one.size) == one.root), default=0)
 
@@ -273,15 +280,11 @@ def _of_file(
 
 
 def _require(claim: dict[str, Any], path: Path) -> None:
-    """Raise `ProofRejected` where a file is not the one that the proof claims."""
-    digest = sha256()
     with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    if digest.hexdigest() != claim["sha256"]:
+        found = file_digest(file, "sha256").hexdigest()
+    if found != claim["sha256"]:
         raise ProofRejected(
-            f"expected the SHA-256 {claim['sha256']} of {claim['path']}, found "
-            f"{digest.hexdigest()} of {path}",
+            f"expected the SHA-256 {claim['sha256']} of {claim['path']}, found {found} of {path}",
             expected=claim["sha256"],
-            found=digest.hexdigest(),
+            found=found,
         )

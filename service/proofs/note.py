@@ -12,7 +12,38 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from service.proofs.errors import UnreadableNote, UnverifiedNote
+from service.errors import ServiceError
+
+
+class UnreadableNote(ServiceError):
+    """A text that is no signed note, checkpoint or proof by the letter of its format."""
+
+    code = "unreadable_note"
+
+
+class UnverifiedNote(ServiceError):
+    """A note that no known key has signed, or a signature that does not hold."""
+
+    code = "unverified_note"
+
+
+class CheckpointDenied(ServiceError):
+    """The log is not one that grew from what a checkpoint says of it."""
+
+    code = "checkpoint_denied"
+
+
+class ProofRejected(ServiceError):
+    """A proof that does not lead to what it claims."""
+
+    code = "proof_rejected"
+
+
+class NotWitnessed(ServiceError):
+    """A witness that could not be asked, or that did not cosign."""
+
+    code = "not_witnessed"
+
 
 #: The type of a key that signs the note itself, and of one that cosigns a checkpoint with a time.
 LOG, WITNESS = 1, 4

@@ -1,8 +1,4 @@
-"""What a proof shows: derived from its leaf, and from texts that the leaf leads to by digest.
-
-A text is believed because its SHA-256 stands in the leaf, or in a text that the leaf leads to. So
-nobody can put the attempt, the definition or the approval of another result beside it.
-"""
+"""What a proof shows: derived from its leaf, and from texts that the leaf leads to by digest."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from typing import Any
 
 from lifecycle.words.document import value_at
 from service.consent.signature import fingerprint
-from service.proofs.errors import ProofRejected
+from service.proofs.note import ProofRejected
 
 ADOPTED = "results.adopted"
 RESULTS = ("stage.completed", ADOPTED)
@@ -97,7 +93,6 @@ def _agreed(approvals: Mapping[str, str], texts: Texts) -> Iterator[dict[str, An
 
 
 def _consent(event: Mapping[str, Any], texts: Texts) -> dict[str, Any]:
-    """Return who agreed to what: by the approval, its statement, and its signature."""
     data = event["data"]
     proof = data.get("proof") if isinstance(data.get("proof"), dict) else {}
     id_ = data.get("amendment")
@@ -180,7 +175,6 @@ def name_of(leaf: Mapping[str, Any], claim: Mapping[str, str]) -> str:
 
 
 def _event(text: bytes | None, type_: str) -> dict[str, Any] | None:
-    """Return the event that a text is; raises `ProofRejected` for one of another type."""
     if text is None:
         return None
     event = _object(text)

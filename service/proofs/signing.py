@@ -1,9 +1,4 @@
-"""Signing checkpoints: what this login signed of a log last, and the next one that follows from it.
-
-What was signed is kept in the login's state folder with the tree as it stood, so that the next one
-reads only the events since. A log that did not grow from there is never signed: neither one that
-was cut or written anew, nor an old copy that was put back.
-"""
+"""Signing checkpoints: what this login signed of a log last, and the next that follows."""
 
 from __future__ import annotations
 
@@ -21,8 +16,15 @@ from eventstore.errors import UnsoundLog
 from eventstore.store import EventStore
 from service.consent.pins import pinned_at
 from service.proofs.checkpoint import Checkpoint, first_hash, origin_of
-from service.proofs.errors import CheckpointDenied
-from service.proofs.note import LOG, WITNESS, Note, Signature, VerifierKey, cosigned
+from service.proofs.note import (
+    LOG,
+    WITNESS,
+    CheckpointDenied,
+    Note,
+    Signature,
+    VerifierKey,
+    cosigned,
+)
 from service.reading.sealing import key_file, known_secret, own_secret
 from service.root.disk import locked, write_whole
 
@@ -175,12 +177,14 @@ def _grown_on(store: EventStore, stream: str, before: _Grown) -> _Grown:
             found=end,
         )
     if link.version:
-        _require_link(store, stream, link)
+        found = next(iter(store.raw(stream, after=link.version - 1, upto=link.version)), None)
+        if found is None or found.hash != link.hash:
+            reason = f"expected the hash {link.hash}, of which this login signed a checkpoint"
+            raise UnsoundLog(stream, link.version, "anchor", reason)
     return _extended(store, stream, before, end)
 
 
 def _extended(store: EventStore, stream: str, before: _Grown, end: int) -> _Grown:
-    """Return the tree with the events that follow, each held to its place."""
     tree, link = before.tree, before.link
     read = store.read(stream, after=link, upto=end)
     for event, raw in zip(read, store.raw(stream, after=link.version, upto=end), strict=True):
@@ -190,13 +194,6 @@ def _extended(store: EventStore, stream: str, before: _Grown, end: int) -> _Grow
         tree.add(leaf_hash(text))
         link = Link(event.version, event.hash)
     return _Grown(tree, link)
-
-
-def _require_link(store: EventStore, stream: str, link: Link) -> None:
-    found = next(iter(store.raw(stream, after=link.version - 1, upto=link.version)), None)
-    if found is None or found.hash != link.hash:
-        reason = f"expected the hash {link.hash}, of which this login signed a checkpoint"
-        raise UnsoundLog(stream, link.version, "anchor", reason)
 
 
 def _memory(origin: str) -> Path:

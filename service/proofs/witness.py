@@ -1,24 +1,35 @@
-"""A witness of logs, by the text https://c2sp.org/tlog-witness: it cosigns a log that only grows.
-
-It keeps, of each log that it was told of, the last checkpoint that it cosigned, and cosigns another
-only if that one follows from it. It never sees an event.
-"""
+"""Witnesses, by https://c2sp.org/tlog-witness: one that cosigns, and how others are asked."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from eventstore.chain import EMPTY, is_consistent
-from service.errors import NotFound
-from service.proofs.checkpoint import Checkpoint, read_checkpoint
-from service.proofs.errors import UnreadableNote, UnverifiedNote
-from service.proofs.note import LOG, Note, VerifierKey, decoded, read_key, read_note, verified
+from eventstore.chain import EMPTY, consistency_ranges, is_consistent, nodes
+from eventstore.store import EventStore
+from service.errors import InvalidOption, NotFound
+from service.proofs.checkpoint import Checkpoint, KeptNote, leaves, read_checkpoint
+from service.proofs.note import (
+    LOG,
+    Note,
+    NotWitnessed,
+    UnreadableNote,
+    UnverifiedNote,
+    VerifierKey,
+    decoded,
+    read_key,
+    read_note,
+    read_signatures,
+    verified,
+)
 from service.proofs.signing import state_folder, witness_signer
 from service.root.disk import locked, write_whole
 
@@ -154,7 +165,6 @@ class Witness:
 
 
 def _require_growth(request: CosignRequest, known: Checkpoint | None) -> None:
-    """Raise the protocol's refusal where the checkpoint does not follow from the known one."""
     old, new = known or Checkpoint(request.checkpoint.origin, 0, EMPTY), request.checkpoint
     if request.old > new.size:
         raise _Refused(400, "the old size is larger than that of the checkpoint\n")
@@ -184,3 +194,109 @@ def read_request(body: bytes) -> CosignRequest:
         )
     note = read_note(rest)
     return CosignRequest(int(old[1]), tuple(map(decoded, proof)), note, read_checkpoint(note))
+
+
+_SECONDS = 30
+_MOST_BYTES = 1_000_000
+_DONE, _NOT_FOUND, _CONFLICT = 200, 404, 409
+
+
+def request_of(
+    store: EventStore, stream: str, checkpoint: Checkpoint, note: Note, old: int
+) -> bytes:
+    """Return the body that asks to cosign a checkpoint, where ``old`` events are known."""
+    ranges = consistency_ranges(old, checkpoint.size) if 0 < old <= checkpoint.size else []
+    found = nodes(leaves(store, stream, checkpoint.size), ranges) if ranges else {}
+    proof = "".join(f"{b64encode(found[place]).decode()}\n" for place in ranges)
+    return f"old {old}\n{proof}\n{note}".encode()
+
+
+def cosignature(
+    store: EventStore,
+    stream: str,
+    checkpoint: Checkpoint,
+    note: Note,
+    *,
+    url: str,
+    key: VerifierKey,
+) -> Note:
+    """Return the note with the cosignature of the witness at ``url``; raises `NotWitnessed`."""
+    reply = _post(url, request_of(store, stream, checkpoint, note, 0))
+    if reply.status == _CONFLICT:
+        old = _size(reply.body, url)
+        if old > checkpoint.size:
+            raise NotWitnessed(
+                f"{url} has seen {old} events of this log, found {checkpoint.size}: the log was "
+                "cut, or an old copy was put back",
+                url=url,
+                seen=old,
+            )
+        reply = _post(url, request_of(store, stream, checkpoint, note, old))
+    if reply.status != _DONE:
+        raise NotWitnessed(
+            f"{url} did not cosign the checkpoint ({reply.status}): {reply.body.strip():.300}",
+            url=url,
+            status=reply.status,
+        )
+    theirs = tuple(one for one in read_signatures(reply.body) if key.made(one))
+    verified(Note(note.text, theirs), [key])
+    return Note(note.text, (*note.signatures, *theirs))
+
+
+def last_seen(url: str, origin: str) -> KeptNote:
+    """Return the checkpoint that a witness cosigned last; raises `NotWitnessed`."""
+    asked = f"{_prefix(url)}/{sha256(origin.encode()).hexdigest()}/checkpoint"
+    reply = _sent(urllib.request.Request(asked))
+    if reply.status == _NOT_FOUND:
+        raise NotWitnessed(
+            f"{url} has never cosigned a log of the origin {origin}: this log was not sent to it, "
+            "or it lies in the place of another",
+            url=url,
+            origin=origin,
+        )
+    if reply.status != _DONE:
+        raise NotWitnessed(f"{url} answered {reply.status}: {reply.body.strip():.300}", url=url)
+    return KeptNote(f"the witness {url}", reply.body.encode())
+
+
+def _post(url: str, body: bytes) -> Reply:
+    asked = f"{_prefix(url)}/add-checkpoint"
+    return _sent(urllib.request.Request(asked, data=body, method="POST"))
+
+
+def _prefix(url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise InvalidOption(f"expected http://… or https://… of a witness, found {url!r:.80}")
+    return url.rstrip("/")
+
+
+def _sent(request: urllib.request.Request) -> Reply:
+    try:
+        with urllib.request.urlopen(request, timeout=_SECONDS) as reply:
+            return Reply(reply.status, reply.read(_MOST_BYTES).decode("utf-8", "replace"))
+    except urllib.error.HTTPError as error:
+        with error:
+            return Reply(error.code, error.read(_MOST_BYTES).decode("utf-8", "replace"))
+    except (urllib.error.URLError, OSError) as error:
+        raise NotWitnessed(f"{request.full_url}: the witness was not reached: {error}") from error
+
+
+def _size(body: str, url: str) -> int:
+    text = body.strip()
+    if not text.isdecimal() or len(text) > 19:
+        raise NotWitnessed(f"{url}: expected the size it knows, found {body!r:.80}", url=url)
+    return int(text)
+
+
+def keys_named(texts: Sequence[str]) -> list[VerifierKey]:
+    """Return the public keys that texts are, or that the files they name hold."""
+    return [read_key(text if "+" in text else _content(text)) for text in texts]
+
+
+def _content(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidOption(
+            f"expected a public key NAME+ID+BASE64 or a file that holds one, found {path!r:.80}"
+        ) from error

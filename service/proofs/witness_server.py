@@ -21,8 +21,6 @@ class WitnessServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One connection."""
-
     protocol_version = "HTTP/1.1"
     timeout = 30
     server: WitnessServer

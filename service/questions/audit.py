@@ -160,11 +160,12 @@ def _who(event: RecordedEvent | None) -> str | None:
 
 
 def bypasses(root: Root, log: WorkflowLog, at: At = None) -> list[Bypass]:
-    """Return every attempt to get round consent: in the log, at the command line, in the files.
-
-    As of a moment those that are recorded: how files and chain looked then, nobody knows.
-    """
-    refused = (_of_refusal(r) for r in refusals_by(log, at) if _concerns(r))
+    """Return every attempt to get round consent: in the log, at the command line, in the files."""
+    refused = (
+        Bypass("refused", r.at, r.actor, r.command, r.message)
+        for r in refusals_by(log, at)
+        if _concerns(r)
+    )
     if at is not None:
         return [*refused, *_of_log(log, at)]
     of_root = [*_of_pin(log), *of_memory(root, log.store, log.stream), *_of_chain(root, log)]
@@ -199,23 +200,22 @@ def _concerns(refusal: Refusal) -> bool:
     return refusal.code in _BY_CONSENT or "amendment.approved" in refusal.command.split(",")
 
 
-def _of_refusal(refusal: Refusal) -> Bypass:
-    return Bypass("refused", refusal.at, refusal.actor, refusal.command, refusal.message)
-
-
 def _of_log(log: WorkflowLog, at: At = None) -> Iterator[Bypass]:
     known: set[str] = set()
-    for event, state in _sound_steps(log, at):
-        why = _ineffective(log, event, state, known)
-        if event.type in OF_A_PERSON and why is None:
-            yield from _of_decision(event, state)
-        elif why is not None:
-            what = event.data["type"] if event.type == SET_ASIDE else event.type
-            yield Bypass("ineffective", event.recorded_at, _who(event), what, why, event.version)
-        elif event.type == "drift.detected":
-            yield from _of_drift(event)
-        else:
-            yield from _by_agent(event)
+    with suppress(UnsoundLog):  # `_of_chain` tells of the first row that is not in its place
+        for event, state in log.steps(upto=at):
+            why = _ineffective(log, event, state, known)
+            if event.type in OF_A_PERSON and why is None:
+                yield from _of_decision(event, state)
+            elif why is not None:
+                what = event.data["type"] if event.type == SET_ASIDE else event.type
+                yield Bypass(
+                    "ineffective", event.recorded_at, _who(event), what, why, event.version
+                )
+            elif event.type == "drift.detected":
+                yield from _of_drift(event)
+            else:
+                yield from _by_agent(event)
 
 
 def of_machine(
@@ -243,7 +243,6 @@ def of_account(items: Iterable[Item]) -> list[Bypass]:
 
 
 def _by_agent(event: RecordedEvent) -> Iterator[Bypass]:
-    """Yield what an agent decided by its own word, where a person would be asked."""
     verb = _DECIDED.get(event.type)
     data = event.data
     signed = (data.get("proof") or {}).get("policy") == "signature"
@@ -255,21 +254,13 @@ def _by_agent(event: RecordedEvent) -> Iterator[Bypass]:
 
 
 def _subject(data: Mapping[str, Any]) -> str:
-    """Return what a decision is about, by its name."""
     named = (data.get(name) for name in ("file", "stage", "approval", "loop"))
     return next((str(one) for one in named if one), "")
-
-
-def _sound_steps(log: WorkflowLog, at: At) -> Iterator[tuple[RecordedEvent, Workflow]]:
-    """Yield the steps up to the first row that is not in its place; `_of_chain` tells of that."""
-    with suppress(UnsoundLog):
-        yield from log.steps(upto=at)
 
 
 def _ineffective(
     log: WorkflowLog, event: RecordedEvent, state: Workflow, known: set[str]
 ) -> str | None:
-    """Return why an event changed nothing, None for one that did or need not."""
     if event.type == SET_ASIDE:
         return str(event.data["why"])
     if event.type == "amendment.approved":
@@ -286,7 +277,6 @@ def _ineffective(
 
 
 def _of_decision(event: RecordedEvent, state: Workflow | Machine) -> Iterator[Bypass]:
-    """Yield a decision that no valid proof stands behind, and each one against the evidence."""
     from service.consent.doubts import objection
 
     data, against = event.data, objection(state, event.type, event)
@@ -319,19 +309,13 @@ def _of_file(root: Root, log: WorkflowLog) -> Iterator[Bypass]:
     Where the log itself was altered nothing can be said of the file.
     """
     with suppress(UnsoundLog):
-        yield from _of_state_file(root, log)
-
-
-def _of_state_file(root: Root, log: WorkflowLog) -> Iterator[Bypass]:
-    left = read_sync(root.sync_file).files.get(FILE_NAME)
-    found = FilesInspection(root, log).foreign_state(left)
-    if not found:
-        return
-    listed = state_differences(log.current(), found)
-    touched = [d.name for d in listed or () if _is_definitional(d.path)]
-    if touched or listed is None:
-        what = f"{FILE_NAME}: {', '.join(touched) or 'unreadable'}"
-        yield Bypass("edited", None, None, what, "edited by hand; the log decides")
+        left = read_sync(root.sync_file).files.get(FILE_NAME)
+        found = FilesInspection(root, log).foreign_state(left)
+        listed = state_differences(log.current(), found) if found else []
+        touched = [d.name for d in listed or () if _is_definitional(d.path)]
+        if touched or listed is None:
+            what = f"{FILE_NAME}: {', '.join(touched) or 'unreadable'}"
+            yield Bypass("edited", None, None, what, "edited by hand; the log decides")
 
 
 def _is_definitional(path: Sequence[Any]) -> bool:

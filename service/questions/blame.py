@@ -135,7 +135,9 @@ class FieldHistory:
 
     def take(self, event: RecordedEvent, spelling: bytes) -> None:
         """Take in an event, with what stands at the path after it as JSON; nothing: b''."""
-        self._note(event)
+        if event.command_id != self._command:
+            self._command, self._ids = event.command_id, {}
+        self._ids[event.event_id] = event.version
         before, self._value = self._value, spelling
         if before == self._value:
             return
@@ -165,11 +167,6 @@ class FieldHistory:
         self._part = spelling
         shown = document_diff.at(document_diff.tree(state_document.document(state)), self._path)
         return b"" if shown is ABSENT else orjson.dumps(shown)
-
-    def _note(self, event: RecordedEvent) -> None:
-        if event.command_id != self._command:
-            self._command, self._ids = event.command_id, {}
-        self._ids[event.event_id] = event.version
 
 
 def _read(spelling: bytes) -> Any:

@@ -49,11 +49,7 @@ def _of_tables(root: Root, log: WorkflowLog) -> Iterator[Finding]:
 
 
 def with_unfoldable(found: list[Finding], folding: Iterable[Finding]) -> list[Finding]:
-    """Return what is wrong with a stream, with what the fold of it says; in order of version.
-
-    An event that is sound in its place may mean nothing in the state there, whether or not its
-    command is claimed. Where the rows are not sound, there is nothing to fold.
-    """
+    """Return what is wrong with a stream, with what the fold of it says; in order of version."""
     if any(one.kind not in _SOUND for one in found):
         return found
     known = {one.version for one in found if one.kind == "set_aside"}
@@ -84,44 +80,27 @@ def _unreadable(log: WorkflowLog) -> Iterator[Finding]:
 Record = dict[str, Any]
 
 
+def _record(**known: Any) -> Record:
+    record: Record = dict.fromkeys(("version", "at", "what", "file", "actor", "kind"))
+    return record | {"fields": [], "kept_as": None, "detected": None, "message": None} | known
+
+
 def drift_records(rows: Iterable[Record]) -> Iterator[Record]:
     """Yield a record for each event of drift, from the rows of `questions.DRIFT`."""
     for row in rows:
-        data = row["data"]
-        if row["type"].startswith("results."):
-            yield from _of_results(row)
+        data, seen = row["data"], {"version": row["version"], "actor": row["actor"]}
+        seen["at"] = row["occurred_at"]
+        if not row["type"].startswith("results."):
+            seen |= {name: data.get(name) for name in ("kind", "kept_as", "detected")}
+            fields = [_name(difference) for difference in data.get("differences", [])]
+            what = row["type"].removeprefix("drift.")
+            yield _record(**seen, what=what, file=data["file"], fields=fields)
             continue
-        yield {
-            "version": row["version"],
-            "at": row["occurred_at"],
-            "what": row["type"].removeprefix("drift."),
-            "file": data["file"],
-            "actor": row["actor"],
-            "kind": data.get("kind"),
-            "fields": [_name(difference) for difference in data.get("differences", [])],
-            "kept_as": data.get("kept_as"),
-            "detected": data.get("detected"),
-            "message": None,
-        }
-
-
-def _of_results(row: Record) -> Iterator[Record]:
-    """Yield a record for each result that was seen changed, or was adopted."""
-    data = row["data"]
-    is_adopted = row["type"] == "results.adopted"
-    for one in data["outputs"] if is_adopted else data["files"]:
-        yield {
-            "version": row["version"],
-            "at": row["occurred_at"],
-            "what": "adopted" if is_adopted else "detected",
-            "file": one["path"],
-            "actor": row["actor"],
-            "kind": "result" if is_adopted else f"{one['kind']} result",
-            "fields": [],
-            "kept_as": None,
-            "detected": None,
-            "message": data.get("reason"),
-        }
+        is_adopted = row["type"] == "results.adopted"
+        seen |= {"what": "adopted" if is_adopted else "detected", "message": data.get("reason")}
+        for one in data["outputs"] if is_adopted else data["files"]:
+            kind = "result" if is_adopted else f"{one['kind']} result"
+            yield _record(**seen, file=one["path"], kind=kind)
 
 
 def _name(difference: Record) -> str:
@@ -133,15 +112,5 @@ def _name(difference: Record) -> str:
 def tampering_records(root: Root, log: WorkflowLog) -> Iterator[Record]:
     """Yield a record for everything that is wrong with the log."""
     for finding in check_integrity(root, log):
-        yield {
-            "version": finding.version,
-            "at": None,
-            "what": "tampering",
-            "file": None,
-            "actor": None,
-            "kind": finding.kind,
-            "fields": [],
-            "kept_as": None,
-            "detected": None,
-            "message": finding.message,
-        }
+        said = {"version": finding.version, "kind": finding.kind, "message": finding.message}
+        yield _record(**said, what="tampering")

@@ -58,10 +58,7 @@ def replaced(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
 
 def write_over(path: Path, content: bytes, found: bytes | None) -> bool:
-    """As `write_whole`, where the file still holds what was ``found``; else do nothing.
-
-    Between that look and the rename lie microseconds, no write to the disk.
-    """
+    """As `write_whole`, where the file still holds what was ``found``; else do nothing."""
     with _prepared(path) as (file, temporary):
         file.write(content)
     if content_of(path) != found:
@@ -150,6 +147,12 @@ def _write(descriptor: int, content: bytes) -> None:
     os.fsync(descriptor)
 
 
+def config_folder() -> Path:
+    """Return where this login keeps what it agreed to, outside every root."""
+    base = os.environ.get("XDG_CONFIG_HOME") or str(Path(os.environ.get("HOME", "~")) / ".config")
+    return Path(base).expanduser() / "wfctl"
+
+
 def sync_folder(folder: Path) -> None:
     """Make renames and new names in ``folder`` durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -201,10 +204,7 @@ def system_instant() -> Instant:
 
 @lru_cache(maxsize=1)
 def _in_second(second: int) -> Instant:
-    """Return what all times of a second since the epoch begin with, and the local offset then.
-
-    Asking the system for the offset costs several times as much as asking for the time.
-    """
+    """Return what all times of a second since the epoch begin with, and the local offset then."""
     text, offset = instant(datetime.fromtimestamp(second, UTC).astimezone())
     return text[:20], offset
 

@@ -1,8 +1,4 @@
-"""The one door to git: the repository may be a stranger's, and none of its programs is run.
-
-What a repository's configuration names as a program, a hook or a place to fetch from is switched
-off on the command line, which goes before it.
-"""
+"""The one door to git: the repository may be a stranger's, and none of its programs is run."""
 
 from __future__ import annotations
 

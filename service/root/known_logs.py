@@ -62,10 +62,7 @@ def earlier(root: Path, place: str, first: str) -> list[Known]:
 
 
 def keep(root: Path, place: str, first: str, stood: str, known: Callable[[], Known]) -> None:
-    """Keep how a log stands if that has changed, as ``known`` returns it; else it is not called.
-
-    Where nothing can be kept, wfctl works as well.
-    """
+    """Keep how a log stands if that has changed, as ``known`` returns it; else it is not called."""
     path = _file_of(root, place)
     kept = _read(path)
     if all((one.first, one.stood) != (first, stood) for one in kept):
@@ -105,10 +102,7 @@ def _write(path: Path, known: list[Known]) -> None:
 
 
 def asked_before(root: str, question: str) -> bool:
-    """Keep the question of a root; return whether it was the last one there already.
-
-    Where nothing can be kept it counts as asked before: better no question than one without end.
-    """
+    """Keep the question of a root; return whether it was the last one there already."""
     path = folder().with_name("asked") / sha256(root.encode()).hexdigest()[:32]
     mark = sha256(question.encode()).hexdigest().encode()
     if content_of(path) == mark:

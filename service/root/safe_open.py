@@ -55,11 +55,7 @@ def real_place(root: Path, path: str) -> Path:
 
 
 def seen_from(folder: Path, path: str) -> Path:
-    """Return the place that a path names from a folder, by its words alone.
-
-    A step that ``..`` takes back need not be there, and a link there leads nowhere else: a stage
-    has no folder yet when its machine is looked for.
-    """
+    """Return the place that a path names from a folder, by its words alone."""
     return Path(os.path.normpath(folder / path))
 
 

@@ -1,7 +1,4 @@
-"""``sync.json``: up to where each file shows the log, and its digest as it was written.
-
-It is also the anchor outside the chain: the version and hash of the log's head.
-"""
+"""``sync.json``: up to where each file shows the log, and its digest as it was written."""
 
 from __future__ import annotations
 
@@ -112,14 +109,10 @@ def _head(head: dict[str, Any]) -> dict[str, Any]:
 
 
 def caught_up(path: Path, names: Iterable[str], newest: RecordedEvent | None) -> Sync:
-    """Return what ``sync.json`` holds, if it can be once the files show the newest event.
-
-    Whoever appended it writes them a moment later, and notes that last. So it is waited for, but
-    not for long, and not where it was appended long ago.
-    """
+    """Return what ``sync.json`` holds, if it can be once the files show the newest event."""
     shown = list(names)
     sync = read_sync(path)
-    if newest is None or not _is_fresh(newest):
+    if newest is None or not (system_clock() - datetime.fromisoformat(newest.recorded_at) < _LATE):
         return sync
     for pause in _PAUSES:
         if all(sync.version(name) >= newest.version for name in shown):
@@ -127,10 +120,6 @@ def caught_up(path: Path, names: Iterable[str], newest: RecordedEvent | None) ->
         time.sleep(pause)
         sync = read_sync(path)
     return sync
-
-
-def _is_fresh(event: RecordedEvent) -> bool:
-    return system_clock() - datetime.fromisoformat(event.recorded_at) < _LATE
 
 
 def write_sync(path: Path, sync: Sync) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from eventstore.private import is_server, make_own_folder, read_regular
 from service.errors import ServiceError
-from service.root.disk import write_whole
+from service.root.disk import config_folder, write_whole
 from wording import Worded
 
 _SQLITE = "sqlite:///"
@@ -36,8 +36,7 @@ class UntrustedDatabase(Worded, ServiceError):
 
 def trusted_file() -> Path:
     """Return where it is kept."""
-    base = os.environ.get("XDG_CONFIG_HOME") or str(Path(os.environ.get("HOME", "~")) / ".config")
-    return Path(base).expanduser() / "wfctl" / "databases.json"
+    return config_folder() / "databases.json"
 
 
 def require_trusted(url: str | None, root: Path) -> None:
@@ -93,7 +92,6 @@ def _name(url: str | None, root: Path) -> str | None:
 
 
 def _trusted() -> list[str]:
-    """Return the servers that were agreed to."""
     return _kept().get("databases", [])
 
 

@@ -34,7 +34,7 @@ def inquiry(address: Path | str, log: WorkflowLog, at: At = None) -> Iterator[De
 
 def _desk(address: Path | str) -> Desk:
     if isinstance(address, Path):
-        from service.sql.sqlite import SqliteDesk
+        from service.sql.desk import SqliteDesk
 
         return SqliteDesk(address)
     from service.sql.postgres import PostgresDesk
@@ -43,7 +43,6 @@ def _desk(address: Path | str) -> Desk:
 
 
 def _show(desk: Desk, tables: HistoryTables, at: At) -> None:
-    """Make the tables, of the desk alone and by the names of the stored ones, and the views."""
     seen = _head(desk, tables.log.stream) if at is None else at
     for table in VIEWS.values():
         desk.make(f"CREATE TEMPORARY TABLE {table.name} ({', '.join(_declared(table))})")

@@ -71,7 +71,6 @@ def handed_over(connection: Connection, question: str) -> tuple[str, list[str]]:
 
 
 def _columns(connection: Connection, question: str) -> tuple[list[str], list[str]]:
-    """Return names and types of the columns of a statement's answer."""
     server = connection.pgconn
     described = server.prepare(b"", question.encode())
     if described.status == ExecStatus.COMMAND_OK:
@@ -134,7 +133,11 @@ class PostgresDesk:
     def ask(self, sql: str, parameters: dict[str, Any], seconds: float) -> QueryResult:
         """See `Desk`."""
         expect_reading(sql, _READS)
-        self._guard()
+        if not self._guarded:
+            if self._may_all:
+                make_role(self._connection)
+            self.make("SET TRANSACTION READ ONLY")
+            self._guarded = True
         self._cursors += 1
         name = f"answer_{self._cursors}"
         self.make(f"SET LOCAL statement_timeout = {max(1, round(seconds * 1000))}")
@@ -171,14 +174,6 @@ class PostgresDesk:
 
     def _execute(self, statement: str) -> psycopg.Cursor[tuple[Any, ...]]:
         return self._connection.execute(statement)
-
-    def _guard(self) -> None:
-        """From here on nothing but reading; what was made before is this connection's alone."""
-        if not self._guarded:
-            if self._may_all:
-                make_role(self._connection)
-            self.make("SET TRANSACTION READ ONLY")
-            self._guarded = True
 
     @contextmanager
     def _in_time(self, seconds: float) -> Iterator[None]:

@@ -76,16 +76,12 @@ class HistoryTables:
         return self._counting(self.log.store.load_fold(self.log.stream, NAME, VERSION))
 
     def _counting(self, kept: StoredFold | None) -> TablesProgress:
-        """Return the checkpoint where the log has come so far."""
         found = checkpoint_of(kept)
         head = self.log.store.head(self.log.stream)
         return found if head is not None and found.version <= head.version else _nothing()
 
     def folded(self, at: At = None) -> Iterator[Rows]:
-        """Yield the rows that the log makes, now or as of a moment; the tables are not read.
-
-        They come in parts, as the log is folded from its first event; no row comes twice.
-        """
+        """Yield the rows that the log makes, now or as of a moment; the tables are not read."""
         rows = HistoryRows(self.log.stream)
         for number, (event, state) in enumerate(self.log.steps(upto=at), 1):
             rows.add(event, state)
@@ -175,7 +171,6 @@ class HistoryTables:
 
 
 def _put(connection: Connection, table: Table, rows: dict[Key, Row]) -> None:
-    """Put rows in place of those of the same key."""
     keys = [column for column in table.primary_key if column.name != "version"]
     if len(keys) == len(list(table.primary_key)):  # the others are of events, which never change
         chosen = and_(*(column == bindparam(f"key_{column.name}") for column in keys))
@@ -275,14 +270,15 @@ def check_tables(address: Path | str, log: WorkflowLog) -> Iterator[Finding]:
     if tables.checkpoint().version != upto:  # somebody writes them now, who checked what he read
         return
     wrong: dict[str, Key] = {}
-    for rows in _expected(log, upto):
+    for rows in tables.folded(upto):
         for name, found in rows.items():
             _compare(name, found, held[name], wrong)
     for name, left in held.items():
         if name in wrong or left:
             key = wrong.get(name) or next(iter(left))
+            version = next((part for part in key if isinstance(part, int)), upto)
             said = f"the row {key} of {name} is not what the log says; {_MEND}"
-            yield Finding(log.stream, _version(key, upto), None, "history_changed", said)
+            yield Finding(log.stream, version, None, "history_changed", said)
 
 
 def _compare(
@@ -292,17 +288,6 @@ def _compare(
         key, digest = _digest(history.tables[name], row)
         if held.pop(key, None) != digest:
             wrong.setdefault(name, key)
-
-
-def _expected(log: WorkflowLog, upto: int) -> Iterator[dict[str, dict[Key, Row]]]:
-    rows = HistoryRows(log.stream)
-    for event, state in log.steps():
-        if event.version > upto:
-            break
-        rows.add(event, state)
-        if event.version % CHUNK == 0:
-            yield rows.settled()
-    yield rows.taken()
 
 
 def _held(address: Path | str, stream: str) -> Held:
@@ -321,7 +306,3 @@ def _rows(connection: Connection, table: Table, stream: str) -> dict[Key, int]:
 def _digest(table: Table, row: Mapping[Any, Any]) -> tuple[Key, int]:
     key = tuple(row.get(column.name) for column in table.primary_key if column.name != "stream")
     return key, hash(tuple(row.get(column.name) for column in table.columns))
-
-
-def _version(key: Key, upto: int) -> int:
-    return next((part for part in key if isinstance(part, int)), upto)

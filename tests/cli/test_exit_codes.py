@@ -19,7 +19,7 @@ from reconciler.files import described
 from reconciler.sweep import points as sweeps
 from service import errors as use
 from service.machines import errors as use_machines
-from service.proofs import errors as proofs
+from service.proofs import note as proofs
 
 BASES = (rules.LifecycleError, log.EventStoreError, jobs.ReconcilerError, use.ServiceError)
 MODULES = (rules, machines, use_machines, log, jobs, use, dispatch, described)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from service.files import external_lines
+from service.files import drift
 from service.files import workflow_files as files
 from service.root import disk, sync
 from tests.cli.support import Place, call, write_plan
@@ -315,7 +315,7 @@ def test_an_append_hashes_the_newest_part_of_a_long_log_alone(
         return real(content)
 
     monkeypatch.setattr(sync, "digest", counting)
-    monkeypatch.setattr(external_lines, "digest", counting)
+    monkeypatch.setattr(drift, "digest", counting)
     place.done("note", "one")
     place.done("note", "two")
     assert sum(hashed) < 4 * sync.NEWER_PART

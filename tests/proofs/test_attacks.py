@@ -16,8 +16,7 @@ from service.proofs.checkpoint import Checkpoint, KeptNote, first_hash, leaves, 
 from service.proofs.judging import JudgedNotes, judge
 from service.proofs.note import Note
 from service.proofs.signing import log_signer
-from service.proofs.witness import Witness
-from service.proofs.witness_client import request_of
+from service.proofs.witness import Witness, request_of
 from tests.eventstore.support import SCHEMA, claim, note, ticking
 
 STREAM = "workflow-melt"

@@ -6,8 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from service.proofs.errors import UnreadableNote, UnverifiedNote
-from service.proofs.note import Note, Signature, read_key, read_note, verified
+from service.proofs.note import (
+    Note,
+    Signature,
+    UnreadableNote,
+    UnverifiedNote,
+    read_key,
+    read_note,
+    verified,
+)
 from service.proofs.signing import log_signer, witness_signer
 
 #: The example of c2sp.org/signed-note.

@@ -39,7 +39,7 @@ from service.machines.completing import completed, from_file, limited, shipped
 from service.machines.initialise import begin, make_root, make_way, root_at_place, root_for
 from service.machines.log import MachineLog
 from service.machines.service import MachineOutcome, MachineService
-from service.machines.takeover.found import Sayings, Takeover, folded, require_known, told
+from service.machines.takeover.protocols import Sayings, Takeover, folded, require_known, told
 from service.machines.takeover.source import (
     command_of,
     contents_of,

@@ -18,7 +18,7 @@ from service.errors import NotFound
 from service.machines.errors import UnimportableMachine
 from service.machines.files import metadata_lock
 from service.machines.takeover import protocols
-from service.machines.takeover.found import Sayings, Takeover
+from service.machines.takeover.protocols import Sayings, Takeover
 
 _PHASE, _EXECUTION, _METADATA = "phase.json", "execution.json", "metadata.json"
 _STATE = ".state.json"
@@ -46,10 +46,7 @@ def files_of(path: Path) -> list[Path]:
 def root_of(path: Path) -> Path:
     """Return the folder that would be the root, by where the protocols keep their files."""
     path = path.resolve()
-    places = {
-        _PHASE: ("memory", "state"),
-        _METADATA: ("conductor", "tracks", path.parent.name),
-    }
+    places = {_PHASE: ("memory", "state"), _METADATA: ("conductor", "tracks", path.parent.name)}
     folders = places.get(path.name, ())
     if folders and path.parts[-len(folders) - 1 : -1] == folders:
         return path.parents[len(folders)]

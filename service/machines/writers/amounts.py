@@ -41,10 +41,7 @@ class Amounts:
 def amounts(
     root: Path, state: Machine, file: str, base: Document, found: Document, now: str
 ) -> Amounts:
-    """Return what the change from ``base`` to ``found`` amounts to; ``now`` is UTC.
-
-    Only two of the protocols have writers beside the engine: of another's file all is left.
-    """
+    """Return what the change from ``base`` to ``found`` amounts to; ``now`` is UTC."""
     role = next(role for role, path in paths(state).items() if path == file)
     walk = Walk(root, state, file, base, found, now, documents(state)[role], state.updated)
     changed = [one for one in differences(base, found) if one.kind != "order"]
@@ -67,7 +64,6 @@ def path_of(one: FieldDifference) -> Path_:
 
 
 def _meets(one: Path_, other: Path_) -> bool:
-    """Whether one path leads to, or is below, the other."""
     return one[: len(other)] == other[: len(one)]
 
 
@@ -166,7 +162,6 @@ def _phases(value: Any) -> list[Any]:
 
 
 def _rule(walk: Walk, one: FieldDifference) -> str:
-    """Return in words why a change was not taken over."""
     path = path_of(one)
     own = [refusal for at, refusal in walk.refused.items() if _meets(at, path)]
     if own:

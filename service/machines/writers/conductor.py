@@ -1,8 +1,4 @@
-"""A track's ``metadata.json`` as its agents write it: steps that began, went on and passed.
-
-Source: the checkpoint protocol of conductor, and what its agents are told to write at the start,
-in the course and at the end of a step.
-"""
+"""A track's ``metadata.json`` as its agents write it: steps that began, went on and passed."""
 
 from __future__ import annotations
 
@@ -42,7 +38,12 @@ def take_in(walk: Walk) -> None:
             break
         if walk.refused or not _goes_on(walk, target):
             break
-    _other_checkpoints(walk)
+    changes: dict[Path_, Any] = {}
+    for step, checkpoint in _listed(walk).items():
+        kept = _kept(walk, step, checkpoint if isinstance(checkpoint, dict) else {})
+        changes |= {(OWN, CHECKPOINTS, step, key): value for key, value in kept.items()}
+    present = shown.metadata(walk.state)
+    walk.fields({path: v for path, v in changes.items() if look(present, path) != v})
 
 
 def aliased(step: Any) -> Any:
@@ -61,7 +62,6 @@ def _listed(walk: Walk) -> Document:
 
 
 def _key(walk: Walk, step: str) -> str:
-    """Return the name under which the file has the checkpoint of a step."""
     others = [name for name, meant in ALIASES.items() if meant == step and name in _listed(walk)]
     return others[0] if others and step not in _listed(walk) else step
 
@@ -72,12 +72,10 @@ def _checkpoint(walk: Walk, step: str) -> Document:
 
 
 def _field(walk: Walk, step: str, name: str) -> Path_:
-    """Return where the file has a field of the checkpoint of a step."""
     return (OWN, CHECKPOINTS, _key(walk, step), name)
 
 
 def _fields_of_others(walk: Walk) -> None:
-    """Take over what others keep beside the loop and in it."""
     held = shown.recorded_blockers(walk.state)
     changes: dict[Path_, Any] = {}
     for key, value in walk.found.items():
@@ -96,7 +94,6 @@ def without(value: Any, held: list[Document]) -> Any:
 
 
 def _step(walk: Walk) -> None:
-    """Record what the file says of the step that the track is in."""
     step = walk.state.phase
     wanted, path = _wanted(walk, step)
     began_again = wanted == walk.state.status == "IN_PROGRESS" and _is_later(
@@ -118,7 +115,6 @@ def _step(walk: Walk) -> None:
 
 
 def _is_later(walk: Walk, step: str, name: str) -> bool:
-    """Whether the file gives a time of the step that is after all that the log has."""
     said = _checkpoint(walk, step).get(name)
     return walk.changed(*_field(walk, step, name)) and (walk.time(said) or "") > walk.since
 
@@ -152,7 +148,6 @@ def _data(walk: Walk, step: str) -> Document:
 
 
 def _sound(walk: Walk, name: str, data: Document) -> Document:
-    """Give an event that must say why the words that its writer has for that."""
     kind = walk.state.definition.events[name]
     if "notes" not in kind.required or data.get("notes"):
         return data
@@ -188,16 +183,6 @@ def _goes_on(walk: Walk, target: Any) -> bool:
 def _asks_for_sync(walk: Walk) -> bool:
     said = _checkpoint(walk, "EVALUATE_EXECUTION").get("business_sync_required")
     return said is True and walk.state.document.get("business_sync_required") is None
-
-
-def _other_checkpoints(walk: Walk) -> None:
-    """Take over what others keep in checkpoints of steps that are not in hand."""
-    changes: dict[Path_, Any] = {}
-    for step, checkpoint in _listed(walk).items():
-        kept = _kept(walk, step, checkpoint if isinstance(checkpoint, dict) else {})
-        changes |= {(OWN, CHECKPOINTS, step, key): value for key, value in kept.items()}
-    present = shown.metadata(walk.state)
-    walk.fields({path: v for path, v in changes.items() if look(present, path) != v})
 
 
 def _kept(walk: Walk, step: str, checkpoint: Document) -> Document:
@@ -246,7 +231,6 @@ def listed(document: Document) -> list[Document]:
 
 
 def _task(walk: Walk, id_: str, new: Document) -> None:
-    """Record a task's new fields; a status that speaks of an output needs that."""
     path = (TASKS, id_)
     known = walk.state.task(id_) or {}
     changes = {
@@ -269,7 +253,6 @@ def _task(walk: Walk, id_: str, new: Document) -> None:
 
 
 def _lack_of_output(walk: Walk, id_: str, task: Document) -> str | None:
-    """Say what is wrong with the output of a task that claims to be done with it."""
     if task.get("status") not in ("pre_complete", "verified") or not task.get("output"):
         return None
     tasks = walk.state.definition.tasks
@@ -325,7 +308,6 @@ def _dotagent_goes_on(walk: Walk, target: Any) -> bool:
 
 
 def _completed_at(walk: Walk) -> str | None:
-    """Return when the file says that the present phase was completed."""
     done = walk.found.get("completed_phases")
     for one in done if isinstance(done, list) else []:
         if isinstance(one, dict) and one.get("phase") == walk.state.phase:

@@ -78,7 +78,11 @@ class Walk:
         if not earlier:
             return payload
         start = datetime.fromisoformat(began).timestamp()
-        older = {name: mark for name, mark in earlier.items() if _written_at(mark) < start}
+        older = {
+            name: mark
+            for name, mark in earlier.items()
+            if (int(mark.rpartition("@")[2]) / 1e9) < start
+        }
         return payload.model_copy(update={"earlier": older})
 
     def facts(self, payloads: list[Payload], at: str | None = None) -> None:
@@ -121,13 +125,7 @@ class Walk:
         return max(moment, self.since)
 
 
-def _written_at(mark: str) -> float:
-    """Return when a file of this mark was written last, in seconds since 1970."""
-    return int(mark.rpartition("@")[2]) / 1e9
-
-
 def _route(state: Machine, wanted: Any) -> list[str] | None:
-    """Return the shortest way of events from the phase's status to another."""
     kinds = {n: k for n, k in state.definition.events.items() if k.of_phase and k.status}
     seen: set[Any] = {state.status}
     open_: deque[tuple[Any, list[str]]] = deque([(state.status, [])])
