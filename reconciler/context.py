@@ -68,13 +68,17 @@ class Jobs:
         return outcome
 
     def record_each(
-        self, *commands: tuple[Payload, str | None], known: Workflow | None = None
+        self,
+        *commands: tuple[Payload, str | None],
+        known: Workflow | None = None,
+        options: WriteOptions | None = None,
     ) -> Outcome:
         """Record commands in one append, each with when it was so, None for now.
 
         ``known``: the state that they were chosen in, which is not read again then.
         """
-        options = WriteOptions(occurred_each=tuple(at for _, at in commands), known=known)
+        times = tuple(at for _, at in commands)
+        options = replace(options or WriteOptions(known=known), occurred_each=times)
         outcome = self.service.handle(*(command for command, _ in commands), options=options)
         self.tell(outcome)
         return outcome

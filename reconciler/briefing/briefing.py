@@ -17,7 +17,7 @@ from projections.screens.starting import is_due
 from projections.words.amendments import summary
 from projections.words.came_about import Item, counts_of, line_of
 from projections.words.next_action import NextAction
-from reconciler.briefing.contradictions import Contradiction, BriefPart, in_json
+from reconciler.briefing.contradictions import BriefPart, Contradiction, in_json
 from service.questions.meanwhile import Happened
 
 #: `reconciler.verdict.table.Action.WAIT`, whose module is only needed where there is a finding.

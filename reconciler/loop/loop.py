@@ -17,7 +17,7 @@ from projections.screens.next_actions import GO_ON
 from projections.screens.starting import Surroundings, bar
 from reconciler.context import Jobs
 from reconciler.control.dispatch import dispatch
-from reconciler.control.reconcile import GLANCE, Turn, is_due, wait
+from reconciler.control.reconcile import GLANCE, Turn, is_beyond_help, is_due
 from reconciler.control.strangers import in_flight
 from reconciler.errors import (
     AgentMissing,
@@ -168,20 +168,15 @@ class WorkflowLoop:
     def _settled_one(self, state: Workflow, flying: list[Stage]) -> bool:
         """Record the end of one attempt that is over; False where none is."""
         for stage in flying:
-            if self._is_due(state, stage):
+            turn = self._turns.setdefault((stage.id, stage.attempts[-1].id), Turn())
+            if is_due(self.jobs, state, stage.id, turn):
                 self._tried(state, stage, partial(self._settle_attempt, stage))
                 return True
         return False
 
     def _settle_attempt(self, stage: Stage) -> None:
-        finding = wait(self.jobs, stage.id, timeout=0)
-        unknown = finding is not None and finding.verdict.action is Action.UNKNOWN
-        if finding is not None and unknown and finding.evidence.silence is None:
+        if is_beyond_help(self.jobs, stage.id):
             self._left.add(mark_of(stage))
-
-    def _is_due(self, state: Workflow, stage: Stage) -> bool:
-        turn = self._turns.setdefault((stage.id, stage.attempts[-1].id), Turn())
-        return is_due(self.jobs, state, stage.id, turn)
 
     def _begun_one(self, state: Workflow, flying: list[Stage]) -> tuple[Ended | None, bool]:
         """Begin the first thing, in array order, that may be; say whether something was.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import json
 import shlex
-import shutil
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from math import ceil
@@ -92,11 +91,6 @@ def assigned(
     (root / stage.id / DONE).mkdir(exist_ok=True)
     workers = _workers(given, what, len(todo))
     return _sending(given, attempt, workers, origin_of(stage, basis))
-
-
-def drop(attempt: AttemptPaths) -> None:
-    """Take away the tasks of an attempt that came to nothing; nobody else has written there."""
-    shutil.rmtree(attempt.tasks, ignore_errors=True)
 
 
 def _one_task(given: Mapping[str, Any]) -> dict[str, Any]:
