@@ -56,7 +56,7 @@ def to_carry(jobs: Jobs, stage: Stage) -> Carried | None:
     texts.
     """
     if stage.parameters.get("carry") is not None:
-        shape.texts(stage.parameters, ["carry"], "parameters.")
+        shape.check_fields(stage.parameters, {"carry": "a list of text"}, "parameters.")
     patterns = patterns_of(stage)
     if not patterns or not stage.parameters.get("command"):
         return None

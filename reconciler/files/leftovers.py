@@ -71,8 +71,10 @@ def sort_out(
     What fits a ``wanted`` pattern is brought to this machine in any case, as the next attempt goes
     on from it. May be done again after it was cut off at any point, and then comes to the same.
     """
-    known = _listed(attempt)
-    if known is None:
+    listed = traces.read_json(attempt.left_list)
+    if listed is not None:
+        known = [BroughtFile(**one) for one in listed["files"]]
+    else:
         known = _found(attempt, bring, limit, wanted)
         if not known and not attempt.kept.is_dir():
             return None
@@ -94,11 +96,6 @@ def _command(attempt: AttemptPaths, known: Sequence[BroughtFile]) -> p.AttemptLe
         host=traces.facts(attempt).job_host if stayed else None,
         record=file_digest(attempt.root, attempt.left_list, read_regular(attempt.left_list)),
     )
-
-
-def _listed(attempt: AttemptPaths) -> list[BroughtFile] | None:
-    found = traces.read_json(attempt.left_list)
-    return None if found is None else [BroughtFile(**one) for one in found["files"]]
 
 
 def _found(
@@ -124,30 +121,23 @@ def _keep(attempt: AttemptPaths, scratch: str) -> None:
 
 
 def _news(attempt: AttemptPaths) -> Iterator[BroughtFile]:
-    """Yield what was kept and is neither collected already nor an input that did not change."""
-    for file in list(_files_below(attempt.kept)):
-        path = str(file.relative_to(attempt.kept))
-        place = attempt.root / path
-        if not _is_same(file, place):
-            yield _of(file, path)
-            continue
-        file.unlink()
-    yield from _printed(attempt)
+    """Yield what was kept and is neither collected already nor an input that did not change.
 
-
-def _printed(attempt: AttemptPaths) -> Iterator[BroughtFile]:
-    """Yield what the jobs printed and is in place already."""
+    Behind it comes what the jobs printed and is in place already.
+    """
+    below = [(Path(at), folders, names) for at, folders, names in os.walk(attempt.kept)]
+    for folder, folders, names in sorted(below):
+        links = [name for name in folders if (folder / name).is_symlink()]
+        for file in (folder / name for name in sorted([*names, *links])):
+            path = str(file.relative_to(attempt.kept))
+            if _is_same(file, attempt.root / path):
+                file.unlink()
+            else:
+                yield _of(file, path)
     for path in attempt.logs if attempt.launch_record.exists() else ():
         place = attempt.root / path
         if not os.path.lexists(attempt.kept / path) and place.is_file() and place.stat().st_size:
             yield _of(place, path)
-
-
-def _files_below(folder: Path) -> Iterator[Path]:
-    for place, folders, names in os.walk(folder):
-        folders.sort()
-        links = [name for name in folders if (Path(place) / name).is_symlink()]
-        yield from (Path(place) / name for name in sorted([*names, *links]))
 
 
 def _is_same(file: Path, place: Path) -> bool:

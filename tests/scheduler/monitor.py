@@ -75,7 +75,7 @@ class Monitor(DPDispatcherRunner):
     def _in_tmux(self, attempt: AttemptPaths) -> LaunchResult:
         return self._detached(attempt, None)
 
-    def _detached(self, attempt: AttemptPaths, note: str | None) -> LaunchResult:  # noqa: ARG002 - base's
+    def _detached(self, attempt: AttemptPaths, note: str | None = None) -> LaunchResult:  # noqa: ARG002 - base's
         attempt.log.touch()
         self._turn(attempt)
         return LaunchResult(Mode.SETSID, pid=os.getpid())
