@@ -91,11 +91,7 @@ class Jobs:
         One that is ``diagnostic``, as it is recorded or as it is to be, has no outputs but what
         the job wrote on stdout and stderr. One that is not recorded yet gets a mark of its own.
         """
-        from reconciler.attempt.paths import (
-            AttemptPaths,
-            new_mark,
-            of_recorded,
-        )  # of no use where nothing runs
+        from reconciler.attempt import paths  # of no use where nothing runs
         from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 
         known = next((one for one in stage.attempts if one.id == id_), None)
@@ -105,8 +101,9 @@ class Jobs:
         left = [] if is_sweep(stage.parameters) else stage.declared_outputs
         outputs = logs if of_logs else tuple(left)
         if known is None:
-            return AttemptPaths(self.root, state.id, stage.id, id_, outputs, new_mark())
-        return of_recorded(self.root, state.id, stage.id, known, outputs)
+            mark = paths.new_mark()
+            return paths.AttemptPaths(self.root, state.id, stage.id, id_, outputs, mark)
+        return paths.of_recorded(self.root, state.id, stage.id, known, outputs)
 
     @contextmanager
     def sole(self, stage: str, timeout: float = 120) -> Iterator[None]:

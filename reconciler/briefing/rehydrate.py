@@ -112,21 +112,17 @@ def _reconciled(jobs: Jobs, state: Workflow, dry_run: bool) -> Sequence[AttemptF
     """Reconcile; a root in which nothing is under way or to be stopped loads nothing for it."""
     newest = (stage.attempt for stage in state.stages.values())
     under_way = any(one is not None and (one.is_open or one.is_to_stop) for one in newest)
-    if not (under_way or _has_a_wrapper(jobs, state)):
+    # A job may have been launched by hand for a stage that nothing was launched for.
+    waiting = [one.id for one in state.stages.values() if one.status in _WAITS]
+    if not under_way and waiting:
+        from reconciler.attempt.contract import WRAPPER
+
+        under_way = any((jobs.root / id_ / WRAPPER).exists() for id_ in waiting)
+    if not under_way:
         return []
     from reconciler.control.reconcile import reconcile
 
     return reconcile(jobs, dry_run=dry_run)
-
-
-def _has_a_wrapper(jobs: Jobs, state: Workflow) -> bool:
-    """Whether a job may have been launched by hand for a stage that nothing was launched for."""
-    waiting = [one for one in state.stages.values() if one.status in _WAITS]
-    if not waiting:
-        return False
-    from reconciler.attempt.contract import WRAPPER
-
-    return any((jobs.root / one.id / WRAPPER).exists() for one in waiting)
 
 
 def _of_findings(

@@ -59,20 +59,18 @@ def following(
     return commands
 
 
-def observed(stage: Stage, finding: AttemptFinding) -> list[Payload]:
+def observed(stage: Stage, finding: AttemptFinding) -> Payload:
     """Return the command that records a finding; the rules drop it where it says nothing new."""
     found = finding.verdict
-    return [
-        p.AttemptObserved(
-            stage=stage.id,
-            attempt=finding.attempt,
-            row=found.row,
-            verdict=found.name,
-            action=found.action.value,
-            reason=found.reason,
-            evidence=finding.evidence.to_dict(),
-        )
-    ]
+    return p.AttemptObserved(
+        stage=stage.id,
+        attempt=finding.attempt,
+        row=found.row,
+        verdict=found.name,
+        action=found.action.value,
+        reason=found.reason,
+        evidence=finding.evidence.to_dict(),
+    )
 
 
 def _computed(

@@ -7,7 +7,6 @@ import shutil
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
-from typing import Any
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
@@ -20,14 +19,14 @@ from reconciler.attempt.markers import check_inputs, clear_stale, digests, set_a
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs
 from reconciler.control.stopping import stop_all, stop_earlier
-from reconciler.control.strangers import check_strangers, take_up
+from reconciler.control.strangers import begun, check_strangers, take_up
 from reconciler.errors import AlreadyMonitored, UnusablePath
 from reconciler.files import carry
 from reconciler.files.clearing import keep
 from reconciler.files.described import submission_of, used_by
 from reconciler.files.freshness import check_results
 from reconciler.files.pinned import check_pinned
-from reconciler.host import processes, tmux
+from reconciler.host import tmux
 from reconciler.port import Mode, SubmissionFacts
 from reconciler.records.traces import forward
 from reconciler.submission.agreed import check_recorded
@@ -188,23 +187,7 @@ def _asked(
 ) -> p.AttemptStarted:
     """Return the command as far as it is known before anything is prepared."""
     attempt = jobs.attempt(state, stage, _next_id(stage), diagnostic=diagnostic)
-    return _command(attempt, mode, "0" * 64, diagnostic=diagnostic)
-
-
-def _command(attempt: AttemptPaths, mode: Mode, sha256: str, **known: Any) -> p.AttemptStarted:
-    return p.AttemptStarted(
-        stage=attempt.stage,
-        mode=mode.value,
-        root=str(attempt.root),
-        work_dir=str(attempt.work.relative_to(attempt.root)),
-        submission=str(attempt.submission.relative_to(attempt.root)),
-        submission_sha256=sha256,
-        wrapper=str(attempt.wrapper.relative_to(attempt.root)),
-        session=attempt.session if mode is Mode.TMUX else None,
-        host=processes.host(),
-        boot_id=processes.boot_id(),
-        **known,
-    )
+    return begun(attempt, mode, submission_sha256="0" * 64, diagnostic=diagnostic)
 
 
 def prepare(
@@ -251,7 +234,7 @@ def prepare(
         known["environment"] = execution_host.environment_told(attempt)
     if carried is not None:
         known |= {"carried": list(carried.files), "carried_from": carried.source}
-    return _command(attempt, mode, sha256, **known)
+    return begun(attempt, mode, submission_sha256=sha256, **known)
 
 
 def _check(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> None:
@@ -302,12 +285,5 @@ def launched(attempt: AttemptPaths, mode: Mode, facts: SubmissionFacts) -> p.Sta
         attempt=attempt.id,
         mode=mode.value,
         session=attempt.session if mode is Mode.TMUX else None,
-        submission_hash=facts.submission_hash,
-        job_ids=list(facts.job_ids),
-        work_dir=facts.work_dir,
-        host=facts.host,
-        boot_id=facts.boot_id,
-        job_host=facts.job_host,
-        job_boot_id=facts.job_boot_id,
-        dpdispatcher_version=facts.dpdispatcher_version,
+        **{name: value for name, value in facts.to_dict().items() if name != "job_hashes"},
     )

@@ -192,7 +192,7 @@ def diagnosis(
         return found
     from reconciler.sweep import records
 
-    return records.diagnosis_of(found, attempt.root, records.failed_of(attempt.root, state, stage))
+    return records.diagnosis_of(found, attempt.root, state, stage)
 
 
 def of_newest(jobs: Jobs, state: Workflow, stage: Stage, recorded: Recorded) -> Diagnosis:

@@ -119,7 +119,7 @@ def _starts(stage: Stage, finding: AttemptFinding) -> bool:
     return (
         action in (Action.ATTACH, Action.LAUNCH)
         or (action is Action.LOST and can_recover(stage))
-        or _has_tasks_to_close(stage, finding)
+        or (is_sweep(stage.parameters) and finding.verdict.name in OF_TASKS)
     )
 
 
@@ -138,30 +138,18 @@ def _settle(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | None:
                 note_alone(newest_attempt(jobs, state, stage), now.evidence)
                 bring_back(newest_attempt(jobs, state, stage))
                 now = look(jobs, state, stage)
-            if _has_tasks_to_close(stage, now):
-                state, stage, now = _with_tasks(jobs, state, stage, now)
+            if is_sweep(stage.parameters) and now.verdict.name in OF_TASKS:
+                from reconciler.sweep import judging  # only where a stage has tasks
+
+                attempt = newest_attempt(jobs, state, stage)
+                jobs.record(judging.close(jobs.root, state, stage, attempt))
+                state = jobs.service.state()
+                stage = state.stage(stage.id)
+                now = look(jobs, state, stage, again=now.evidence.looked_twice)
             _carry_out(jobs, state, stage, now)
         except (ReconcilerError, OSError) as error:
             return _hindered(jobs, now, error)
         return now
-
-
-def _has_tasks_to_close(stage: Stage, now: AttemptFinding) -> bool:
-    """Whether the attempt of a sweep is over, and its tasks are to be recorded."""
-    return is_sweep(stage.parameters) and now.verdict.name in OF_TASKS
-
-
-def _with_tasks(
-    jobs: Jobs, state: Workflow, stage: Stage, now: AttemptFinding
-) -> tuple[Workflow, Stage, AttemptFinding]:
-    """Record what became of the tasks of an attempt that is over; return what is so then."""
-    from reconciler.sweep import judging  # only where a stage has tasks
-
-    attempt = newest_attempt(jobs, state, stage)
-    jobs.record(judging.close(jobs.root, state, stage, attempt))
-    state = jobs.service.state()
-    stage = state.stage(stage.id)
-    return state, stage, look(jobs, state, stage, again=now.evidence.looked_twice)
 
 
 def _hindered(jobs: Jobs, now: AttemptFinding, error: ReconcilerError | OSError) -> AttemptFinding:
@@ -202,21 +190,14 @@ def _asked(
     )
     # What was left comes before the end, which may make it the outputs.
     launch_, rest = planned[: int(unrecorded)], planned[int(unrecorded) :]
-    seen = _tasks_seen(jobs, state, stage, finding)
-    commands = [*observed(stage, finding), *launch_, *seen, *left, *rest]
+    seen: list[Payload] = []
+    if is_sweep(stage.parameters) and finding.verdict.action in (Action.WAIT, Action.ATTACH):
+        from reconciler.sweep.judging import progress
+
+        # How far the tasks have come.
+        seen += progress(jobs.root, state, stage, attempt)
+    commands = [observed(stage, finding), *launch_, *seen, *left, *rest]
     return [(command, when(command, finding)) for command in commands]
-
-
-def _tasks_seen(
-    jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFinding
-) -> list[Payload]:
-    """Return the command that records how far the tasks of a sweep under way have come."""
-    if not is_sweep(stage.parameters) or finding.verdict.action not in (Action.WAIT, Action.ATTACH):
-        return []
-    from reconciler.sweep import judging
-
-    attempt = newest_attempt(jobs, state, stage)
-    return [*judging.progress(jobs.root, state, stage, attempt)]
 
 
 def _left(

@@ -29,6 +29,7 @@ from reconciler.evidence.collect import Evidence, Survey, collect, surveyed
 from reconciler.files import by_hand
 from reconciler.files.described import submission_of, used_by_launched
 from reconciler.host import processes
+from reconciler.port import Mode
 from reconciler.records.traces import launch_told, launched, read_json
 from reconciler.submission.fields import placed
 from reconciler.verdict import diagnosis, taken_over
@@ -351,21 +352,29 @@ def _is_as_defined(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths)
 def _started(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> Lost:
     """Return what is known of an attempt from its own folder, and when it was so."""
     record = read_json(one.launch_record) or {}
-    submission = str(one.submission.relative_to(jobs.root))
+    rests_on = used_by_launched(jobs.root, state, stage, str(one.submission.relative_to(jobs.root)))
     moment = datetime.fromtimestamp((launched(one) or 0) / _SECOND, UTC)
-    started = p.AttemptStarted(
-        stage=stage.id,
-        mode="tmux",
-        root=str(record.get("root", jobs.root)),
-        work_dir=str(one.work.relative_to(jobs.root)),
-        submission=submission,
-        wrapper=str(one.wrapper.relative_to(jobs.root)),
-        session=one.session,
-        host=record.get("host"),
-        boot_id=record.get("boot_id"),
-        **used_by_launched(jobs.root, state, stage, submission),
-    )
+    where = {
+        "root": str(record.get("root", jobs.root)),
+        "host": record.get("host"),
+        "boot_id": record.get("boot_id"),
+    }
+    started = begun(one, Mode.TMUX, **where, **rests_on)
     return started, utc_text(min(moment, jobs.service.clock()))
+
+
+def begun(attempt: AttemptPaths, mode: Mode, **known: Any) -> p.AttemptStarted:
+    """Return the command that records an attempt: begun here and now, if ``known`` says nothing."""
+    here = {"root": str(attempt.root), "host": processes.host(), "boot_id": processes.boot_id()}
+    return p.AttemptStarted(
+        stage=attempt.stage,
+        mode=mode.value,
+        work_dir=str(attempt.work.relative_to(attempt.root)),
+        submission=str(attempt.submission.relative_to(attempt.root)),
+        wrapper=str(attempt.wrapper.relative_to(attempt.root)),
+        session=attempt.session if mode is Mode.TMUX else None,
+        **{**here, **known},
+    )
 
 
 def take_up(

@@ -42,12 +42,6 @@ def patterns_of(stage: Stage) -> list[str]:
     return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
 
 
-def is_carried(stage: str, path: str, patterns: Sequence[str]) -> bool:
-    """Whether a file of the stage, by its path from the root, fits one of its patterns."""
-    own = path.removeprefix(f"{stage}/")
-    return is_below(path, stage) and any(fnmatchcase(own, pattern) for pattern in patterns)
-
-
 def to_carry(jobs: Jobs, stage: Stage) -> Carried | None:
     """Return what the next attempt of the stage goes on from, None where there is nothing.
 
@@ -85,7 +79,9 @@ def _left(
     """Yield the files to carry that are where they were put, or were moved aside, each by path."""
     for file in one.left:
         path, at = file["path"], file.get("at")
-        if file.get("link") is not None or not is_carried(stage, path, patterns):
+        own = path.removeprefix(f"{stage}/")
+        fits = is_below(path, stage) and any(fnmatchcase(own, pattern) for pattern in patterns)
+        if file.get("link") is not None or not fits:
             continue
         kept = root / stage / ATTEMPTS / one.name / KEPT / path
         places = [root / at] if at is not None else [root / path, kept]

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from stat import S_IFDIR
 from typing import TYPE_CHECKING, Any
@@ -245,25 +245,20 @@ def unfit(root: Path, state: Workflow) -> dict[str, str]:
 
     Only what a person wrote is looked at: submissions, profiles, resources, paths of inputs.
     """
+    found = {}
     due = (stage for stage in state.stages.values() if is_due(state, stage))
-    return dict(_unfit(root, state, [stage for stage, _ in zip(due, range(_FEW), strict=False)]))
-
-
-def _unfit(root: Path, state: Workflow, stages: list[Stage]) -> Iterator[tuple[str, str]]:
-    for stage in stages:
-        if not _is_own(root, state, stage):
-            continue
+    for stage in (one for one in islice(due, _FEW) if _is_own(root, state, one)):
         from reconciler.files.described import submission_of  # few stages have anything of the kind
 
         try:
             submission_of(root, state, stage, anew=stage.regenerate)
         except (ReconcilerError, LifecycleError, OSError) as error:
-            found = str(getattr(error, "message", error))
-            yield stage.id, f"a correction: {found[:_SHOWN]}"
+            found[stage.id] = f"a correction: {str(getattr(error, 'message', error))[:_SHOWN]}"
             continue
         path = state.profile(stage).get("config_path")
         if isinstance(path, str) and not (root / Path(path).expanduser()).exists():
-            yield stage.id, f"the machine file {path}, which is missing"
+            found[stage.id] = f"the machine file {path}, which is missing"
+    return found
 
 
 def _is_own(root: Path, state: Workflow, stage: Stage) -> bool:

@@ -86,17 +86,17 @@ class LoopSession:
         return None
 
 
+@dataclass(frozen=True, slots=True)
 class Runner:
     """Starts loops until there is no more to do. It alone holds the lock for as long as it lives.
 
     ``words`` call a loop; it is told its time limit with one more option.
     """
 
-    def __init__(self, jobs: Jobs, words: list[str], limits: Limits, asked: Interruption) -> None:
-        self.jobs = jobs.acting_as("runner")
-        self.words = words
-        self.limits = limits
-        self.asked = asked
+    jobs: Jobs
+    words: list[str]
+    limits: Limits
+    asked: Interruption
 
     def serve(self, begun: Callable[[], None]) -> str:
         """Run sessions; return why it ended. ``begun`` is called once the lock is held.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -107,14 +108,10 @@ class Resumed:
         }
 
 
-def start(
-    jobs: Jobs, options: WriteOptions, *, report: str | None = None, driven: bool = False
-) -> Resumed:
+def start(jobs: Jobs, options: WriteOptions, *, report: str | None = None) -> Resumed:
     """Begin a session by hand, as `begin`, unless a loop keeps one; raises `AlreadyDriven`."""
-    if options.dry_run:
-        return begin(jobs, options, report=report, driven=driven)
-    with jobs.driving():
-        return begin(jobs, options, report=report, driven=driven)
+    with nullcontext() if options.dry_run else jobs.driving():
+        return begin(jobs, options, report=report)
 
 
 def begin(
